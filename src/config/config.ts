@@ -1,0 +1,149 @@
+/** The configuration as the program uses it: parsed, with defaults, frozen. Durations are milliseconds, sizes bytes. */
+export interface Config {
+  /** The file it came from; absolute. */
+  readonly file: string;
+  readonly listen: Address;
+  /** Operator's port, or undefined for none. */
+  readonly operator: Address | undefined;
+  /** Origin clients reach us by, without a trailing slash, where it is not simply `http://` + listen. */
+  readonly publicUrl: string | undefined;
+  /** Host names (without port) accepted in `Host` besides loopback names and that of `publicUrl`. */
+  readonly allowedHosts: readonly string[];
+  /** Origins (scheme, host, port) accepted in `Origin` besides our own. */
+  readonly allowedOrigins: readonly string[];
+  /** Directory for sealing keys, session journal and last good offers; absolute. */
+  readonly stateDir: string;
+  readonly auth: AuthConfig;
+  readonly limits: LimitsConfig;
+  readonly sessions: SessionsConfig;
+  /** Whether 2024-11-05 clients may come by `GET /sse`. */
+  readonly legacySse: boolean;
+  readonly logLevel: LogLevel;
+  readonly names: { readonly maxChars: number };
+  readonly instructions: { readonly maxChars: number };
+  readonly upstreams: readonly UpstreamConfig[];
+  readonly profiles: readonly ProfileConfig[];
+}
+
+export interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
+export type LogLevel = (typeof LOG_LEVELS)[number];
+
+export interface AuthConfig {
+  readonly jwt: readonly JwtIssuerConfig[];
+  readonly apiKeys: readonly ApiKeyConfig[];
+}
+
+export interface JwtIssuerConfig {
+  readonly issuer: string;
+  readonly jwksUrl: string;
+  /** Accepted `aud` values; empty means the URI of the endpoint that was called. */
+  readonly audiences: readonly string[];
+  readonly algorithms: readonly string[];
+  /** Scopes a token must carry to use the gateway at all. */
+  readonly requiredScopes: readonly string[];
+}
+
+export interface ApiKeyConfig {
+  /** Who the key stands for, in logs. */
+  readonly name: string;
+  /** SHA-256 of the key, hex. */
+  readonly sha256: string;
+}
+
+export interface LimitsConfig {
+  readonly bodyBytes: number;
+  /** One message from an upstream. */
+  readonly messageBytes: number;
+  readonly processes: number;
+  readonly sessionsPerPrincipal: number;
+  readonly inFlightPerSession: number;
+}
+
+export interface SessionsConfig {
+  /** After this long unused, what a session holds (processes, connections, events) is let go; its id still works. */
+  readonly idleMs: number;
+  /** After this long a session id is refused. */
+  readonly maxAgeMs: number;
+  readonly keepAliveMs: number;
+  /** Events kept for `Last-Event-ID`, per session. */
+  readonly eventLimit: number;
+  readonly eventLimitBytes: number;
+}
+
+export const ISOLATIONS = ['session', 'principal', 'shared', 'call'] as const;
+export type Isolation = (typeof ISOLATIONS)[number];
+
+export interface UpstreamConfig {
+  /** `[a-z][a-z0-9-]*`, made from the key in the file: route segment, URI scheme part, metric label. */
+  readonly id: string;
+  /** The key as the file spells it. */
+  readonly title: string;
+  readonly target: StdioTarget | HttpTarget;
+  /** Put in front of tool and prompt names, separator included; empty for none. */
+  readonly prefix: string;
+  /** Whether resource URIs are published as they are instead of as `<id>+<scheme>:…`. True where the prefix is empty. */
+  readonly rawUris: boolean;
+  readonly isolation: Isolation;
+  readonly start: 'eager' | 'lazy';
+  /** Whether `/readyz` waits for it. */
+  readonly required: boolean;
+  readonly timeouts: UpstreamTimeouts;
+  /** Requests under way at once; further ones wait in a queue of `queue` for at most `queueMs`. */
+  readonly concurrency: number;
+  readonly queue: number;
+  readonly queueMs: number;
+  /** A connection unused for this long is closed; the next use opens another. */
+  readonly idleMs: number;
+  /** Connections (for stdio: processes) of this upstream at once. */
+  readonly maxConnections: number;
+  /** Globs over the upstream's own tool names; undefined includes all. */
+  readonly includeTools: readonly string[] | undefined;
+  readonly excludeTools: readonly string[];
+  /** Why it cannot be started, such as an unset variable: it is listed as failed with this reason and the rest goes on. */
+  readonly problem: string | undefined;
+}
+
+export interface UpstreamTimeouts {
+  /** From start to the answer to `initialize`. */
+  readonly startMs: number;
+  readonly connectMs: number;
+  /** HTTP: until response headers, for requests that are answered at once. */
+  readonly firstByteMs: number;
+  /** Without progress. */
+  readonly callMs: number;
+  /** With progress. */
+  readonly maxMs: number;
+}
+
+export interface StdioTarget {
+  readonly kind: 'stdio';
+  readonly command: string;
+  readonly args: readonly string[];
+  /** What the config sets, added to the allow-listed part of our own environment. */
+  readonly env: Readonly<Record<string, string>>;
+  readonly cwd: string | undefined;
+}
+
+export interface HttpTarget {
+  /** `http` is Streamable HTTP, falling back to `sse` where the server is one of 2024-11-05; `sse` pins that. */
+  readonly kind: 'http' | 'sse';
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** A named selection, served at `/mcp/<id>`. */
+export interface ProfileConfig {
+  readonly id: string;
+  /** Upstream ids in order. */
+  readonly upstreams: readonly string[];
+  /** Globs over published tool names; undefined includes all. */
+  readonly includeTools: readonly string[] | undefined;
+  readonly excludeTools: readonly string[];
+  /** Published tool name → name in this profile. */
+  readonly renames: Readonly<Record<string, string>>;
+}

@@ -1,0 +1,176 @@
+import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml';
+import type { Node, Pair } from 'yaml';
+
+import { blankComments, isJson } from './jsonc.ts';
+import { ConfigError, keyText } from './problem.ts';
+import type { Path, Problem } from './problem.ts';
+
+/** What any value of a file may be. */
+export type Data = string | number | boolean | null | readonly Data[] | { readonly [key: string]: Data };
+
+/** A parsed file: plain data, and where each value of it stands. */
+export interface Document {
+  /** As the caller spelled it. */
+  readonly file: string;
+  readonly data: Data;
+  /** A scalar as the file spells it: `08080`, where the data says 8080. */
+  source(path: Path): string | undefined;
+  /** Where a value begins, or its key; of a value that is not there, where the nearest one around it begins. */
+  offset(path: Path, part: 'key' | 'value'): number;
+  problem(path: Path, message: string, part?: 'key' | 'value'): Problem;
+}
+
+interface Spot {
+  readonly key: number | undefined;
+  readonly value: number;
+  readonly source: string | undefined;
+}
+
+/** Anchors and merge keys make a small file say much; this is more than any real one says. */
+const MAX_VALUES = 20_000;
+const MAX_DEPTH = 64;
+
+class Refusal extends Error {
+  readonly offset: number;
+  readonly path: Path;
+
+  constructor(message: string, offset: number, path: Path = []) {
+    super(message);
+    this.offset = offset;
+    this.path = path;
+  }
+}
+
+/** Turns the tree of one file into data, noting where everything stands. Lives for one file. */
+class Reader {
+  readonly spots = new Map<string, Spot>();
+  readonly #anchors = new Map<string, Node>();
+  #values = 0;
+
+  read(node: unknown, path: Path, key: number | undefined): Data {
+    const begin = startOf(node) ?? key ?? 0;
+    this.#values++;
+    if (this.#values > MAX_VALUES) throw new Refusal(`more than ${MAX_VALUES} values (aliases count each time)`, begin);
+    if (path.length > MAX_DEPTH) throw new Refusal(`nested deeper than ${MAX_DEPTH} levels`, begin);
+
+    const target = this.#resolve(node, path);
+    const source = isScalar(target) ? target.source : undefined;
+    this.spots.set(JSON.stringify(path), { key, value: begin, source });
+    if (isSeq(target)) return target.items.map((item, index) => this.read(item, [...path, index], undefined));
+    if (isMap(target)) return this.#readMap(target.items, path);
+    const value = isScalar(target) ? target.value : null;
+    return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? value : null;
+  }
+
+  #resolve(node: unknown, path: Path): unknown {
+    if (isAlias(node)) {
+      const target = this.#anchors.get(node.source);
+      if (target === undefined) throw new Refusal(`no anchor &${node.source} before this`, startOf(node) ?? 0, path);
+      return target;
+    }
+    if ((isScalar(node) || isMap(node) || isSeq(node)) && node.anchor !== undefined) {
+      this.#anchors.set(node.anchor, node);
+    }
+    return node;
+  }
+
+  #readMap(pairs: readonly Pair[], path: Path): Data {
+    const data: Record<string, Data> = {};
+    const merged: unknown[] = [];
+    for (const { key, value } of pairs) {
+      const at = startOf(key) ?? 0;
+      const name = isScalar(key) ? (typeof key.value === 'string' ? key.value : key.source) : undefined;
+      if (name === undefined || name === '') throw new Refusal('expected a name as the key', at, path);
+      if (name === '__proto__') throw new Refusal('"__proto__" cannot be a key', at, path);
+      if (name === '<<') {
+        merged.push(value);
+        continue;
+      }
+      if (Object.hasOwn(data, name)) throw new Refusal('this key is here twice; keep one', at, [...path, name]);
+      data[name] = this.read(value, [...path, name], at);
+    }
+    for (const value of merged) this.#merge(data, value, path);
+    return data;
+  }
+
+  /** `<<: *defaults`: members that the map itself does not have. */
+  #merge(data: Record<string, Data>, value: unknown, path: Path): void {
+    const target = this.#resolve(value, path);
+    if (isSeq(target)) {
+      for (const item of target.items) this.#merge(data, item, path);
+      return;
+    }
+    if (!isMap(target)) throw new Refusal('expected a map to merge', startOf(value) ?? 0, path);
+    const from = this.#readMap(
+      target.items.filter(
+        ({ key }) => !(isScalar(key) && typeof key.value === 'string' && Object.hasOwn(data, key.value)),
+      ),
+      path,
+    );
+    Object.assign(data, from);
+  }
+}
+
+function startOf(node: unknown): number | undefined {
+  return isAlias(node) || isScalar(node) || isMap(node) || isSeq(node) ? node.range?.[0] : undefined;
+}
+
+/**
+ * Parses YAML, JSON or JSON with comments.
+ * @throws {ConfigError} on the first few things that keep the text from being read.
+ */
+export function parseText(file: string, raw: string): Document {
+  const unmarked = raw.startsWith('\uFEFF') ? raw.slice(1) : raw;
+  const text = isJson(file, unmarked) ? blankComments(unmarked) : unmarked;
+  const lines = new LineCounter();
+  const problemAt = (offset: number, path: Path, message: string): Problem => {
+    const { line, col } = lines.linePos(offset);
+    return { file, line: Math.max(line, 1), column: Math.max(col, 1), key: keyText(path), message };
+  };
+
+  const reader = new Reader();
+  const read = (): Data => {
+    // Keys are compared by the reader: the library does it in quadratic time.
+    const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
+    const wrong = [...document.errors, ...document.warnings];
+    if (wrong.length > 0) {
+      const problems = wrong.slice(0, 3).map(({ pos: [offset], message }) => {
+        return problemAt(offset, [], `${message}${quoteHint(text, offset)}`);
+      });
+      throw new ConfigError(problems);
+    }
+    return reader.read(document.contents, [], undefined);
+  };
+
+  const spotOf = (path: Path): Spot | undefined => reader.spots.get(JSON.stringify(path));
+  const offset = (path: Path, part: 'key' | 'value'): number => {
+    for (let length = path.length; length >= 0; length--) {
+      const spot = spotOf(path.slice(0, length));
+      if (spot !== undefined) return length < path.length || part === 'key' ? (spot.key ?? spot.value) : spot.value;
+    }
+    return 0;
+  };
+
+  try {
+    const data = read();
+    return {
+      file,
+      data,
+      source: (path) => spotOf(path)?.source,
+      offset,
+      problem: (path, message, part = 'value') => problemAt(offset(path, part), path, message),
+    };
+  } catch (thrown) {
+    if (thrown instanceof Refusal)
+      throw new ConfigError([problemAt(thrown.offset, thrown.path, thrown.message)], thrown);
+    // The parser recurses, so brackets without end exhaust the stack.
+    if (thrown instanceof RangeError) throw new ConfigError([problemAt(0, [], 'nested too deeply')], thrown);
+    throw thrown;
+  }
+}
+
+/** Inside `{…}` YAML takes the brace of `${VAR}` for its own. */
+function quoteHint(text: string, offset: number): string {
+  const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset + 80).split('\n', 1)[0] ?? '';
+  return /[{,].*[:,[]\s*\$\{/.test(line) ? ' (inside {…} and […], text with ${…} needs quotes)' : '';
+}

@@ -1,0 +1,78 @@
+import type { Data } from './document.ts';
+import { expand } from './interpolate.ts';
+import type { Dialect, Lookup } from './interpolate.ts';
+import type { Path } from './problem.ts';
+
+/** A text that could not be expanded, and why. */
+export interface Unexpanded {
+  readonly path: Path;
+  readonly reason: string;
+}
+
+/** Part of a file with its `${…}` replaced. */
+export interface Expanded {
+  readonly data: Data;
+  /** Paths (as JSON) of what is no longer what the file says. */
+  readonly replaced: ReadonlySet<string>;
+  /** Texts left as the file spells them. */
+  readonly unexpanded: readonly Unexpanded[];
+}
+
+/** Expands every text at and below `path`. Keys are never expanded. */
+export function expandData(path: Path, data: Data, lookup: Lookup, dialect: Dialect): Expanded {
+  const replaced = new Set<string>();
+  const unexpanded: Unexpanded[] = [];
+
+  const walk = (value: Data, at: Path): Data => {
+    if (typeof value === 'string') {
+      const expansion = expand(value, lookup, dialect);
+      if ('problem' in expansion) {
+        unexpanded.push({ path: at, reason: expansion.problem });
+        return value;
+      }
+      if (expansion.text !== value) replaced.add(JSON.stringify(at));
+      return expansion.text;
+    }
+    if (isList(value)) return value.map((item, index) => walk(item, [...at, index]));
+    if (isRecord(value)) {
+      return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, walk(member, [...at, key])]));
+    }
+    return value;
+  };
+
+  return { data: walk(data, path), replaced, unexpanded };
+}
+
+export function isRecord(value: Data | undefined): value is { readonly [key: string]: Data } {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+export function isList(value: Data | undefined): value is readonly Data[] {
+  return Array.isArray(value);
+}
+
+/** The value a path leads to, or undefined. */
+export function valueAt(data: Data, path: Path): Data | undefined {
+  let value: Data | undefined = data;
+  for (const step of path) {
+    if (isList(value) && typeof step === 'number') value = value[step];
+    else if (isRecord(value) && typeof step === 'string' && Object.hasOwn(value, step)) value = value[step];
+    else return undefined;
+  }
+  return value;
+}
+
+/** The same data with one value set; given undefined, left out of its map. */
+export function withValue(data: Data, path: Path, value: Data | undefined): Data {
+  const [step, ...rest] = path;
+  if (step === undefined) return value ?? null;
+  if (isList(data)) {
+    return data.map((item, index) => (index === step ? withValue(item, rest, value) : item));
+  }
+  if (!isRecord(data)) return data;
+  const entries = Object.entries(data).flatMap(([key, member]): [string, Data][] => {
+    if (key !== step) return [[key, member]];
+    return rest.length === 0 && value === undefined ? [] : [[key, withValue(member, rest, value)]];
+  });
+  return Object.fromEntries(entries);
+}

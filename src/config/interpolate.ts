@@ -1,0 +1,118 @@
+/**
+ * `${NAME}` and its kin in a value of the config. One grammar for all:
+ *
+ *     ${NAME}  ${env:NAME}      the environment variable, which must be set
+ *     ${NAME:-default}          … or this text where it is unset or empty
+ *     ${NAME:?message}          … or fail with this message where it is unset or empty
+ *     ${file:/path}             the text of a file, less one line break at its end
+ *     ${input:id}               what VS Code would ask for: the environment variable INPUT_ID
+ *     ${workspaceFolder}  …     the places of {@link Lookup.place}
+ *     $$                        a dollar sign
+ *
+ * Defaults and paths may hold further `${…}`. A lone `$` is itself.
+ */
+
+/** Where the values come from. */
+export interface Lookup {
+  variable(name: string): string | undefined;
+  /** A file's text, or undefined where it cannot be read. */
+  file(path: string): string | undefined;
+  /** `workspaceFolder`, `userHome` and the like. */
+  place(name: string): string | undefined;
+}
+
+/** How some clients spell variables besides: Gemini CLI `$NAME`, OpenCode `{env:NAME}` and `{file:path}`. */
+export type Dialect = 'plain' | 'gemini' | 'opencode';
+
+export type Expansion = { readonly text: string } | { readonly problem: string };
+
+const NAME = /^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-|:\?)([^]*))?$/;
+const STRANGE = /\$[A-Za-z_][A-Za-z0-9_]*|\{(?:env|file):[^{}]+\}/y;
+
+const FORMS = 'write ${NAME}, ${NAME:-default}, ${NAME:?message}, ${env:NAME}, ${file:/path}, or $$ for a dollar sign';
+
+class Unexpandable extends Error {}
+
+/** @returns the text, or in one clause why there is none. The clause holds names and the file's own words, never a value. */
+export function expand(text: string, lookup: Lookup, dialect: Dialect = 'plain'): Expansion {
+  try {
+    return { text: expandText(text, lookup, dialect) };
+  } catch (thrown) {
+    if (thrown instanceof Unexpandable) return { problem: thrown.message };
+    throw thrown;
+  }
+}
+
+function expandText(text: string, lookup: Lookup, dialect: Dialect): string {
+  let out = '';
+  let i = 0;
+  while (i < text.length) {
+    if (text.startsWith('$$', i)) {
+      out += '$';
+      i += 2;
+    } else if (text.startsWith('${', i)) {
+      const end = closing(text, i + 2);
+      out += evaluate(text.slice(i + 2, end), lookup, dialect);
+      i = end + 1;
+    } else {
+      const strange = stranger(text, i, dialect);
+      out += strange === undefined ? text[i] : evaluate(strange.body, lookup, dialect);
+      i += strange?.length ?? 1;
+    }
+  }
+  return out;
+}
+
+/** Offset of the brace that closes the one before `from`; braces inside come in pairs. */
+function closing(text: string, from: number): number {
+  let open = 1;
+  for (let i = from; i < text.length; i++) {
+    if (text[i] === '{') open++;
+    else if (text[i] === '}') open--;
+    if (open === 0) return i;
+  }
+  throw new Unexpandable(`"\${" without "}" (${FORMS})`);
+}
+
+function stranger(text: string, at: number, dialect: Dialect): { body: string; length: number } | undefined {
+  if (dialect === 'plain' || text[at] !== (dialect === 'gemini' ? '$' : '{')) return undefined;
+  STRANGE.lastIndex = at;
+  const found = STRANGE.exec(text)?.[0];
+  if (found === undefined) return undefined;
+  return { body: dialect === 'gemini' ? found.slice(1) : found.slice(1, -1), length: found.length };
+}
+
+function evaluate(body: string, lookup: Lookup, dialect: Dialect): string {
+  const place = lookup.place(body);
+  if (place !== undefined) return place;
+
+  if (body.startsWith('file:')) {
+    const path = expandText(body.slice('file:'.length), lookup, dialect);
+    const content = lookup.file(path);
+    if (content === undefined) throw new Unexpandable(`the file of "\${${body}}" cannot be read`);
+    return content.replace(/\r?\n$/, '');
+  }
+
+  if (body.startsWith('input:')) {
+    const name = `INPUT_${body
+      .slice('input:'.length)
+      .replace(/[^A-Za-z0-9]/g, '_')
+      .toUpperCase()}`;
+    const value = lookup.variable(name);
+    if (value === undefined)
+      throw new Unexpandable(`"\${${body}}" is taken from the environment variable ${name}, which is not set`);
+    return value;
+  }
+
+  const [, name, operator, operand = ''] = NAME.exec(body) ?? [];
+  if (name === undefined) throw new Unexpandable(`"\${${body}}" is none of the forms we know (${FORMS})`);
+  const value = lookup.variable(name);
+  if (operator === undefined) {
+    if (value === undefined) throw new Unexpandable(`environment variable ${name} is not set`);
+    return value;
+  }
+  if (value !== undefined && value !== '') return value;
+  if (operator === ':-') return expandText(operand, lookup, dialect);
+  const state = value === undefined ? 'not set' : 'empty';
+  throw new Unexpandable(`environment variable ${name} is ${state}${operand === '' ? '' : `: ${operand}`}`);
+}

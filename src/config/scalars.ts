@@ -1,0 +1,102 @@
+import { z } from 'zod';
+
+import { parseAddress, suggestAddress } from './address.ts';
+import {
+  DURATION,
+  durationMs,
+  durationText,
+  SIZE,
+  sizeBytes,
+  sizeText,
+  suggestDuration,
+  suggestSize,
+} from './units.ts';
+
+/** How an expectation reads, and what a value that misses it probably meant. Keyed by the text of the zod issue. */
+export const HINTS: ReadonlyMap<string, (value: unknown) => string | undefined> = new Map([
+  ['expected a duration such as "30s"', suggestDuration],
+  ['expected a size such as "4MiB"', suggestSize],
+  ['expected host:port such as "127.0.0.1:3000"', suggestAddress],
+]);
+
+const [DURATION_EXPECTED = '', SIZE_EXPECTED = '', ADDRESS_EXPECTED = ''] = HINTS.keys();
+
+/** `"30s"`, as milliseconds. */
+export function duration(least: string, most: string) {
+  const [minMs, maxMs] = [durationMs(least), durationMs(most)];
+  return z
+    .string({ error: DURATION_EXPECTED })
+    .regex(DURATION, { error: DURATION_EXPECTED })
+    .transform(durationMs)
+    .refine((ms) => ms >= minMs && ms <= maxMs, {
+      error: `expected a duration from "${durationText(minMs)}" to "${durationText(maxMs)}"`,
+    });
+}
+
+/** `"4MiB"`, as bytes. */
+export function size(least: string, most: string) {
+  const [minBytes, maxBytes] = [sizeBytes(least), sizeBytes(most)];
+  return z
+    .string({ error: SIZE_EXPECTED })
+    .regex(SIZE, { error: SIZE_EXPECTED })
+    .transform(sizeBytes)
+    .refine((bytes) => bytes >= minBytes && bytes <= maxBytes, {
+      error: `expected a size from "${sizeText(minBytes)}" to "${sizeText(maxBytes)}"`,
+    });
+}
+
+export function count(least: number, most: number) {
+  const error = `expected a whole number from ${least} to ${most}`;
+  return z.int({ error }).min(least, { error }).max(most, { error });
+}
+
+export function flag() {
+  return z.boolean({ error: 'expected true or false' });
+}
+
+export function text(expected = 'expected text') {
+  return z.string({ error: expected }).min(1, { error: expected });
+}
+
+export function texts(expected = 'expected a list of texts') {
+  return z.array(text(), { error: expected });
+}
+
+/** Text where people also write numbers: arguments, environment, headers. */
+export function loose() {
+  return z.union([z.string(), z.number(), z.boolean()], { error: 'expected text' }).transform(String);
+}
+
+export function oneOf<const T extends readonly string[]>(values: T) {
+  return z.enum(values, { error: `expected one of ${values.map((value) => JSON.stringify(value)).join(', ')}` });
+}
+
+/** A key that is refused with a sentence of its own. */
+export function refused(sentence: string) {
+  return z.never({ error: sentence }).optional().describe(sentence);
+}
+
+export function address() {
+  return z
+    .string({ error: ADDRESS_EXPECTED })
+    .regex(/^(?:\[[\da-fA-F:.]+\]|[A-Za-z0-9_.-]+):\d{1,5}$/, { error: ADDRESS_EXPECTED })
+    .transform((value, context) => {
+      const parsed = parseAddress(value);
+      if (parsed !== undefined) return parsed;
+      context.addIssue({ code: 'custom', message: ADDRESS_EXPECTED });
+      return z.NEVER;
+    });
+}
+
+/** Scheme, host and port of a URL, without a trailing slash. */
+export function origin() {
+  const error = 'expected scheme, host and port alone, such as "https://mcp.example.com"';
+  return z
+    .string({ error })
+    .regex(/^https?:\/\/[^/?#@\s]+\/?$/i, { error })
+    .transform((value, context) => {
+      if (URL.canParse(value)) return new URL(value).origin;
+      context.addIssue({ code: 'custom', message: error });
+      return z.NEVER;
+    });
+}

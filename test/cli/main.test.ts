@@ -1,0 +1,157 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const MANIFEST: { version: string; engines: { node: string } } = JSON.parse(
+  readFileSync(new URL('../../package.json', import.meta.url), 'utf8'),
+);
+const BOUNDED = { timeout: 20_000 };
+
+let dir = '';
+
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'linkspan-cli-'));
+  const good = {
+    mcpServers: { Files: { command: 'npx', args: ['${SECRET}'] }, web: { url: 'https://x/${SECRET}', required: true } },
+    gateway: { stateDir: '/state', profiles: { all: {} } },
+  };
+  await writeFile(join(dir, 'good.json'), JSON.stringify(good));
+  await writeFile(join(dir, 'bad.yaml'), 'mcpServers:\n  a:\n    url: https://x\n    timeouts: {call: 30}\n');
+});
+
+after(async () => {
+  await rm(dir, { recursive: true });
+});
+
+interface Ran {
+  readonly code: number | string | null | undefined;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs the command line from source, with nothing in its environment but what is given. */
+function linkspan(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Ran> {
+  return new Promise((resolve) => {
+    execFile(process.execPath, [MAIN, ...args], { cwd: dir, env, timeout: 15_000 }, (error, stdout, stderr) => {
+      resolve({ code: error === null ? 0 : error.code, stdout, stderr });
+    });
+  });
+}
+
+test('version prints that of package.json', BOUNDED, async () => {
+  assert.deepEqual(await linkspan(['version']), { code: 0, stdout: `${MANIFEST.version}\n`, stderr: '' });
+});
+
+test('help names every verb and shows examples', BOUNDED, async () => {
+  const { code, stdout, stderr } = await linkspan(['--help']);
+  assert.deepEqual([code, stderr], [0, '']);
+  for (const verb of ['run', 'validate', 'schema', 'stdio', 'version'])
+    assert.match(stdout, new RegExp(`^  ${verb} `, 'm'));
+  assert.match(stdout, /Examples:\n {2}linkspan run --config/);
+});
+
+const misuses = [[], ['serve'], ['run'], ['stdio'], ['validate'], ['validate', '--config', 'good.json', '--colour']];
+
+for (const args of misuses) {
+  test(`"linkspan ${args.join(' ')}" exits with 2 and says what there is, on stderr alone`, BOUNDED, async () => {
+    const { code, stdout, stderr } = await linkspan(args);
+    assert.deepEqual([code, stdout], [2, '']);
+    assert.match(stderr, /linkspan --help|Usage: linkspan/);
+  });
+}
+
+test('validate prints what would be served, and no secret', BOUNDED, async () => {
+  const { code, stdout, stderr } = await linkspan(['validate', '--config', 'good.json'], { SECRET: 'hunter2' });
+  assert.deepEqual([code, stderr], [0, '']);
+  assert.equal(
+    stdout,
+    [
+      'good.json is valid.',
+      '',
+      'clients    http://127.0.0.1:3000',
+      '  /mcp        all 2 upstreams',
+      '  /mcp/files  stdio npx, one per session, lazy',
+      '  /mcp/web    http, one per session, lazy, required',
+      '  /mcp/all    profile of files, web',
+      'operators  http://127.0.0.1:3001',
+      'state      /state',
+      '',
+    ].join('\n'),
+  );
+});
+
+test('validate tells which upstream an unset variable fails, and still finds the file valid', BOUNDED, async () => {
+  const { code, stdout, stderr } = await linkspan(['validate', '--config', 'good.json']);
+  assert.equal(code, 0);
+  assert.match(
+    stderr,
+    /^warning: upstream files cannot be started: environment variable SECRET is not set \(good\.json:1:\d+, mcpServers\.Files\.args\[0\]\)$/m,
+  );
+  assert.match(stdout, /^ {2}\/mcp\/files {2}FAILED environment variable SECRET is not set/m);
+});
+
+test('validate --json prints the same for machines', BOUNDED, async () => {
+  const { code, stdout, stderr } = await linkspan([
+    'validate',
+    '--config',
+    'good.json',
+    '--json',
+    '--listen',
+    '[::1]:1',
+  ]);
+  assert.deepEqual([code, stderr], [0, '']);
+  const said: unknown = JSON.parse(stdout);
+  assert.partialDeepStrictEqual(said, {
+    valid: true,
+    listen: '[::1]:1',
+    operator: '127.0.0.1:3001',
+    upstreams: [{ id: 'files', title: 'Files', endpoint: '/mcp/files', transport: 'stdio' }, { id: 'web' }],
+    profiles: [{ id: 'all', endpoint: '/mcp/all', upstreams: ['files', 'web'] }],
+    warnings: [],
+  });
+});
+
+const PROBLEM = 'mcpServers.a.timeouts.call: expected a duration such as "30s", got 30 (did you mean "30s"?)';
+
+for (const verb of ['validate', 'run', 'stdio']) {
+  test(`${verb} of a wrong config exits with 1 and names the place on stderr`, BOUNDED, async () => {
+    assert.deepEqual(await linkspan([verb, '--config', 'bad.yaml']), {
+      code: 1,
+      stdout: '',
+      stderr: `bad.yaml:4:22 ${PROBLEM}\n`,
+    });
+  });
+}
+
+test('validate --json of a wrong config exits with 1 and prints the problems on stdout', BOUNDED, async () => {
+  const { code, stdout, stderr } = await linkspan(['validate', '--config', 'bad.yaml', '--json']);
+  assert.deepEqual([code, stderr], [1, '']);
+  const message = PROBLEM.slice(PROBLEM.indexOf(' ') + 1);
+  const problem = { file: 'bad.yaml', line: 4, column: 22, key: 'mcpServers.a.timeouts.call', message };
+  assert.deepEqual(JSON.parse(stdout), { valid: false, problems: [problem] });
+});
+
+test('schema prints the published schema', BOUNDED, async () => {
+  const { code, stdout } = await linkspan(['schema']);
+  assert.equal(code, 0);
+  assert.equal(stdout, readFileSync(new URL('../../config/linkspan.schema.json', import.meta.url), 'utf8'));
+});
+
+test('the oldest Node that main accepts is that of package.json', () => {
+  const [, major, minor] = /^>=(\d+)\.(\d+)$/.exec(MANIFEST.engines.node) ?? [];
+  assert.match(readFileSync(MAIN, 'utf8'), new RegExp(`OLDEST = \\[${major}, ${minor}\\]`));
+});
+
+test('on an older Node main says which one it needs, and loads nothing else', BOUNDED, async () => {
+  const older = 'Object.defineProperty(process,"versions",{value:{...process.versions,node:"20.11.1"}})';
+  const ran = await linkspan(['version'], {
+    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(older)}`,
+  });
+  assert.deepEqual(ran, { code: 1, stdout: '', stderr: 'linkspan needs Node 22.19 or newer; this is Node 20.11.1.\n' });
+});

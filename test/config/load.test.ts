@@ -1,0 +1,322 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { loadConfig } from '../../src/config/load.ts';
+import { loadText, problemsOf } from '../support/config-file.ts';
+
+const ONE = 'mcpServers: {a: {url: https://example.com}}\n';
+const KEY = 'auth: {apiKeys: [{name: ci, sha256: ' + 'a'.repeat(64) + '}]}';
+
+test('a file with nothing but upstreams has safe defaults for all else', () => {
+  const { config, warnings } = loadText(ONE, { env: { HOME: '/home/me' } });
+  const { file, stateDir, upstreams, ...rest } = config;
+  assert.equal(upstreams.length, 1);
+  assert.match(stateDir, /^\/home\/me\/\.local\/state\/linkspan\/[0-9a-f]{12}$/);
+  assert.match(file, /^\/.*\/config\.yaml$/);
+  assert.deepEqual(warnings, []);
+  assert.deepEqual(rest, {
+    listen: { host: '127.0.0.1', port: 3000 },
+    operator: { host: '127.0.0.1', port: 3001 },
+    publicUrl: undefined,
+    allowedHosts: [],
+    allowedOrigins: [],
+    auth: { jwt: [], apiKeys: [] },
+    limits: {
+      bodyBytes: 4_194_304,
+      messageBytes: 16_777_216,
+      processes: 128,
+      sessionsPerPrincipal: 1_000,
+      inFlightPerSession: 256,
+    },
+    sessions: {
+      idleMs: 1_800_000,
+      maxAgeMs: 2_592_000_000,
+      keepAliveMs: 15_000,
+      eventLimit: 1_000,
+      eventLimitBytes: 8_388_608,
+    },
+    legacySse: true,
+    logLevel: 'info',
+    names: { maxChars: 48 },
+    instructions: { maxChars: 4_000 },
+    profiles: [],
+  });
+});
+
+test('a loaded config is frozen all the way down', () => {
+  const { config } = loadText(`${ONE}gateway: {profiles: {p: {renames: {x: y}}}}\n`);
+  const walk = (value: unknown): void => {
+    if (typeof value !== 'object' || value === null) return;
+    assert.ok(Object.isFrozen(value));
+    Object.values(value).forEach(walk);
+  };
+  walk(config);
+});
+
+test('upstreams keep the order of the file, whatever their names', () => {
+  const { config } = loadText('mcpServers: {zed: {url: "http://a"}, 2: {url: "http://b"}, 1: {url: "http://c"}}');
+  assert.deepEqual(
+    config.upstreams.map(({ id, title }) => [id, title]),
+    [
+      ['zed', 'zed'],
+      ['s2', '2'],
+      ['s1', '1'],
+    ],
+  );
+});
+
+test('an unset variable fails only its upstream, which says which variable and where', () => {
+  const text = [
+    'mcpServers:',
+    '  github:',
+    '    url: https://example.com/mcp',
+    '    headers:',
+    '      Authorization: Bearer ${GITHUB_PAT}',
+    '  files: {command: npx, args: ["${ROOT:-/data}"]}',
+    '  local: {command: "${BIN}", timeouts: {call: "${WAIT}"}, env: {A: "${KEY:?ask the team}"}}',
+  ].join('\n');
+  const [github, files, local] = loadText(text, { env: { OTHER: 'x' } }).config.upstreams;
+  assert.equal(
+    github?.problem,
+    'environment variable GITHUB_PAT is not set (config.yaml:5:22, mcpServers.github.headers.Authorization)',
+  );
+  assert.equal(files?.problem, undefined);
+  assert.deepEqual(files?.target, { kind: 'stdio', command: 'npx', args: ['/data'], env: {}, cwd: undefined });
+  assert.equal(local?.timeouts.callMs, 60_000);
+  assert.equal(
+    local?.problem,
+    [
+      'environment variable BIN is not set (config.yaml:7:20, mcpServers.local.command)',
+      'environment variable WAIT is not set (config.yaml:7:47, mcpServers.local.timeouts.call)',
+      'environment variable KEY is not set: ask the team (config.yaml:7:68, mcpServers.local.env.A)',
+    ].join('; '),
+  );
+});
+
+test('an upstream whose token comes from a variable that a client names fails alone when that is not set', () => {
+  const text = [
+    'mcpServers:',
+    '  a: {url: "https://x", bearer_token_env_var: TOKEN}',
+    '  b: {url: "https://x", env_http_headers: {X-User: WHO}}',
+    '  c: {command: x, env_vars: [WHO], envFile: none.env}',
+    '  d: {url: "https://x"}',
+  ].join('\n');
+  assert.deepEqual(
+    loadText(text).config.upstreams.map(({ problem }) => problem),
+    [
+      'environment variable TOKEN is not set (config.yaml:2:47, mcpServers.a.bearer_token_env_var)',
+      'environment variable WHO is not set (config.yaml:3:43, mcpServers.b.env_http_headers)',
+      'the file cannot be read, ENOENT (config.yaml:4:45, mcpServers.c.envFile); environment variable WHO is not set (config.yaml:4:29, mcpServers.c.env_vars)',
+      undefined,
+    ],
+  );
+});
+
+test('a disabled upstream is left out, and its variables need not be set', () => {
+  const text = 'mcpServers: {a: {disabled: true, url: "${X}"}, b: {enabled: false, command: x}, c: {command: x}}';
+  assert.deepEqual(
+    loadText(text).config.upstreams.map(({ id }) => id),
+    ['c'],
+  );
+});
+
+test('a variable may stand for a number, a truth value or an address', () => {
+  const env = { PORT: '4000', MANY: '7', YES: 'true', NO: 'false', WAIT: '9s' };
+  const text = [
+    'mcpServers:',
+    '  a:',
+    '    url: https://example.com',
+    '    concurrency: ${MANY}',
+    '    required: ${YES}',
+    '    timeouts: {call: "${WAIT}"}',
+    'gateway: {listen: "127.0.0.1:${PORT}", operator: "${NO}", limits: {processes: "${MANY}"}, logLevel: "${L:-debug}"}',
+  ].join('\n');
+  const { config } = loadText(text, { env });
+  assert.deepEqual(config.listen, { host: '127.0.0.1', port: 4_000 });
+  assert.equal(config.operator, undefined);
+  assert.equal(config.limits.processes, 7);
+  assert.equal(config.logLevel, 'debug');
+  const [upstream] = config.upstreams;
+  assert.deepEqual([upstream?.concurrency, upstream?.required, upstream?.timeouts.callMs], [7, true, 9_000]);
+});
+
+test('a variable whose text looks like YAML stays one text', () => {
+  const env = { EVIL: 'x"\n  disabled: true\n#', NUMBER: '0123' };
+  const { config } = loadText('mcpServers: {a: {command: x, env: {A: "${EVIL}", B: "${NUMBER}"}}}', { env });
+  assert.deepEqual(config.upstreams[0]?.target, {
+    kind: 'stdio',
+    command: 'x',
+    args: [],
+    env: { A: env.EVIL, B: '0123' },
+    cwd: undefined,
+  });
+});
+
+test('${file:} reads a secret beside the config, without the line break at its end', async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-config-'));
+  try {
+    await writeFile(join(dir, 'token'), 's3cret\n');
+    const file = join(dir, 'c.yaml');
+    await writeFile(
+      file,
+      'mcpServers: {a: {url: "https://x", headers: {A: "${file:token}", B: "${file:${workspaceFolder}/token}"}}, b: {url: "https://x", headers: {A: "${file:gone}"}}}',
+    );
+    const [a, b] = loadConfig(file, { env: {} }).config.upstreams;
+    assert.deepEqual(a?.target, { kind: 'http', url: 'https://x', headers: { A: 's3cret', B: 's3cret' } });
+    assert.equal(b?.problem, 'the file of "${file:gone}" cannot be read (c.yaml:1:142, mcpServers.b.headers.A)');
+  } finally {
+    await rm(dir, { recursive: true });
+  }
+});
+
+test('no problem or warning holds the value of a variable', () => {
+  const env = { S: 'hunter2', LONG: 'hunter2'.repeat(20) };
+  const texts = [
+    'mcpServers: {a: {url: "${S}"}}',
+    'mcpServers: {a: {url: "https://x", isolation: "${S}", concurrency: "${S}", timeouts: {call: "${S}"}}}',
+    'mcpServers: {a: {url: "https://x", type: "${S}"}}',
+    'mcpServers: {a: {url: "https://x", prefix: "${LONG}!"}}',
+    `${ONE}gateway: {listen: "\${S}", logLevel: "\${S}", limits: {body: "\${S}"}, profiles: {p: {upstreams: ["\${S}"]}}}`,
+    `${ONE}gateway: {profiles: {p: {upstreams: ["\${S}"], renames: {a: "\${S} x"}}}}`,
+    `${ONE}gateway: {publicUrl: "\${S}", auth: {jwt: [{issuer: i, jwksUrl: "\${S}"}], apiKeys: [{name: n, sha256: "\${S}"}]}}`,
+  ];
+  for (const text of texts) {
+    const problems = problemsOf(text, { env });
+    assert.notEqual(problems.length, 0, text);
+    assert.doesNotMatch(problems.join('\n'), /hunter/, text);
+  }
+});
+
+test('a prefix is used as written, and without one resource URIs are published unchanged', () => {
+  const text =
+    'mcpServers: {Git Hub: {url: "https://x"}, b: {url: "https://x", prefix: ""}, c: {url: "https://x", prefix: c_}}';
+  assert.deepEqual(
+    loadText(text).config.upstreams.map(({ id, title, prefix, rawUris }) => [id, title, prefix, rawUris]),
+    [
+      ['git-hub', 'Git Hub', 'git-hub__', false],
+      ['b', 'b', '', true],
+      ['c', 'c', 'c_', false],
+    ],
+  );
+});
+
+test('timeouts.max is at least timeouts.call unless the file says otherwise, which is an error', () => {
+  const { config } = loadText('mcpServers: {a: {url: "https://x", timeouts: {call: 1h}}}');
+  assert.equal(config.upstreams[0]?.timeouts.maxMs, 3_600_000);
+  assert.deepEqual(problemsOf('mcpServers: {a: {url: "https://x", timeouts: {call: 1h, max: 1m}}}'), [
+    'config.yaml:1:57 mcpServers.a.timeouts.max: is shorter than timeouts.call',
+  ]);
+});
+
+test('paths are relative to the file, and ~ is the home', () => {
+  const text = 'mcpServers: {a: {command: ~/bin/x, cwd: sub}}\ngateway: {stateDir: ~/state}\n';
+  const { config } = loadText(text, { env: { HOME: '/home/me' } });
+  assert.equal(config.stateDir, '/home/me/state');
+  const target = config.upstreams[0]?.target;
+  assert.ok(target?.kind === 'stdio');
+  assert.equal(target.command, '/home/me/bin/x');
+  assert.equal(target.cwd, config.file.replace('config.yaml', 'sub'));
+});
+
+test('the default state directory follows XDG_STATE_HOME and differs from file to file', () => {
+  const env = { HOME: '/home/me', XDG_STATE_HOME: '/state' };
+  const first = loadText(ONE, { env }).config.stateDir;
+  assert.match(first, /^\/state\/linkspan\/[0-9a-f]{12}$/);
+  assert.notEqual(loadText(ONE, { env }).config.stateDir, first);
+});
+
+test('profiles select by id or key, in their own order, and go without what is disabled', () => {
+  const text = [
+    'mcpServers: {A B: {url: "https://x"}, c: {url: "https://x"}, off: {command: x, disabled: true}}',
+    'gateway:',
+    '  profiles:',
+    '    all: {}',
+    '    some: {upstreams: [c, A B, off], includeTools: ["*"], excludeTools: [x], renames: {c__x: x}}',
+  ].join('\n');
+  const { config, warnings } = loadText(text);
+  assert.deepEqual(config.profiles, [
+    { id: 'all', upstreams: ['a-b', 'c'], includeTools: undefined, excludeTools: [], renames: {} },
+    { id: 'some', upstreams: ['c', 'a-b'], includeTools: ['*'], excludeTools: ['x'], renames: { c__x: 'x' } },
+  ]);
+  assert.match(warnings.join('\n'), /profiles\.some\.upstreams\[2\]: is left out, so the profile goes without it$/);
+});
+
+const safety = [
+  { gateway: 'listen: 0.0.0.0:3000', refused: /config\.yaml:2:19 gateway\.listen: 0\.0\.0\.0 is open to the network/ },
+  { gateway: 'listen: "[::]:3000"', refused: /gateway\.listen: :: is open to the network/ },
+  { gateway: 'listen: gateway.internal:3000', refused: /configure gateway\.auth, or listen on 127\.0\.0\.1/ },
+  { gateway: `listen: 0.0.0.0:3000, ${KEY}`, refused: undefined },
+  { gateway: 'listen: localhost:3000', refused: undefined },
+  { gateway: 'listen: "[::1]:3000"', refused: undefined },
+  { gateway: 'listen: 127.9.9.9:3000', refused: undefined },
+  { gateway: 'operator: 127.0.0.1:3000', refused: /gateway\.operator: is the address of listen/ },
+  { gateway: 'listen: 127.0.0.1:0, operator: 127.0.0.1:0', refused: undefined },
+  {
+    gateway: 'listen: 0.0.0.0:3000, auth: {apiKeys: [{name: a, key: hunter2}]}',
+    refused:
+      /apiKeys\[0\]\.key: keys are not kept in plain text; write sha256 instead, made with: printf %s "\$KEY" \| sha256sum/,
+  },
+  {
+    gateway: 'auth: {apiKeys: [{name: a, sha256: e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855}]}',
+    refused: /this is the hash of an empty key/,
+  },
+  {
+    gateway: 'auth: {jwt: [{issuer: i, jwksUrl: "http://idp.example.com/jwks"}]}',
+    refused: /expected an https:\/\/ URL \(http:\/\/ only to this machine\)/,
+  },
+  { gateway: 'auth: {jwt: [{issuer: i, jwksUrl: "http://127.0.0.1:9/jwks"}]}', refused: undefined },
+  {
+    gateway: 'auth: {jwt: [{issuer: i, jwksUrl: "https://x", algorithms: [none]}]}',
+    refused: /expected one of "RS256"/,
+  },
+  { gateway: 'auth: {jwt: [{issuer: i, jwksUrl: "https://x", algorithms: []}]}', refused: /expected at least one/ },
+  { gateway: 'allowedOrigins: ["*"]', refused: /expected scheme, host and port alone/ },
+  { gateway: 'allowedOrigins: ["https://a.example.com/path"]', refused: /expected scheme, host and port alone/ },
+];
+
+for (const { gateway, refused } of safety) {
+  test(`SEC-14 {${gateway.replace(/a{64}/, '…')}} is ${refused === undefined ? 'accepted' : 'refused'}`, () => {
+    const problems = problemsOf(`${ONE}gateway: {${gateway}}\n`).join('\n');
+    if (refused === undefined) assert.equal(problems, '');
+    else assert.match(problems, refused);
+  });
+}
+
+test('SEC-14 --listen cannot open a gateway without authentication either, and comes before the file', () => {
+  assert.match(
+    problemsOf(ONE, { listen: '0.0.0.0:80' }).join('\n'),
+    /^--listen: 0\.0\.0\.0 is open to the network, and nobody is asked for credentials/,
+  );
+  assert.deepEqual(problemsOf(ONE, { listen: '8080' }), [
+    '--listen: expected host:port such as "127.0.0.1:3000", got "8080" (did you mean "127.0.0.1:8080"?)',
+  ]);
+  const open = `${ONE}gateway: {listen: 0.0.0.0:3000}\n`;
+  assert.deepEqual(loadText(open, { listen: '127.0.0.1:9' }).config.listen, { host: '127.0.0.1', port: 9 });
+  const { warnings } = loadText(`${ONE}gateway: {${KEY}, operator: 0.0.0.0:1}\n`, { listen: '[::]:80' });
+  assert.match(
+    warnings.join('\n'),
+    /without publicUrl or allowedHosts.*\n.*nobody is asked for credentials on this port/,
+  );
+});
+
+test('public names are normalised', () => {
+  const { config } = loadText(
+    `${ONE}gateway: {publicUrl: "HTTPS://MCP.Example.com:443/", allowedHosts: [A.Example.com], allowedOrigins: ["https://B.example.com"]}`,
+  );
+  assert.equal(config.publicUrl, 'https://mcp.example.com');
+  assert.deepEqual(config.allowedHosts, ['a.example.com']);
+  assert.deepEqual(config.allowedOrigins, ['https://b.example.com']);
+});
+
+test('a file that is not there, too large, a folder, TOML or no text is refused with the reason', () => {
+  const folder = fileURLToPath(new URL('.', import.meta.url));
+  assert.throws(() => loadConfig('no/such.yaml', { env: {} }), { message: 'no/such.yaml: no such file' });
+  assert.throws(() => loadConfig(folder, { env: {} }), /: cannot be read \(EISDIR\)$/);
+  assert.throws(() => loadConfig('config.toml', { env: {} }), /^ConfigError: config\.toml: TOML is not read; write/);
+  assert.deepEqual(problemsOf(`# ${'x'.repeat(1_048_576)}\n${ONE}`), ['config.yaml: is larger than 1 MiB']);
+  assert.deepEqual(problemsOf(Buffer.from([0x61, 0xff])), ['config.yaml: is not UTF-8 text']);
+});
