@@ -1,0 +1,108 @@
+import type { Answer, RpcError } from './protocol/jsonrpc.ts';
+
+/** Whether the upstream ran the request: `no` is never said when it might have (requirement G6). */
+export type Executed = 'no' | 'unknown' | 'yes';
+
+interface Row {
+  /** JSON-RPC code. Ours start at −31000: the specification reserves −32768…−32000. */
+  readonly rpc: number;
+  /** HTTP status, where the error is the whole HTTP answer. */
+  readonly http: number;
+  readonly text: string;
+  readonly executed?: Executed;
+  readonly retryable?: boolean;
+}
+
+/** Every failure we can report. `docs/errors.md` explains each row and is kept in step by a test. */
+export const ERRORS = {
+  'parse-error': { rpc: -32700, http: 400, text: 'Parse error' },
+  'invalid-request': { rpc: -32600, http: 400, text: 'Invalid request' },
+  'method-not-found': { rpc: -32601, http: 200, text: 'Method not found' },
+  'invalid-params': { rpc: -32602, http: 200, text: 'Invalid params' },
+  'unknown-tool': { rpc: -32602, http: 200, text: 'Unknown tool' },
+  'unknown-prompt': { rpc: -32602, http: 200, text: 'Unknown prompt' },
+  'unknown-resource': { rpc: -32002, http: 200, text: 'Resource not found' },
+  'ambiguous-resource': { rpc: -32602, http: 200, text: 'More than one upstream has this resource' },
+  'invalid-cursor': { rpc: -32602, http: 200, text: 'Invalid cursor' },
+  unauthorized: { rpc: -31001, http: 401, text: 'Unauthorized' },
+  forbidden: { rpc: -31003, http: 403, text: 'Forbidden' },
+  'not-found': { rpc: -31004, http: 404, text: 'Not found' },
+  'method-not-allowed': { rpc: -31005, http: 405, text: 'Method not allowed' },
+  'not-acceptable': { rpc: -31006, http: 406, text: 'Not acceptable' },
+  'unsupported-media-type': { rpc: -31007, http: 415, text: 'Unsupported media type' },
+  'body-too-large': { rpc: -31008, http: 413, text: 'Body too large' },
+  'session-required': { rpc: -32600, http: 400, text: 'Missing Mcp-Session-Id header' },
+  'session-unknown': { rpc: -31009, http: 404, text: 'Session not found' },
+  'unsupported-version': { rpc: -32600, http: 400, text: 'Unsupported protocol version' },
+  'upstream-unavailable': { rpc: -31010, http: 503, text: 'Upstream unavailable', executed: 'no', retryable: true },
+  'upstream-lost': { rpc: -31010, http: 502, text: 'Upstream connection lost', executed: 'unknown', retryable: false },
+  'upstream-session-lost': { rpc: -31010, http: 503, text: 'Upstream session lost', executed: 'no', retryable: true },
+  'upstream-timeout': { rpc: -31011, http: 504, text: 'Upstream timed out', executed: 'unknown', retryable: false },
+  'upstream-protocol': {
+    rpc: -31012,
+    http: 502,
+    text: 'Upstream broke the protocol',
+    executed: 'unknown',
+    retryable: false,
+  },
+  overloaded: { rpc: -31013, http: 503, text: 'Overloaded', executed: 'no', retryable: true },
+  draining: { rpc: -31014, http: 503, text: 'Shutting down', executed: 'no', retryable: true },
+  'too-large': { rpc: -31015, http: 502, text: 'Message too large', executed: 'unknown', retryable: false },
+  denied: { rpc: -31016, http: 403, text: 'Denied' },
+  'outcome-unknown': { rpc: -31017, http: 502, text: 'Outcome unknown', executed: 'unknown', retryable: false },
+  cancelled: { rpc: -31018, http: 499, text: 'Cancelled', executed: 'unknown', retryable: false },
+  'client-unreachable': { rpc: -31019, http: 502, text: 'Client cannot be asked' },
+  'client-timeout': { rpc: -31020, http: 504, text: 'Client did not answer' },
+  'internal-error': { rpc: -32603, http: 500, text: 'Internal error' },
+} as const satisfies Record<string, Row>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+interface ErrorDetail {
+  /** What a client may read, in one sentence: what happened and what to do. */
+  readonly say?: string;
+  readonly upstream?: string;
+  readonly executed?: Executed;
+  readonly retryable?: boolean;
+  /** Further members of `error.data` that a client may read. */
+  readonly data?: Readonly<Record<string, unknown>>;
+}
+
+/** An expected failure: a row of {@link ERRORS} and what may be told of it. The cause is for the log alone. */
+export class GatewayError extends Error {
+  override readonly name = 'GatewayError';
+  readonly code: ErrorCode;
+  readonly detail: ErrorDetail;
+
+  constructor(code: ErrorCode, detail: ErrorDetail = {}, cause?: unknown) {
+    super(detail.say === undefined ? ERRORS[code].text : `${ERRORS[code].text}: ${detail.say}`, { cause });
+    this.code = code;
+    this.detail = detail;
+  }
+
+  get row(): Row {
+    return ERRORS[this.code];
+  }
+}
+
+/** The row an arbitrary thrown value is reported as. What is not a {@link GatewayError} stays unnamed to the client. */
+export function toGatewayError(thrown: unknown): GatewayError {
+  return thrown instanceof GatewayError ? thrown : new GatewayError('internal-error', {}, thrown);
+}
+
+/** What a client reads: the row's code, the sentence, and `data` = `{ code, executed, retryable, upstream, … }`. */
+export function toRpcError(thrown: unknown): RpcError {
+  const { code, detail, message, row } = toGatewayError(thrown);
+  const data = {
+    code,
+    ...(detail.upstream === undefined ? {} : { upstream: detail.upstream }),
+    ...(row.executed === undefined ? {} : { executed: detail.executed ?? row.executed }),
+    ...(row.retryable === undefined ? {} : { retryable: detail.retryable ?? row.retryable }),
+    ...detail.data,
+  };
+  return { code: row.rpc, message, data };
+}
+
+export function toAnswer(thrown: unknown): Answer {
+  return { kind: 'error', error: toRpcError(thrown) };
+}

@@ -1,0 +1,205 @@
+import { JsonTextError, oneLine, RawObject, rawItems } from './json.ts';
+
+/** A request id as raw JSON text (`7`, `"a"`): comparable, and echoed byte for byte. */
+export type Id = string;
+
+export interface Request {
+  readonly kind: 'request';
+  readonly id: Id;
+  readonly method: string;
+  readonly params: RawObject | undefined;
+}
+
+export interface Notification {
+  readonly kind: 'notification';
+  readonly method: string;
+  readonly params: RawObject | undefined;
+}
+
+export interface RpcError {
+  readonly code: number;
+  readonly message: string;
+  readonly data?: unknown;
+}
+
+/** How a request ended: the raw text of its result object, or an error with all its members. */
+export type Answer =
+  | { readonly kind: 'result'; readonly result: string }
+  | { readonly kind: 'error'; readonly error: RpcError };
+
+/** `id` is `null` when the peer could not read the id of what it answers. */
+export type Response = Answer & { readonly id: Id };
+
+export type Message = Request | Notification | Response;
+
+/** The text is no JSON-RPC message. `id` is the raw id where one could still be read, else `null`. */
+export class MessageError extends Error {
+  override readonly name = 'MessageError';
+  readonly code: -32700 | -32600;
+  readonly id: Id;
+
+  constructor(code: -32700 | -32600, what: string, id: Id = 'null') {
+    super(what);
+    this.code = code;
+    this.id = id;
+  }
+}
+
+const MAX_ID_CHARS = 130;
+const INTEGER_ID = /^(?:0|-?[1-9]\d*)$/;
+
+/** Envelope members by their lower-case spelling, to refuse `Method` beside `method`, which some parsers merge. */
+const ENVELOPE = new Set(['jsonrpc', 'id', 'method', 'params', 'result', 'error']);
+/** The same for the parameters a gateway routes by. */
+const ROUTED = new Set(['name', 'uri', 'ref', 'arguments', 'cursor', '_meta', 'requestid', 'progresstoken', 'taskid']);
+const ROUTED_SPELLING = new Set([
+  'name',
+  'uri',
+  'ref',
+  'arguments',
+  'cursor',
+  '_meta',
+  'requestId',
+  'progressToken',
+  'taskId',
+]);
+
+/** Judges escapes and control characters too, unlike elsewhere: an id is echoed into lines and events. */
+function isStringId(raw: string): boolean {
+  try {
+    return typeof JSON.parse(raw) === 'string';
+  } catch {
+    return false;
+  }
+}
+
+function isId(raw: string): boolean {
+  if (raw.length > MAX_ID_CHARS) return false;
+  if (raw.startsWith('"')) return isStringId(raw);
+  return INTEGER_ID.test(raw) && Number.isSafeInteger(Number(raw));
+}
+
+function checkSpelling(object: RawObject, known: ReadonlySet<string>, spelled: ReadonlySet<string>, id: Id): void {
+  for (const key of object.keys()) {
+    if (spelled.has(key)) continue;
+    // Through upper case, since Go also takes "paramſ" for "params".
+    if (known.has(key.toUpperCase().toLowerCase()) || key === '__proto__') {
+      throw new MessageError(-32600, `member "${key.slice(0, 40)}" could be mistaken for another one`, id);
+    }
+  }
+}
+
+function toError(raw: string, id: Id): RpcError {
+  const value: unknown = JSON.parse(raw);
+  if (typeof value !== 'object' || value === null || !('code' in value) || !('message' in value)) {
+    throw new MessageError(-32600, '"error" needs a code and a message', id);
+  }
+  const { code, message } = value;
+  if (typeof code !== 'number' || !Number.isInteger(code) || typeof message !== 'string') {
+    throw new MessageError(-32600, '"error" needs an integer code and a message text', id);
+  }
+  return { ...value, code, message };
+}
+
+function toMessage(envelope: RawObject): Message {
+  const rawId = envelope.raw('id');
+  const id = rawId !== undefined && isId(rawId) ? rawId : 'null';
+  checkSpelling(envelope, ENVELOPE, ENVELOPE, id);
+  if (envelope.raw('jsonrpc') !== '"2.0"') {
+    throw new MessageError(-32600, '"jsonrpc" must be "2.0"', id);
+  }
+
+  if (envelope.raw('method') !== undefined) {
+    const method = envelope.string('method');
+    if (method === undefined) throw new MessageError(-32600, '"method" must be a string', id);
+    if (envelope.raw('result') !== undefined || envelope.raw('error') !== undefined) {
+      throw new MessageError(-32600, 'a message is a request or a response, not both', id);
+    }
+    const params = envelope.object('params');
+    if (params === undefined && envelope.raw('params') !== undefined) {
+      throw new MessageError(-32600, '"params" must be an object', id);
+    }
+    if (params !== undefined) checkSpelling(params, ROUTED, ROUTED_SPELLING, id);
+    if (rawId === undefined) return { kind: 'notification', method, params };
+    if (id === 'null') {
+      throw new MessageError(-32600, '"id" must be a string of at most 128 characters or a safe integer');
+    }
+    return { kind: 'request', id, method, params };
+  }
+
+  const result = envelope.raw('result');
+  const error = envelope.raw('error');
+  if ((result === undefined) === (error === undefined)) {
+    throw new MessageError(-32600, 'expected one of "method", "result" and "error"', id);
+  }
+  if (id === 'null' && (rawId !== 'null' || result !== undefined)) {
+    throw new MessageError(-32600, 'a response needs the id of its request');
+  }
+  if (error !== undefined) return { kind: 'error', id, error: toError(error, id) };
+  if (result === undefined || !result.startsWith('{')) throw new MessageError(-32600, '"result" must be an object', id);
+  return { kind: 'result', id, result };
+}
+
+function toMessageError(thrown: unknown): MessageError {
+  if (thrown instanceof MessageError) return thrown;
+  if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) {
+    return new MessageError(-32700, `not JSON: ${thrown.message}`);
+  }
+  throw thrown;
+}
+
+/**
+ * Reads one JSON-RPC message from a peer whose text is forwarded, not trusted to be perfect: string escapes are not judged.
+ *
+ * @throws {MessageError}
+ * @see https://www.jsonrpc.org/specification
+ */
+export function parseMessage(text: string): Message {
+  try {
+    return toMessage(RawObject.parse(text));
+  } catch (thrown) {
+    throw toMessageError(thrown);
+  }
+}
+
+/** Whether the text is a JSON array, which only the 2025-03-26 revision calls a message. */
+export function isBatch(text: string): boolean {
+  return text.trimStart().startsWith('[');
+}
+
+/** Cuts a batch into its messages. An item that is no message is its own {@link MessageError}. @throws {MessageError} */
+export function parseBatch(text: string): (Message | MessageError)[] {
+  let items;
+  try {
+    items = rawItems(text);
+  } catch (thrown) {
+    throw toMessageError(thrown);
+  }
+  return items.map((item) => {
+    try {
+      return parseMessage(item);
+    } catch (thrown) {
+      return toMessageError(thrown);
+    }
+  });
+}
+
+function method(name: string, params: RawObject | undefined): string {
+  const head = `"method":${JSON.stringify(name)}`;
+  return params === undefined ? `${head}}` : `${head},"params":${oneLine(params.toString())}}`;
+}
+
+/** One line of JSON text, ready for a POST body, an event or a line. */
+export function requestText(id: Id | number, name: string, params: RawObject | undefined): string {
+  return `{"jsonrpc":"2.0","id":${id},${method(name, params)}`;
+}
+
+export function notificationText(name: string, params: RawObject | undefined): string {
+  return `{"jsonrpc":"2.0",${method(name, params)}`;
+}
+
+export function responseText(id: Id, answer: Answer): string {
+  return answer.kind === 'result'
+    ? `{"jsonrpc":"2.0","id":${id},"result":${oneLine(answer.result)}}`
+    : `{"jsonrpc":"2.0","id":${id},"error":${JSON.stringify(answer.error)}}`;
+}

@@ -1,0 +1,75 @@
+/** The dated revisions of MCP, oldest first. Dates sort as text, so revisions compare with `<`. */
+export const LEGACY_REVISIONS = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'] as const;
+
+export type LegacyRevision = (typeof LEGACY_REVISIONS)[number];
+
+export const LATEST_LEGACY: LegacyRevision = '2025-11-25';
+
+/** What the wire of a revision can carry; everything that differs by date and is not a conversation. */
+export interface Quirks {
+  /** A POST body may be an array. */
+  readonly batches: boolean;
+  /** Clients survive an event with an id and empty data, and come back when a stream ends after one. */
+  readonly priming: boolean;
+  readonly versionHeader: boolean;
+  readonly audio: boolean;
+  readonly resourceLinks: boolean;
+  readonly structuredContent: boolean;
+  readonly elicitation: boolean;
+  readonly urlElicitation: boolean;
+  /** Sampling messages may hold arrays of content and tool use. */
+  readonly samplingTools: boolean;
+}
+
+const BASE: Quirks = {
+  batches: false,
+  priming: false,
+  versionHeader: false,
+  audio: false,
+  resourceLinks: false,
+  structuredContent: false,
+  elicitation: false,
+  urlElicitation: false,
+  samplingTools: false,
+};
+
+const QUIRKS: Readonly<Record<LegacyRevision, Quirks>> = {
+  '2024-11-05': BASE,
+  '2025-03-26': { ...BASE, batches: true, audio: true },
+  '2025-06-18': {
+    ...BASE,
+    versionHeader: true,
+    audio: true,
+    resourceLinks: true,
+    structuredContent: true,
+    elicitation: true,
+  },
+  '2025-11-25': {
+    ...BASE,
+    priming: true,
+    versionHeader: true,
+    audio: true,
+    resourceLinks: true,
+    structuredContent: true,
+    elicitation: true,
+    urlElicitation: true,
+    samplingTools: true,
+  },
+};
+
+export function quirksOf(revision: LegacyRevision): Quirks {
+  return QUIRKS[revision];
+}
+
+export function isLegacyRevision(text: string | undefined): text is LegacyRevision {
+  return LEGACY_REVISIONS.some((revision) => revision === text);
+}
+
+/**
+ * The revision `initialize` answers with: the one asked for, else our latest of that era.
+ *
+ * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#version-negotiation
+ */
+export function negotiate(asked: string | undefined): LegacyRevision {
+  return isLegacyRevision(asked) ? asked : LATEST_LEGACY;
+}

@@ -1,0 +1,177 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import * as fc from 'fast-check';
+
+import {
+  COMMENT,
+  EventReader,
+  eventText,
+  EventTooLargeError,
+  type StreamPosition,
+} from '../../src/protocol/event-stream.ts';
+
+interface Seen {
+  readonly events: readonly (readonly [type: string, data: string])[];
+  readonly position: StreamPosition;
+}
+
+function read(pieces: readonly Uint8Array[], limitChars = 1_000_000): Seen {
+  const events: [string, string][] = [];
+  const position: StreamPosition = { lastEventId: '', retryMs: undefined };
+  const reader = new EventReader(position, limitChars, (type, data) => events.push([type, data]));
+  for (const piece of pieces) reader.feed(Buffer.from(piece));
+  return { events, position };
+}
+
+const bytes = (text: string): Uint8Array => Buffer.from(text, 'utf8');
+
+/** The same bytes, one at a time. */
+const single = (text: string): Uint8Array[] => [...bytes(text)].map((byte) => Uint8Array.of(byte));
+
+const cases: readonly { name: string; text: string; events: [string, string][]; id?: string; retryMs?: number }[] = [
+  { name: 'an event with LF', text: 'data: a\n\n', events: [['message', 'a']] },
+  { name: 'an event with CRLF', text: 'event: x\r\ndata: a\r\n\r\n', events: [['x', 'a']] },
+  {
+    name: 'an event with CR',
+    text: 'data: a\rdata: b\r\rdata: c\n\n',
+    events: [
+      ['message', 'a\nb'],
+      ['message', 'c'],
+    ],
+  },
+  { name: 'data without a space', text: 'data:a\n\n', events: [['message', 'a']] },
+  { name: 'data with two spaces, of which one stays', text: 'data:  a\n\n', events: [['message', ' a']] },
+  { name: 'several lines of data', text: 'data: a\ndata: b\n\n', events: [['message', 'a\nb']] },
+  { name: 'a byte order mark', text: '\uFEFFdata: a\n\n', events: [['message', 'a']] },
+  { name: 'comments', text: `${COMMENT}: hi\ndata: a\n\n${COMMENT}`, events: [['message', 'a']] },
+  { name: 'unknown fields', text: 'nope: 1\nData: 2\ndata: a\n\n', events: [['message', 'a']] },
+  {
+    name: 'a priming event',
+    text: 'id: p-1\nretry: 500\ndata: \n\n',
+    events: [['message', '']],
+    id: 'p-1',
+    retryMs: 500,
+  },
+  { name: 'an event of an id alone', text: 'id: p-2\n\n', events: [], id: 'p-2' },
+  {
+    name: 'an id whose event never ended',
+    text: 'id: 1\ndata: a\n\nid: 2\ndata: b\n',
+    events: [['message', 'a']],
+    id: '1',
+  },
+  { name: 'a retry that is no number', text: 'retry: soon\ndata: a\n\n', events: [['message', 'a']] },
+  { name: 'characters of two to four bytes', text: 'data: ä€😀 \u2028\n\n', events: [['message', 'ä€😀 \u2028']] },
+  { name: 'an event cut off by the end', text: 'data: a\n\ndata: b', events: [['message', 'a']] },
+];
+
+for (const { name, text, events, id = '', retryMs } of cases) {
+  for (const [how, pieces] of [['whole', [bytes(text)]] as const, ['byte by byte', single(text)] as const]) {
+    test(`${name} is read as the specification says, ${how}`, () => {
+      assert.deepEqual(read(pieces), { events, position: { lastEventId: id, retryMs } });
+    });
+  }
+}
+
+test('where a stream is cut makes no difference', () => {
+  const text = 'id: 7\r\nevent: message\r\ndata: {"ä":"😀"}\r\n\r\n: c\rdata: x\ndata: €\n\nretry: 9\n\n';
+  const whole = bytes(text);
+  const expected = read([whole]);
+  assert.equal(expected.events.length, 2);
+  fc.assert(
+    fc.property(fc.array(fc.integer({ min: 0, max: whole.length }), { maxLength: 12 }), (cuts) => {
+      const at = [0, ...cuts.toSorted((a, b) => a - b), whole.length];
+      const pieces = at.slice(1).map((end, i) => whole.subarray(at[i], end));
+      assert.deepEqual(read(pieces), expected);
+    }),
+  );
+});
+
+test('an event beyond the limit is an error, however it comes', () => {
+  assert.throws(() => read([bytes(`data: ${'x'.repeat(200)}\n\n`)], 100), EventTooLargeError);
+  assert.throws(() => read(single(`data: ${'x'.repeat(200)}`), 100), EventTooLargeError);
+  assert.throws(
+    () =>
+      read(
+        Array.from({ length: 50 }, () => bytes('data: xxxx\n')),
+        100,
+      ),
+    EventTooLargeError,
+  );
+  assert.throws(
+    () =>
+      read(
+        Array.from({ length: 50 }, () => bytes('id: xxxxxxxxxxx')),
+        100,
+      ),
+    EventTooLargeError,
+  );
+});
+
+test('a line that means nothing is skipped at any length', () => {
+  const pieces = Array.from({ length: 50 }, () => bytes('x'.repeat(100)));
+  assert.deepEqual(read([...pieces, bytes('\ndata: a\n\n')], 100).events, [['message', 'a']]);
+});
+
+const texts = [
+  { fields: { data: '{}' }, text: 'data: {}\n\n' },
+  { fields: { event: 'message', data: '{}', id: 'a.1_b-2' }, text: 'id: a.1_b-2\nevent: message\ndata: {}\n\n' },
+  { fields: { id: '1', data: '', retryMs: 0 }, text: 'id: 1\nretry: 0\ndata: \n\n' },
+];
+
+for (const { fields, text } of texts) {
+  test(`${JSON.stringify(fields)} is written as an event`, () => assert.equal(eventText(fields), text));
+}
+
+const refused = [
+  { data: 'a\nb' },
+  { data: 'a\rb' },
+  { data: 'a\r\n\r\ndata: b' },
+  { data: '', id: '' },
+  { data: '', id: 'a b' },
+  { data: '', id: '1\ndata: x' },
+  { data: '', id: '1\0' },
+  { data: '', id: 'ä' },
+  { data: '', id: 'x'.repeat(201) },
+  { data: '', event: 'a\nb' },
+  { data: '', event: '' },
+  { data: '', retryMs: 1.5 },
+  { data: '', retryMs: -1 },
+  { data: '', retryMs: Number.NaN },
+];
+
+for (const fields of refused) {
+  test(`SEC-27 ${JSON.stringify(fields).slice(0, 60)} is refused as an event`, () => {
+    assert.throws(() => eventText(fields), TypeError);
+  });
+}
+
+test('SEC-27 whatever is written as one event is read as that one event', () => {
+  const corpus = [
+    '',
+    ' ',
+    ':',
+    'data: x',
+    'id: 1',
+    '\u2028',
+    '\u2029',
+    '\u0085',
+    '\v',
+    '\f',
+    '\0',
+    '\uFEFF',
+    '"\\r\\n"',
+  ];
+  const data = fc.oneof(fc.constantFrom(...corpus), fc.string({ unit: 'binary' }));
+  fc.assert(
+    fc.property(data, data, (a, b) => {
+      const line = `${a}${b}`.replaceAll(/[\r\n]/g, '').toWellFormed();
+      const text = eventText({ data: line }) + eventText({ id: '2', event: 'message', data: '{}' });
+      assert.deepEqual(read([bytes(text)]).events, [
+        ['message', line],
+        ['message', '{}'],
+      ]);
+    }),
+    { numRuns: 500 },
+  );
+});

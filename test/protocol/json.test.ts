@@ -1,0 +1,230 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import * as fc from 'fast-check';
+
+import { JsonTextError, oneLine, RawObject, rawItems } from '../../src/protocol/json.ts';
+
+const object = fc.dictionary(fc.string(), fc.jsonValue());
+
+function members(text: string): [string, unknown][] {
+  const parsed = RawObject.parse(text);
+  return [...parsed.keys()].map((key) => [key, JSON.parse(parsed.raw(key) ?? '')]);
+}
+
+test('any object is read as JSON.parse reads it, and written back as it came', () => {
+  fc.assert(
+    fc.property(object, fc.constantFrom(undefined, 1, '\t', '\r\n'), (value, indent) => {
+      const text = JSON.stringify(value, undefined, indent);
+      const parsed = RawObject.parse(text);
+      assert.equal(parsed.toString(), text);
+      const expected: unknown = JSON.parse(text);
+      assert.deepEqual(members(text), Object.entries(Object(expected)));
+      for (const key of parsed.keys()) {
+        assert.deepEqual(parsed.value(key), JSON.parse(parsed.raw(key) ?? ''));
+      }
+    }),
+  );
+});
+
+test('any object survives being cut into members and put together again', () => {
+  fc.assert(
+    fc.property(object, (value) => {
+      const text = JSON.stringify(value);
+      assert.equal(RawObject.of(value).toString(), text);
+      const rebuilt = RawObject.parse(text).with('\u0000new', '1').with('\u0000new', undefined);
+      assert.equal(rebuilt.toString(), text);
+    }),
+  );
+});
+
+test('any array is cut into the texts of its items', () => {
+  fc.assert(
+    fc.property(fc.array(fc.jsonValue()), fc.constantFrom(undefined, 2), (value, indent) => {
+      const items = rawItems(JSON.stringify(value, undefined, indent));
+      assert.equal(JSON.stringify(items.map((item): unknown => JSON.parse(item))), JSON.stringify(value));
+    }),
+  );
+});
+
+/** Pieces from which both valid and nearly valid objects come about often. No backslashes: escapes are not judged. */
+const SOUP = ['{', '}', '[', ']', ',', ':', '"', '"a"', '"b":', '{"c":', ' ', '\n', '\t', '\u00a0', '\v'].concat([
+  '0',
+  '1',
+  '-',
+  '.',
+  'e',
+  '+',
+  '01',
+  '1.5',
+  '-0',
+  '1e9',
+  'true',
+  'false',
+  'null',
+  'NaN',
+  'tru',
+  'é',
+  '\ufeff',
+]);
+
+function complaint(text: string): string | undefined {
+  try {
+    RawObject.parse(text);
+    return undefined;
+  } catch (thrown) {
+    assert.ok(thrown instanceof JsonTextError, String(thrown));
+    return thrown.message;
+  }
+}
+
+function agrees(text: string): void {
+  const ours = complaint(text);
+  if (ours?.includes('appears twice') === true) return;
+  let theirs: unknown;
+  try {
+    // Nor are control characters in strings.
+    theirs = JSON.parse(text.replaceAll(/"[^"]*"/g, (string) => string.replaceAll(/\s/g, '_')));
+  } catch {
+    theirs = undefined;
+  }
+  const valid = typeof theirs === 'object' && theirs !== null && !Array.isArray(theirs);
+  assert.equal(ours === undefined, valid, `${JSON.stringify(text)}: ${ours}`);
+}
+
+test('what is and is not an object is as JSON.parse has it', () => {
+  const soup = fc.array(fc.constantFrom(...SOUP), { maxLength: 12 }).map((pieces) => `{"x":${pieces.join('')}}`);
+  fc.assert(fc.property(soup, agrees), { numRuns: 3_000 });
+});
+
+test('what is and is not an object is as JSON.parse has it, for text with one spot damaged', () => {
+  const spot = fc.tuple(object, fc.nat(), fc.nat({ max: 3 }), fc.constantFrom('', ...SOUP));
+  const damaged = spot.map(([value, at, length, piece]) => {
+    const text = JSON.stringify(value).replaceAll('\\', '/');
+    const offset = at % (text.length + 1);
+    return text.slice(0, offset) + piece + text.slice(offset + length);
+  });
+  fc.assert(fc.property(damaged, agrees), { numRuns: 3_000 });
+});
+
+test('a number keeps every digit it came with', () => {
+  const text = '{"big":12345678901234567890,"fine":0.1000000000000000055511151231257827,"huge":1e400,"zero":-0.0}';
+  const parsed = RawObject.parse(text);
+  assert.equal(parsed.raw('big'), '12345678901234567890');
+  assert.equal(
+    parsed.with('zero', '0').toString(),
+    '{"big":12345678901234567890,"fine":0.1000000000000000055511151231257827,"huge":1e400,"zero":0}',
+  );
+});
+
+test('a member set anew keeps its place, and the others their order and text', () => {
+  const parsed = RawObject.parse('{ "b" : 1 , "a" : { "deep" : [1, 2] } , "c":3}');
+  assert.equal(parsed.with('b', '7').toString(), '{"b":7,"a":{ "deep" : [1, 2] },"c":3}');
+  assert.equal(parsed.with('d', '4').with('a', undefined).toString(), '{"b":1,"c":3,"d":4}');
+  assert.equal(parsed.with('b', '1'), parsed);
+});
+
+test('a member named __proto__ or constructor is a member like any other', () => {
+  const parsed = RawObject.parse('{"__proto__":{"polluted":true},"constructor":1,"hasOwnProperty":2}');
+  assert.deepEqual([...parsed.keys()], ['__proto__', 'constructor', 'hasOwnProperty']);
+  assert.equal(parsed.object('__proto__')?.raw('polluted'), 'true');
+  assert.equal(RawObject.EMPTY.raw('__proto__'), undefined);
+  assert.equal(Reflect.get({}, 'polluted'), undefined);
+});
+
+test('values are given only as what they are', () => {
+  const parsed = RawObject.parse('{"text":"a\\u0062c","number":1,"object":{"x":1},"array":[1],"null":null}');
+  assert.equal(parsed.size, 5);
+  assert.equal(parsed.string('text'), 'abc');
+  assert.equal(parsed.string('number'), undefined);
+  assert.equal(parsed.string('missing'), undefined);
+  assert.equal(parsed.object('object')?.value('x'), 1);
+  assert.equal(parsed.object('array'), undefined);
+  assert.equal(parsed.value('null'), null);
+  assert.equal(parsed.value('missing'), undefined);
+});
+
+test('undefined members of a value are left out', () => {
+  assert.equal(RawObject.of({ a: undefined, b: 1 }).toString(), '{"b":1}');
+});
+
+const refused = [
+  { text: '', what: /expected an object at offset 0/ },
+  { text: '[]', what: /expected an object/ },
+  { text: '{', what: /expected a member name/ },
+  { text: '{"a":1', what: /expected "," or "}"/ },
+  { text: '{"a":1,}', what: /expected a member name/ },
+  { text: '{"a":[1,]}', what: /unexpected text at offset 8/ },
+  { text: '{"a":[1}}', what: /expected "," or "\]"/ },
+  { text: '{"a"}', what: /expected ":"/ },
+  { text: '{"a":NaN}', what: /unexpected text at offset 5/ },
+  { text: '{"a":Infinity}', what: /unexpected text/ },
+  { text: "{'a':1}", what: /expected a member name/ },
+  { text: '{"a":01}', what: /unexpected text/ },
+  { text: '{"a":1}{', what: /text after the object at offset 7/ },
+  { text: '{"a":"x}', what: /unterminated string/ },
+  { text: '{"a":"x\\"}', what: /unterminated string/ },
+  { text: '\ufeff{}', what: /expected an object/ },
+  { text: '{"a":1,"a":2}', what: /member "a" appears twice/ },
+  { text: '{"a":1,"\\u0061":2}', what: /member "a" appears twice/ },
+  { text: '{"\\q":1}', what: /bad escape/ },
+  {
+    text: `{"${'x'.repeat(1_000)}":1,"${'x'.repeat(1_000)}":2}`,
+    what: /^member "x{40}" appears twice at offset 1006$/,
+  },
+];
+
+for (const { text, what } of refused) {
+  test(`${JSON.stringify(text).slice(0, 60)} is refused with its reason and place`, () => {
+    assert.throws(
+      () => RawObject.parse(text),
+      (thrown) => thrown instanceof JsonTextError && what.test(thrown.message),
+    );
+  });
+}
+
+test('a string with a bad escape travels untouched, and is complained about where it is read', () => {
+  const parsed = RawObject.parse('{"a":"\\q","b":1}');
+  assert.equal(parsed.with('b', '2').toString(), '{"a":"\\q","b":2}');
+  assert.throws(() => parsed.string('a'), JsonTextError);
+});
+
+test('nesting is carried to 64 levels below a member, and refused beyond', () => {
+  const nested = (depth: number): string => `{"a":${'['.repeat(depth)}${']'.repeat(depth)}}`;
+  assert.equal(RawObject.parse(nested(64)).toString(), nested(64));
+  assert.throws(() => RawObject.parse(nested(65)), /nested too deeply/);
+});
+
+const N = 1_000_000;
+const hostile = [
+  { name: 'brackets', text: `{"a":${'['.repeat(N)}` },
+  { name: 'backslashes', text: `{"a":"${'\\'.repeat(N)}` },
+  { name: 'escaped quotes', text: `{"a":"${'\\"'.repeat(N)}` },
+  { name: 'quotes', text: `{"a":${'"'.repeat(N)}` },
+  { name: 'backslashes before quotes', text: `{"a":[${'"\\\\\\\\",'.repeat(N / 8)}` },
+  { name: 'digits', text: `{"a":${'1'.repeat(N)}x` },
+  { name: 'digits after points', text: `{"a":[${'1.'.repeat(N)}` },
+  { name: 'spaces', text: `{${' '.repeat(N)}x` },
+  { name: 'spaces around colons', text: `{"a"${' '.repeat(N)}:${' '.repeat(N)}` },
+  { name: 'members', text: `{${Array.from({ length: N / 10 }, (_, i) => `"${i}":1`).join(',')}` },
+  { name: 'empty objects', text: `{"a":[${'{},'.repeat(N)}` },
+];
+
+for (const { name, text } of hostile) {
+  // A parser that takes quadratic time would need hours for these.
+  test(`a megabyte of ${name} is refused in linear time`, { timeout: 20_000 }, () => {
+    assert.throws(() => RawObject.parse(text), JsonTextError);
+    assert.throws(() => rawItems(`[${text.slice(5)}`), JsonTextError);
+  });
+}
+
+test('text that is no array is refused', () => {
+  for (const text of ['', '{}', '[1', '[1,]', '[,1]', '[1] 2', '[1 2]']) {
+    assert.throws(() => rawItems(text), JsonTextError, text);
+  }
+});
+
+test('line breaks between tokens go, those escaped in strings stay', () => {
+  assert.equal(oneLine('{\r\n"a":\n"x\\ny"}'), '{ "a": "x\\ny"}');
+  assert.equal(oneLine('{"a":1}'), '{"a":1}');
+});

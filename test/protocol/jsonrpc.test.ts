@@ -1,0 +1,166 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import * as fc from 'fast-check';
+
+import { RawObject } from '../../src/protocol/json.ts';
+import type { Message } from '../../src/protocol/jsonrpc.ts';
+import {
+  isBatch,
+  MessageError,
+  notificationText,
+  parseBatch,
+  parseMessage,
+  requestText,
+  responseText,
+} from '../../src/protocol/jsonrpc.ts';
+
+function refusal(text: string): { code: number; id: string; message: string } {
+  try {
+    parseMessage(text);
+  } catch (thrown) {
+    assert.ok(thrown instanceof MessageError, String(thrown));
+    return { code: thrown.code, id: thrown.id, message: thrown.message };
+  }
+  return assert.fail(`accepted ${text}`);
+}
+
+const kinds: { text: string; kind: Message['kind']; id?: string }[] = [
+  { text: '{"jsonrpc":"2.0","id":1,"method":"ping"}', kind: 'request', id: '1' },
+  { text: '{"jsonrpc":"2.0","id":-7,"method":"ping"}', kind: 'request', id: '-7' },
+  { text: '{"jsonrpc":"2.0","id":"a\\u0062","method":"ping","params":{}}', kind: 'request', id: '"a\\u0062"' },
+  { text: '{"jsonrpc":"2.0","id":"","method":"ping"}', kind: 'request', id: '""' },
+  { text: '{"jsonrpc":"2.0","method":"notifications/initialized"}', kind: 'notification' },
+  { text: '{"result":{},"id":1,"jsonrpc":"2.0","extra":true}', kind: 'result', id: '1' },
+  { text: '{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}', kind: 'error', id: '1' },
+  { text: '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}', kind: 'error', id: 'null' },
+  { text: ' \n{"jsonrpc":"2.0","method":"x"}\r\n', kind: 'notification' },
+];
+
+for (const { text, kind, id } of kinds) {
+  test(`${text.trim()} is a ${kind}`, () => {
+    const message = parseMessage(text);
+    assert.equal(message.kind, kind);
+    assert.equal('id' in message ? message.id : undefined, id);
+  });
+}
+
+const refused = [
+  { text: 'x', code: -32700, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":1,"method":"ping"', code: -32700, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', code: -32700, id: 'null' },
+  { text: '[]', code: -32700, id: 'null' },
+  { text: '{}', code: -32600, id: 'null' },
+  { text: '{"id":1,"method":"ping"}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"1.0","id":1,"method":"ping"}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","id":1,"method":7}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","id":1,"method":"ping","params":null}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","id":1,"method":"ping","result":{}}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","id":null,"method":"ping"}', code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":1.5,"method":"ping"}', code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":1e3,"method":"ping"}', code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}', code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":{},"method":"ping"}', code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":"a\nb","method":"ping"}', code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":"\\q","method":"ping"}', code: -32600, id: 'null' },
+  { text: `{"jsonrpc":"2.0","id":"${'x'.repeat(129)}","method":"ping"}`, code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":1}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","result":{}}', code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":null,"result":{}}', code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":"x"}}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","id":1,"result":[]}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","id":1,"result":null}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","id":1,"error":"no"}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","id":1,"error":null}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","id":1,"error":{"code":"1","message":"x"}}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":"x"}}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","id":1,"error":{"code":1e999,"message":"x"}}', code: -32600, id: '1' },
+  { text: '{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"\\q"}}', code: -32700, id: 'null' },
+];
+
+for (const { text, code, id } of refused) {
+  test(`${JSON.stringify(text).slice(0, 90)} is refused with ${code} for id ${id}`, () => {
+    const { message: _, ...rest } = refusal(text);
+    assert.deepEqual(rest, { code, id });
+  });
+}
+
+// Parsers that fold case would read another message than the one that was authorised.
+const lookalikes = ['Method', 'ID', 'Params', 'param\u017f', 'RESULT', '__proto__'];
+
+for (const key of lookalikes) {
+  test(`SEC-23 a member "${key}" beside the envelope's own is refused`, () => {
+    const text = `{"jsonrpc":"2.0","id":1,"method":"ping",${JSON.stringify(key)}:"x"}`;
+    assert.equal(refusal(text).code, -32600);
+  });
+}
+
+for (const key of ['Name', 'URI', 'Arguments', '_Meta', 'requestid', 'RequestId', 'to\u212aenx', 'Cur\u017for']) {
+  const folds = key !== 'to\u212aenx';
+  test(`SEC-23 a parameter "${key}" is ${folds ? 'refused' : 'carried'}`, () => {
+    const text = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a",${JSON.stringify(key)}:"b"}}`;
+    if (folds) assert.match(refusal(text).message, /could be mistaken/);
+    else assert.equal(parseMessage(text).kind, 'request');
+  });
+}
+
+test('a complaint repeats only the beginning of what it complains about', () => {
+  const key = 'x'.repeat(1_000);
+  const text = `{"jsonrpc":"2.0","method":"x","${key}":1,"${key}":2}`;
+  assert.ok(refusal(text).message.length < 120);
+});
+
+test('an error keeps the members that JSON-RPC does not name', () => {
+  const message = parseMessage('{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x","data":[1],"hint":"y"}}');
+  assert.deepEqual(message, { kind: 'error', id: '1', error: { code: 1, message: 'x', data: [1], hint: 'y' } });
+});
+
+test('what was written is read back the same', () => {
+  const id = fc.oneof(
+    fc.maxSafeInteger().map(String),
+    fc.string({ maxLength: 20 }).map((text) => JSON.stringify(text)),
+  );
+  const params = fc.option(fc.dictionary(fc.stringMatching(/^p\d*$/), fc.jsonValue()), { nil: undefined });
+  fc.assert(
+    fc.property(id, fc.string(), params, fc.constantFrom(undefined, 1, '\n'), (rawId, method, value, indent) => {
+      const raw = value === undefined ? undefined : RawObject.parse(JSON.stringify(value, undefined, indent));
+      const request = requestText(rawId, method, raw);
+      const notification = notificationText(method, raw);
+      for (const text of [request, notification]) {
+        assert.ok(!/[\r\n]/.test(text));
+        const message = parseMessage(text);
+        assert.ok('method' in message);
+        assert.equal(message.method, method);
+        assert.deepEqual(
+          message.params === undefined ? undefined : JSON.parse(message.params.toString()),
+          value === undefined ? undefined : JSON.parse(JSON.stringify(value)),
+        );
+      }
+      const parsed = parseMessage(request);
+      assert.equal('id' in parsed ? parsed.id : undefined, rawId);
+    }),
+  );
+});
+
+test('an answer is one line, and its result the same JSON', () => {
+  const text = responseText('"a"', { kind: 'result', result: '{\n  "n": 12345678901234567890\r\n}' });
+  assert.equal(text, '{"jsonrpc":"2.0","id":"a","result":{   "n": 12345678901234567890 }}');
+  assert.equal(
+    responseText('null', { kind: 'error', error: { code: -32700, message: 'Parse error' } }),
+    '{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"Parse error"}}',
+  );
+});
+
+test('a batch is cut into its messages, and an item that is none does not spoil the others', () => {
+  const text = ' [{"jsonrpc":"2.0","method":"a"}, 7, {"jsonrpc":"2.0","id":3}, {"jsonrpc":"2.0","id":4,"method":"b"}]';
+  assert.ok(isBatch(text));
+  assert.ok(!isBatch('{"jsonrpc":"2.0","method":"["}'));
+  const [first, second, third, fourth] = parseBatch(text);
+  assert.ok(first !== undefined && 'kind' in first && first.kind === 'notification');
+  assert.ok(second instanceof MessageError && second.code === -32700);
+  assert.ok(third instanceof MessageError && third.code === -32600 && third.id === '3');
+  assert.ok(fourth !== undefined && 'kind' in fourth && fourth.kind === 'request');
+  assert.throws(() => parseBatch('[{}'), MessageError);
+  assert.deepEqual(parseBatch('[]'), []);
+});

@@ -1,0 +1,111 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import * as fc from 'fast-check';
+import { LineSplitter } from '../../src/protocol/lines.ts';
+
+interface Line {
+  readonly line: string;
+  readonly isCut: boolean;
+}
+
+function split(chunks: readonly Buffer[], limitBytes: number): Line[] {
+  const lines: Line[] = [];
+  const splitter = new LineSplitter(limitBytes, (line, isCut) => lines.push({ line, isCut }));
+  for (const chunk of chunks) splitter.push(chunk);
+  splitter.end();
+  return lines;
+}
+
+/** What the lines are by definition, with all bytes at hand. */
+function expected(bytes: Buffer, limitBytes: number): Line[] {
+  const lines: Line[] = [];
+  for (let start = 0; start < bytes.length;) {
+    const found = bytes.indexOf(0x0a, start);
+    const end = found < 0 ? bytes.length : found;
+    const stop = end > start && bytes[end - 1] === 0x0d ? end - 1 : end;
+    const isCut = stop - start > limitBytes;
+    const line = bytes.toString('utf8', start, isCut ? start + limitBytes : stop);
+    if (stop > start) lines.push({ line, isCut });
+    start = end + 1;
+  }
+  return lines;
+}
+
+function cut(bytes: Buffer, at: readonly number[]): Buffer[] {
+  const places = [0, ...at.map((place) => place % (bytes.length + 1)), bytes.length].toSorted((a, b) => a - b);
+  return places.slice(1).map((end, i) => bytes.subarray(places[i], end));
+}
+
+suite('lines', () => {
+  const cases = [
+    { name: 'many lines in one chunk', chunks: ['a\nbb\nccc\n'], lines: ['a', 'bb', 'ccc'] },
+    { name: 'one line in many chunks', chunks: ['a', 'b', 'c', '\n'], lines: ['abc'] },
+    { name: 'CRLF, also in two chunks', chunks: ['a\r\nb\r', '\nc\r\n'], lines: ['a', 'b', 'c'] },
+    { name: 'a CR within a line stays', chunks: ['a\rb\n'], lines: ['a\rb'] },
+    { name: 'empty lines are ignored', chunks: ['\n\r\n', 'a\n\n', '\r', '\n'], lines: ['a'] },
+    { name: 'NUL is a character', chunks: ['a\0b\n'], lines: ['a\0b'] },
+    { name: 'the end of the stream ends a line', chunks: ['a\nb'], lines: ['a', 'b'] },
+  ];
+  for (const { name, chunks, lines } of cases) {
+    test(name, () => {
+      const buffers = chunks.map((chunk) => Buffer.from(chunk));
+      assert.deepEqual(
+        split(buffers, 100),
+        lines.map((line) => ({ line, isCut: false })),
+      );
+    });
+  }
+
+  const limits = [
+    { text: '12345678\n', lines: [{ line: '12345678', isCut: false }] },
+    { text: '12345678\r\n', lines: [{ line: '12345678', isCut: false }] },
+    { text: '123456789\n', lines: [{ line: '12345678', isCut: true }] },
+    { text: '12345678\r\r\n', lines: [{ line: '12345678', isCut: true }] },
+    { text: '12345678\rx\n', lines: [{ line: '12345678', isCut: true }] },
+    // Eight bytes are four of these.
+    { text: 'éééé\n', lines: [{ line: 'éééé', isCut: false }] },
+    {
+      text: '123456789abcdef\nok\n',
+      lines: [
+        { line: '12345678', isCut: true },
+        { line: 'ok', isCut: false },
+      ],
+    },
+  ];
+  for (const { text, lines } of limits) {
+    test(`REL-12 the limit of 8 bytes is exact for ${JSON.stringify(text)}`, () => {
+      const bytes = Buffer.from(text);
+      assert.deepEqual(split([bytes], 8), lines);
+      assert.deepEqual(split(cut(bytes, [...bytes.keys()]), 8), lines);
+    });
+  }
+
+  test('a line that is too long is reported before it ends, and nothing more of it', () => {
+    const lines: Line[] = [];
+    const splitter = new LineSplitter(4, (line, isCut) => lines.push({ line, isCut }));
+    splitter.push(Buffer.from('1234'));
+    assert.deepEqual(lines, []);
+    splitter.push(Buffer.from('5'));
+    splitter.push(Buffer.from('6789'));
+    assert.deepEqual(lines, [{ line: '1234', isCut: true }]);
+  });
+
+  test('REL-12 however the bytes are split, the lines are the same', () => {
+    const alphabet = fc.constantFrom('a', 'é', '語', '🙂', '\r', '\n', '\0', '{"a":1}');
+    const bytes = fc.oneof(
+      fc.array(alphabet, { maxLength: 60 }).map((parts) => Buffer.from(parts.join(''))),
+      fc.uint8Array({ maxLength: 60 }).map((array) => Buffer.from(array)),
+    );
+    fc.assert(
+      fc.property(
+        bytes,
+        fc.array(fc.nat(200), { maxLength: 20 }),
+        fc.integer({ min: 1, max: 20 }),
+        (all, at, limit) => {
+          assert.deepEqual(split(cut(all, at), limit), expected(all, limit));
+        },
+      ),
+      { numRuns: 5_000 },
+    );
+  });
+});
