@@ -1,0 +1,306 @@
+import { GatewayError } from '../errors.ts';
+import { JsonTextError, RawObject } from '../protocol/json.ts';
+import {
+  type Answer,
+  type Id,
+  type Message,
+  type Notification,
+  notificationText,
+  type Request,
+  requestText,
+  type Response,
+  responseText,
+} from '../protocol/jsonrpc.ts';
+import type { StartTransport, Transport } from './transport.ts';
+
+export interface CallOptions<Owner> {
+  /** How long to wait without progress, and with it. Milliseconds. */
+  readonly timeoutMs: number;
+  readonly maxMs: number;
+  /** Whether to ask for progress: puts a token of ours in the place of the client's. */
+  readonly progress: boolean;
+  /** Whether nobody waits for it: the connection counts as idle all the same. */
+  readonly background?: true;
+  /** Whose call this is: what {@link ConnectionEvents} are told about it. */
+  readonly owner: Owner | undefined;
+}
+
+/** A request to the upstream that is under way. */
+export interface Call<Owner> {
+  readonly id: number;
+  readonly owner: Owner | undefined;
+  /** Rejects with a {@link GatewayError} when no answer will come. */
+  readonly answer: Promise<Answer>;
+  /** Tells the upstream, rejects the answer with `cancelled` and drops what may still arrive. */
+  cancel(reason: string | undefined): void;
+}
+
+/** A request the upstream makes of its client. */
+export interface Ask<Owner> {
+  readonly method: string;
+  readonly params: RawObject;
+  /** The call it belongs to, where the transport tells. */
+  readonly about: Owner | undefined;
+  /** Answers it, once; later answers, and answers after the upstream cancelled it, are dropped. */
+  answer(answer: Answer): void;
+  /** Runs when no answer is wanted any more: the upstream cancelled it or is gone. */
+  onWithdrawn(run: () => void): void;
+}
+
+/** What an upstream says of its own accord. Called in the order of arrival; must return without waiting. */
+export interface ConnectionEvents<Owner> {
+  /** Progress of a call (token not yet translated), or a notification on a call's own stream, or (`undefined`) on neither. */
+  notification(notification: Notification, about: Owner | undefined): void;
+  ask(ask: Ask<Owner>): void;
+  closed(error: GatewayError): void;
+}
+
+interface Pending<Owner> extends Call<Owner> {
+  readonly method: string;
+  readonly background: boolean;
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (error: GatewayError) => void;
+  readonly startedMs: number;
+  heardMs: number;
+  timer: NodeJS.Timeout | undefined;
+}
+
+interface OpenAsk {
+  withdrawn: (() => void) | undefined;
+}
+
+const EMPTY_RESULT: Answer = { kind: 'result', result: '{}' };
+
+/** One JSON-RPC peer over one transport: ids, what is pending, timeouts, cancellation. Closing rejects what is in flight. */
+export class Connection<Owner> {
+  readonly #upstream: string;
+  readonly #events: ConnectionEvents<Owner>;
+  readonly #pending = new Map<number, Pending<Owner>>();
+  readonly #asks = new Map<Id, OpenAsk>();
+  #transport: Transport | undefined;
+  #lastId = 0;
+  #closed: GatewayError | undefined;
+  #isClosing = false;
+  #inBackground = 0;
+
+  private constructor(upstream: string, events: ConnectionEvents<Owner>) {
+    this.#upstream = upstream;
+    this.#events = events;
+  }
+
+  /** @throws {GatewayError} `upstream-unavailable` */
+  static async open<Owner>(
+    upstream: string,
+    start: StartTransport,
+    events: ConnectionEvents<Owner>,
+    signal: AbortSignal,
+  ): Promise<Connection<Owner>> {
+    const connection = new Connection(upstream, events);
+    connection.#transport = await start(
+      {
+        message: (message, about) => connection.#receive(message, about),
+        failed: (id, error) => connection.#settle(id)?.reject(error),
+        closed: (error) => connection.#end(error),
+      },
+      signal,
+    );
+    return connection;
+  }
+
+  /** Calls under way that somebody waits for. */
+  get inFlight(): number {
+    return this.#pending.size - this.#inBackground;
+  }
+
+  /** Nothing can be asked of it any more. */
+  get isClosed(): boolean {
+    return this.#closed !== undefined || this.#isClosing;
+  }
+
+  call(method: string, params: RawObject | undefined, options: CallOptions<Owner>): Call<Owner> {
+    const id = ++this.#lastId;
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
+    // Whoever asked may be gone by the time it fails.
+    promise.catch(() => undefined);
+    const now = performance.now();
+    const pending: Pending<Owner> = {
+      id,
+      method,
+      owner: options.owner,
+      background: options.background === true,
+      answer: promise,
+      resolve,
+      reject,
+      startedMs: now,
+      heardMs: now,
+      timer: undefined,
+      cancel: (reason) => this.#cancel(id, reason, new GatewayError('cancelled', { upstream: this.#upstream })),
+    };
+    if (this.#closed !== undefined || this.#isClosing || this.#transport === undefined) {
+      reject(
+        new GatewayError('upstream-lost', { upstream: this.#upstream, executed: 'no', retryable: true }, this.#closed),
+      );
+      return pending;
+    }
+    this.#pending.set(id, pending);
+    if (pending.background) this.#inBackground++;
+    this.#watch(pending, options, options.timeoutMs);
+    const sent = options.progress ? withToken(params, id) : params;
+    this.#transport.send({ text: requestText(id, method, sent), id, method });
+    return pending;
+  }
+
+  notify(method: string, params?: RawObject): void {
+    if (this.#closed === undefined) this.#transport?.send({ text: notificationText(method, params), method });
+  }
+
+  settled(revision: string): void {
+    this.#transport?.settled(revision);
+  }
+
+  /** Ends the transport, in bounded time. */
+  async close(): Promise<void> {
+    this.#isClosing = true;
+    await this.#transport?.close();
+    this.#end(new GatewayError('upstream-lost', { upstream: this.#upstream, say: 'the connection was closed' }));
+  }
+
+  /** One timer per call; progress only notes the time, and the timer looks at it when it fires. */
+  #watch(pending: Pending<Owner>, options: CallOptions<Owner>, delayMs: number): void {
+    pending.timer = setTimeout(() => {
+      const now = performance.now();
+      // While the upstream waits for an answer itself, the wait is not its own.
+      if (this.#asks.size > 0) pending.heardMs = now;
+      const dueMs = Math.min(pending.heardMs + options.timeoutMs, pending.startedMs + options.maxMs);
+      if (now < dueMs - 1) {
+        this.#watch(pending, options, dueMs - now);
+        return;
+      }
+      const seconds = Math.round((now - pending.startedMs) / 100) / 10;
+      this.#cancel(
+        pending.id,
+        'timed out',
+        new GatewayError('upstream-timeout', {
+          upstream: this.#upstream,
+          say: `upstream "${this.#upstream}" did not answer ${pending.method} within ${seconds} s`,
+        }),
+      );
+    }, delayMs);
+  }
+
+  #settle(id: number): Pending<Owner> | undefined {
+    const pending = this.#pending.get(id);
+    if (pending === undefined) return undefined;
+    this.#pending.delete(id);
+    if (pending.background) this.#inBackground--;
+    clearTimeout(pending.timer);
+    return pending;
+  }
+
+  #cancel(id: number, reason: string | undefined, error: GatewayError): void {
+    const pending = this.#settle(id);
+    if (pending === undefined) return;
+    // The specification forbids cancelling initialize.
+    if (pending.method !== 'initialize') {
+      const params = RawObject.of({ requestId: id, ...(reason === undefined ? {} : { reason }) });
+      this.notify('notifications/cancelled', params);
+    }
+    this.#transport?.forget(id);
+    pending.reject(error);
+  }
+
+  #receive(message: Message, about: number | undefined): void {
+    switch (message.kind) {
+      case 'result':
+      case 'error':
+        this.#answered(message);
+        return;
+      case 'notification':
+        try {
+          this.#notified(message, about);
+        } catch (thrown) {
+          // Members further inside are cut open only when they are needed, and may turn out broken. News can be lost.
+          if (!(thrown instanceof JsonTextError)) throw thrown;
+        }
+        return;
+      case 'request':
+        try {
+          this.#asked(message, about);
+        } catch (thrown) {
+          if (!(thrown instanceof JsonTextError)) throw thrown;
+          this.#asks.delete(message.id);
+          const error = { code: -32602, message: `Invalid params: ${thrown.message}` };
+          this.#transport?.send({ text: responseText(message.id, { kind: 'error', error }) });
+        }
+    }
+  }
+
+  #answered(response: Response): void {
+    // An answer we do not know is late or doubled; a second one never reaches anybody.
+    this.#settle(Number(response.id))?.resolve(response);
+  }
+
+  #notified(notification: Notification, about: number | undefined): void {
+    const { method, params } = notification;
+    if (method === 'notifications/progress') {
+      const pending = this.#pending.get(Number(params?.raw('progressToken')));
+      if (pending === undefined) return;
+      pending.heardMs = performance.now();
+      this.#events.notification(notification, pending.owner);
+    } else if (method === 'notifications/cancelled') {
+      this.#withdraw(params?.raw('requestId'));
+    } else {
+      this.#events.notification(notification, this.#owner(about));
+    }
+  }
+
+  #owner(about: number | undefined): Owner | undefined {
+    return about === undefined ? undefined : this.#pending.get(about)?.owner;
+  }
+
+  #asked(request: Request, about: number | undefined): void {
+    const { id, method } = request;
+    if (method === 'ping') {
+      this.#transport?.send({ text: responseText(id, EMPTY_RESULT) });
+      return;
+    }
+    const open: OpenAsk = { withdrawn: undefined };
+    this.#asks.set(id, open);
+    this.#events.ask({
+      method,
+      params: request.params ?? RawObject.EMPTY,
+      about: this.#owner(about),
+      answer: (answer) => {
+        if (this.#asks.get(id) !== open) return;
+        this.#asks.delete(id);
+        const now = performance.now();
+        for (const pending of this.#pending.values()) pending.heardMs = now;
+        this.#transport?.send({ text: responseText(id, answer) });
+      },
+      onWithdrawn: (run) => {
+        open.withdrawn = run;
+      },
+    });
+  }
+
+  #withdraw(id: Id | undefined): void {
+    const open = id === undefined ? undefined : this.#asks.get(id);
+    if (id === undefined || open === undefined) return;
+    this.#asks.delete(id);
+    open.withdrawn?.();
+  }
+
+  #end(error: GatewayError): void {
+    if (this.#closed !== undefined) return;
+    this.#closed = error;
+    for (const id of this.#pending.keys()) this.#settle(id)?.reject(error);
+    for (const id of this.#asks.keys()) this.#withdraw(id);
+    this.#events.closed(error);
+  }
+}
+
+function withToken(params: RawObject | undefined, token: number): RawObject {
+  const whole = params ?? RawObject.EMPTY;
+  const meta = whole.object('_meta') ?? RawObject.EMPTY;
+  return whole.with('_meta', meta.with('progressToken', String(token)).toString());
+}

@@ -1,0 +1,91 @@
+import type { ItemKind } from '../catalog/item.ts';
+import { type Offer, readItems, type Unreadable } from '../catalog/offer.ts';
+import { GatewayError } from '../errors.ts';
+import { JsonTextError, RawObject } from '../protocol/json.ts';
+import type { Connection } from './connection.ts';
+import type { Hello } from './handshake.ts';
+
+/** Far beyond any honest server; a cursor that never ends must end somewhere. */
+const MAX_PAGES = 1_000;
+const MAX_ITEMS = 50_000;
+
+const METHOD_NOT_FOUND = -32601;
+
+interface Listed {
+  readonly items: readonly RawObject[];
+  readonly unreadable: readonly Unreadable[];
+}
+
+const NOTHING: Listed = { items: [], unreadable: [] };
+
+async function all<Owner>(
+  upstream: string,
+  connection: Connection<Owner>,
+  method: string,
+  member: string,
+  kind: ItemKind,
+  timeoutMs: number,
+): Promise<Listed> {
+  const items: RawObject[] = [];
+  const unreadable: Unreadable[] = [];
+  let cursor: string | undefined;
+  for (let pages = 0; pages < MAX_PAGES && items.length < MAX_ITEMS; pages++) {
+    const params = cursor === undefined ? undefined : RawObject.EMPTY.with('cursor', cursor);
+    const call = connection.call(method, params, { timeoutMs, maxMs: timeoutMs, progress: false, owner: undefined });
+    const answer = await call.answer;
+    if (answer.kind === 'error') {
+      // Servers declare resources and forget the templates; an empty list says the same.
+      if (answer.error.code === METHOD_NOT_FOUND) break;
+      throw new GatewayError('upstream-protocol', {
+        upstream,
+        say: `${method} failed: ${answer.error.message} (${answer.error.code})`,
+      });
+    }
+    const result = RawObject.parse(answer.result);
+    const read = readItems(kind, result.raw(member) ?? '[]');
+    items.push(...read.items);
+    unreadable.push(...read.unreadable);
+    cursor = result.string('nextCursor') === undefined ? undefined : result.raw('nextCursor');
+    if (cursor === undefined) break;
+  }
+  return { items, unreadable };
+}
+
+/**
+ * Asks one connection for everything its upstream offers, all pages, only the kinds it declared.
+ *
+ * @throws {GatewayError} when one of the lists cannot be had.
+ */
+export async function listOffer<Owner>(
+  upstream: string,
+  connection: Connection<Owner>,
+  hello: Hello,
+  timeoutMs: number,
+): Promise<Offer> {
+  const has = (capability: string) => hello.capabilities.raw(capability) !== undefined;
+  const list = (capability: string, method: string, member: string, kind: ItemKind) =>
+    has(capability) ? all(upstream, connection, method, member, kind, timeoutMs) : NOTHING;
+  try {
+    const [tools, prompts, resources, templates] = await Promise.all([
+      list('tools', 'tools/list', 'tools', 'tool'),
+      list('prompts', 'prompts/list', 'prompts', 'prompt'),
+      list('resources', 'resources/list', 'resources', 'resource'),
+      list('resources', 'resources/templates/list', 'resourceTemplates', 'template'),
+    ]);
+    const { revision, capabilities, serverInfo, instructions } = hello;
+    return {
+      revision,
+      capabilities,
+      serverInfo,
+      instructions,
+      tools: tools.items,
+      prompts: prompts.items,
+      resources: resources.items,
+      templates: templates.items,
+      unreadable: [tools, prompts, resources, templates].flatMap(({ unreadable }) => unreadable),
+    };
+  } catch (thrown) {
+    if (!(thrown instanceof JsonTextError)) throw thrown;
+    throw new GatewayError('upstream-protocol', { upstream, say: `sent a list that cannot be read` }, thrown);
+  }
+}

@@ -1,0 +1,11 @@
+import type { GatewayError } from '../errors.ts';
+
+/** What a client may read. */
+export function reasonOf(error: GatewayError): string {
+  return error.detail.say ?? error.message;
+}
+
+/** What an operator may read besides. */
+export function detailOf({ cause }: GatewayError): string | undefined {
+  return cause instanceof Error ? cause.message : undefined;
+}

@@ -1,0 +1,47 @@
+import type { GatewayError } from '../errors.ts';
+import type { Message } from '../protocol/jsonrpc.ts';
+
+/** One message on its way to an upstream. */
+export interface Outgoing {
+  /** JSON text on one line, without the line break. */
+  readonly text: string;
+  /** Our id, when the message is a request. */
+  readonly id?: number;
+  /** JSON-RPC method, when the message is a request or notification. */
+  readonly method?: string;
+}
+
+/** What a transport tells its connection. Called in the order in which things arrived. */
+export interface TransportEvents {
+  /**
+   * A message came.
+   * @param about our id of the request on whose own stream it arrived, where the transport has such streams.
+   */
+  message(message: Message, about: number | undefined): void;
+  /** One request will get no answer; the transport itself lives on. */
+  failed(id: number, error: GatewayError): void;
+  /** The transport is finished, and nothing more will come. Called once, also after `close()`. */
+  closed(error: GatewayError): void;
+}
+
+/**
+ * Moves JSON-RPC messages to and from one upstream. Knows no MCP beyond what its wire demands.
+ *
+ * A transport is made started: {@link StartTransport} resolves when messages can be sent.
+ */
+export interface Transport {
+  /**
+   * Sends one message. Never throws: a request's failure arrives as `failed`, and a transport's as `closed`.
+   * `executed` in either error is `no` only when no byte of the message can have reached the upstream.
+   */
+  send(message: Outgoing): void;
+  /** Forgets a request: nothing about it will be reported any more. Closes the stream its answer would come on. */
+  forget(id: number): void;
+  /** Tells the transport the revision that `initialize` settled on. */
+  settled(revision: string): void;
+  /** Ends it gracefully, then by force, in bounded time. Resolves when nothing of it is left. */
+  close(): Promise<void>;
+}
+
+/** @throws {GatewayError} `upstream-unavailable` (executed `no`), with the reason in words. */
+export type StartTransport = (events: TransportEvents, signal: AbortSignal) => Promise<Transport>;

@@ -1,0 +1,381 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import type { Offer } from '../catalog/offer.ts';
+import type { UpstreamConfig } from '../config/config.ts';
+import { GatewayError, toGatewayError } from '../errors.ts';
+import { RawObject } from '../protocol/json.ts';
+import type { Notification } from '../protocol/jsonrpc.ts';
+import type { Ask } from './connection.ts';
+import { Gate } from './gate.ts';
+import { admit, CONFIGURED, type Lifecycle, type LifecycleEvent, step } from './lifecycle.ts';
+import type { Budget, Idle } from './budget.ts';
+import { type Features, isIdle, type Link, type LinkUser } from './link.ts';
+import { listOffer } from './listing.ts';
+import { type LinkOrder, Opener } from './opener.ts';
+import { persist } from './persist.ts';
+import { detailOf, reasonOf } from './reason.ts';
+import type { StartTransport } from './transport.ts';
+
+/** What an upstream's connections tell the middle. Called in the order of arrival; must return without waiting. */
+export interface UpstreamEvents<Owner, User extends LinkUser> {
+  notification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
+  ask(link: Link<Owner, User>, ask: Ask<Owner>): void;
+  /**
+   * A link is no more. With an error it ended by itself: whoever used it has lost what the upstream kept for them.
+   */
+  gone(link: Link<Owner, User>, error: GatewayError | undefined): void;
+  /** The upstream's state changed. */
+  stepped(upstream: string, after: Lifecycle): void;
+  /** The lists of the clients of one profile are now these. */
+  offered(upstream: string, profile: string, offer: Offer): void;
+}
+
+export interface UpstreamParts {
+  readonly config: UpstreamConfig;
+  /** Ways to reach it, the preferred first. A server that does not speak the first is tried with the next. */
+  readonly transports: readonly StartTransport[];
+  /** Shared by all stdio upstreams; undefined for remote ones. */
+  readonly budget: Budget | undefined;
+  readonly clientInfo: RawObject;
+  readonly log: Logger;
+}
+
+const SCOUT = 'scout ';
+const SHARED = 'shared';
+
+const NO_FEATURES: Features = { offered: RawObject.EMPTY, profile: '' };
+
+/** A process that was started for its lists alone is kept a little, to hear whether they change at once. */
+const SCOUT_IDLE_MS = 10_000;
+
+/** One configured MCP server: its state, its connections by whom they serve, and how to ask it for its lists. */
+export class Upstream<Owner, User extends LinkUser> {
+  readonly config: UpstreamConfig;
+  readonly gate: Gate;
+  readonly #parts: UpstreamParts;
+  readonly #events: UpstreamEvents<Owner, User>;
+  readonly #log: Logger;
+  readonly #opener: Opener<Owner, User>;
+  readonly #links = new Map<string, Promise<Link<Owner, User>>>();
+  readonly #live = new Set<Link<Owner, User>>();
+  readonly #stopping = new AbortController();
+  readonly #closing = new Set<Promise<void>>();
+  readonly #refreshing = new Map<string, Promise<void>>();
+  readonly #slots = new WeakMap<Link<Owner, User>, () => void>();
+  #opening = 0;
+  #lifecycle: Lifecycle = CONFIGURED;
+  #lastCall = 0;
+  #isReviving = false;
+
+  constructor(parts: UpstreamParts, events: UpstreamEvents<Owner, User>) {
+    const { config } = parts;
+    this.config = config;
+    this.gate = new Gate(config.id, config.concurrency, config.queue, config.queueMs);
+    this.#parts = parts;
+    this.#events = events;
+    this.#log = parts.log.child({ upstream: config.id });
+    const { transports, clientInfo } = parts;
+    this.#opener = new Opener({ upstream: config.id, transports, clientInfo, startMs: config.timeouts.startMs });
+    parts.budget?.join(() => this.#longestIdle());
+    if (config.problem !== undefined) {
+      this.#step({ kind: 'start-failed', reason: config.problem, detail: undefined, permanent: true, begunMs: 0 });
+    }
+  }
+
+  get id(): string {
+    return this.config.id;
+  }
+
+  get lifecycle(): Lifecycle {
+    return this.#lifecycle;
+  }
+
+  get connections(): number {
+    return this.#live.size;
+  }
+
+  links(): Iterable<Link<Owner, User>> {
+    return this.#live;
+  }
+
+  /** Whether a client's own connection sees what no other does, so that lists are had per profile. */
+  get isPersonal(): boolean {
+    return this.config.isolation !== 'shared';
+  }
+
+  /**
+   * The connection that serves this user, opened if need be.
+   *
+   * @throws {GatewayError} `upstream-unavailable`, `overloaded`
+   */
+  async link(user: User): Promise<Link<Owner, User>> {
+    const { isolation } = this.config;
+    const link = await (isolation === 'shared' ? this.#get(SHARED, NO_FEATURES) : this.#get(this.#key(user), user));
+    link.users.add(user);
+    return link;
+  }
+
+  #key(user: User): string {
+    switch (this.config.isolation) {
+      case 'session':
+        return `session ${user.key}`;
+      case 'principal':
+        return `principal ${user.profile} ${user.principal}`;
+      case 'call':
+        return `call ${++this.#lastCall}`;
+      case 'shared':
+        return SHARED;
+    }
+  }
+
+  /** Says that a call on this link ended: a link made for one call ends with it. */
+  release(link: Link<Owner, User>): void {
+    link.usedMs = performance.now();
+    if (this.config.isolation === 'call' && link.key.startsWith('call ')) void this.#drop(link);
+  }
+
+  /** Lets go of what was kept for this user. */
+  leave(user: User): void {
+    for (const link of this.#live) {
+      if (!link.users.delete(user)) continue;
+      if (link.users.size === 0 && !link.shared && this.config.isolation !== 'principal') void this.#drop(link);
+    }
+  }
+
+  /** Closes what nobody has used for the configured time. */
+  reap(nowMs: number): void {
+    for (const link of this.#live) {
+      const limitMs = isScout(link) ? Math.min(SCOUT_IDLE_MS, this.config.idleMs) : this.config.idleMs;
+      if (isIdle(link) && nowMs - link.usedMs > limitMs && !this.#isKept(link)) void this.#drop(link);
+    }
+  }
+
+  /** A remote server's news, and a shared process, are worth a standing connection; an idle private process is not. */
+  #isKept(link: Link<Owner, User>): boolean {
+    const isStanding = this.config.target.kind !== 'stdio' || this.config.isolation === 'shared';
+    return link.shared && link.profile === '' && isStanding;
+  }
+
+  /**
+   * Asks for the lists as clients with these features see them. One such round at a time; who comes later joins it.
+   *
+   * @throws {GatewayError} when they cannot be had; the upstream's state says so too.
+   */
+  refresh(features: Features = NO_FEATURES): Promise<void> {
+    const { profile } = features;
+    const running = this.#refreshing.get(profile);
+    if (running !== undefined) return running;
+    const round = this.#refresh(features).finally(() => this.#refreshing.delete(profile));
+    this.#refreshing.set(profile, round);
+    return round;
+  }
+
+  /** The lists changed: asks for them once more after a round that may have begun before the change. @throws {GatewayError} */
+  async relist(features: Features): Promise<void> {
+    await this.#refreshing.get(features.profile)?.catch(() => undefined);
+    await this.refresh(features);
+  }
+
+  /** Never by a client's own connection, which may show what nobody else is to see. */
+  async #refresh(features: Features): Promise<void> {
+    const { profile } = features;
+    try {
+      const key = this.config.isolation === 'shared' ? SHARED : `${SCOUT}${profile}`;
+      const link = await this.#get(key, features);
+      this.#events.offered(this.id, profile, await this.list(link));
+      this.#step({ kind: 'listed' });
+      // Clients with these features hear of changes on connections of their own.
+      if (profile !== '') void this.#drop(link);
+    } catch (thrown) {
+      const error = toGatewayError(thrown);
+      if (this.#lifecycle.phase === 'ready') this.#step({ kind: 'list-failed', reason: reasonOf(error) });
+      if (profile === '') this.#revive();
+      throw error;
+    }
+  }
+
+  /** The lists as this connection sees them. @throws {GatewayError} */
+  list(link: Link<Owner, User>): Promise<Offer> {
+    link.usedMs = performance.now();
+    return listOffer(this.id, link.connection, link.hello, this.config.timeouts.callMs);
+  }
+
+  /** Ends every connection; nothing can be opened afterwards. Resolves when nothing is left, in bounded time. */
+  async stop(): Promise<void> {
+    this.#step({ kind: 'stopped' });
+    this.#stopping.abort();
+    for (const link of this.#live) void this.#drop(link);
+    await Promise.allSettled(this.#links.values());
+    for (const link of this.#live) void this.#drop(link);
+    await Promise.allSettled(this.#closing);
+  }
+
+  #step(event: LifecycleEvent): void {
+    const before = this.#lifecycle;
+    this.#lifecycle = step(before, event, performance.now(), Math.random());
+    const { phase, reason, detail } = this.#lifecycle;
+    if (phase === before.phase && reason === before.reason) return;
+    const level = phase === 'failed' || phase === 'degraded' ? 'warn' : 'info';
+    this.#log[level]({ phase, reason, detail }, 'upstream state');
+    this.#events.stepped(this.id, this.#lifecycle);
+  }
+
+  #get(key: string, features: Features): Promise<Link<Owner, User>> {
+    const known = this.#links.get(key);
+    if (known !== undefined) return known;
+    const opening = this.#open(key, features);
+    this.#links.set(key, opening);
+    opening.catch(() => {
+      if (this.#links.get(key) === opening) this.#links.delete(key);
+    });
+    return opening;
+  }
+
+  async #open(key: string, { offered, profile }: Features): Promise<Link<Owner, User>> {
+    await this.#admitted();
+    await this.#reserve();
+    try {
+      const slot = await this.#slot();
+      try {
+        const order = { key, shared: key === SHARED || key.startsWith(SCOUT), offered, profile };
+        const link = await this.#started(order);
+        if (this.#live.has(link)) this.#slots.set(link, slot);
+        else slot();
+        return link;
+      } catch (thrown) {
+        slot();
+        throw thrown;
+      }
+    } finally {
+      this.#opening--;
+    }
+  }
+
+  /** Waits out a short pause after failures. @throws {GatewayError} `upstream-unavailable` in a long one. */
+  async #admitted(): Promise<void> {
+    for (;;) {
+      const admission = admit(this.#lifecycle, performance.now());
+      if (admission.kind === 'go') return;
+      if (admission.kind === 'refuse') {
+        throw new GatewayError('upstream-unavailable', {
+          upstream: this.id,
+          say: `upstream "${this.id}" is not available: ${admission.reason}`,
+          ...(admission.retryAfterMs === undefined
+            ? { retryable: false }
+            : { data: { retryAfterMs: admission.retryAfterMs } }),
+        });
+      }
+      await sleep(admission.ms, undefined, { signal: this.#stopping.signal });
+    }
+  }
+
+  /** A place in the budget, and the way to give it back. @throws {GatewayError} `overloaded` */
+  async #slot(): Promise<() => void> {
+    const { budget } = this.#parts;
+    if (budget === undefined) return () => undefined;
+    const slot = await budget.take();
+    if (slot !== undefined) return slot;
+    throw new GatewayError('overloaded', { upstream: this.id, say: `all ${budget.limit} processes are in use` });
+  }
+
+  async #started(order: LinkOrder): Promise<Link<Owner, User>> {
+    const begunMs = performance.now();
+    this.#step({ kind: 'starting' });
+    try {
+      const signal = AbortSignal.any([this.#stopping.signal, AbortSignal.timeout(this.config.timeouts.startMs)]);
+      const link = await this.#opener.open(
+        order,
+        {
+          opened: (link) => this.#live.add(link),
+          notification: (link, notification, about) => this.#events.notification(link, notification, about),
+          ask: (link, ask) => this.#events.ask(link, ask),
+          closed: (link, error) => this.#lost(link, error),
+        },
+        signal,
+      );
+      this.#step({ kind: 'connected' });
+      return link;
+    } catch (thrown) {
+      const error = toGatewayError(thrown);
+      const reason = reasonOf(error);
+      this.#log.warn({ err: error }, 'upstream did not start');
+      this.#step({ kind: 'start-failed', reason, detail: detailOf(error), permanent: false, begunMs });
+      const say = `upstream "${this.id}" did not start: ${reason}`;
+      throw new GatewayError('upstream-unavailable', { upstream: this.id, say }, error);
+    }
+  }
+
+  #longestIdle(): Idle | undefined {
+    let longest: Link<Owner, User> | undefined;
+    for (const link of this.#live) {
+      if (isIdle(link) && !this.#isKept(link) && (longest === undefined || link.usedMs < longest.usedMs))
+        longest = link;
+    }
+    const link = longest;
+    return link && { usedMs: link.usedMs, drop: () => this.#drop(link) };
+  }
+
+  /** Counts one more as being opened; the longest idle one makes room for it. @throws {GatewayError} `overloaded` */
+  async #reserve(): Promise<void> {
+    const { maxConnections } = this.config;
+    while (this.#live.size + this.#opening >= maxConnections) {
+      const idle = this.#longestIdle();
+      if (idle === undefined) {
+        throw new GatewayError('overloaded', {
+          upstream: this.id,
+          say: `all ${maxConnections} connections of upstream "${this.id}" are in use`,
+        });
+      }
+      await idle.drop();
+    }
+    this.#opening++;
+  }
+
+  #forget(link: Link<Owner, User>): boolean {
+    if (!this.#live.delete(link)) return false;
+    this.#links.delete(link.key);
+    return true;
+  }
+
+  #drop(link: Link<Owner, User>): Promise<void> {
+    if (!this.#forget(link)) return Promise.resolve();
+    this.#events.gone(link, undefined);
+    return this.#close(link);
+  }
+
+  #lost(link: Link<Owner, User>, error: GatewayError): void {
+    if (!this.#forget(link)) return;
+    // A server that forgets its sessions is no server that crashes.
+    const early = !link.served && error.code !== 'upstream-session-lost';
+    this.#step({ kind: 'lost', reason: reasonOf(error), detail: detailOf(error), early });
+    this.#log.warn({ err: error }, 'upstream connection lost');
+    // The transport may still hold a process that is on its way out.
+    void this.#close(link);
+    this.#events.gone(link, error);
+    if (this.#isKept(link)) this.#revive();
+  }
+
+  #close(link: Link<Owner, User>): Promise<void> {
+    const closing = link.connection.close().finally(() => {
+      this.#slots.get(link)?.();
+      this.#closing.delete(closing);
+    });
+    this.#closing.add(closing);
+    return closing;
+  }
+
+  /** Tries for the lists again until they are had, however long it takes, without anybody asking. */
+  #revive(): void {
+    if (this.#isReviving || this.config.problem !== undefined) return;
+    this.#isReviving = true;
+    const { signal } = this.#stopping;
+    const waitMs = () => this.#lifecycle.retryAtMs - performance.now();
+    void persist(() => this.refresh(), waitMs, signal).finally(() => {
+      this.#isReviving = false;
+    });
+  }
+}
+
+function isScout<Owner, User extends LinkUser>(link: Link<Owner, User>): boolean {
+  return link.key.startsWith(SCOUT);
+}

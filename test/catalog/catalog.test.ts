@@ -1,0 +1,314 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { buildCatalog, resolvePrompt, resolveTool } from '../../src/catalog/catalog.ts';
+import { RawObject } from '../../src/protocol/json.ts';
+import { bare, catalogOf, LIMITS, member, offer, resource, template, tool, upstream, view } from './fixtures.ts';
+
+const pair = view([upstream('a'), upstream('b')]);
+
+test('M-001 tools of two upstreams with the same name are both callable under distinct names', () => {
+  const catalog = catalogOf(pair, { a: { tools: [tool('search')] }, b: { tools: [tool('search')] } });
+  assert.deepEqual(member(catalog.lists.tools, 'name'), ['a__search', 'b__search']);
+  assert.deepEqual(resolveTool(catalog, 'a__search'), { upstream: 'a', name: 'search' });
+  assert.deepEqual(resolveTool(catalog, 'b__search'), { upstream: 'b', name: 'search' });
+});
+
+test('M-001 prompts have names of their own beside the tools', () => {
+  const catalog = catalogOf(pair, { a: { tools: [tool('x')], prompts: [RawObject.of({ name: 'x' })] } });
+  assert.deepEqual(resolvePrompt(catalog, 'a__x'), { upstream: 'a', name: 'x' });
+  assert.deepEqual(resolvePrompt(catalogOf(pair, { a: { tools: [tool('x')] } }), 'a__x'), undefined);
+  assert.deepEqual(member(catalog.lists.prompts, 'name'), ['a__x']);
+});
+
+test('M-003 the order is that of the config, then of the upstream, whoever came first', () => {
+  const offers = [
+    ['a', offer({ tools: [tool('z'), tool('y')] })],
+    ['b', offer({ tools: [tool('x')] })],
+  ] as const;
+  const catalog = buildCatalog(pair, new Map(offers), LIMITS);
+  const other = buildCatalog(pair, new Map(offers.toReversed()), LIMITS);
+  assert.deepEqual(member(catalog.lists.tools, 'name'), ['a__z', 'a__y', 'b__x']);
+  assert.deepEqual([...catalog.tools.keys()], ['a__z', 'a__y', 'b__x']);
+  assert.deepEqual(other.lists, catalog.lists);
+  assert.deepEqual(other.digest, catalog.digest);
+});
+
+test('D3 all that an item holds is published as it came, in order, to the last digit', () => {
+  const text =
+    '{"x-first":1.0, "name":"big","inputSchema":{"type":"object","properties":{"n":{"maximum":12345678901234567890}}},' +
+    '"annotations":{"readOnlyHint":true},"_meta":{"anthropic/maxResultSizeChars":1e5},"description":"a\\u00e9\\n"}';
+  const catalog = catalogOf(pair, { a: { tools: [RawObject.parse(text)] } });
+  assert.equal(catalog.lists.tools[0], text.replace('"big"', '"a__big"').replace(', "name"', ',"name"'));
+});
+
+test('an endpoint that renames nothing publishes the very text the upstream sent', () => {
+  const text = '{ "name": "a.b/c",\n "inputSchema": {"type": "object"} }';
+  const catalog = catalogOf(view([bare('a')]), { a: { tools: [RawObject.parse(text)] } });
+  assert.deepEqual(catalog.lists.tools, [text.replace('\n', ' ')]);
+  assert.deepEqual(resolveTool(catalog, 'a.b/c'), { upstream: 'a', name: 'a.b/c' });
+});
+
+test('a schema without a type gets the only one it may have', () => {
+  const typeless = RawObject.parse('{"name":"x","inputSchema":{"properties":{}}}');
+  const catalog = catalogOf(view([bare('a')]), { a: { tools: [typeless] } });
+  assert.deepEqual(catalog.lists.tools, ['{"name":"x","inputSchema":{"properties":{},"type":"object"}}']);
+});
+
+test('the text of an item is shared by the views that show it alike and by the next catalog', () => {
+  const offers = { a: { tools: [tool('x')], resources: [resource('file:///1')] } };
+  const first = catalogOf(pair, offers);
+  const second = catalogOf(view([upstream('a')], { id: 'profile' }), offers);
+  assert.deepEqual(first.lists, second.lists);
+  assert.equal(first.digest.resources, second.digest.resources);
+});
+
+const badTools = [
+  { what: 'no name', text: '{"inputSchema":{"type":"object"}}', name: '#2' },
+  { what: 'an empty name', text: '{"name":"","inputSchema":{"type":"object"}}', name: '#2' },
+  { what: 'a number for a name', text: '{"name":7,"inputSchema":{"type":"object"}}', name: '#2' },
+  { what: 'a name that reorders what is shown', text: '{"name":"a\\u202eb","inputSchema":{}}', name: 'a\\u{202e}b' },
+  { what: 'an escape sequence in its name', text: '{"name":"a\\u001b[31m","inputSchema":{}}', name: 'a\\u{1b}[31m' },
+  { what: 'no schema', text: '{"name":"bad"}', name: 'bad' },
+  { what: 'a schema that is text', text: '{"name":"bad","inputSchema":"object"}', name: 'bad' },
+  { what: 'a schema for arrays', text: '{"name":"bad","inputSchema":{"type":"array"}}', name: 'bad' },
+  { what: 'a schema that says a thing twice', text: '{"name":"bad","inputSchema":{"a":1,"a":2}}', name: 'bad' },
+  { what: 'a broken escape', text: '{"name":"bad","inputSchema":{"type":"object"},"title":"\\q"}', name: 'bad' },
+  { what: 'a broken escape in its name', text: '{"name":"\\q","inputSchema":{"type":"object"}}', name: '"\\q"' },
+  {
+    what: 'user interface settings that say a thing twice',
+    text: '{"name":"bad","inputSchema":{},"_meta":{"ui":{"a":1,"a":2}}}',
+    name: 'bad',
+  },
+];
+
+for (const { what, text, name } of badTools) {
+  test(`M-028 a tool with ${what} is quarantined by name, and the list goes on`, () => {
+    const tools = [tool('good'), RawObject.parse(text), tool('fine')];
+    const catalog = catalogOf(view([upstream('a')]), { a: { tools } });
+    assert.deepEqual(member(catalog.lists.tools, 'name'), ['a__good', 'a__fine']);
+    assert.deepEqual(
+      catalog.quarantined.map((one) => [one.upstream, one.kind, one.name]),
+      [['a', 'tool', name]],
+    );
+  });
+}
+
+test('M-028 an entry that is not even an object is named by its place', () => {
+  const unreadable = [{ kind: 'prompt', position: 4, why: 'is not an object' }] as const;
+  const catalog = catalogOf(view([upstream('a')]), { a: { tools: [tool('x')], unreadable } });
+  assert.deepEqual(catalog.quarantined, [{ upstream: 'a', kind: 'prompt', name: '#5', why: 'is not an object' }]);
+});
+
+test('M-028 an upstream without an offer takes nothing from the others', () => {
+  const catalog = catalogOf(pair, { b: { tools: [tool('x')] } });
+  assert.deepEqual(member(catalog.lists.tools, 'name'), ['b__x']);
+});
+
+test('SEC-34 of two upstreams without a prefix, the newcomer is refused with a reason and never renamed', () => {
+  const catalog = catalogOf(view([bare('a'), bare('b')]), {
+    a: { tools: [tool('x')] },
+    b: { tools: [tool('x'), tool('y')] },
+  });
+  assert.deepEqual(
+    [...catalog.tools],
+    [
+      ['x', { upstream: 'a', name: 'x' }],
+      ['y', { upstream: 'b', name: 'y' }],
+    ],
+  );
+  const [refused, ...others] = catalog.quarantined;
+  assert.deepEqual(others, []);
+  assert.deepEqual([refused?.upstream, refused?.name], ['b', 'x']);
+  assert.match(refused?.why ?? '', /"x" of upstream "a" already is; give one of them another prefix or name/);
+});
+
+test('SEC-34 of two tools of one upstream with the same name, the first is the tool', () => {
+  const tools = [tool('x', { title: 'first' }), tool('x', { title: 'second' })];
+  const catalog = catalogOf(view([upstream('a')]), { a: { tools } });
+  assert.deepEqual(member(catalog.lists.tools, 'title'), ['first']);
+  assert.equal(catalog.quarantined.length, 1);
+});
+
+test('SEC-34 a name under the prefix of an upstream is that upstream’s alone, also while it has none', () => {
+  const shown = view([bare('thief'), upstream('b', { prefix: 'b_' }), upstream('c', { prefix: 'b_c_' })]);
+  const offers = { thief: { tools: [tool('b_pay')] }, b: { tools: [tool('c_pay'), tool('d')] } };
+  const catalog = catalogOf(shown, offers);
+  assert.deepEqual([...catalog.tools.keys()], ['b_d']);
+  assert.deepEqual(
+    catalog.quarantined.map(({ upstream: id, name }) => [id, name]),
+    [
+      ['thief', 'b_pay'],
+      ['b', 'c_pay'],
+    ],
+  );
+  assert.equal(resolveTool(catalog, 'b_pay'), undefined);
+  assert.equal(resolveTool(catalog, 'b_c_pay'), undefined);
+});
+
+test('SEC-34 a published name never depends on what else is offered, and has one owner', () => {
+  const names = fc.array(fc.oneof(fc.stringMatching(/^[a-c_.]{1,3}$/), fc.string({ minLength: 1 })), { maxLength: 8 });
+  const shown = view([upstream('a'), upstream('b'), upstream('a-b'), bare('raw')]);
+  fc.assert(
+    fc.property(fc.dictionary(fc.constantFrom('a', 'b', 'a-b', 'raw'), names), (listed) => {
+      const offers = Object.fromEntries(
+        Object.entries(listed).map(([id, some]) => [id, { tools: some.map((n) => tool(n)) }]),
+      );
+      const together = catalogOf(shown, offers);
+      const total = Object.values(listed).reduce((sum, some) => sum + some.length, 0);
+      assert.equal(together.tools.size + together.quarantined.length, total);
+      assert.equal(together.lists.tools.length, together.tools.size);
+      for (const [id, some] of Object.entries(offers)) {
+        const alone = catalogOf(shown, { [id]: some });
+        for (const [name, owner] of together.tools) {
+          if (owner.upstream === id) assert.deepEqual(alone.tools.get(name), owner);
+        }
+      }
+    }),
+  );
+});
+
+test('what an upstream excludes is neither listed nor callable', () => {
+  const shown = view([upstream('a', { includeTools: ['get_*'], excludeTools: ['*_all'] })]);
+  const catalog = catalogOf(shown, { a: { tools: [tool('get_x'), tool('get_all'), tool('drop')] } });
+  assert.deepEqual([...catalog.tools.keys()], ['a__get_x']);
+  assert.equal(resolveTool(catalog, 'a__drop'), undefined);
+  assert.deepEqual(catalog.quarantined, []);
+});
+
+test('a profile filters and renames published names, and the old name is gone', () => {
+  const shown = view([upstream('a'), upstream('b')], {
+    id: 'mine',
+    includeTools: ['a__*'],
+    excludeTools: ['a__drop'],
+    renames: { a__x: 'find' },
+  });
+  const catalog = catalogOf(shown, { a: { tools: [tool('x'), tool('drop'), tool('y')] }, b: { tools: [tool('x')] } });
+  assert.deepEqual(
+    [...catalog.tools],
+    [
+      ['find', { upstream: 'a', name: 'x' }],
+      ['a__y', { upstream: 'a', name: 'y' }],
+    ],
+  );
+  assert.deepEqual(member(catalog.lists.tools, 'name'), ['find', 'a__y']);
+  assert.equal(resolveTool(catalog, 'a__x'), undefined);
+});
+
+test('names of things every object has are ordinary names', () => {
+  const names = ['constructor', '__proto__', 'toString'];
+  const catalog = catalogOf(view([bare('a')]), { a: { tools: names.map((name) => tool(name)) } });
+  assert.deepEqual([...catalog.tools.keys()], names);
+});
+
+test('conformance: the only upstream without a prefix is asked about what it does not list', () => {
+  const catalog = catalogOf(view([bare('a'), upstream('b')]), { a: { tools: [tool('x')] } });
+  assert.equal(catalog.fallback, 'a');
+  assert.deepEqual(resolveTool(catalog, 'test_trigger'), { upstream: 'a', name: 'test_trigger' });
+  assert.deepEqual(resolvePrompt(catalog, 'test_prompt'), { upstream: 'a', name: 'test_prompt' });
+});
+
+test('conformance: it is asked also before it was ever seen', () => {
+  assert.deepEqual(resolveTool(catalogOf(view([bare('a')]), {}), 'x'), { upstream: 'a', name: 'x' });
+});
+
+const noFallback = [
+  { why: 'two upstreams have no prefix', shown: view([bare('a'), bare('b')]) },
+  { why: 'every upstream has a prefix', shown: view([upstream('a')]) },
+  { why: 'the upstream is filtered', shown: view([bare('a', { excludeTools: ['drop'] })]) },
+  { why: 'the profile is filtered', shown: view([bare('a')], { includeTools: ['x'] }) },
+];
+
+for (const { why, shown } of noFallback) {
+  test(`M-006 an unlisted name is unknown where ${why}`, () => {
+    const catalog = catalogOf(shown, { a: { tools: [tool('x')] } });
+    assert.equal(catalog.fallback, undefined);
+    assert.equal(resolveTool(catalog, 'hidden'), undefined);
+    assert.equal(resolvePrompt(catalog, 'hidden'), undefined);
+  });
+}
+
+test('M-006 what is quarantined, renamed away or under another prefix is not asked for as unlisted', () => {
+  const shown = view([bare('a'), upstream('b')], { renames: { old: 'new' } });
+  const catalog = catalogOf(shown, { a: { tools: [RawObject.of({ name: 'bad' }), tool('old')] } });
+  assert.equal(catalog.fallback, 'a');
+  for (const name of ['bad', 'old', 'b__secret']) assert.equal(resolveTool(catalog, name), undefined);
+  assert.deepEqual(resolveTool(catalog, 'new'), { upstream: 'a', name: 'old' });
+});
+
+const app = tool('refresh', { _meta: { ui: { resourceUri: 'ui://app' } } });
+
+test('§3.7 the HTML of an app may call its tools by their bare names', () => {
+  const catalog = catalogOf(pair, { a: { tools: [app] }, b: { tools: [tool('refresh'), tool('plain')] } });
+  assert.deepEqual(resolveTool(catalog, 'refresh'), { upstream: 'a', name: 'refresh' });
+  assert.equal(resolveTool(catalog, 'plain'), undefined);
+});
+
+const refusedApps = [
+  { why: 'two apps have it', shown: pair, offers: { a: { tools: [app] }, b: { tools: [app] } } },
+  {
+    why: 'it is filtered',
+    shown: view([upstream('a', { excludeTools: ['refresh'] })]),
+    offers: { a: { tools: [app] } },
+  },
+  {
+    why: 'it looks like a tool of another upstream',
+    shown: pair,
+    offers: { a: { tools: [tool('b__pay', { _meta: { ui: {} } })] } },
+  },
+  {
+    why: 'an upstream without prefix may have it',
+    shown: view([upstream('a'), bare('b')]),
+    offers: { a: { tools: [app] } },
+  },
+];
+
+for (const { why, shown, offers } of refusedApps) {
+  test(`§3.7 a bare name is refused where ${why}`, () => {
+    const catalog = catalogOf(shown, offers);
+    for (const name of ['refresh', 'b__pay']) {
+      const owner = resolveTool(catalog, name);
+      assert.notEqual(owner?.upstream, 'a');
+    }
+  });
+}
+
+test('a digest changes with its list and with no other', () => {
+  const offers = { a: { tools: [tool('x')], resources: [resource('x:1')], templates: [template('x:{a}')] } };
+  const before = catalogOf(pair, offers).digest;
+  const after = catalogOf(pair, { a: { ...offers.a, templates: [template('x:{b}')] } }).digest;
+  assert.deepEqual([after.tools, after.prompts], [before.tools, before.prompts]);
+  assert.notEqual(after.resources, before.resources);
+  const moved = catalogOf(pair, { a: { ...offers.a, resources: [], templates: [] } }).digest;
+  assert.notEqual(moved.resources, before.resources);
+});
+
+test('M-028 nothing an upstream can list makes a catalog fail or its lists unreadable', () => {
+  const json = fc.jsonValue({ maxDepth: 3 });
+  const piece = fc.oneof(
+    json.map((value) => JSON.stringify(value)),
+    fc.constantFrom('{"a":1,"a":2}', '"\\q"', '"\u0007"'),
+  );
+  const key = fc.constantFrom('name', 'uri', 'uriTemplate', 'inputSchema', '_meta', 'title');
+  const item = fc
+    .dictionary(
+      key,
+      fc.oneof(piece, fc.constantFrom('"x"', '"ui://x"', '{"type":"object"}', '{"ui":{"resourceUri":"\\q"}}')),
+    )
+    .map((members) =>
+      RawObject.parse(
+        `{${Object.entries(members)
+          .map(([k, raw]) => `"${k}":${raw}`)
+          .join()}}`,
+      ),
+    );
+  const items = fc.array(item, { maxLength: 6 });
+  fc.assert(
+    fc.property(items, items, items, items, item, (tools, prompts, resources, templates, capabilities) => {
+      for (const shown of [pair, view([bare('a')])]) {
+        const catalog = catalogOf(shown, { a: { tools, prompts, resources, templates, capabilities } });
+        for (const texts of Object.values(catalog.lists)) for (const text of texts) JSON.parse(text);
+      }
+    }),
+  );
+});

@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { mergeCapabilities, mergeInstructions } from '../../src/catalog/merge.ts';
+import type { Offer } from '../../src/catalog/offer.ts';
+import { RawObject } from '../../src/protocol/json.ts';
+import { bare, offer, upstream, view } from './fixtures.ts';
+
+const pair = view([upstream('a'), upstream('b')]);
+
+function capabilities(shown: typeof pair, declared: Readonly<Record<string, string>>): unknown {
+  const offers = Object.entries(declared).map(([id, text]): [string, Offer] => [
+    id,
+    offer({ capabilities: RawObject.parse(text) }),
+  ]);
+  return JSON.parse(mergeCapabilities(shown, new Map(offers)).toString());
+}
+
+const LISTS = { completions: {}, prompts: { listChanged: true }, tools: { listChanged: true } };
+const PLAIN = { ...LISTS, resources: { listChanged: true } };
+const FULL = { ...LISTS, logging: {}, resources: { subscribe: true, listChanged: true } };
+
+test('M-005 lists are declared whatever the upstreams have', () => {
+  assert.deepEqual(capabilities(pair, { a: '{}', b: '{}' }), PLAIN);
+  assert.deepEqual(capabilities(view([]), {}), PLAIN);
+});
+
+test('what one upstream supports is declared', () => {
+  assert.deepEqual(capabilities(pair, { a: '{"logging":{}}', b: '{"resources":{"subscribe":true}}' }), FULL);
+});
+
+test('what an upstream that was never seen might support is declared', () => {
+  assert.deepEqual(capabilities(pair, { a: '{}' }), FULL);
+});
+
+test('experimental, tasks and unknown extensions are not passed off as ours', () => {
+  const declared = '{"experimental":{"x":{}},"tasks":{"list":{}},"extensions":{"com.example/x":{}}}';
+  assert.deepEqual(capabilities(pair, { a: declared, b: '{}' }), PLAIN);
+});
+
+test('the settings of an extension we carry are merged', () => {
+  const ui = (settings: string): string => `{"extensions":{"io.modelcontextprotocol/ui":${settings}}}`;
+  assert.deepEqual(
+    capabilities(pair, { a: ui('{"mimeTypes":["x","y"],"v":1}'), b: ui('{"mimeTypes":["y","z"],"v":2}') }),
+    {
+      ...PLAIN,
+      extensions: { 'io.modelcontextprotocol/ui': { mimeTypes: ['x', 'y', 'z'], v: 1 } },
+    },
+  );
+  assert.deepEqual(capabilities(pair, { a: ui('{}'), b: '{}' }), {
+    ...PLAIN,
+    extensions: { 'io.modelcontextprotocol/ui': {} },
+  });
+});
+
+test('M-028 a capability that cannot be read is not declared, and harms nothing', () => {
+  assert.deepEqual(capabilities(pair, { a: '{"resources":{"subscribe":true,"subscribe":true}}', b: '{}' }), PLAIN);
+});
+
+function instructions(
+  shown: typeof pair,
+  said: Readonly<Record<string, string>>,
+  maxChars: number,
+): string | undefined {
+  const offers = Object.entries(said).map(([id, text]): [string, Offer] => [id, offer({ instructions: text })]);
+  return mergeInstructions(shown, new Map(offers), maxChars);
+}
+
+test('instructions stand under the title of their upstream, in config order', () => {
+  const shown = view([upstream('a', { title: 'GitHub' }), upstream('b', { title: 'Notes' }), upstream('c')]);
+  assert.equal(
+    instructions(shown, { b: 'Write.', a: ' Read. \n', c: '  ' }, 1000),
+    '## GitHub\nRead.\n\n## Notes\nWrite.',
+  );
+});
+
+test('without instructions there are none', () => assert.equal(instructions(pair, {}, 1000), undefined));
+
+test('an endpoint with one unchanged upstream has its instructions unchanged', () => {
+  assert.equal(instructions(view([bare('a')]), { a: 'Read.' }, 1000), 'Read.');
+  assert.equal(instructions(view([bare('a')]), { a: 'Read everything.' }, 12), 'Read … (cut)');
+});
+
+test('one long text gives way before the short ones do', () => {
+  const merged = instructions(pair, { a: 'x'.repeat(500), b: 'short' }, 100) ?? '';
+  assert.match(merged, /^## a\nx+… \(cut\)\n\n## b\nshort$/);
+  assert.equal(merged.length, 100);
+});
+
+test('instructions never exceed their limit nor break a character', () => {
+  const text = fc.string({ unit: 'grapheme', maxLength: 80 });
+  fc.assert(
+    fc.property(text, text, fc.integer({ min: 8, max: 200 }), (first, second, maxChars) => {
+      const merged = instructions(pair, { a: first, b: second }, maxChars) ?? '';
+      assert.ok(merged.length <= maxChars);
+      assert.ok(merged.isWellFormed());
+    }),
+  );
+});

@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { changedKinds, EMPTY_OFFER, offerText, parseOffer, readItems, sameOffer } from '../../src/catalog/offer.ts';
+import { RawObject } from '../../src/protocol/json.ts';
+import { offer, resource, template, tool } from './fixtures.ts';
+
+const full = offer({
+  capabilities: RawObject.parse('{"tools":{"listChanged":true},"odd":1.0}'),
+  serverInfo: RawObject.parse('{"name":"x","version":"1"}'),
+  instructions: 'Use "it"\nwell.',
+  tools: [RawObject.parse('{"name":"a","inputSchema":{"type":"object"},"n":12345678901234567890,\n"z":null}')],
+  prompts: [RawObject.parse('{"name":"p"}')],
+  resources: [resource('file:///a')],
+  templates: [template('file:///{x}')],
+  unreadable: [{ kind: 'prompt', position: 2, why: 'is not an object' }],
+});
+
+test('D4 an offer comes back from its file byte for byte', () => {
+  const read = parseOffer(offerText(full));
+  assert.ok(read);
+  assert.equal(read.tools[0]?.toString(), full.tools[0]?.toString());
+  assert.equal(read.capabilities.toString(), full.capabilities.toString());
+  assert.equal(read.instructions, full.instructions);
+  assert.equal(read.revision, '2025-11-25');
+  assert.deepEqual(read.unreadable, full.unreadable);
+  assert.ok(sameOffer(read, full));
+  assert.ok(sameOffer(parseOffer(offerText(EMPTY_OFFER)) ?? full, EMPTY_OFFER));
+});
+
+test('REL a damaged file is no offer, wherever the damage is', () => {
+  const text = offerText(full);
+  for (let at = 0; at < text.length; at++) {
+    assert.equal(parseOffer(text.slice(0, at)), undefined);
+    assert.equal(parseOffer(`${text.slice(0, at)}~${text.slice(at + 1)}`), undefined, `damage at ${at}`);
+  }
+});
+
+for (const text of ['', 'null', '[]', '{}', '{"format":1}', offerText(full).replace('"format":1', '"format":0')]) {
+  test(`"${text.slice(0, 14)}" is a file of another format`, () => assert.equal(parseOffer(text), undefined));
+}
+
+const before = offer({ tools: [tool('a')], prompts: [tool('p')], resources: [resource('x:1')] });
+const changes = [
+  { what: 'nothing', after: { ...before, tools: [tool('a')] }, kinds: [] },
+  { what: 'a description', after: { ...before, tools: [tool('a', { description: 'new' })] }, kinds: ['tools'] },
+  { what: 'the order', after: { ...before, resources: [resource('x:2'), resource('x:1')] }, kinds: ['resources'] },
+  { what: 'a template', after: { ...before, templates: [template('x:{a}')] }, kinds: ['resources'] },
+  { what: 'everything', after: EMPTY_OFFER, kinds: ['tools', 'prompts', 'resources'] },
+];
+
+for (const { what, after, kinds } of changes) {
+  test(`when ${what} changed, the lists that did are [${kinds.join()}]`, () => {
+    assert.deepEqual(changedKinds(before, after), kinds);
+  });
+}
+
+test('against nothing known, every list with something in it changed', () => {
+  assert.deepEqual(changedKinds(undefined, offer({ prompts: [tool('p')] })), ['prompts']);
+});
+
+test('a bad entry is set aside and the list goes on', () => {
+  const { items, unreadable } = readItems('tool', '[{"name":"a"}, null, {"name":"b","name":"c"}, "x", {"name":"d"}]');
+  assert.deepEqual(
+    items.map((item) => item.string('name')),
+    ['a', 'd'],
+  );
+  assert.deepEqual(
+    unreadable.map(({ position, why }) => `${position} ${why}`),
+    ['1 is not an object', '2 is not well-formed JSON', '3 is not an object'],
+  );
+});

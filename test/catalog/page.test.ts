@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { cursorText, LIST_NAMES, page, parseCursor } from '../../src/catalog/page.ts';
+
+test('walking the pages yields every item once and in order', () => {
+  fc.assert(
+    fc.property(fc.array(fc.string()), fc.integer({ min: 1, max: 7 }), (items, size) => {
+      const seen: string[] = [];
+      let offset: number | undefined = 0;
+      while (offset !== undefined) {
+        const { items: some, next } = page(items, offset, size);
+        assert.ok(some.length <= size);
+        seen.push(...some);
+        offset = next;
+      }
+      assert.deepEqual(seen, items);
+    }),
+  );
+});
+
+test('a place past the end of a list is an empty last page', () => {
+  assert.deepEqual(page(['a'], 5, 2), { items: [], next: undefined });
+});
+
+test('a cursor comes back as it was', () => {
+  for (const list of LIST_NAMES) {
+    assert.deepEqual(parseCursor(cursorText({ list, digest: 'd', offset: 3 })), { list, digest: 'd', offset: 3 });
+  }
+});
+
+for (const text of [
+  '',
+  'x',
+  '{}',
+  '[]',
+  '["tools","d"]',
+  '["other","d",1]',
+  '["tools","d",-1]',
+  '["tools","d",1.5]',
+  '["tools",1,1]',
+]) {
+  test(`M-008 "${text}" is no cursor`, () => assert.equal(parseCursor(text), undefined));
+}

@@ -1,0 +1,199 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { resolveResource, resolveTemplate } from '../../src/catalog/catalog.ts';
+import { RawObject, rawItems } from '../../src/protocol/json.ts';
+import { toClient } from '../../src/catalog/rewrite.ts';
+import { bare, catalogOf, member, resource, template, upstream, view } from './fixtures.ts';
+
+const pair = view([upstream('a'), upstream('b')]);
+const NONE = { kind: 'none' };
+
+function one(id: string, uri: string): object {
+  return { kind: 'one', upstream: id, uri };
+}
+
+test('D5 resources and templates are listed with the id of their upstream', () => {
+  const catalog = catalogOf(pair, {
+    a: { resources: [resource('file:///1'), resource('ui://app'), resource('https://x/1')] },
+    b: { resources: [resource('file:///1')], templates: [template('file:///{path}'), template('ui://{x}')] },
+  });
+  assert.deepEqual(member(catalog.lists.resources, 'uri'), ['a+file:///1', 'ui://a+app', 'https://x/1', 'b+file:///1']);
+  assert.deepEqual(member(catalog.lists.resourceTemplates, 'uriTemplate'), ['b+file:///{path}', 'ui://b+{x}']);
+  assert.deepEqual(catalog.quarantined, []);
+});
+
+const known = catalogOf(pair, {
+  a: {
+    resources: [resource('file:///1'), resource('file:///both'), resource('https://x/a'), resource('https://x/both')],
+    templates: [template('db://{table}'), template('doc://{name}'), template('https://api/{x}')],
+  },
+  b: {
+    resources: [resource('file:///2'), resource('file:///both'), resource('https://x/both'), resource('relative')],
+    templates: [template('doc://{title}'), template('log://{+path}')],
+  },
+});
+
+const cases = [
+  { uri: 'a+file:///1', to: one('a', 'file:///1') },
+  { uri: 'a+file:///unlisted', to: one('a', 'file:///unlisted') },
+  { uri: 'b+file:///1', to: one('b', 'file:///1') },
+  { uri: 'ui://b+app/x', to: one('b', 'ui://app/x') },
+  { uri: 'file:///1', to: one('a', 'file:///1') },
+  { uri: 'file:///both', to: { kind: 'many', upstreams: ['a', 'b'] } },
+  { uri: 'https://x/a', to: one('a', 'https://x/a') },
+  { uri: 'https://x/both', to: { kind: 'many', upstreams: ['a', 'b'] } },
+  { uri: 'b+https://x/both', to: one('b', 'https://x/both') },
+  { uri: 'relative', to: one('b', 'relative') },
+  { uri: 'db://users', to: one('a', 'db://users') },
+  { uri: 'doc://x', to: { kind: 'many', upstreams: ['a', 'b'] } },
+  { uri: 'log://a/b/c', to: one('b', 'log://a/b/c') },
+  { uri: 'https://api/1', to: one('a', 'https://api/1') },
+  { uri: 'file:///3', to: NONE },
+  { uri: 'c+file:///1', to: NONE },
+  { uri: 'A+file:///1', to: NONE },
+  { uri: ' a+file:///1', to: NONE },
+  { uri: '', to: NONE },
+];
+
+for (const { uri, to } of cases) {
+  test(`M-023 "${uri}" leads to ${JSON.stringify(to)}`, () => assert.deepEqual(resolveResource(known, uri), to));
+}
+
+const completions = [
+  { ref: 'a+db://{table}', to: one('a', 'db://{table}') },
+  { ref: 'db://{table}', to: one('a', 'db://{table}') },
+  { ref: 'https://api/{x}', to: one('a', 'https://api/{x}') },
+  { ref: 'a+db://users', to: one('a', 'db://users') },
+  { ref: 'file:///2', to: one('b', 'file:///2') },
+  { ref: 'c+{x}', to: NONE },
+];
+
+for (const { ref, to } of completions) {
+  test(`M-017 a completion for "${ref}" leads to ${JSON.stringify(to)}`, () => {
+    assert.deepEqual(resolveTemplate(known, ref), to);
+  });
+}
+
+test('M-017 a template that two upstreams list alike is nobody’s', () => {
+  const raw = { templates: [template('https://x/{y}')] };
+  const catalog = catalogOf(pair, { a: raw, b: raw });
+  assert.deepEqual(resolveTemplate(catalog, 'https://x/{y}'), { kind: 'many', upstreams: ['a', 'b'] });
+  assert.deepEqual(resolveResource(catalog, 'https://x/1'), { kind: 'many', upstreams: ['a', 'b'] });
+  assert.equal(catalog.lists.resourceTemplates.length, 1);
+});
+
+test('a web URI that two upstreams list is listed once, and the second is quarantined with the reason', () => {
+  assert.equal(member(known.lists.resources, 'uri').filter((uri) => uri === 'https://x/both').length, 1);
+  assert.deepEqual(
+    known.quarantined.map(({ upstream: id, kind, name }) => [id, kind, name]),
+    [['b', 'resource', 'https://x/both']],
+  );
+  assert.match(known.quarantined[0]?.why ?? '', /listed by upstream "a" too/);
+});
+
+test('a resource that clients cannot read is quarantined and not asked for', () => {
+  const resources = [
+    RawObject.of({ uri: 'x:nameless' }),
+    RawObject.of({ name: 'n' }),
+    resource('x:\u200b'),
+    resource('x:ok'),
+  ];
+  for (const shown of [upstream('a'), bare('a')]) {
+    const catalog = catalogOf(view([shown]), { a: { resources } });
+    assert.equal(catalog.lists.resources.length, 1);
+    assert.deepEqual(
+      catalog.quarantined.map(({ name }) => name),
+      ['x:nameless', '#2', 'x:\\u{200b}'],
+    );
+    assert.deepEqual(resolveResource(catalog, shown.rawUris ? 'x:nameless' : 'a+x:nameless'), NONE);
+  }
+});
+
+test('a template that starts with an expression is kept from other upstreams’ resources', () => {
+  const offers = { a: { templates: [template('{+url}')] }, b: {} };
+  const merged = catalogOf(view([bare('a', { excludeTools: ['x'] }), upstream('b')]), offers);
+  assert.deepEqual(merged.lists.resourceTemplates, []);
+  assert.match(merged.quarantined[0]?.why ?? '', /does not start with a scheme/);
+  assert.deepEqual(resolveResource(merged, 'any:thing'), NONE);
+
+  const alone = catalogOf(view([bare('a', { excludeTools: ['x'] })]), offers);
+  assert.deepEqual(member(alone.lists.resourceTemplates, 'uriTemplate'), ['{+url}']);
+  assert.deepEqual(resolveResource(alone, 'any:thing'), one('a', 'any:thing'));
+});
+
+test('conformance: URIs of an unprefixed upstream are unmodified, and unlisted ones are read from it', () => {
+  const offers = {
+    a: { resources: [resource('test://static-text')], templates: [template('test://template/{id}/data')] },
+  };
+  const catalog = catalogOf(view([bare('a')]), offers);
+  assert.deepEqual(member(catalog.lists.resources, 'uri'), ['test://static-text']);
+  for (const uri of [
+    'test://static-text',
+    'test://template/123/data',
+    'test://unlisted',
+    'https://x/unlisted',
+    'a+x:1',
+  ]) {
+    assert.deepEqual(resolveResource(catalog, uri), one('a', uri));
+  }
+});
+
+test('an unlisted web URI is not shown to an upstream that may not be its own', () => {
+  const catalog = catalogOf(view([bare('a'), upstream('b')]), {});
+  assert.deepEqual(resolveResource(catalog, 'https://b.example/secret-in-the-path'), NONE);
+  assert.deepEqual(resolveResource(catalog, 'note:1'), one('a', 'note:1'));
+});
+
+test('SEC-35 an upstream with raw URIs cannot list what reads as another one’s, nor spoil it', () => {
+  const spoof = [resource('b+file:///1'), RawObject.of({ uri: 'b+file:///2' }), resource('ui://b+app')];
+  const catalog = catalogOf(view([bare('a'), upstream('b')]), {
+    a: { resources: spoof, templates: [template('b+x:{y}')] },
+  });
+  assert.deepEqual(catalog.lists.resources, []);
+  assert.deepEqual(catalog.lists.resourceTemplates, []);
+  assert.equal(catalog.quarantined.length, 4);
+  assert.deepEqual(resolveResource(catalog, 'b+file:///1'), one('b', 'file:///1'));
+  assert.deepEqual(resolveResource(catalog, 'b+file:///2'), one('b', 'file:///2'));
+  assert.deepEqual(resolveResource(catalog, 'ui://b+app'), one('b', 'ui://app'));
+});
+
+test('an upstream named like a scheme does not break its own endpoint', () => {
+  const catalog = catalogOf(view([bare('git')]), { git: { resources: [resource('git+ssh://host/x')] } });
+  assert.deepEqual(member(catalog.lists.resources, 'uri'), ['git+ssh://host/x']);
+  assert.deepEqual(resolveResource(catalog, 'git+ssh://host/x'), one('git', 'git+ssh://host/x'));
+});
+
+test('SEC-35 whatever link an upstream emits, reading it reaches that upstream or fails', () => {
+  const victim = { resources: [resource('file:///secret'), resource('ui://app')], templates: [template('db://{t}')] };
+  const catalog = catalogOf(pair, { a: { resources: [resource('x:1')] }, b: victim });
+  const tempting = fc.constantFrom(
+    'b+file:///secret',
+    'file:///secret',
+    'ui://b+app',
+    'ui://app',
+    'db://users',
+    'b+db://users',
+    'a+b+file:///secret',
+    'B+file:///secret',
+    ' b+file:///secret',
+    'b%2Bfile:///secret',
+    'ui://a+b+app',
+    'UI://b+app',
+  );
+  const links = fc.oneof(
+    tempting,
+    fc.tuple(tempting, fc.string()).map(([uri, more]) => uri + more),
+    fc.string(),
+  );
+  fc.assert(
+    fc.property(links, (uri) => {
+      const result = JSON.stringify({ content: [{ type: 'resource_link', uri, name: 'l' }] });
+      const text = toClient('tools/call', upstream('a'), result);
+      const [link = ''] = rawItems(RawObject.parse(text).raw('content') ?? '');
+      const found = resolveResource(catalog, RawObject.parse(link).string('uri') ?? '');
+      if (found.kind === 'one') assert.deepEqual(found, one('a', uri));
+    }),
+    { numRuns: 1000 },
+  );
+});

@@ -1,0 +1,148 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { resolveResource } from '../../src/catalog/catalog.ts';
+import { errorToClient, itemToClient, loggerToClient, toClient } from '../../src/catalog/rewrite.ts';
+import { GatewayError } from '../../src/errors.ts';
+import { RawObject } from '../../src/protocol/json.ts';
+import { bare, catalogOf, upstream, view } from './fixtures.ts';
+
+const a = upstream('a');
+
+const places = [
+  {
+    what: 'a resource link',
+    method: 'tools/call',
+    before: '{"content":[{"type":"resource_link","name":"n","uri":"x:1"}],"n":1.0}',
+    after: '{"content":[{"type":"resource_link","name":"n","uri":"a+x:1"}],"n":1.0}',
+  },
+  {
+    what: 'an embedded resource',
+    method: 'tools/call',
+    before: '{"content":[{"type":"text","text":"x:1"},{"type":"resource","resource":{"uri":"ui://x","blob":"AA=="}}]}',
+    after: '{"content":[{"type":"text","text":"x:1"},{"type":"resource","resource":{"uri":"ui://a+x","blob":"AA=="}}]}',
+  },
+  {
+    what: 'a link in a task’s result',
+    method: 'tasks/result',
+    before: '{"content":[{"type":"resource_link","uri":"x:1"}]}',
+    after: '{"content":[{"type":"resource_link","uri":"a+x:1"}]}',
+  },
+  {
+    what: 'a prompt message',
+    method: 'prompts/get',
+    before: '{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"x:1","text":"t"}}}]}',
+    after: '{"messages":[{"role":"user","content":{"type":"resource","resource":{"uri":"a+x:1","text":"t"}}}]}',
+  },
+  {
+    what: 'the contents of a resource',
+    method: 'resources/read',
+    before: '{"contents":[{"uri":"x:1","text":"see x:2"},{"uri":"https://y","text":""}],"_meta":{"uri":"x:3"}}',
+    after: '{"contents":[{"uri":"a+x:1","text":"see x:2"},{"uri":"https://y","text":""}],"_meta":{"uri":"x:3"}}',
+  },
+  {
+    what: 'a tool result within sampling',
+    method: 'sampling/createMessage',
+    before:
+      '{"messages":[{"role":"user","content":[{"type":"tool_result","toolUseId":"1","content":[{"type":"resource_link","uri":"x:1"}]}]}],"tools":[{"name":"t"}]}',
+    after:
+      '{"messages":[{"role":"user","content":[{"type":"tool_result","toolUseId":"1","content":[{"type":"resource_link","uri":"a+x:1"}]}]}],"tools":[{"name":"t"}]}',
+  },
+  {
+    what: 'an update',
+    method: 'notifications/resources/updated',
+    before: '{"uri":"x:1"}',
+    after: '{"uri":"a+x:1"}',
+  },
+  {
+    what: 'a URI whose member name is spelled with escapes',
+    method: 'tools/call',
+    before: '{"content":[{"type":"resource_link","\\u0075\\u0072\\u0069":"b+x:1"}]}',
+    after: '{"content":[{"type":"resource_link","uri":"a+b+x:1"}]}',
+  },
+];
+
+for (const { what, method, before, after } of places) {
+  test(`M-016 the URI of ${what} is the one clients know`, () => {
+    assert.equal(toClient(method, a, before), after);
+    assert.equal(toClient(method, bare('a'), before), before);
+  });
+}
+
+const untouched = [
+  { what: 'structured content', method: 'tools/call', text: '{"content":[],"structuredContent":{"uri":"x:1"}}' },
+  { what: 'free text', method: 'tools/call', text: '{"content":[{"type":"text","text":"\\"uri\\": x:1"}]}' },
+  { what: 'a web link', method: 'tools/call', text: '{"content":[{ "type":"resource_link","uri":"https://x"}]}' },
+  { what: 'a URI that is no text', method: 'tools/call', text: '{"content":[{"uri":7,"resource":"uri"}]}' },
+  { what: 'content that is no list', method: 'tools/call', text: '{"content":"uri","uri":"x:1"}' },
+  { what: 'completion values', method: 'completion/complete', text: '{"completion":{"values":["uri"],"uri":"x:1"}}' },
+  { what: 'a request for a URL', method: 'elicitation/create', text: '{"url":"https://x","uri":"x:1"}' },
+];
+
+for (const { what, method, text } of untouched) {
+  test(`M-018 M-025 ${what} travels as it came`, () => assert.equal(toClient(method, a, text), text));
+}
+
+test('M-016 whatever is around a URI, nothing else changes', () => {
+  const extra = fc.dictionary(fc.string({ minLength: 3 }), fc.jsonValue({ maxDepth: 2 }));
+  fc.assert(
+    fc.property(extra, extra, fc.webPath(), (block, result, path) => {
+      const build = (uri: string): string =>
+        JSON.stringify({ ...result, content: [{ ...block, type: 'resource_link', uri }, block] });
+      fc.pre(!('uri' in block) && !('resource' in block));
+      assert.equal(toClient('tools/call', a, build(`x:${path}`)), build(`a+x:${path}`));
+    }),
+  );
+});
+
+test('M-016 reading a link that a tool returned reaches its upstream', () => {
+  const catalog = catalogOf(view([a, upstream('b')]), {});
+  const text = toClient('tools/call', a, '{"content":[{"type":"resource_link","uri":"note:1"}]}');
+  assert.match(text, /"a\+note:1"/);
+  assert.deepEqual(resolveResource(catalog, 'a+note:1'), { kind: 'one', upstream: 'a', uri: 'note:1' });
+});
+
+test('a result in which a URI could hide from us is refused, and said to have been executed', () => {
+  const twice = '{"content":[{"type":"resource_link","uri":"x:1","uri":"b+x:1"}]}';
+  assert.throws(
+    () => toClient('tools/call', a, twice),
+    (thrown) =>
+      thrown instanceof GatewayError && thrown.code === 'upstream-protocol' && thrown.detail.executed === 'yes',
+  );
+});
+
+test('M-022 a tool’s user interface is named in all three spellings, and still ui://', () => {
+  const item = RawObject.parse(
+    '{"name":"t","_meta":{"ui":{"visibility":["app"],"resourceUri":"ui://x/y"},"ui/resourceUri":"ui://x/y","openai/outputTemplate":"ui://x/y","other":"ui://x/y"}}',
+  );
+  assert.equal(
+    itemToClient('tool', a, item).toString(),
+    '{"name":"t","_meta":{"ui":{"visibility":["app"],"resourceUri":"ui://a+x/y"},"ui/resourceUri":"ui://a+x/y","openai/outputTemplate":"ui://a+x/y","other":"ui://x/y"}}',
+  );
+  assert.equal(itemToClient('tool', bare('a'), item), item);
+  const plain = RawObject.parse('{"name":"t","_meta":{"x":1}}');
+  assert.equal(itemToClient('tool', a, plain), plain);
+});
+
+test('M-007 an error speaks of the resource in the client’s words', () => {
+  const error = { code: -32002, message: 'no', data: { uri: 'x:1', more: 1 } };
+  assert.deepEqual(errorToClient(error, a), { code: -32002, message: 'no', data: { uri: 'a+x:1', more: 1 } });
+  assert.equal(errorToClient(error, bare('a')), error);
+  for (const data of [undefined, null, 'x:1', { uri: 1 }]) {
+    const other = { code: 1, message: 'm', data };
+    assert.equal(errorToClient(other, a), other);
+  }
+});
+
+const loggers = [
+  { params: '{"level":"info","logger":"db","data":1.0}', said: '{"level":"info","logger":"a/db","data":1.0}' },
+  { params: '{"level":"info","logger":"\\u0064b"}', said: '{"level":"info","logger":"a/\\u0064b"}' },
+  { params: '{"level":"info","data":1}', said: '{"level":"info","data":1,"logger":"a"}' },
+];
+
+for (const { params, said } of loggers) {
+  test(`§4.2 a log message ${params} says who logs`, () => {
+    assert.equal(loggerToClient(view([a, upstream('b')]), a, RawObject.parse(params)).toString(), said);
+    assert.equal(loggerToClient(view([a]), a, RawObject.parse(params)).toString(), params);
+  });
+}

@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { unpublishUri, uriToClient, uriToUpstream } from '../../src/catalog/uri.ts';
+import { bare, upstream } from './fixtures.ts';
+
+const docs = upstream('docs');
+
+const cases = [
+  { raw: 'file:///a/b%20c', published: 'docs+file:///a/b%20c' },
+  { raw: 'note:1', published: 'docs+note:1' },
+  { raw: 'git+ssh://host/x', published: 'docs+git+ssh://host/x' },
+  { raw: 'ui://card/main.html', published: 'ui://docs+card/main.html' },
+  { raw: 'ui:///main', published: 'ui://docs+/main' },
+  { raw: 'ui:card', published: 'docs+ui:card' },
+  { raw: 'UI://card', published: 'docs+UI://card' },
+  { raw: 'https://example.com/a', published: 'https://example.com/a' },
+  { raw: 'HTTP://example.com', published: 'HTTP://example.com' },
+  { raw: 'https+x://example.com', published: 'docs+https+x://example.com' },
+  { raw: '/just/a/path', published: '/just/a/path' },
+  { raw: '', published: '' },
+  { raw: 'file:///{path}', published: 'docs+file:///{path}' },
+  { raw: 'ui://{name}', published: 'ui://docs+{name}' },
+  { raw: '{+url}', published: '{+url}' },
+];
+
+for (const { raw, published } of cases) {
+  test(`D5 "${raw}" of upstream docs is published as "${published}" and comes back`, () => {
+    assert.equal(uriToClient(docs, raw), published);
+    assert.equal(uriToUpstream(docs, published), raw);
+  });
+}
+
+const ids = fc.stringMatching(/^[a-z][a-z0-9-]{0,8}$/);
+const scheme = fc.stringMatching(/^[A-Za-z][A-Za-z0-9+.-]{0,8}$/);
+/** URIs that already look published, as a spoofing upstream would write them, and ordinary ones. */
+const uris = fc.oneof(
+  fc.tuple(scheme, fc.string()).map(([name, rest]) => `${name}:${rest}`),
+  fc.tuple(ids, scheme, fc.string()).map(([id, name, rest]) => `${id}+${name}:${rest}`),
+  fc.tuple(ids, fc.string()).map(([id, rest]) => `ui://${id}+${rest}`),
+  fc.string(),
+);
+
+test('SEC-35 publishing then unpublishing is the identity, and names the emitter', () => {
+  fc.assert(
+    fc.property(ids, uris, (id, uri) => {
+      const published = uriToClient(upstream(id), uri);
+      assert.equal(uriToUpstream(upstream(id), published), uri);
+      if (published !== uri) assert.deepEqual(unpublishUri(published), { id, uri });
+      else assert.equal(unpublishUri(published), undefined);
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test('SEC-35 no two upstreams can publish the same URI, except web URIs and what is no URI', () => {
+  fc.assert(
+    fc.property(ids, ids, uris, uris, (a, b, first, second) => {
+      const published = uriToClient(upstream(a), first);
+      fc.pre(a !== b && published !== first);
+      assert.notEqual(published, uriToClient(upstream(b), second));
+    }),
+    { numRuns: 2000 },
+  );
+});
+
+test('an upstream with raw URIs keeps every URI', () => {
+  fc.assert(
+    fc.property(ids, uris, (id, uri) => {
+      assert.equal(uriToClient(bare(id), uri), uri);
+      assert.equal(uriToUpstream(bare(id), uri), uri);
+    }),
+  );
+});

@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { backoffMs } from '../../src/upstream/backoff.ts';
+import { admit, CONFIGURED, type Lifecycle, type LifecycleEvent, step } from '../../src/upstream/lifecycle.ts';
+
+function after(events: readonly (readonly [number, LifecycleEvent])[]): Lifecycle {
+  return events.reduce((state, [atMs, event]) => step(state, event, atMs, 0), CONFIGURED);
+}
+
+const FAILED: LifecycleEvent = {
+  kind: 'start-failed',
+  reason: 'exited with code 1',
+  detail: undefined,
+  permanent: false,
+  begunMs: 0,
+};
+
+test('an upstream that starts is ready, without a reason', () => {
+  const state = after([
+    [0, { kind: 'starting' }],
+    [10, { kind: 'connected' }],
+  ]);
+  assert.equal(state.phase, 'ready');
+  assert.equal(state.reason, undefined);
+  assert.deepEqual(admit(state, 10), { kind: 'go' });
+});
+
+test('R1 after a failed start the next try waits a little, and longer each time', () => {
+  const waits = [1, 2, 3, 4].map((failures) => {
+    const state = after(
+      Array.from({ length: failures }, (_, n) => [n * 10_000, { ...FAILED, begunMs: n * 10_000 }] as const),
+    );
+    return state.retryAtMs - (failures - 1) * 10_000;
+  });
+  assert.deepEqual(waits, [250, 500, 1000, 2000]);
+  assert.equal(backoffMs(50, 0), 30_000);
+  assert.ok(backoffMs(1, 0.999) >= 187);
+});
+
+test('REL-10 five failures within a minute are a crash loop: nothing is started for a minute, and the reason says so', () => {
+  const state = after([0, 1000, 2000, 3000, 4000].map((atMs) => [atMs, { ...FAILED, begunMs: atMs }] as const));
+  assert.equal(state.phase, 'failed');
+  assert.match(state.reason ?? '', /crash loop.*exited with code 1/);
+  const refused = admit(state, 5000);
+  assert.equal(refused.kind, 'refuse');
+  assert.deepEqual(admit(state, 64_000), { kind: 'go' });
+});
+
+test('R1 attempts that began before the last failure fail of the same cause, which counts once', () => {
+  const state = after([10, 11, 12, 13, 14].map((atMs) => [atMs, FAILED] as const));
+  assert.doesNotMatch(state.reason ?? '', /crash loop/);
+  assert.equal(state.retryAtMs, 260);
+});
+
+test('failures further apart than a minute are no crash loop', () => {
+  const state = after([0, 20_000, 40_000, 61_000, 81_000].map((atMs) => [atMs, { ...FAILED, begunMs: atMs }] as const));
+  assert.doesNotMatch(state.reason ?? '', /crash loop/);
+});
+
+test('a server that worked and then died may start again at once', () => {
+  const state = after([
+    [0, { kind: 'connected' }],
+    [5, { kind: 'lost', reason: 'was killed by SIGKILL', detail: undefined, early: false }],
+  ]);
+  assert.equal(state.phase, 'degraded');
+  assert.deepEqual(admit(state, 5), { kind: 'go' });
+});
+
+test('a server that dies before it answered anything counts towards a crash loop', () => {
+  const events = [0, 1, 2, 3, 4].flatMap((n): (readonly [number, LifecycleEvent])[] => [
+    [n * 1000, { kind: 'connected' }],
+    [n * 1000 + 1, { kind: 'lost', reason: 'exited', detail: undefined, early: true }],
+  ]);
+  assert.match(after(events).reason ?? '', /crash loop/);
+});
+
+test('what the config makes impossible is never tried', () => {
+  const state = after([
+    [0, { kind: 'start-failed', reason: 'TOKEN is not set', detail: undefined, permanent: true, begunMs: 0 }],
+  ]);
+  assert.deepEqual(admit(state, 1e9), { kind: 'refuse', reason: 'TOKEN is not set', retryAfterMs: undefined });
+});
+
+test('nothing wakes a stopped upstream', () => {
+  const state = after([
+    [0, { kind: 'stopped' }],
+    [1, { kind: 'connected' }],
+  ]);
+  assert.equal(state.phase, 'stopped');
+  assert.equal(admit(state, 1).kind, 'refuse');
+});

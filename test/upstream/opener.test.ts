@@ -1,0 +1,74 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { GatewayError } from '../../src/errors.ts';
+import { RawObject } from '../../src/protocol/json.ts';
+import type { LinkUser } from '../../src/upstream/link.ts';
+import { HttpStatusError } from '../../src/upstream/http-status-error.ts';
+import { Opener } from '../../src/upstream/opener.ts';
+import type { StartTransport } from '../../src/upstream/transport.ts';
+import { memoryUpstream } from '../support/memory-upstream.ts';
+
+const EVENTS = {
+  opened: () => undefined,
+  notification: () => undefined,
+  ask: () => undefined,
+  closed: () => undefined,
+};
+const ORDER = { key: 'a', shared: false, offered: RawObject.EMPTY, profile: '' };
+
+function opener(...transports: StartTransport[]): Opener<string, LinkUser> {
+  return new Opener<string, LinkUser>({ upstream: 'up', transports, clientInfo: RawObject.EMPTY, startMs: 2_000 });
+}
+
+/** How a server of 2024-11-05 answers a POST to where it serves its stream. */
+function notStreamable(): StartTransport {
+  return async () => {
+    await new Promise((resolve) => setImmediate(resolve));
+    throw new GatewayError('upstream-unavailable', { say: 'HTTP 405' }, new HttpStatusError(405));
+  };
+}
+
+const signal = () => AbortSignal.timeout(5_000);
+
+test('a server that does not speak the first transport is reached by the second', async () => {
+  const memory = memoryUpstream({});
+  const link = await opener(notStreamable(), memory.start).open(ORDER, EVENTS, signal());
+  assert.equal(link.hello.revision, '2025-11-25');
+  await link.connection.close();
+});
+
+test('the transport that was found to work is taken first from then on', async () => {
+  let tries = 0;
+  const first: StartTransport = (events, aborted) => {
+    tries++;
+    return notStreamable()(events, aborted);
+  };
+  const memory = memoryUpstream({});
+  const links = opener(first, memory.start);
+  for (let n = 0; n < 3; n++) await (await links.open(ORDER, EVENTS, signal())).connection.close();
+  assert.equal(tries, 1);
+});
+
+test('links that are opened at once all reach a server that only speaks the second transport', async () => {
+  const memory = memoryUpstream({});
+  const links = opener(notStreamable(), memory.start);
+  const opened = await Promise.allSettled([1, 2, 3, 4].map(() => links.open(ORDER, EVENTS, signal())));
+  assert.deepEqual(
+    opened.map(({ status }) => status),
+    ['fulfilled', 'fulfilled', 'fulfilled', 'fulfilled'],
+  );
+  for (const one of opened) if (one.status === 'fulfilled') await one.value.connection.close();
+});
+
+test('a failure that says nothing about the transport is not answered by trying another', async () => {
+  const memory = memoryUpstream({});
+  const broken: StartTransport = () => Promise.reject(new GatewayError('upstream-unavailable', { say: 'refused' }));
+  await assert.rejects(opener(broken, memory.start).open(ORDER, EVENTS, signal()), { code: 'upstream-unavailable' });
+  assert.equal(memory.peers.length, 0);
+});
+
+test('a link that could not be opened leaves no connection behind', async () => {
+  const memory = memoryUpstream({ revision: '1999-01-01' });
+  await assert.rejects(opener(memory.start).open(ORDER, EVENTS, signal()), { code: 'upstream-protocol' });
+  assert.equal(memory.open.size, 0);
+});
