@@ -1,0 +1,129 @@
+import { hash } from 'node:crypto';
+import type { ProtectedHeaderParameters } from 'jose';
+import type { Logger } from 'pino';
+import type { AuthConfig } from '../config/config.ts';
+import { LOCAL, type Principal } from '../policy/principal.ts';
+import { ApiKeys } from './api-key.ts';
+import { credentialsOf } from './bearer.ts';
+import { challengeText } from './challenge.ts';
+import { type Issuer, issuersOf, jwtHeader, type JwtVerdict, verifyJwt } from './jwt.ts';
+import { metadataUrl } from './metadata.ts';
+import { VerifiedTokens } from './verified-tokens.ts';
+
+interface AuthRefusal {
+  readonly kind: 'refused';
+  /** 503 is "cannot tell now": a client told 401 would throw a good token away. */
+  readonly status: 400 | 401 | 403 | 503;
+  /** The value of `WWW-Authenticate`. */
+  readonly challenge: string | undefined;
+  /** For logs and metrics: one of a few texts, with nothing of the request in it. */
+  readonly why: string;
+}
+
+export type AuthVerdict = { readonly kind: 'principal'; readonly principal: Principal } | AuthRefusal;
+
+/** Says who sent a request. There is no answer "nobody". */
+export interface Authenticator {
+  /**
+   * @param headers every `Authorization` header the request had, from its raw headers.
+   * @param endpoint canonical URI of the endpoint that is asked, which is the audience a token must have.
+   */
+  authenticate(headers: { readonly authorization: readonly string[] }, endpoint: string): Promise<AuthVerdict>;
+}
+
+interface AuthenticatorDeps {
+  readonly log: Logger;
+  /** Wall clock, ms since the epoch. */
+  readonly now?: () => number;
+  /** Monotonic, ms. */
+  readonly clock?: () => number;
+}
+
+const INVALID = 'the token is not valid here; get a new one';
+
+/**
+ * Without any credentials configured everyone is {@link LOCAL}; that the gateway then listens on loopback alone is the config's
+ * affair.
+ *
+ * @throws {TypeError} when the config accepts what nobody should.
+ */
+export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps): Authenticator {
+  if (config.jwt.length === 0 && config.apiKeys.length === 0) {
+    return { authenticate: async () => ({ kind: 'principal', principal: LOCAL }) };
+  }
+  const { log, now = Date.now, clock = () => performance.now() } = deps;
+  const apiKeys = new ApiKeys(config.apiKeys);
+  const issuers = issuersOf(config.jwt, { log, clock });
+  const verified = new VerifiedTokens();
+  const metadata = (endpoint: string) => (issuers.size === 0 ? undefined : metadataUrl(endpoint));
+  const common = sharedScopes([...issuers.values()]);
+
+  function refuse(status: 400 | 401, why: string, endpoint: string, issuer?: Issuer): AuthRefusal {
+    const challenge = challengeText({
+      metadata: metadata(endpoint),
+      error: status === 400 ? 'invalid_request' : 'invalid_token',
+      description: status === 400 ? 'send one Authorization header: Bearer and the token' : INVALID,
+      scopes: issuer?.config.requiredScopes ?? common,
+    });
+    return { kind: 'refused', status, challenge, why };
+  }
+
+  async function judge(token: string, header: ProtectedHeaderParameters, endpoint: string): Promise<JwtVerdict> {
+    try {
+      return await verifyJwt(token, header, issuers, endpoint, now());
+    } catch (thrown) {
+      log.error({ err: thrown }, 'token cannot be verified');
+      return { kind: 'undecided', why: 'verification failed' };
+    }
+  }
+
+  return {
+    authenticate: async ({ authorization }, endpoint) => {
+      const nowMs = now();
+      const [only = ''] = authorization;
+      // All of the header stands for all of the token, and is not even parsed when we know it.
+      const key = `${hash('sha256', only)} ${endpoint}`;
+      const known = authorization.length === 1 ? verified.find(key, nowMs) : undefined;
+      if (known !== undefined) return { kind: 'principal', principal: known };
+
+      const credentials = credentialsOf(authorization);
+      if (credentials.kind === 'malformed') return refuse(400, credentials.why, endpoint);
+      if (credentials.kind === 'none') {
+        const challenge = challengeText({ metadata: metadata(endpoint), scopes: common });
+        return { kind: 'refused', status: 401, challenge, why: credentials.why };
+      }
+      const { token } = credentials;
+      const header = jwtHeader(token);
+      if (header === undefined) {
+        const principal = apiKeys.find(hash('sha256', token));
+        return principal === undefined ? refuse(401, 'unknown API key', endpoint) : { kind: 'principal', principal };
+      }
+      const verdict = await judge(token, header, endpoint);
+      switch (verdict.kind) {
+        case 'principal':
+          verified.add(key, verdict.principal, nowMs, verdict.expiresAtMs);
+          return { kind: 'principal', principal: verdict.principal };
+        case 'invalid':
+          return refuse(401, verdict.why, endpoint, verdict.issuer);
+        case 'lacking': {
+          const challenge = challengeText({
+            metadata: metadata(endpoint),
+            error: 'insufficient_scope',
+            description: 'the token lacks a scope that this gateway asks for',
+            scopes: verdict.scopes,
+          });
+          return { kind: 'refused', status: 403, challenge, why: 'insufficient scope' };
+        }
+        case 'undecided':
+          return { kind: 'refused', status: 503, challenge: undefined, why: verdict.why };
+      }
+    },
+  };
+}
+
+/** Before we know whose token it will be, naming a scope that another issuer does not have would make that one refuse. */
+function sharedScopes(issuers: readonly Issuer[]): readonly string[] {
+  const [first, ...rest] = issuers;
+  const scopes = first?.config.requiredScopes ?? [];
+  return scopes.filter((scope) => rest.every(({ config }) => config.requiredScopes.includes(scope)));
+}

@@ -1,0 +1,39 @@
+interface Challenge {
+  /** URL of the protected resource metadata, where there is any. */
+  readonly metadata: string | undefined;
+  /** Absent where no credentials came at all. */
+  readonly error?: 'invalid_request' | 'invalid_token' | 'insufficient_scope';
+  /** One sentence for people. */
+  readonly description?: string;
+  readonly scopes: readonly string[];
+}
+
+/**
+ * Clients take the scopes we name as the ones to ask for, and whether they want to be refreshed without their user is not ours to
+ * ask for them.
+ */
+const NEVER_ASKED = 'offline_access';
+
+export function askable(scopes: readonly string[]): readonly string[] {
+  return scopes.filter((scope) => scope !== NEVER_ASKED);
+}
+
+function quoted(text: string): string {
+  return `"${text.replace(/[^\x20-\x7e]/g, '?').replace(/["\\]/g, '\\$&')}"`;
+}
+
+/**
+ * The value of `WWW-Authenticate`.
+ *
+ * @see https://www.rfc-editor.org/rfc/rfc6750#section-3
+ * @see https://www.rfc-editor.org/rfc/rfc9728#section-5.1
+ */
+export function challengeText({ metadata, error, description, scopes }: Challenge): string {
+  const scope = askable(scopes).join(' ');
+  const parameters: string[] = [];
+  if (metadata !== undefined) parameters.push(`resource_metadata=${quoted(metadata)}`);
+  if (error !== undefined) parameters.push(`error=${quoted(error)}`);
+  if (description !== undefined) parameters.push(`error_description=${quoted(description)}`);
+  if (scope !== '') parameters.push(`scope=${quoted(scope)}`);
+  return parameters.length === 0 ? 'Bearer' : `Bearer ${parameters.join(', ')}`;
+}

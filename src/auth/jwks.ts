@@ -1,0 +1,143 @@
+import { type CryptoKey, errors } from 'jose';
+import type { Logger } from 'pino';
+import { checkedJwksUrl, downloadKeySet, type KeySet } from './jwks-download.ts';
+
+/** With a verified token kept for a minute, a key the issuer withdrew is dead after ten. */
+const FRESH_MS = 9 * 60_000;
+/** While the issuer cannot be reached, keys we have go on working for this long. */
+const STALE_MS = 60 * 60_000;
+/** Between fetches that a key id we do not know brought about: anybody can make such ids up. */
+const ASK_EVERY_MS = 30_000;
+/** One stuck client's retired key must not use up every such fetch. */
+const ABSENT_MS = 60_000;
+const ABSENT_LIMIT = 1_000;
+const FIRST_RETRY_MS = 1_000;
+const LAST_RETRY_MS = 30_000;
+
+type Found =
+  | { readonly kind: 'keys'; readonly keys: readonly CryptoKey[] }
+  /** The issuer has no such key. */
+  | { readonly kind: 'unknown' }
+  /** Nobody can say: the issuer could not be asked. */
+  | { readonly kind: 'unreachable' };
+
+interface JwksDeps {
+  readonly log: Logger;
+  /** Monotonic ms. */
+  readonly clock: () => number;
+}
+
+async function matching(set: KeySet, alg: string, kid: string | undefined): Promise<CryptoKey[]> {
+  try {
+    return [await set.keysFor({ alg, ...(kid === undefined ? {} : { kid }) })];
+  } catch (error) {
+    if (error instanceof errors.JWKSNoMatchingKey) return [];
+    if (error instanceof errors.JWKSMultipleMatchingKeys) return Array.fromAsync(error);
+    throw error;
+  }
+}
+
+/**
+ * The public keys of one issuer, fetched when first needed, then again when they are old or an unknown one is named. jose's own
+ * remote set fails with the first failed fetch and asks a dead endpoint on every request.
+ */
+export class Jwks {
+  readonly #url: string;
+  readonly #log: Logger;
+  readonly #clock: () => number;
+  #set: KeySet | undefined;
+  #loadedMs = -Infinity;
+  #loading: Promise<void> | undefined;
+  #failures = 0;
+  #retryMs = -Infinity;
+  #askedMs = -Infinity;
+  /** Key id → until when its absence is believed. */
+  readonly #absent = new Map<string, number>();
+
+  /** @throws {TypeError} unless the URL is https, or http to this machine. */
+  constructor(url: string, { log, clock }: JwksDeps) {
+    this.#url = checkedJwksUrl(url);
+    this.#log = log;
+    this.#clock = clock;
+  }
+
+  /** @throws when the named key cannot be used. */
+  async find(alg: string, kid: string | undefined): Promise<Found> {
+    const sinceMs = this.#clock();
+    await this.#freshen(sinceMs);
+    let found = await this.#known(alg, kid);
+    if (found === undefined && this.#loading !== undefined) {
+      await this.#loading;
+      found = await this.#known(alg, kid);
+    }
+    if (found === undefined && this.#loadedMs < sinceMs && this.#mayAskFor(kid)) {
+      this.#askedMs = this.#clock();
+      await this.#load();
+      found = await this.#known(alg, kid);
+    }
+    if (found !== undefined) return found;
+
+    if (this.#usable() === undefined || this.#failures > 0) return { kind: 'unreachable' };
+    if (this.#loadedMs >= sinceMs) this.#remember(kid);
+    return { kind: 'unknown' };
+  }
+
+  #usable(): KeySet | undefined {
+    return this.#clock() - this.#loadedMs < STALE_MS ? this.#set : undefined;
+  }
+
+  async #known(alg: string, kid: string | undefined): Promise<Found | undefined> {
+    const set = this.#usable();
+    if (set === undefined) return undefined;
+    const keys = await matching(set, alg, kid);
+    if (keys.length > 0) return { kind: 'keys', keys };
+    // It is there, but not for this algorithm.
+    return set.kids.has(kid ?? '') ? { kind: 'unknown' } : undefined;
+  }
+
+  async #freshen(nowMs: number): Promise<void> {
+    if (nowMs - this.#loadedMs < FRESH_MS) return;
+    const isFailing = this.#failures > 0;
+    if (nowMs >= this.#retryMs) void this.#load();
+    // An endpoint that hangs would cost every request a timeout.
+    if (this.#usable() === undefined || !isFailing) await this.#loading;
+  }
+
+  #mayAskFor(kid: string | undefined): boolean {
+    const nowMs = this.#clock();
+    const untilMs = this.#absent.get(kid ?? '') ?? -Infinity;
+    return nowMs >= this.#retryMs && nowMs - this.#askedMs >= ASK_EVERY_MS && nowMs >= untilMs;
+  }
+
+  #remember(kid = ''): void {
+    this.#absent.delete(kid);
+    if (this.#absent.size >= ABSENT_LIMIT) {
+      const [oldest = kid] = this.#absent.keys();
+      this.#absent.delete(oldest);
+    }
+    this.#absent.set(kid, this.#clock() + ABSENT_MS);
+  }
+
+  /** One fetch at a time, whoever waits for it. Never rejects. */
+  #load(): Promise<void> {
+    this.#loading ??= this.#fetch().finally(() => {
+      this.#loading = undefined;
+    });
+    return this.#loading;
+  }
+
+  async #fetch(): Promise<void> {
+    const startedMs = this.#clock();
+    try {
+      this.#set = await downloadKeySet(this.#url);
+      this.#loadedMs = startedMs;
+      this.#failures = 0;
+      this.#retryMs = -Infinity;
+    } catch (thrown) {
+      const delayMs = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#failures);
+      this.#failures++;
+      this.#retryMs = this.#clock() + delayMs;
+      this.#log.warn({ err: thrown, jwksUrl: this.#url, delayMs }, 'JWKS cannot be fetched');
+    }
+  }
+}

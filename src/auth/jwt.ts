@@ -1,0 +1,185 @@
+import { hash } from 'node:crypto';
+import {
+  type CryptoKey,
+  decodeJwt,
+  decodeProtectedHeader,
+  errors,
+  type JWTPayload,
+  jwtVerify,
+  type ProtectedHeaderParameters,
+} from 'jose';
+import type { Logger } from 'pino';
+import type { JwtIssuerConfig } from '../config/config.ts';
+import type { Principal } from '../policy/principal.ts';
+import { Jwks } from './jwks.ts';
+
+/** Whoever can check a symmetric signature can also make one, so there is no symmetric algorithm here. */
+const ALGORITHMS: ReadonlySet<string> = new Set(
+  'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA Ed25519'.split(' '),
+);
+const DEFAULT_ALGORITHMS = ['RS256', 'ES256', 'EdDSA', 'PS256'];
+
+/** Absent is fine too; an ID token or a logout token of the same issuer says otherwise, or has another audience. */
+const TYPES = new Set(['jwt', 'at+jwt', 'application/jwt', 'application/at+jwt']);
+
+const LEEWAY_S = 30;
+const MAX_KID_CHARS = 256;
+const COMPACT = /^[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*$/;
+
+/** An issuer whose tokens we accept. */
+export interface Issuer {
+  readonly config: JwtIssuerConfig;
+  readonly algorithms: readonly string[];
+  readonly jwks: Jwks;
+}
+
+export type JwtVerdict =
+  | { readonly kind: 'principal'; readonly principal: Principal; readonly expiresAtMs: number }
+  | { readonly kind: 'invalid'; readonly why: string; readonly issuer?: Issuer }
+  | { readonly kind: 'lacking'; readonly scopes: readonly string[] }
+  /** It might be valid: we could not find out. */
+  | { readonly kind: 'undecided'; readonly why: string };
+
+/** @throws {TypeError} when the config accepts what nobody should, or names an issuer twice. */
+export function issuersOf(
+  configs: readonly JwtIssuerConfig[],
+  deps: { readonly log: Logger; readonly clock: () => number },
+): ReadonlyMap<string, Issuer> {
+  const issuers = new Map<string, Issuer>();
+  for (const config of configs) {
+    if (issuers.has(config.issuer)) throw new TypeError(`issuer ${config.issuer} is configured twice`);
+    const algorithms = config.algorithms.length === 0 ? DEFAULT_ALGORITHMS : config.algorithms;
+    const refused = algorithms.filter((alg) => !ALGORITHMS.has(alg));
+    if (refused.length > 0)
+      throw new TypeError(`issuer ${config.issuer}: not accepted as algorithm: ${refused.join(', ')}`);
+    issuers.set(config.issuer, { config, algorithms, jwks: new Jwks(config.jwksUrl, deps) });
+  }
+  return issuers;
+}
+
+/** The header of what has the form of a JWT, and undefined for everything else. What has the form is never taken for a key. */
+export function jwtHeader(token: string): ProtectedHeaderParameters | undefined {
+  if (!COMPACT.test(token)) return undefined;
+  try {
+    return decodeProtectedHeader(token);
+  } catch {
+    return undefined;
+  }
+}
+
+/** One text for one (issuer, subject, client) and no other; of a fixed length, since it becomes part of sealed handles. */
+function principalKey(issuer: string, subject: string, clientId: string | undefined): string {
+  return `jwt:${hash('sha256', JSON.stringify([issuer, subject, clientId ?? null]), 'base64url')}`;
+}
+
+/** `scope` of RFC 9068; `scp` of Entra (a text) and of Okta (a list). */
+function scopesOf({ scope, scp }: JWTPayload): string[] {
+  const granted = scope ?? scp;
+  const texts: unknown[] = Array.isArray(granted) ? granted : typeof granted === 'string' ? granted.split(' ') : [];
+  return texts.filter((text) => typeof text === 'string').filter((text) => text !== '');
+}
+
+function principalOf(payload: JWTPayload): Principal | undefined {
+  const { iss, sub } = payload;
+  // Many issuers say it the way of ID tokens.
+  const clientId = 'client_id' in payload ? payload['client_id'] : payload['azp'];
+  if (typeof iss !== 'string' || typeof sub !== 'string' || sub === '') return undefined;
+  if (clientId !== undefined && typeof clientId !== 'string') return undefined;
+  return {
+    key: principalKey(iss, sub, clientId),
+    label: sub,
+    issuer: iss,
+    subject: sub,
+    ...(clientId === undefined ? {} : { clientId }),
+    scopes: scopesOf(payload),
+  };
+}
+
+function headerFault({ crit, typ, kid }: ProtectedHeaderParameters): string | undefined {
+  if (crit !== undefined) return 'critical header parameter';
+  if (typ !== undefined && (typeof typ !== 'string' || !TYPES.has(typ.toLowerCase()))) return 'wrong type of token';
+  if (kid !== undefined && (typeof kid !== 'string' || kid.length > MAX_KID_CHARS)) return 'malformed key id';
+  return undefined;
+}
+
+function claimFault(error: errors.JOSEError): string {
+  if (error instanceof errors.JWTExpired) return 'expired';
+  if (error instanceof errors.JWTClaimValidationFailed) {
+    if (!['iss', 'aud', 'exp', 'nbf', 'sub'].includes(error.claim)) return 'wrong claim';
+    return `${error.reason === 'missing' ? 'no' : 'wrong'} ${error.claim}`;
+  }
+  return error instanceof errors.JWSSignatureVerificationFailed ? 'bad signature' : 'malformed token';
+}
+
+function unverifiedIssuer(token: string): string | undefined {
+  try {
+    return decodeJwt(token).iss;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The claims under the first key whose signature it is. @throws {errors.JOSEError} what is wrong with the token. */
+async function claims(
+  token: string,
+  keys: readonly CryptoKey[],
+  options: Parameters<typeof jwtVerify>[2],
+): Promise<JWTPayload> {
+  let failed = new errors.JWSSignatureVerificationFailed();
+  for (const key of keys) {
+    try {
+      return (await jwtVerify(token, key, options)).payload;
+    } catch (error) {
+      if (!(error instanceof errors.JWSSignatureVerificationFailed)) throw error;
+      failed = error;
+    }
+  }
+  throw failed;
+}
+
+/**
+ * Says whose a JWT is, for one endpoint.
+ *
+ * @throws what is no fault of the token, such as a key of the issuer's that is too weak to use.
+ * @see https://www.rfc-editor.org/rfc/rfc9068#section-4
+ */
+export async function verifyJwt(
+  token: string,
+  header: ProtectedHeaderParameters,
+  issuers: ReadonlyMap<string, Issuer>,
+  endpoint: string,
+  nowMs: number,
+): Promise<JwtVerdict> {
+  const fault = headerFault(header);
+  if (fault !== undefined) return { kind: 'invalid', why: fault };
+  const issuer = issuers.get(unverifiedIssuer(token) ?? '');
+  if (issuer === undefined) return { kind: 'invalid', why: 'unknown issuer' };
+  const { config, algorithms, jwks } = issuer;
+  const { alg, kid } = header;
+  if (alg === undefined || !algorithms.includes(alg)) return { kind: 'invalid', why: 'algorithm not accepted', issuer };
+
+  const found = await jwks.find(alg, kid);
+  if (found.kind === 'unknown') return { kind: 'invalid', why: 'unknown key', issuer };
+  if (found.kind === 'unreachable') return { kind: 'undecided', why: 'issuer unreachable' };
+
+  let payload: JWTPayload;
+  try {
+    payload = await claims(token, found.keys, {
+      algorithms: [...algorithms],
+      issuer: config.issuer,
+      audience: config.audiences.length === 0 ? endpoint : [...config.audiences],
+      requiredClaims: ['exp', 'sub'],
+      clockTolerance: LEEWAY_S,
+      currentDate: new Date(nowMs),
+    });
+  } catch (error) {
+    if (error instanceof errors.JOSEError) return { kind: 'invalid', why: claimFault(error), issuer };
+    throw error;
+  }
+  const principal = principalOf(payload);
+  if (principal === undefined) return { kind: 'invalid', why: 'names nobody', issuer };
+  if (!config.requiredScopes.every((scope) => principal.scopes.includes(scope))) {
+    return { kind: 'lacking', scopes: config.requiredScopes };
+  }
+  return { kind: 'principal', principal, expiresAtMs: (payload.exp ?? 0) * 1_000 };
+}

@@ -1,0 +1,272 @@
+import type { Logger } from 'pino';
+import type { Pool } from 'undici';
+import { createAuthenticator } from './auth/authenticate.ts';
+import { viewsOf } from './catalog/view.ts';
+import type { Config, UpstreamConfig } from './config/config.ts';
+import { createApp } from './downstream/app.ts';
+import { relayAsk } from './gateway/asks.ts';
+import { Gateway } from './gateway/gateway.ts';
+import { Links } from './gateway/links.ts';
+import { Lists } from './gateway/lists.ts';
+import { News } from './gateway/news.ts';
+import { Offers } from './gateway/offers.ts';
+import { Scouts } from './gateway/scouts.ts';
+import { Sealer } from './gateway/seal.ts';
+import type { Exchange, Session } from './gateway/session.ts';
+import { Sessions } from './gateway/sessions.ts';
+import { createOperatorApp } from './operator/app.ts';
+import type { UpstreamStatus } from './operator/status.ts';
+import { RawObject } from './protocol/json.ts';
+import { Listener } from './listener.ts';
+import { createMemorySessionStore } from './store/memory.ts';
+import { requestLogBeside } from './telemetry/log.ts';
+import { createMetrics, type Metrics } from './telemetry/metrics.ts';
+import { httpTransport } from './upstream/http.ts';
+import { upstreamDispatcher } from './upstream/http-pool.ts';
+import type { Lifecycle } from './upstream/lifecycle.ts';
+import { Budget } from './upstream/budget.ts';
+import { ProcessGuard } from './upstream/process-guard.ts';
+import { sseTransport } from './upstream/sse.ts';
+import { stdioTransport } from './upstream/stdio.ts';
+import type { StartTransport } from './upstream/transport.ts';
+import { Upstream, type UpstreamEvents } from './upstream/upstream.ts';
+import { VERSION } from './version.ts';
+
+const SWEEP_MS = 5_000;
+
+/** Requests under way are waited for this long when we are told to stop. */
+const DRAIN_MS = 60_000;
+const DRAIN_POLL_MS = 50;
+
+/** The gateway without its doors: everything that serves a client, however it comes. */
+export interface Core {
+  readonly gateway: Gateway;
+  ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
+  status(): readonly UpstreamStatus[];
+  /** Resolves when no request is under way, or after the limit. */
+  settled(limitMs: number): Promise<void>;
+  /** Ends every session, connection and process. */
+  stop(): Promise<void>;
+}
+
+/** How upstreams are reached, and what that takes. */
+export interface Reach extends AsyncDisposable {
+  /** Ways to one upstream, the preferred first. */
+  transportsOf(upstream: UpstreamConfig): readonly StartTransport[];
+}
+
+/** Over stdio and HTTP. Disposing ends whatever the transports share. */
+export function wires(config: Config, metrics: Metrics, log: Logger): Reach {
+  const guard = new ProcessGuard(log);
+  const pools: Pool[] = [];
+  return {
+    transportsOf: ({ id, target, timeouts }) => {
+      const { messageBytes } = config.limits;
+      if (target.kind === 'stdio') {
+        const onJunk = () => metrics.stdioJunk(id);
+        return [stdioTransport(target, { upstream: id, messageBytes, log, guard, onJunk })];
+      }
+      const dispatcher = upstreamDispatcher(target, timeouts);
+      pools.push(dispatcher);
+      const options = { upstream: id, timeouts, messageBytes, log, dispatcher, userAgent: `linkspan/${VERSION}` };
+      const sse = sseTransport(target, options);
+      return target.kind === 'sse' ? [sse] : [httpTransport(target, options), sse];
+    },
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all(pools.map((pool) => pool.destroy()));
+      await guard[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** @throws when the state directory cannot be used. */
+export async function composeCore(config: Config, metrics: Metrics, reach: Reach, log: Logger): Promise<Core> {
+  const sealer = await Sealer.open(config.stateDir);
+  const store = await createMemorySessionStore(config.stateDir, config.sessions.maxAgeMs);
+  const views = viewsOf(config);
+  const offers = new Offers(config, views, log);
+  await offers.restore();
+
+  const upstreams = new Map<string, Upstream<Exchange, Session>>();
+  const links = new Links(upstreams, log);
+  const sessions = new Sessions({
+    sealer,
+    store,
+    offers,
+    limits: { ...config.sessions, perPrincipal: config.limits.sessionsPerPrincipal },
+    level: metrics.sessions,
+    woken: (session) => links.woken(session),
+    leaving: (session) => links.leave(session),
+  });
+  const dropped = (reason: string) => metrics.dropped(reason);
+  const news = new News({ upstreams, sessions, offers, links, log, dropped });
+  const scouts = new Scouts(views, upstreams, offers);
+
+  const countTools = () => {
+    for (const view of views.keys()) metrics.catalogTools(view, offers.catalog(view, '').tools.size);
+  };
+  const events: UpstreamEvents<Exchange, Session> = {
+    notification: (link, notification, about) => news.heard(link, notification, about),
+    ask: (link, ask) => relayAsk(link, ask),
+    gone: (link, error) => {
+      links.gone(link, error);
+      news.gone(link);
+      if (error !== undefined) metrics.upstreamRestarted(link.upstream);
+    },
+    stepped: (upstream, after) => metrics.upstreamState(upstream, after.phase),
+    offered: (upstream, profile, offer) => {
+      if (!offers.take(upstream, profile, offer)) return;
+      if (profile === '') news.superseded(upstream);
+      news.offered();
+      countTools();
+    },
+  };
+
+  const budget = new Budget(config.limits.processes, metrics.processes);
+  const clientInfo = RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION });
+  for (const upstream of config.upstreams) {
+    const transports = reach.transportsOf(upstream);
+    const isProcess = upstream.target.kind === 'stdio';
+    const parts = { config: upstream, transports, budget: isProcess ? budget : undefined, clientInfo, log };
+    metrics.upstreamState(upstream.id, 'configured');
+    upstreams.set(upstream.id, new Upstream(parts, events));
+  }
+  countTools();
+
+  const requestLog = requestLogBeside(log);
+  const gateway = new Gateway({
+    views,
+    upstreams,
+    sessions,
+    scouts,
+    links,
+    lists: new Lists(sealer),
+    metrics,
+    log,
+    requestLog,
+    serverInfo: clientInfo,
+    inFlightPerSession: config.limits.inFlightPerSession,
+  });
+
+  const sweeping = setInterval(() => {
+    const now = performance.now();
+    sessions.sweep(now);
+    for (const upstream of upstreams.values()) upstream.reap(now);
+  }, SWEEP_MS);
+  sweeping.unref();
+
+  for (const upstream of upstreams.values()) {
+    // Whether and why it failed is in the upstream's state and in the log.
+    if (upstream.config.start === 'eager') upstream.refresh().catch(() => undefined);
+  }
+
+  return {
+    gateway,
+    ready: () => readiness(upstreams.values()),
+    status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
+    settled: async (limitMs) => {
+      const untilMs = performance.now() + limitMs;
+      const isBusy = () => [...sessions].some((session) => session.inFlight.size > 0);
+      while (isBusy() && performance.now() < untilMs) {
+        await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS));
+      }
+    },
+    stop: async () => {
+      clearInterval(sweeping);
+      sessions.letAllGo();
+      await Promise.all([...upstreams.values()].map((upstream) => upstream.stop()));
+      await reach[Symbol.asyncDispose]();
+      requestLog?.flush();
+      await offers.saved();
+      await store[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** An upstream that is required must have been reached; the rest may come and go. */
+function readiness(upstreams: Iterable<Upstream<Exchange, Session>>): {
+  readonly ready: boolean;
+  readonly reasons: readonly string[];
+} {
+  const reasons: string[] = [];
+  for (const { id, config, lifecycle } of upstreams) {
+    if (!config.required || isUp(lifecycle)) continue;
+    const why = explanation(lifecycle);
+    reasons.push(`required upstream "${id}" is ${lifecycle.phase}${why === undefined ? '' : `: ${why}`}`);
+  }
+  return { ready: reasons.length === 0, reasons };
+}
+
+function explanation({ reason, detail }: Lifecycle): string | undefined {
+  return detail === undefined || detail === reason ? reason : `${reason} (${detail})`;
+}
+
+function isUp({ phase }: Lifecycle): boolean {
+  return phase === 'ready' || phase === 'degraded';
+}
+
+function statusOf(upstream: Upstream<Exchange, Session>, offers: Offers): UpstreamStatus {
+  const offer = offers.of(upstream.id, '');
+  return {
+    id: upstream.id,
+    title: upstream.config.title,
+    transport: upstream.config.target.kind,
+    state: upstream.lifecycle.phase,
+    reason: explanation(upstream.lifecycle),
+    connections: upstream.connections,
+    tools: offer?.tools.length ?? 0,
+    prompts: offer?.prompts.length ?? 0,
+    resources: offer?.resources.length ?? 0,
+  };
+}
+
+/** A gateway with its doors open. */
+export interface Running {
+  /** Of the merged endpoint. */
+  readonly url: string;
+  readonly operatorUrl: string | undefined;
+  /** Stops taking requests, lets those under way finish, and leaves nothing behind. */
+  stop(): Promise<void>;
+}
+
+/** @throws when an address cannot be listened on, or the state directory not be used. */
+export async function compose(config: Config, log: Logger): Promise<Running> {
+  const metrics = createMetrics(VERSION);
+  const core = await composeCore(config, metrics, wires(config, metrics, log), log);
+  let isDraining = false;
+  const startedAtMs = Date.now();
+  try {
+    const door = await Listener.open(config.listen, 'gateway.listen or --listen', (origin) => {
+      const authenticator = createAuthenticator(config.auth, { log });
+      return createApp({ front: core.gateway, authenticator, config, origin, log, metrics });
+    });
+    const operatorDoor =
+      config.operator === undefined
+        ? undefined
+        : await Listener.open(config.operator, 'gateway.operator', () => ({
+            app: createOperatorApp({
+              metrics,
+              version: VERSION,
+              allowedHosts: config.allowedHosts,
+              startedAtMs,
+              ready: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : core.ready()),
+              upstreams: () => core.status(),
+            }),
+            drain: () => undefined,
+          }));
+    return {
+      url: `${door.origin}/mcp`,
+      operatorUrl: operatorDoor?.origin,
+      stop: async () => {
+        isDraining = true;
+        door.drain();
+        await core.settled(DRAIN_MS);
+        await core.stop();
+        await Promise.all([door.close(), operatorDoor?.close()]);
+      },
+    };
+  } catch (thrown) {
+    await core.stop();
+    throw thrown;
+  }
+}

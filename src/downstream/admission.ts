@@ -1,0 +1,105 @@
+import type { HttpBindings } from '@hono/node-server';
+import type { Logger } from 'pino';
+import type { Authenticator } from '../auth/authenticate.ts';
+import type { Config } from '../config/config.ts';
+import { type ErrorCode, GatewayError } from '../errors.ts';
+import type { Principal } from '../policy/principal.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import { readHeaders, type RequestHeaders } from './headers.ts';
+import { type Doorway, doorwayOf, refuseSender, refuseTarget } from './origin.ts';
+import { refuse } from './refusal.ts';
+
+/** A request that may go on: it means us, comes from nowhere forbidden, and somebody stands behind it. */
+export interface Admitted {
+  readonly headers: RequestHeaders;
+  readonly principal: Principal;
+}
+
+export interface AdmissionParts {
+  readonly authenticator: Authenticator;
+  readonly config: Config;
+  /** `http://host:port`, as bound. */
+  readonly origin: string;
+  readonly log: Logger;
+  readonly metrics: Metrics | undefined;
+}
+
+const MAX_LOGGED_CHARS = 200;
+
+/** The row that says in JSON-RPC what a status says in HTTP. */
+const ROWS = {
+  400: 'invalid-request',
+  401: 'unauthorized',
+  403: 'forbidden',
+  503: 'overloaded',
+} as const satisfies Record<number, ErrorCode>;
+
+/** What every request has to pass before anything is done for it. */
+export class Admission {
+  readonly #parts: AdmissionParts;
+  readonly #doorway: Doorway;
+  readonly #merged: string;
+
+  constructor(parts: AdmissionParts) {
+    this.#parts = parts;
+    this.#doorway = doorwayOf(parts.config);
+    this.#merged = `${parts.config.publicUrl ?? parts.origin}/mcp`;
+  }
+
+  /** External URI of the endpoint of a view. All ways to reach a view are that one resource. */
+  endpoint(view: string): string {
+    if (view === '') return this.#merged;
+    return `${this.#merged}/${view}`;
+  }
+
+  /** Judges the request line and where the request comes from. What it decides needs no credentials. */
+  judge({ incoming, outgoing }: HttpBindings): RequestHeaders | Response {
+    const target = refuseTarget(incoming.url ?? '');
+    if (target !== undefined) return refuse(target);
+    const headers = readHeaders(incoming.rawHeaders);
+    const sender = refuseSender(headers, this.#doorway);
+    if (sender !== undefined) {
+      const [host, origin] = [headers.host, headers.origin].map((name) => name?.slice(0, MAX_LOGGED_CHARS));
+      this.#parts.log.warn({ host, origin, why: sender.message }, 'request refused');
+      return refuse(sender);
+    }
+    if (headers.origin !== undefined && this.#doorway.crossOrigins.has(headers.origin)) {
+      outgoing.setHeader('access-control-allow-origin', headers.origin);
+      outgoing.setHeader('access-control-expose-headers', 'mcp-session-id, www-authenticate');
+      outgoing.setHeader('vary', 'origin');
+    }
+    return headers;
+  }
+
+  async admit(env: HttpBindings, view: string): Promise<Admitted | Response> {
+    const headers = this.judge(env);
+    if (headers instanceof Response) return headers;
+    if (env.incoming.method === 'OPTIONS' && env.outgoing.hasHeader('access-control-allow-origin')) return preflight();
+
+    const { authenticator, log, metrics } = this.#parts;
+    const found = await authenticator.authenticate(headers, this.endpoint(view));
+    if (found.kind === 'principal') return { headers, principal: found.principal };
+
+    const { status, challenge, why } = found;
+    metrics?.authFailed(why);
+    log.info({ status, why }, 'request refused');
+    return refuse(
+      new GatewayError(ROWS[status], { say: why }),
+      undefined,
+      challenge === undefined ? {} : { 'www-authenticate': challenge },
+    );
+  }
+}
+
+/** A browser asks before it sends our headers for a page of an allowed origin, and asks without credentials. */
+function preflight(): Response {
+  return new Response(null, {
+    status: 204,
+    headers: {
+      'access-control-allow-methods': 'GET, POST, DELETE',
+      'access-control-allow-headers':
+        'authorization, content-type, accept, mcp-session-id, mcp-protocol-version, last-event-id',
+      'access-control-max-age': '600',
+    },
+  });
+}

@@ -1,0 +1,127 @@
+import { GatewayError } from '../errors.ts';
+import {
+  type Id,
+  isBatch,
+  type Message,
+  MessageError,
+  parseBatch,
+  parseMessage,
+  type Request,
+} from '../protocol/jsonrpc.ts';
+import { isLegacyRevision, LEGACY_REVISIONS, type LegacyRevision, quirksOf } from '../protocol/revisions.ts';
+
+/** One message, or the items of a batch, of which each may be broken by itself. */
+export type Said = Message | readonly (Message | MessageError)[];
+
+/** What the headers say about the session a request belongs to. */
+interface SessionHeaders {
+  readonly sessionId: string | undefined;
+  readonly version: string | undefined;
+}
+
+interface Refused {
+  readonly kind: 'refused';
+  readonly error: GatewayError;
+  readonly id: Id;
+}
+
+/** What a POST to the endpoint is. */
+export type Posted =
+  | Refused
+  /** The legacy era's handshake. It starts afresh, whatever session the client still names. */
+  | { readonly kind: 'initialize'; readonly request: Request }
+  | { readonly kind: 'session'; readonly sessionId: string; readonly said: Said };
+
+const MAX_BATCH = 20;
+
+/** What a string may hold that makes the text no JSON: escapes and control characters. */
+// oxlint-disable-next-line no-control-regex -- control characters are what is looked for
+const DOUBTFUL = /[\\\u0000-\u001f]/;
+
+/** The error that a broken message is answered with. */
+export function toRefusal({ code, message }: MessageError): GatewayError {
+  return new GatewayError(code === -32700 ? 'parse-error' : 'invalid-request', { say: message });
+}
+
+/** The parsed text, only to know that it is JSON throughout and how long a batch is. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (thrown) {
+    throw new MessageError(-32700, `not JSON: ${thrown instanceof SyntaxError ? thrown.message : 'unreadable'}`);
+  }
+}
+
+/**
+ * Reads what a client says. Stricter than `parseMessage`, since raw pieces of it are forwarded: the text is JSON throughout.
+ *
+ * @throws {MessageError}
+ */
+export function readSaid(text: string): Said {
+  if (!isBatch(text)) {
+    const message = parseMessage(text);
+    // Cutting the message open has judged all of it but what stands inside of strings.
+    if (DOUBTFUL.test(text)) parsed(text);
+    return message;
+  }
+  // Counted before its items are looked at, each of which could cost an error of its own.
+  const items = parsed(text);
+  const count = Array.isArray(items) ? items.length : 0;
+  if (count === 0 || count > MAX_BATCH) {
+    throw new MessageError(-32600, `a batch holds 1 to ${MAX_BATCH} messages, not ${count}`);
+  }
+  return parseBatch(text);
+}
+
+/** Judges the headers of a request that belongs to a session. */
+export function sessionOf({ sessionId, version }: SessionHeaders): string | GatewayError {
+  if (version !== undefined && !isLegacyRevision(version)) {
+    return new GatewayError('unsupported-version', {
+      say: `the header MCP-Protocol-Version must be one of ${LEGACY_REVISIONS.join(', ')}`,
+      data: { supported: LEGACY_REVISIONS },
+    });
+  }
+  if (sessionId === undefined || sessionId === '') {
+    return new GatewayError('session-required', {
+      say: 'send the Mcp-Session-Id header that the answer to initialize carried, or initialize first',
+    });
+  }
+  return sessionId;
+}
+
+/**
+ * The ladder: which era and which kind of message a POST body is. The body decides, never a header alone.
+ */
+export function classify(text: string, headers: SessionHeaders): Posted {
+  let said: Said;
+  try {
+    said = readSaid(text);
+  } catch (thrown) {
+    if (thrown instanceof MessageError) return { kind: 'refused', error: toRefusal(thrown), id: thrown.id };
+    throw thrown;
+  }
+  if ('kind' in said && said.kind === 'request' && said.method === 'initialize') {
+    return { kind: 'initialize', request: said };
+  }
+  const session = sessionOf(headers);
+  if (session instanceof GatewayError) {
+    return { kind: 'refused', error: session, id: 'kind' in said && said.kind === 'request' ? said.id : 'null' };
+  }
+  return { kind: 'session', sessionId: session, said };
+}
+
+/** Whether, and why, a session of this revision may not say several messages at once. */
+export function refuseBatch(
+  items: readonly (Message | MessageError)[],
+  revision: LegacyRevision | undefined,
+): GatewayError | undefined {
+  if (revision === undefined || !quirksOf(revision).batches) {
+    return new GatewayError('invalid-request', {
+      say: 'only revision 2025-03-26 has batches; send one message at a time',
+    });
+  }
+  const initializes = items.some(
+    (item) => !(item instanceof MessageError) && item.kind === 'request' && item.method === 'initialize',
+  );
+  return initializes ? new GatewayError('invalid-request', { say: 'initialize cannot be part of a batch' }) : undefined;
+}

@@ -1,0 +1,64 @@
+/** The headers the client's edge judges by. */
+export interface RequestHeaders {
+  host: string | undefined;
+  origin: string | undefined;
+  secFetchSite: string | undefined;
+  contentType: string | undefined;
+  contentEncoding: string | undefined;
+  contentLength: string | undefined;
+  sessionId: string | undefined;
+  version: string | undefined;
+  lastEventId: string | undefined;
+  accept: string | undefined;
+  authorization: readonly string[];
+  /** Name of a header that came twice and whose meaning would then depend on who reads it. */
+  repeated: string | undefined;
+}
+
+type Single = Exclude<keyof RequestHeaders, 'accept' | 'authorization' | 'repeated'>;
+
+const SINGLE: ReadonlyMap<string, Single> = new Map([
+  ['host', 'host'],
+  ['origin', 'origin'],
+  ['sec-fetch-site', 'secFetchSite'],
+  ['content-type', 'contentType'],
+  ['content-encoding', 'contentEncoding'],
+  ['content-length', 'contentLength'],
+  ['mcp-session-id', 'sessionId'],
+  ['mcp-protocol-version', 'version'],
+  ['last-event-id', 'lastEventId'],
+]);
+
+const NONE: readonly string[] = [];
+
+/** Reads what came over the wire: Node's own `headers` hides repetitions, and of some it keeps the first. */
+export function readHeaders(raw: readonly string[]): RequestHeaders {
+  const headers: RequestHeaders = {
+    host: undefined,
+    origin: undefined,
+    secFetchSite: undefined,
+    contentType: undefined,
+    contentEncoding: undefined,
+    contentLength: undefined,
+    sessionId: undefined,
+    version: undefined,
+    lastEventId: undefined,
+    accept: undefined,
+    authorization: NONE,
+    repeated: undefined,
+  };
+  for (let i = 0; i + 1 < raw.length; i += 2) {
+    const name = raw[i]?.toLowerCase() ?? '';
+    const value = raw[i + 1] ?? '';
+    const key = SINGLE.get(name);
+    if (key !== undefined) {
+      if (headers[key] === undefined) headers[key] = value;
+      else headers.repeated ??= name;
+    } else if (name === 'accept') {
+      headers.accept = headers.accept === undefined ? value : `${headers.accept},${value}`;
+    } else if (name === 'authorization') {
+      headers.authorization = [...headers.authorization, value];
+    }
+  }
+  return headers;
+}

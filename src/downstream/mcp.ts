@@ -1,0 +1,230 @@
+import type { HttpBindings } from '@hono/node-server';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import { GatewayError, toAnswer } from '../errors.ts';
+import type { ClientSession, Front } from '../gateway/front.ts';
+import type { Principal } from '../policy/principal.ts';
+import { eventText } from '../protocol/event-stream.ts';
+import { oneLine } from '../protocol/json.ts';
+import { type Id, type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
+import { getShape, postShape, type Shape } from './accept.ts';
+import type { Admitted } from './admission.ts';
+import { classify, refuseBatch, type Said, sessionOf, toRefusal } from './classify.ts';
+import { pageFor } from './page.ts';
+import { receiveText } from './posted-text.ts';
+import { refuse } from './refusal.ts';
+import { Reply, writeJson } from './reply.ts';
+import { SessionStreams, type StreamsParts } from './session-streams.ts';
+import { EVENT_STREAM_HEADERS } from './stream.ts';
+
+export interface McpParts extends StreamsParts {
+  readonly front: Front;
+  readonly bodyBytes: number;
+}
+
+const VERBS = 'GET, POST, DELETE';
+
+/** The request id a refusal of this can name. */
+function idOf(said: Said): Id {
+  return 'kind' in said && said.kind === 'request' ? said.id : 'null';
+}
+
+/**
+ * Streamable HTTP, on one path for every revision that has it.
+ *
+ * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
+ */
+export class McpEndpoint {
+  readonly #parts: McpParts;
+  /** Of the sessions that ever needed events. */
+  readonly #streams = new Map<ClientSession, SessionStreams>();
+  #isDraining = false;
+
+  constructor(parts: McpParts) {
+    this.#parts = parts;
+  }
+
+  /** @param endpoint external URI, for people. */
+  async answer(env: HttpBindings, view: string, admitted: Admitted, endpoint: string): Promise<Response> {
+    if (!this.#parts.front.hasView(view)) return refuse(new GatewayError('not-found', { say: 'no such endpoint' }));
+    const { method = '' } = env.incoming;
+    switch (method) {
+      case 'POST':
+        return await this.#post(env, view, admitted);
+      case 'GET':
+        return await this.#get(env, view, admitted, endpoint);
+      case 'DELETE':
+        return await this.#delete(env, view, admitted);
+      default:
+        return refuse(new GatewayError('method-not-allowed', { say: `use ${VERBS}` }), undefined, { allow: VERBS });
+    }
+  }
+
+  /** Ends the streams on which no answer is waited for, and takes on no more requests. */
+  drain(): void {
+    this.#isDraining = true;
+    for (const streams of this.#streams.values()) streams.drain();
+  }
+
+  async #post(env: HttpBindings, view: string, { headers, principal }: Admitted): Promise<Response> {
+    const shape = postShape(headers.accept);
+    if (shape === undefined) {
+      return refuse(new GatewayError('not-acceptable', { say: 'send Accept: application/json, text/event-stream' }));
+    }
+    const text = await receiveText(env, headers, this.#parts.bodyBytes);
+    if (typeof text !== 'string') return text;
+
+    const posted = classify(text, headers);
+    switch (posted.kind) {
+      case 'refused':
+        return refuse(posted.error, posted.id);
+      case 'initialize':
+        return await this.#initialize(env, posted.request, principal, view, shape);
+      case 'session': {
+        const session = await this.#find(posted.sessionId, principal, view);
+        if (session instanceof GatewayError) return refuse(session, idOf(posted.said));
+        return await this.#converse(env, session, posted.said, shape);
+      }
+    }
+  }
+
+  async #initialize(
+    { outgoing }: HttpBindings,
+    request: Request,
+    principal: Principal,
+    view: string,
+    shape: Shape,
+  ): Promise<Response> {
+    if (this.#isDraining) return refuse(new GatewayError('draining'), request.id);
+    const { session, answer } = await this.#parts.front.initialize(request, principal, view);
+    const text = responseText(request.id, answer);
+    if (shape === 'events') {
+      const id = session === undefined ? {} : { 'mcp-session-id': session.id };
+      outgoing.writeHead(200, { ...EVENT_STREAM_HEADERS, ...id });
+      outgoing.end(eventText({ data: oneLine(text) }));
+    } else {
+      writeJson(outgoing, text, session?.id);
+    }
+    return RESPONSE_ALREADY_SENT;
+  }
+
+  async #converse({ outgoing }: HttpBindings, session: ClientSession, said: Said, shape: Shape): Promise<Response> {
+    const { front, pulse } = this.#parts;
+    if (!('kind' in said)) return await this.#converseInBatch(outgoing, session, said, shape);
+    if (said.kind === 'request') {
+      if (this.#isDraining) return refuse(new GatewayError('draining'), said.id);
+      const reply = new Reply(outgoing, { shape, request: said.id, expected: 1 }, pulse, () =>
+        this.#streamsOf(session),
+      );
+      reply.answer(responseText(said.id, await front.request(session, said, reply)));
+      return RESPONSE_ALREADY_SENT;
+    }
+    this.#take(session, said);
+    return accepted(outgoing);
+  }
+
+  async #converseInBatch(
+    outgoing: HttpBindings['outgoing'],
+    session: ClientSession,
+    items: readonly (Message | MessageError)[],
+    shape: Shape,
+  ): Promise<Response> {
+    const { front, pulse } = this.#parts;
+    const refused = refuseBatch(items, session.caller.revision);
+    if (refused !== undefined) return refuse(refused);
+    const expected = items.filter((item) => item instanceof MessageError || item.kind === 'request').length;
+    if (expected > 0 && this.#isDraining) return refuse(new GatewayError('draining'));
+    if (expected === 0) {
+      for (const item of items) {
+        if (!(item instanceof MessageError)) this.#take(session, item);
+      }
+      return accepted(outgoing);
+    }
+    const reply = new Reply(outgoing, { shape, request: undefined, expected }, pulse, () => this.#streamsOf(session));
+    await Promise.all(
+      items.map(async (item) => {
+        if (item instanceof MessageError) reply.answer(responseText(item.id, toAnswer(toRefusal(item))));
+        else if (item.kind === 'request') {
+          reply.answer(responseText(item.id, await front.request(session, item, reply)));
+        } else this.#take(session, item);
+      }),
+    );
+    return RESPONSE_ALREADY_SENT;
+  }
+
+  /** What is not answered. */
+  #take(session: ClientSession, message: Message): void {
+    if (message.kind === 'notification') this.#parts.front.notification(session, message);
+    else if (message.kind !== 'request') this.#parts.front.response(session, message);
+  }
+
+  async #get(
+    { outgoing }: HttpBindings,
+    view: string,
+    { headers, principal }: Admitted,
+    endpoint: string,
+  ): Promise<Response> {
+    const wanted = getShape(headers.accept);
+    if (wanted === 'page') return pageFor(endpoint);
+    if (wanted !== 'events' || headers.sessionId === undefined) {
+      // Not 400: clients take anything but a stream or 405 for a fault, and come again at once.
+      const say = 'a GET opens the event stream of a session: send Mcp-Session-Id and Accept: text/event-stream';
+      return refuse(new GatewayError('method-not-allowed', { say }), undefined, { allow: 'POST' });
+    }
+    const session = await this.#sessionOf(headers, principal, view);
+    if (session instanceof GatewayError) return refuse(session);
+    const { lastEventId } = headers;
+    // A client that comes back for an answer gets it to the last.
+    if (this.#isDraining && lastEventId === undefined) return refuse(new GatewayError('draining'));
+    const streams = this.#streamsOf(session);
+    if (streams === undefined) return refuse(new GatewayError('session-unknown', { say: 'initialize again' }));
+    if (lastEventId === undefined) streams.listen(outgoing);
+    else streams.resume(outgoing, lastEventId);
+    return RESPONSE_ALREADY_SENT;
+  }
+
+  async #delete({ outgoing }: HttpBindings, view: string, { headers, principal }: Admitted): Promise<Response> {
+    const session = await this.#sessionOf(headers, principal, view);
+    if (session instanceof GatewayError) return refuse(session);
+    await this.#parts.front.end(session);
+    outgoing.writeHead(204);
+    outgoing.end();
+    return RESPONSE_ALREADY_SENT;
+  }
+
+  async #sessionOf(
+    headers: Admitted['headers'],
+    principal: Principal,
+    view: string,
+  ): Promise<ClientSession | GatewayError> {
+    const id = sessionOf(headers);
+    return id instanceof GatewayError ? id : await this.#find(id, principal, view);
+  }
+
+  async #find(id: string, principal: Principal, view: string): Promise<ClientSession | GatewayError> {
+    try {
+      const found = this.#parts.front.session(id, principal, view);
+      const session = found instanceof Promise ? await found : found;
+      return session ?? new GatewayError('session-unknown', { say: 'it ended or was never yours; initialize again' });
+    } catch (thrown) {
+      if (thrown instanceof GatewayError) return thrown;
+      throw thrown;
+    }
+  }
+
+  #streamsOf(session: ClientSession): SessionStreams | undefined {
+    if (session.closed.aborted) return undefined;
+    let streams = this.#streams.get(session);
+    if (streams === undefined) {
+      streams = new SessionStreams(session, this.#parts);
+      this.#streams.set(session, streams);
+      session.closed.addEventListener('abort', () => this.#streams.delete(session), { once: true });
+    }
+    return streams;
+  }
+}
+
+function accepted(outgoing: HttpBindings['outgoing']): Response {
+  outgoing.writeHead(202, { 'content-length': 0 });
+  outgoing.end();
+  return RESPONSE_ALREADY_SENT;
+}

@@ -1,0 +1,38 @@
+const ESCAPES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+
+function escaped(text: string): string {
+  return text.replaceAll(/[&<>"']/g, (character) => ESCAPES[character] ?? '');
+}
+
+/** For a person who opened the endpoint in a browser. With status 405, since programs ask the same way and must not loop. */
+export function pageFor(endpoint: string): Response {
+  const url = escaped(endpoint);
+  const body = `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>Linkspan</title>
+<h1>Linkspan</h1>
+<p>This is an MCP endpoint. It is for MCP clients, not for browsers.</p>
+<p>Give your client this URL:</p>
+<pre>${url}</pre>
+<p>For example:</p>
+<pre>claude mcp add --transport http linkspan ${url}</pre>
+</html>
+`;
+  return new Response(body, {
+    status: 405,
+    headers: {
+      allow: 'POST',
+      'content-type': 'text/html; charset=utf-8',
+      'content-security-policy': "default-src 'none'",
+      'x-content-type-options': 'nosniff',
+      'cache-control': 'no-store',
+    },
+  });
+}

@@ -1,0 +1,115 @@
+import type { Logger } from 'pino';
+import { GatewayError, toAnswer } from '../errors.ts';
+import type { ClientSession, Front, Outlet } from '../gateway/front.ts';
+import type { Principal } from '../policy/principal.ts';
+import { type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
+import { refuseBatch, type Said, toRefusal } from './classify.ts';
+
+export interface PeerParts {
+  readonly front: Front;
+  readonly principal: Principal;
+  readonly view: string;
+  /** Takes everything that is said to this client. */
+  readonly outlet: Outlet;
+  readonly log: Logger;
+  /** The gateway ended the session. */
+  ended(): void;
+}
+
+function errorText(error: unknown, id = 'null'): string {
+  return responseText(id, toAnswer(error));
+}
+
+/**
+ * A client with one line of messages in each direction, whose session lives as long as that line: 2024-11-05 over HTTP, or
+ * any legacy revision over stdio.
+ */
+export class Peer {
+  readonly #parts: PeerParts;
+  #session: ClientSession | undefined;
+  #opening: Promise<void> | undefined;
+  #isClosed = false;
+
+  constructor(parts: PeerParts) {
+    this.#parts = parts;
+  }
+
+  /** Takes what the client said, and says the answer. Never rejects. */
+  async receive(said: Said): Promise<void> {
+    const { outlet, log } = this.#parts;
+    try {
+      if (!('kind' in said)) await this.#receiveBatch(said);
+      else if (said.kind === 'request' && said.method === 'initialize' && this.#opening === undefined) {
+        this.#opening = this.#initialize(said);
+        await this.#opening;
+      } else {
+        const text = await this.#answer(said);
+        if (text !== undefined) outlet.send(text);
+      }
+    } catch (thrown) {
+      log.error({ err: thrown }, 'message failed');
+      if ('kind' in said && said.kind === 'request') outlet.send(errorText(thrown, said.id));
+    }
+  }
+
+  /** The line is gone. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    await this.#opening;
+    const session = this.#session;
+    this.#session = undefined;
+    if (session !== undefined && !session.closed.aborted) await this.#parts.front.end(session);
+  }
+
+  async #initialize(request: Request): Promise<void> {
+    const { front, principal, view, outlet } = this.#parts;
+    const { session, answer } = await front.initialize(request, principal, view);
+    outlet.send(responseText(request.id, answer));
+    this.#session = session;
+    // A refused client may try once more.
+    if (session === undefined) this.#opening = undefined;
+    else if (!this.#isClosed) {
+      session.closed.addEventListener('abort', () => this.#parts.ended(), { once: true });
+      session.listen(outlet);
+    }
+  }
+
+  async #answer(message: Message): Promise<string | undefined> {
+    const { front, outlet } = this.#parts;
+    if (this.#opening !== undefined) await this.#opening;
+    const session = this.#session;
+    if (session === undefined) {
+      if (message.kind !== 'request') return undefined;
+      if (message.method === 'ping') return responseText(message.id, { kind: 'result', result: '{}' });
+      return errorText(new GatewayError('invalid-request', { say: 'send initialize first' }), message.id);
+    }
+    switch (message.kind) {
+      case 'request':
+        return responseText(message.id, await front.request(session, message, outlet));
+      case 'notification':
+        front.notification(session, message);
+        return undefined;
+      case 'result':
+      case 'error':
+        front.response(session, message);
+        return undefined;
+    }
+  }
+
+  async #receiveBatch(items: readonly (Message | MessageError)[]): Promise<void> {
+    if (this.#opening !== undefined) await this.#opening;
+    const { outlet } = this.#parts;
+    const refused = refuseBatch(items, this.#session?.caller.revision);
+    if (refused !== undefined) {
+      outlet.send(errorText(refused));
+      return;
+    }
+    const answers = await Promise.all(
+      items.map(async (item) =>
+        item instanceof MessageError ? errorText(toRefusal(item), item.id) : await this.#answer(item),
+      ),
+    );
+    const texts = answers.filter((text) => text !== undefined);
+    if (texts.length > 0) outlet.send(`[${texts.join(',')}]`);
+  }
+}

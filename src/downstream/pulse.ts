@@ -1,0 +1,101 @@
+import { COMMENT } from '../protocol/event-stream.ts';
+import type { Outflow } from './outflow.ts';
+
+/** A reply nobody has begun to write. */
+interface Undecided {
+  readonly startedMs: number;
+  /** Begins it as events. */
+  commit(): void;
+}
+
+interface Remembering {
+  expire(nowMs: number): void;
+}
+
+const SWEEP_MS = 400;
+/** What is kept for minutes is looked through once in so many sweeps. */
+const EXPIRE_SWEEPS = 16;
+/** A client that waits longer than this gets events: proof that somebody works on it, and a stream it can come back to. */
+const DECIDE_MS = 50;
+const DECIDE_SWEEP_MS = 25;
+
+/**
+ * All that happens by the clock at the client's edge: one timer for replies, one for what else comes due, one for keep-alives,
+ * none per request. They run while there is anything to look after.
+ */
+export class Pulse {
+  readonly #keepAliveMs: number;
+  /** In the order they began. */
+  readonly #undecided = new Set<Undecided>();
+  readonly #open = new Set<Outflow>();
+  readonly #remembering = new Set<Remembering>();
+  #deciding: NodeJS.Timeout | undefined;
+  #sweeping: NodeJS.Timeout | undefined;
+  #keepingAlive: NodeJS.Timeout | undefined;
+  #sweeps = 0;
+
+  constructor(keepAliveMs: number) {
+    this.#keepAliveMs = keepAliveMs;
+  }
+
+  decideLater(reply: Undecided): void {
+    this.#undecided.add(reply);
+    this.#deciding ??= setInterval(() => this.#decide(), DECIDE_SWEEP_MS).unref();
+  }
+
+  decided(reply: Undecided): void {
+    this.#undecided.delete(reply);
+  }
+
+  opened(outflow: Outflow): void {
+    this.#open.add(outflow);
+    this.#run();
+    this.#keepingAlive ??= setInterval(() => this.#keepAlive(), this.#keepAliveMs).unref();
+  }
+
+  closed(outflow: Outflow): void {
+    this.#open.delete(outflow);
+  }
+
+  remember(log: Remembering): void {
+    this.#remembering.add(log);
+    this.#run();
+  }
+
+  forget(log: Remembering): void {
+    this.#remembering.delete(log);
+  }
+
+  #run(): void {
+    this.#sweeping ??= setInterval(() => this.#sweep(), SWEEP_MS).unref();
+  }
+
+  #decide(): void {
+    const nowMs = performance.now();
+    for (const reply of this.#undecided) {
+      if (nowMs - reply.startedMs < DECIDE_MS) return;
+      this.#undecided.delete(reply);
+      reply.commit();
+    }
+    clearInterval(this.#deciding);
+    this.#deciding = undefined;
+  }
+
+  #sweep(): void {
+    const nowMs = performance.now();
+    for (const outflow of this.#open) outflow.sweep(nowMs);
+    if (++this.#sweeps % EXPIRE_SWEEPS === 0) {
+      for (const log of this.#remembering) log.expire(nowMs);
+    }
+    if (this.#open.size > 0 || this.#remembering.size > 0) return;
+    clearInterval(this.#sweeping);
+    this.#sweeping = undefined;
+  }
+
+  #keepAlive(): void {
+    for (const outflow of this.#open) outflow.comment(COMMENT);
+    if (this.#open.size > 0) return;
+    clearInterval(this.#keepingAlive);
+    this.#keepingAlive = undefined;
+  }
+}

@@ -1,0 +1,141 @@
+import { randomBytes } from 'node:crypto';
+import type { ServerResponse } from 'node:http';
+import type { HttpBindings } from '@hono/node-server';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import type { Logger } from 'pino';
+import { GatewayError } from '../errors.ts';
+import type { Front, Outlet } from '../gateway/front.ts';
+import { eventText } from '../protocol/event-stream.ts';
+import { oneLine } from '../protocol/json.ts';
+import { MessageError } from '../protocol/jsonrpc.ts';
+import type { Principal } from '../policy/principal.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import { getShape } from './accept.ts';
+import type { Admitted } from './admission.ts';
+import { readSaid, toRefusal } from './classify.ts';
+import { Outflow } from './outflow.ts';
+import { Peer } from './peer.ts';
+import { receiveText } from './posted-text.ts';
+import type { Pulse } from './pulse.ts';
+import { refuse } from './refusal.ts';
+import { EVENT_STREAM_HEADERS, STUCK_MS } from './stream.ts';
+
+export interface SseParts {
+  readonly front: Front;
+  readonly pulse: Pulse;
+  readonly log: Logger;
+  readonly metrics: Metrics | undefined;
+  readonly bodyBytes: number;
+}
+
+/** The one stream of events of a client of 2024-11-05: everything said to it goes there. */
+class EventOutlet implements Outlet {
+  readonly outflow: Outflow;
+  #seq = 0;
+
+  constructor(response: ServerResponse, gone: () => void, dropped: () => void) {
+    this.outflow = new Outflow(
+      response,
+      { gone, dropped },
+      { isImpatient: true, stalled: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0) },
+    );
+  }
+
+  send(text: string): boolean {
+    return this.#write('message', oneLine(text), text);
+  }
+
+  /** Where the client is to POST. */
+  sendEndpoint(path: string): void {
+    this.#write('endpoint', path, '');
+  }
+
+  #write(event: string, data: string, message: string): boolean {
+    if (this.outflow.isGone) return false;
+    const text = eventText({ event, data });
+    this.outflow.write({ seq: ++this.#seq, text, bytes: Buffer.byteLength(text), atMs: 0 }, message);
+    return true;
+  }
+}
+
+interface Line {
+  readonly principal: Principal;
+  readonly view: string;
+  readonly peer: Peer;
+}
+
+/**
+ * HTTP+SSE of 2024-11-05: a GET whose stream says where to POST to. The session is the stream, and ends with it.
+ *
+ * @see https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
+ */
+export class SseEndpoint {
+  readonly #parts: SseParts;
+  /** By the secret in the path that the client POSTs to. */
+  readonly #lines = new Map<string, Line>();
+  #isDraining = false;
+
+  constructor(parts: SseParts) {
+    this.#parts = parts;
+  }
+
+  open({ outgoing }: HttpBindings, view: string, { headers, principal }: Admitted): Response {
+    const { front, pulse, log, metrics } = this.#parts;
+    if (getShape(headers.accept) !== 'events') {
+      return refuse(new GatewayError('not-acceptable', { say: 'send Accept: text/event-stream' }));
+    }
+    if (this.#isDraining) return refuse(new GatewayError('draining'));
+    if (outgoing.destroyed) return RESPONSE_ALREADY_SENT;
+
+    const id = randomBytes(24).toString('base64url');
+    const outlet: EventOutlet = new EventOutlet(
+      outgoing,
+      () => {
+        this.#lines.delete(id);
+        pulse.closed(outlet.outflow);
+        metrics?.streams.sse.remove();
+        peer.close().catch((thrown: unknown) => log.error({ err: thrown }, 'session not ended'));
+      },
+      () => metrics?.dropped('slow-client'),
+    );
+    const peer = new Peer({ front, principal, view, outlet, log, ended: () => outlet.outflow.end() });
+    this.#lines.set(id, { principal, view, peer });
+    pulse.opened(outlet.outflow);
+    metrics?.streams.sse.add();
+    outgoing.writeHead(200, EVENT_STREAM_HEADERS);
+    outlet.sendEndpoint(`/messages?sessionId=${id}`);
+    return RESPONSE_ALREADY_SENT;
+  }
+
+  /** The view that a client which POSTs here is at: credentials are judged for it. */
+  viewOf(id: string | undefined): string {
+    return this.#lines.get(id ?? '')?.view ?? '';
+  }
+
+  async post(env: HttpBindings, id: string | undefined, { headers, principal }: Admitted): Promise<Response> {
+    const line = this.#lines.get(id ?? '');
+    if (line === undefined || line.principal.key !== principal.key) {
+      return refuse(new GatewayError('session-unknown', { say: 'open /sse again' }));
+    }
+    const text = await receiveText(env, headers, this.#parts.bodyBytes);
+    if (typeof text !== 'string') return text;
+    let said;
+    try {
+      said = readSaid(text);
+    } catch (thrown) {
+      if (!(thrown instanceof MessageError)) throw thrown;
+      return refuse(toRefusal(thrown), thrown.id);
+    }
+    if (this.#isDraining && 'kind' in said && said.kind === 'request') {
+      return refuse(new GatewayError('draining'), said.id);
+    }
+    env.outgoing.writeHead(202, { 'content-type': 'text/plain', 'content-length': 8 });
+    env.outgoing.end('Accepted');
+    await line.peer.receive(said);
+    return RESPONSE_ALREADY_SENT;
+  }
+
+  drain(): void {
+    this.#isDraining = true;
+  }
+}

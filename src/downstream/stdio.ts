@@ -1,0 +1,103 @@
+import type { Readable, Writable } from 'node:stream';
+import type { Logger } from 'pino';
+import { GatewayError, toAnswer } from '../errors.ts';
+import type { Front, Outlet } from '../gateway/front.ts';
+import { LOCAL } from '../policy/principal.ts';
+import { oneLine } from '../protocol/json.ts';
+import { MessageError, responseText } from '../protocol/jsonrpc.ts';
+import { LineSplitter } from '../protocol/lines.ts';
+import { readSaid, toRefusal } from './classify.ts';
+import { Outflow } from './outflow.ts';
+import { Peer } from './peer.ts';
+
+export interface StdioStreams {
+  readonly input: Readable;
+  /** Carries the protocol and nothing else. */
+  readonly output: Writable;
+}
+
+const MAX_LINE_BYTES = 16_777_216;
+/** A client that closed its end gets what is nearly ready, as at the end of a pipe. */
+const LAST_ANSWERS_MS = 5_000;
+
+/** Lines toward the client, at its pace. */
+class LineOutlet implements Outlet {
+  readonly #outflow: Outflow;
+  #seq = 0;
+
+  /** @param stalled told whether the client takes what we say. */
+  constructor(output: Writable, gone: () => void, stalled: (isStalled: boolean) => void, log: Logger) {
+    this.#outflow = new Outflow(
+      output,
+      { gone, dropped: () => log.debug('message dropped: the client reads too slowly') },
+      { isImpatient: false, stalled },
+    );
+  }
+
+  send(text: string): boolean {
+    if (this.#outflow.isGone) return false;
+    const line = `${oneLine(text)}\n`;
+    this.#outflow.write({ seq: ++this.#seq, text: line, bytes: Buffer.byteLength(line), atMs: 0 }, text);
+    return true;
+  }
+}
+
+function refusal(error: GatewayError, id = 'null'): string {
+  return responseText(id, toAnswer(error));
+}
+
+/** Whichever comes first: all of these are settled, or the time is over. */
+async function settled(working: ReadonlySet<Promise<void>>, limitMs: number): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = setTimeout(resolve, limitMs);
+  await Promise.race([promise, Promise.all(working)]);
+  clearTimeout(timer);
+}
+
+/**
+ * Serves one client over a pair of streams, until either ends or the gateway ends the session.
+ *
+ * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
+ */
+export async function serveStdio(
+  front: Front,
+  view: string,
+  { input, output }: StdioStreams,
+  log: Logger,
+): Promise<void> {
+  const { promise: over, resolve: end } = Promise.withResolvers<void>();
+  const working = new Set<Promise<void>>();
+  const outlet = new LineOutlet(
+    output,
+    end,
+    // Who does not listen is not listened to, or what waits to be said would grow without end.
+    (isStalled) => (isStalled ? input.pause() : input.resume()),
+    log,
+  );
+  const peer = new Peer({ front, principal: LOCAL, view, outlet, log, ended: end });
+
+  const lines = new LineSplitter(MAX_LINE_BYTES, (line, isCut) => {
+    if (isCut) {
+      outlet.send(refusal(new GatewayError('parse-error', { say: `a line is longer than ${MAX_LINE_BYTES} bytes` })));
+      return;
+    }
+    try {
+      const work = peer.receive(readSaid(line)).finally(() => working.delete(work));
+      working.add(work);
+    } catch (thrown) {
+      if (!(thrown instanceof MessageError)) throw thrown;
+      outlet.send(refusal(toRefusal(thrown), thrown.id));
+    }
+  });
+  input.on('data', (chunk: Buffer) => lines.push(chunk));
+  input.once('end', () => {
+    lines.end();
+    end();
+  });
+  input.once('close', end);
+  input.on('error', end);
+
+  await over;
+  await settled(working, LAST_ANSWERS_MS);
+  await peer.close();
+}

@@ -1,0 +1,55 @@
+import type { Answer, Notification, Request, Response } from '../protocol/jsonrpc.ts';
+import type { Principal } from '../policy/principal.ts';
+import type { Caller } from './caller.ts';
+
+/** One stream toward a client. Takes the text of one JSON-RPC message at a time and keeps their order. */
+export interface Outlet {
+  /** False when this stream can take nothing more; the message was then not taken. */
+  send(text: string): boolean;
+}
+
+/** A legacy-era session as the client's edge sees it. */
+export interface ClientSession {
+  /** The sealed `Mcp-Session-Id`. */
+  readonly id: string;
+  readonly caller: Caller;
+  /** Aborted when the session ended or was let go for idleness: close every stream of it. */
+  readonly closed: AbortSignal;
+  /**
+   * Where messages go that belong to no request: the GET stream, the one SSE stream of 2024-11-05, a stdio client's stdout.
+   * A new one replaces the old; what was waiting for one is sent at once.
+   */
+  listen(outlet: Outlet): void;
+  /** Takes back exactly this outlet; another one set since then stays. */
+  unlisten(outlet: Outlet): void;
+}
+
+/** The gateway as the client's edge sees it. The edge has authenticated the principal and checked the endpoint before. */
+export interface Front {
+  /** Ids of the endpoints there are; `''` is the merged one at `/mcp`, any other is at `/mcp/<id>`. */
+  hasView(view: string): boolean;
+  /**
+   * Opens a session for an `initialize` request. A refused one (`kind: 'error'`) opens none.
+   */
+  initialize(
+    request: Request,
+    principal: Principal,
+    view: string,
+  ): Promise<{ readonly session: ClientSession | undefined; readonly answer: Answer }>;
+  /** The session of this id, restored if need be; undefined when it is unknown, ended, expired, or not this principal's at this view. At once where it is awake. */
+  session(
+    id: string,
+    principal: Principal,
+    view: string,
+  ): ClientSession | undefined | Promise<ClientSession | undefined>;
+  /**
+   * Answers one request. Never rejects: every failure is an answer. What is said on the way goes to `outlet` before the
+   * promise settles. The client's going away is not a cancel (legacy era): simply stop using what comes.
+   */
+  request(session: ClientSession, request: Request, outlet: Outlet): Promise<Answer>;
+  notification(session: ClientSession, notification: Notification): void;
+  /** A client's answer to a request we sent it. Unknown ids are ignored. */
+  response(session: ClientSession, response: Response): void;
+  /** DELETE: afterwards the id is unknown, also to other processes and after a restart. */
+  end(session: ClientSession): Promise<void>;
+}

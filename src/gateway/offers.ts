@@ -1,0 +1,190 @@
+import { createHash } from 'node:crypto';
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import { buildCatalog, type Catalog } from '../catalog/catalog.ts';
+import { type Offer, offerText, parseOffer, sameOffer } from '../catalog/offer.ts';
+import type { View } from '../catalog/view.ts';
+import type { Config, UpstreamConfig } from '../config/config.ts';
+import { makeStateDir, replaceFile } from '../store/state-file.ts';
+import type { Session } from './session.ts';
+
+/** Different sets of client features whose lists are kept apart, per upstream. Beyond that, everybody's lists serve. */
+const MAX_PROFILES = 16;
+/** Catalogs at hand; any can be made again. */
+const MAX_CATALOGS = 256;
+
+/**
+ * What upstreams offer to clients of which features, and the catalogs made of it. The last good offer is kept on disk, so
+ * that a restart serves the whole list at once.
+ */
+export class Offers {
+  readonly #views: ReadonlyMap<string, View>;
+  readonly #limits: { readonly maxNameChars: number; readonly instructionsMaxChars: number };
+  readonly #dir: string;
+  readonly #log: Logger;
+  readonly #files = new Map<string, string>();
+  /** Upstream → profile → offer. */
+  readonly #offers = new Map<string, Map<string, Offer>>();
+  /** `<upstream> <profile>` of what this process has heard itself. */
+  readonly #heardMs = new Map<string, number>();
+  readonly #catalogs = new Map<string, Catalog>();
+  #writing: Promise<void> = Promise.resolve();
+
+  constructor(config: Config, views: ReadonlyMap<string, View>, log: Logger) {
+    this.#views = views;
+    this.#limits = { maxNameChars: config.names.maxChars, instructionsMaxChars: config.instructions.maxChars };
+    this.#dir = join(config.stateDir, 'offers');
+    this.#log = log;
+    for (const upstream of config.upstreams) {
+      this.#offers.set(upstream.id, new Map());
+      this.#files.set(upstream.id, fileStem(upstream));
+    }
+  }
+
+  /** Reads the last good offers. One that cannot be read is as good as none. */
+  async restore(): Promise<void> {
+    await makeStateDir(this.#dir);
+    for (const [upstream, offers] of this.#offers) {
+      const offer = parseOffer(await this.#read(upstream, ''));
+      if (offer !== undefined) offers.set('', offer);
+    }
+  }
+
+  /** Everybody's lists, or those of clients with these features. */
+  of(upstream: string, profile: string): Offer | undefined {
+    return this.#offers.get(upstream)?.get(profile);
+  }
+
+  /** Ms since this process heard an upstream's lists itself; undefined when it never did. */
+  ageMs(upstream: string, profile: string): number | undefined {
+    const heardMs = this.#heardMs.get(`${upstream} ${profile}`);
+    return heardMs === undefined ? undefined : performance.now() - heardMs;
+  }
+
+  /** Whether lists for these features are at hand, be it from disk. */
+  async knows(upstream: string, profile: string): Promise<boolean> {
+    const offers = this.#offers.get(upstream);
+    if (offers === undefined || offers.has(profile)) return true;
+    const offer = parseOffer(await this.#read(upstream, profile));
+    if (offer === undefined) return false;
+    this.#set(upstream, profile, offer);
+    return true;
+  }
+
+  /** Takes an offer; true when it differs from the one before. */
+  take(upstream: string, profile: string, offer: Offer): boolean {
+    this.#heardMs.set(`${upstream} ${profile}`, performance.now());
+    const before = this.of(upstream, profile);
+    if (before !== undefined && sameOffer(before, offer)) {
+      this.#touch(upstream, profile, before);
+      return false;
+    }
+    this.#set(upstream, profile, offer);
+    const file = this.#file(upstream, profile);
+    this.#write(() => replaceFile(file, offerText(offer)), upstream);
+    return true;
+  }
+
+  /** One after the other. The lists of a full disk are still served; they only do not outlive a restart. */
+  #write(change: () => Promise<void>, upstream: string): void {
+    this.#writing = this.#writing
+      .then(change)
+      .catch((thrown: unknown) => this.#log.warn({ err: thrown, upstream }, 'offer not saved'));
+  }
+
+  profilesOf(upstream: string): readonly string[] {
+    return [...(this.#offers.get(upstream)?.keys() ?? [])];
+  }
+
+  /** What is known of these features may not be true any more. */
+  forget(upstream: string, profile: string): void {
+    const offers = this.#offers.get(upstream);
+    if (offers !== undefined) this.#forget(upstream, offers, profile);
+  }
+
+  /** Resolves when what was taken is on disk. */
+  saved(): Promise<void> {
+    return this.#writing;
+  }
+
+  /** The least recently heard is the first to be forgotten. */
+  #touch(upstream: string, profile: string, offer: Offer): void {
+    const offers = this.#offers.get(upstream);
+    offers?.delete(profile);
+    offers?.set(profile, offer);
+  }
+
+  #set(upstream: string, profile: string, offer: Offer): void {
+    const offers = this.#offers.get(upstream);
+    if (offers === undefined) return;
+    this.#touch(upstream, profile, offer);
+    for (const oldest of offers.keys()) {
+      if (offers.size <= MAX_PROFILES) break;
+      if (oldest !== '') this.#forget(upstream, offers, oldest);
+    }
+    this.#catalogs.clear();
+  }
+
+  /** Clients choose their features, so what is kept for each choice must end somewhere, on disk too. */
+  #forget(upstream: string, offers: Map<string, Offer>, profile: string): void {
+    offers.delete(profile);
+    this.#heardMs.delete(`${upstream} ${profile}`);
+    const file = this.#file(upstream, profile);
+    this.#write(() => rm(file, { force: true }), upstream);
+  }
+
+  /** What this session sees: its own connections' lists, else those for its features, else everybody's. */
+  catalogFor(session: Session): Catalog {
+    const { view } = session.caller;
+    return session.offers.size === 0
+      ? this.catalog(view, session.profile)
+      : this.#build(view, (upstream) => session.offers.get(upstream) ?? this.#best(upstream, session.profile));
+  }
+
+  catalog(view: string, profile: string): Catalog {
+    const key = `${view} ${profile}`;
+    const known = this.#catalogs.get(key);
+    if (known !== undefined) return known;
+    const catalog = this.#build(view, (upstream) => this.#best(upstream, profile));
+    if (this.#catalogs.size >= MAX_CATALOGS) this.#catalogs.clear();
+    this.#catalogs.set(key, catalog);
+    return catalog;
+  }
+
+  #best(upstream: string, profile: string): Offer | undefined {
+    const offers = this.#offers.get(upstream);
+    return offers?.get(profile) ?? offers?.get('');
+  }
+
+  #build(viewId: string, offerOf: (upstream: string) => Offer | undefined): Catalog {
+    const view = this.#views.get(viewId);
+    if (view === undefined) throw new RangeError(`no view "${viewId}"`);
+    const offers = new Map<string, Offer>();
+    for (const { id } of view.upstreams) {
+      const offer = offerOf(id);
+      if (offer !== undefined) offers.set(id, offer);
+    }
+    return buildCatalog(view, offers, this.#limits);
+  }
+
+  #file(upstream: string, profile: string): string {
+    return join(this.#dir, `${this.#files.get(upstream)}${profile === '' ? '' : `.${profile}`}.json`);
+  }
+
+  async #read(upstream: string, profile: string): Promise<string> {
+    try {
+      return await readFile(this.#file(upstream, profile), 'utf8');
+    } catch {
+      return '';
+    }
+  }
+}
+
+/** Another command or URL under the same id is another server, whose lists are not these. */
+function fileStem(upstream: UpstreamConfig): string {
+  const { target } = upstream;
+  const identity = target.kind === 'stdio' ? [target.command, ...target.args] : [target.url];
+  const digest = createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, 12);
+  return `${upstream.id}-${digest}`;
+}

@@ -1,0 +1,70 @@
+import { GatewayError } from '../errors.ts';
+import type { Request } from '../protocol/jsonrpc.ts';
+import type { Call } from '../upstream/connection.ts';
+import type { Gate } from '../upstream/gate.ts';
+import type { Outlet } from './front.ts';
+import type { Exchange, Session } from './session.ts';
+
+/** An exchange on its way: waiting for room, under way at its upstream, or called off. */
+export class OpenExchange implements Exchange {
+  readonly session: Session;
+  readonly request: Request;
+  readonly outlet: Outlet;
+  readonly progressToken: string | undefined;
+  upstream: string | undefined;
+  /** Published name of the tool that is called, for metrics. */
+  tool: string | undefined;
+  #call: Call<Exchange> | undefined;
+  #gate: Gate | undefined;
+  #cancelled = false;
+  /** Ends what is waited for before there is a call. */
+  #onCancel: (() => void) | undefined;
+
+  constructor(session: Session, request: Request, outlet: Outlet) {
+    this.session = session;
+    this.request = request;
+    this.outlet = outlet;
+    // Most requests carry no `_meta`, and then there is nothing to cut open.
+    this.progressToken = request.params?.object('_meta')?.raw('progressToken');
+  }
+
+  /** Waits for room at the upstream. @throws {GatewayError} `overloaded`, `cancelled` */
+  async enter(gate: Gate): Promise<void> {
+    const place = gate.enter();
+    if (place !== undefined) {
+      this.#onCancel = () => place.giveUp(new GatewayError('cancelled', { executed: 'no' }));
+      await place.entered;
+    }
+    this.#gate = gate;
+    if (this.#cancelled) this.leave();
+    this.#check();
+  }
+
+  /** Waits for something that can be left alone at any time. @throws {GatewayError} `cancelled` */
+  async unlessCancelled<T>(wanted: Promise<T>): Promise<T> {
+    this.#check();
+    const { promise: cancelled, reject } = Promise.withResolvers<never>();
+    this.#onCancel = () => reject(new GatewayError('cancelled', { executed: 'no' }));
+    return await Promise.race([wanted, cancelled]);
+  }
+
+  #check(): void {
+    if (this.#cancelled) throw new GatewayError('cancelled', { executed: 'no' });
+  }
+
+  leave(): void {
+    this.#gate?.leave();
+    this.#gate = undefined;
+  }
+
+  /** From here on a cancel reaches the upstream. @throws {GatewayError} `cancelled` when one came before. */
+  begin(call: Call<Exchange>): void {
+    this.#call = call;
+  }
+
+  cancel(reason: string | undefined): void {
+    this.#cancelled = true;
+    if (this.#call === undefined) this.#onCancel?.();
+    else this.#call.cancel(reason);
+  }
+}

@@ -1,0 +1,105 @@
+import type { View } from '../catalog/view.ts';
+import type { Features } from '../upstream/link.ts';
+import type { Upstream } from '../upstream/upstream.ts';
+import { atMost } from './at-most.ts';
+import type { Offers } from './offers.ts';
+import type { Exchange, Session } from './session.ts';
+
+/** How long a client waits for lists of upstreams that nothing is known of. Clients give up on a whole server after 10 s. */
+const FIRST_WAIT_MS = 8_000;
+/** How long when something is known, only not yet as seen by clients with these features. */
+const FEATURES_WAIT_MS = 3_000;
+/** Remote servers' lists are asked for again after this long, told of a change or not. A process started afresh says the same. */
+const LIST_TTL_MS = 300_000;
+/** A session that looked this lately need not look again. */
+const LOOKED_MS = 30_000;
+
+/** Sees to it that the lists a client gets are there and are right, without letting one upstream keep it waiting. */
+export class Scouts {
+  readonly #views: ReadonlyMap<string, View>;
+  readonly #upstreams: ReadonlyMap<string, Upstream<Exchange, Session>>;
+  readonly #offers: Offers;
+  /** When each session looked last; whoever asks meanwhile waits for the same. */
+  readonly #looked = new WeakMap<Session, { readonly atMs: number; readonly done: Promise<void> }>();
+  /** Upstreams that somebody waited for in vain, and since when (monotonic ms). */
+  readonly #silentMs = new Map<string, number>();
+
+  constructor(
+    views: ReadonlyMap<string, View>,
+    upstreams: ReadonlyMap<string, Upstream<Exchange, Session>>,
+    offers: Offers,
+  ) {
+    this.#views = views;
+    this.#upstreams = upstreams;
+    this.#offers = offers;
+  }
+
+  /** Before the first words to a client: instructions and capabilities come from the lists. */
+  async greet(view: string): Promise<void> {
+    const unknown = new Map<string, Promise<boolean>>();
+    for (const upstream of this.#of(view)) {
+      const isKnown = this.#offers.of(upstream.id, '') !== undefined;
+      const refreshing = this.#refreshIfStale(upstream, undefined);
+      if (!isKnown && refreshing !== undefined) unknown.set(upstream.id, refreshing);
+    }
+    await this.#await(unknown, FIRST_WAIT_MS);
+  }
+
+  /** Before a list is answered. */
+  async look(session: Session): Promise<void> {
+    const now = performance.now();
+    let looked = this.#looked.get(session);
+    if (looked === undefined || now - looked.atMs > LOOKED_MS) {
+      looked = { atMs: now, done: this.#look(session) };
+      this.#looked.set(session, looked);
+    }
+    await looked.done;
+  }
+
+  async #look(session: Session): Promise<void> {
+    const unknown = new Map<string, Promise<boolean>>();
+    for (const upstream of this.#of(session.caller.view)) {
+      const profile = upstream.isPersonal ? session.profile : '';
+      const isKnown = await this.#offers.knows(upstream.id, profile);
+      const refreshing = this.#refreshIfStale(upstream, profile === '' ? undefined : session);
+      if (!isKnown && refreshing !== undefined) unknown.set(upstream.id, refreshing);
+    }
+    await this.#await(unknown, FEATURES_WAIT_MS);
+  }
+
+  /** One upstream that is down must not keep each new client waiting as long as the first: they are told once it is back. */
+  async #await(unknown: Map<string, Promise<boolean>>, limitMs: number): Promise<void> {
+    for (const [id, refreshing] of unknown) {
+      if (this.#isSilent(id)) unknown.delete(id);
+      else void refreshing.then((isHad) => isHad && unknown.delete(id));
+    }
+    if (unknown.size === 0) return;
+    await atMost([...unknown.values()], limitMs);
+    for (const id of unknown.keys()) this.#silentMs.set(id, performance.now());
+  }
+
+  #isSilent(id: string): boolean {
+    const sinceMs = this.#silentMs.get(id);
+    if (sinceMs === undefined) return false;
+    const ageMs = this.#offers.ageMs(id, '');
+    return ageMs === undefined || performance.now() - ageMs < sinceMs;
+  }
+
+  *#of(view: string): Iterable<Upstream<Exchange, Session>> {
+    for (const { id } of this.#views.get(view)?.upstreams ?? []) {
+      const upstream = this.#upstreams.get(id);
+      if (upstream !== undefined && upstream.config.problem === undefined) yield upstream;
+    }
+  }
+
+  #refreshIfStale(upstream: Upstream<Exchange, Session>, features: Features | undefined): Promise<boolean> | undefined {
+    const ageMs = this.#offers.ageMs(upstream.id, features?.profile ?? '');
+    const ttlMs = upstream.config.target.kind === 'stdio' ? Number.POSITIVE_INFINITY : LIST_TTL_MS;
+    if (ageMs !== undefined && ageMs < ttlMs) return undefined;
+    // The upstream's state tells why it failed; whoever waits gets what is known instead.
+    return upstream.refresh(features).then(
+      () => true,
+      () => false,
+    );
+  }
+}

@@ -1,0 +1,83 @@
+import { Server } from 'node:http';
+import { createAdaptorServer, type HttpBindings } from '@hono/node-server';
+import type { Hono } from 'hono';
+import type { Address } from './config/config.ts';
+
+/** Something with routes, and a way to say that it is about to go. */
+export interface Door {
+  readonly app: Pick<Hono<{ Bindings: HttpBindings }>, 'fetch'>;
+  /** From here on nothing new is taken on. */
+  drain(): void;
+}
+
+/** A connection must have sent its headers, and its whole request, within these. Slow drips hold no sockets. */
+const HEADERS_TIMEOUT_MS = 10_000;
+const REQUEST_TIMEOUT_MS = 30_000;
+const CHECK_MS = 5_000;
+/** Longer than what load balancers keep idle connections for, so that it is they who close them. */
+const KEEP_ALIVE_TIMEOUT_MS = 65_000;
+
+/** One listening socket. */
+export class Listener {
+  /** `http://host:port`, as bound. */
+  readonly origin: string;
+  readonly #server: Server;
+  readonly #door: Door;
+
+  private constructor(server: Server, origin: string, door: Door) {
+    this.#server = server;
+    this.origin = origin;
+    this.#door = door;
+  }
+
+  /**
+   * @param key where in the config the address stands.
+   * @throws when it cannot be listened on, with what to do in words.
+   */
+  static async open(address: Address, key: string, make: (origin: string) => Door): Promise<Listener> {
+    let door: Door | undefined;
+    const server = createAdaptorServer({
+      fetch: (request, env) => door?.app.fetch(request, env) ?? new Response(null, { status: 503 }),
+      overrideGlobalObjects: false,
+      serverOptions: {
+        headersTimeout: HEADERS_TIMEOUT_MS,
+        requestTimeout: REQUEST_TIMEOUT_MS,
+        connectionsCheckingInterval: CHECK_MS,
+        keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+      },
+    });
+    if (!(server instanceof Server)) throw new TypeError('an HTTP/1.1 server was asked for');
+    await new Promise<void>((resolve, reject) => {
+      // Stays, for there are errors after the first: with no descriptor left, each connection that cannot be taken is one.
+      server.on('error', (error: NodeJS.ErrnoException) => reject(inWords(error, address, key)));
+      server.listen(address.port, address.host, resolve);
+    });
+    const bound = server.address();
+    const port = typeof bound === 'object' && bound !== null ? bound.port : address.port;
+    const origin = `http://${address.host.includes(':') ? `[${address.host}]` : address.host}:${port}`;
+    door = make(origin);
+    return new Listener(server, origin, door);
+  }
+
+  drain(): void {
+    this.#door.drain();
+  }
+
+  async close(): Promise<void> {
+    const closed = new Promise((resolve) => this.#server.close(resolve));
+    this.#server.closeAllConnections();
+    await closed;
+  }
+}
+
+/** What to do about it, by error code. */
+const ADVICE: ReadonlyMap<string, string> = new Map([
+  ['EADDRINUSE', 'another program does; stop it, or choose another address'],
+  ['EACCES', 'not permitted; choose a port above 1023'],
+  ['EADDRNOTAVAIL', 'this machine has no such address'],
+]);
+
+function inWords(error: NodeJS.ErrnoException, { host, port }: Address, key: string): Error {
+  const advice = ADVICE.get(error.code ?? '') ?? error.message;
+  return new Error(`cannot listen on ${host}:${port} (${key}): ${advice}`, { cause: error });
+}

@@ -1,0 +1,22 @@
+/** What a label says instead of a value that is one too many. No name we publish starts with an underscore. */
+export const OTHER = '_other';
+
+/**
+ * The first `limit` distinct values that come, and {@link OTHER} for the rest: what a peer can choose must not decide how
+ * many time series there are.
+ */
+export class Bounded {
+  readonly #limit: number;
+  readonly #seen = new Set<string>();
+
+  constructor(limit: number) {
+    this.#limit = limit;
+  }
+
+  label(value: string): string {
+    if (this.#seen.has(value)) return value;
+    if (this.#seen.size >= this.#limit) return OTHER;
+    this.#seen.add(value);
+    return value;
+  }
+}

@@ -1,0 +1,23 @@
+/** Methods that get a time series of their own; any other text a peer sends as a method is counted together. */
+export const METHODS: ReadonlySet<string> = new Set([
+  'initialize',
+  'ping',
+  'server/discover',
+  'subscriptions/listen',
+  'tools/list',
+  'tools/call',
+  'prompts/list',
+  'prompts/get',
+  'resources/list',
+  'resources/templates/list',
+  'resources/read',
+  'resources/subscribe',
+  'resources/unsubscribe',
+  'completion/complete',
+  'logging/setLevel',
+  'tasks/get',
+  'tasks/update',
+  'tasks/result',
+  'tasks/list',
+  'tasks/cancel',
+]);

@@ -1,0 +1,201 @@
+import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
+
+import { Bounded } from './bounded.ts';
+import { Durations, OPERATION_LABELS } from './durations.ts';
+import type { Operation } from './operation.ts';
+
+/** Something there are more or fewer of. */
+export interface Level {
+  add(): void;
+  remove(): void;
+}
+
+/** Where things are counted. Every metric there is, and what its labels may hold, is in `docs/metrics.md`. */
+export interface Metrics {
+  /** One request a client made, answered. `seconds` is how long it waited. */
+  served(operation: Operation, seconds: number): void;
+  /** One request made to an upstream, answered. */
+  called(upstream: string, operation: Operation, seconds: number): void;
+
+  upstreamState(upstream: string, state: string): void;
+  /** A connection (for stdio: a process) ended by itself; the next use starts another. */
+  upstreamRestarted(upstream: string): void;
+  /** A line on an upstream's stdout that is no message. */
+  stdioJunk(upstream: string): void;
+  /** How many tools an endpoint lists. `view` is `''` for the merged one. */
+  catalogTools(view: string, count: number): void;
+
+  readonly sessions: Level;
+  readonly requestsInFlight: Level;
+  readonly processes: Level;
+  /** Open event streams toward clients. */
+  readonly streams: Readonly<Record<StreamKind, Level>>;
+
+  /** Each `reason` is one of a few constants, such as a row of the error table: never text from a peer. */
+  authFailed(reason: string): void;
+  /** A request refused to protect the rest. */
+  shed(reason: string): void;
+  /** A message that could be delivered to nobody. */
+  dropped(reason: string): void;
+
+  readonly contentType: string;
+  /** Everything in Prometheus' text format. */
+  text(): Promise<string>;
+}
+
+/** `post` answers one request, `get` is a session's own stream, `sse` the single one of 2024-11-05. */
+const STREAM_KINDS = ['post', 'get', 'sse'] as const;
+export type StreamKind = (typeof STREAM_KINDS)[number];
+
+const MAX_UPSTREAMS = 256;
+const MAX_VIEWS = 256;
+const MAX_REASONS = 32;
+
+/** Counts in a plain number and is read at each scrape, which costs nothing while requests run. */
+class Count implements Level {
+  value = 0;
+
+  add(): void {
+    this.value++;
+  }
+
+  remove(): void {
+    this.value--;
+  }
+}
+
+function level(name: string, help: string, registry: Registry): Level {
+  const count = new Count();
+  const gauge = new Gauge({
+    name,
+    help,
+    collect() {
+      this.set(count.value);
+    },
+    registers: [],
+  });
+  registry.registerMetric(gauge);
+  return count;
+}
+
+function streamLevels(registry: Registry): Readonly<Record<StreamKind, Level>> {
+  const counts = { post: new Count(), get: new Count(), sse: new Count() };
+  const gauge = new Gauge({
+    name: 'linkspan_streams',
+    help: 'Open event streams toward clients.',
+    labelNames: ['kind'],
+    registers: [],
+    collect() {
+      for (const kind of STREAM_KINDS) this.set({ kind }, counts[kind].value);
+    },
+  });
+  registry.registerMetric(gauge);
+  return counts;
+}
+
+/** A counter with one label, whose values are bounded in number. */
+function tally(name: string, help: string, label: string, limit: number, registry: Registry): (value: string) => void {
+  const counter = new Counter({ name, help, labelNames: [label], registers: [registry] });
+  const values = new Bounded(limit);
+  return (value) => counter.inc({ [label]: values.label(value) });
+}
+
+function upstreamStates(registry: Registry): (upstream: string, state: string) => void {
+  const up = new Gauge({
+    name: 'linkspan_upstream_up',
+    help: '1 while the upstream serves requests, else 0.',
+    labelNames: ['upstream'],
+    registers: [registry],
+  });
+  const info = new Gauge({
+    name: 'linkspan_upstream_state_info',
+    help: 'Always 1; the labels say which state the upstream is in.',
+    labelNames: ['upstream', 'state'],
+    registers: [registry],
+  });
+  const upstreams = new Bounded(MAX_UPSTREAMS);
+  const states = new Map<string, string>();
+  return (id, state) => {
+    const upstream = upstreams.label(id);
+    const before = states.get(upstream);
+    if (before === state) return;
+    if (before !== undefined) info.remove({ upstream, state: before });
+    states.set(upstream, state);
+    info.set({ upstream, state }, 1);
+    up.set({ upstream }, state === 'ready' || state === 'degraded' ? 1 : 0);
+  };
+}
+
+/** Declares every metric in a registry of its own. */
+export function createMetrics(version: string): Metrics {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+
+  const server = new Durations(
+    'mcp_server_operation_duration_seconds',
+    'How long clients waited for the answer to a request.',
+    OPERATION_LABELS,
+    registry,
+  );
+  const client = new Durations(
+    'mcp_client_operation_duration_seconds',
+    'How long the gateway waited for the answer of an upstream.',
+    [...OPERATION_LABELS, 'upstream'],
+    registry,
+  );
+  const tools = new Gauge({
+    name: 'linkspan_catalog_tools',
+    help: 'Tools listed at an endpoint; view "_merged" is /mcp.',
+    labelNames: ['view'],
+    registers: [registry],
+  });
+  const views = new Bounded(MAX_VIEWS);
+  new Gauge({
+    name: 'linkspan_build_info',
+    help: 'Always 1; the labels say what is running.',
+    labelNames: ['version'],
+    registers: [registry],
+  }).set({ version }, 1);
+
+  return {
+    served: (operation, seconds) => server.observe(operation, seconds),
+    called: (upstream, operation, seconds) => client.observe(operation, seconds, upstream),
+    upstreamState: upstreamStates(registry),
+    upstreamRestarted: tally(
+      'linkspan_upstream_restarts_total',
+      'Connections of an upstream (for stdio: processes) that ended by themselves.',
+      'upstream',
+      MAX_UPSTREAMS,
+      registry,
+    ),
+    stdioJunk: tally(
+      'linkspan_stdio_junk_lines_total',
+      'Lines on the stdout of an upstream that are no message.',
+      'upstream',
+      MAX_UPSTREAMS,
+      registry,
+    ),
+    catalogTools: (view, count) => tools.set({ view: view === '' ? '_merged' : views.label(view) }, count),
+    sessions: level('linkspan_sessions', 'Sessions of clients held in memory.', registry),
+    requestsInFlight: level('linkspan_requests_in_flight', 'Requests of clients not answered yet.', registry),
+    processes: level('linkspan_processes', 'Processes of stdio upstreams.', registry),
+    streams: streamLevels(registry),
+    authFailed: tally(
+      'linkspan_auth_failures_total',
+      'Requests refused for their credentials.',
+      'reason',
+      MAX_REASONS,
+      registry,
+    ),
+    shed: tally('linkspan_shed_total', 'Requests refused to protect the rest.', 'reason', MAX_REASONS, registry),
+    dropped: tally(
+      'linkspan_dropped_messages_total',
+      'Messages that could be delivered to nobody.',
+      'reason',
+      MAX_REASONS,
+      registry,
+    ),
+    contentType: registry.contentType,
+    text: () => registry.metrics(),
+  };
+}

@@ -1,0 +1,395 @@
+import assert from 'node:assert/strict';
+import { createSign, generateKeyPairSync, hash } from 'node:crypto';
+import { test } from 'node:test';
+import { type Authenticator, type AuthVerdict, createAuthenticator } from '../../src/auth/authenticate.ts';
+import type { JwtIssuerConfig } from '../../src/config/config.ts';
+import { LOCAL, type Principal } from '../../src/policy/principal.ts';
+import { BAD_TOKENS, KEY, KEYS } from './bad-tokens.ts';
+import { ENDPOINT, SILENT, signingKey, TestIssuer } from './issuer.ts';
+
+const OPTIONS = { timeout: 20_000 };
+const RESOURCE_METADATA = 'resource_metadata="https://gw.example.com/.well-known/oauth-protected-resource/mcp"';
+
+function accepts(issuer: TestIssuer, more: Partial<JwtIssuerConfig> = {}): JwtIssuerConfig {
+  return {
+    issuer: issuer.issuer,
+    jwksUrl: issuer.jwksUrl,
+    audiences: [],
+    algorithms: ['RS256', 'ES256', 'EdDSA', 'PS256'],
+    requiredScopes: [],
+    ...more,
+  };
+}
+
+async function start(): Promise<TestIssuer> {
+  const issuer = await TestIssuer.start(KEY);
+  issuer.keys = KEYS;
+  return issuer;
+}
+
+function apiKey(name: string, key: string) {
+  return { name, sha256: hash('sha256', key) };
+}
+
+function ask(authenticator: Authenticator, token: string, endpoint = ENDPOINT): Promise<AuthVerdict> {
+  return authenticator.authenticate({ authorization: [`Bearer ${token}`] }, endpoint);
+}
+
+function principal(verdict: AuthVerdict): Principal {
+  assert.ok(verdict.kind === 'principal', JSON.stringify(verdict));
+  return verdict.principal;
+}
+
+function refusal(verdict: AuthVerdict, status: number) {
+  assert.ok(verdict.kind === 'refused', 'let in');
+  assert.equal(verdict.status, status, verdict.why);
+  return verdict;
+}
+
+test('SEC-02 every invalid token is refused with a challenge', { timeout: 60_000 }, async (t) => {
+  await using issuer = await start();
+  const authenticator = createAuthenticator(
+    { jwt: [accepts(issuer, { requiredScopes: [] })], apiKeys: [apiKey('ci', 'the-key-of-ci')] },
+    { log: SILENT },
+  );
+  // The table means nothing unless a good token gets in.
+  principal(await ask(authenticator, await issuer.token()));
+  assert.ok(BAD_TOKENS.length >= 120, `${BAD_TOKENS.length} cases`);
+
+  for (const { name, make } of BAD_TOKENS) {
+    await t.test(name, async () => {
+      const token = await make(issuer);
+      for (const _again of [1, 2]) {
+        const { challenge = '' } = refusal(await ask(authenticator, token), 401);
+        assert.ok(challenge.startsWith('Bearer '), challenge);
+        assert.ok(challenge.includes(RESOURCE_METADATA), challenge);
+        assert.ok(challenge.includes('error="invalid_token"'), challenge);
+        assert.ok(token.length < 8 || !challenge.includes(token.slice(0, 40)), 'a refusal does not repeat the token');
+      }
+    });
+  }
+  assert.ok(issuer.fetches <= 3, `${issuer.fetches} fetches`);
+});
+
+test('A-002 a request without credentials is invited, with no error', OPTIONS, async () => {
+  await using issuer = await start();
+  const jwt = [accepts(issuer, { requiredScopes: ['mcp', 'offline_access'] })];
+  const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT });
+  for (const authorization of [[], ['Basic YTpi']]) {
+    const { challenge } = refusal(await authenticator.authenticate({ authorization }, ENDPOINT), 401);
+    assert.equal(challenge, `Bearer ${RESOURCE_METADATA}, scope="mcp"`);
+  }
+});
+
+test(
+  'SEC-04 several or malformed Authorization headers are a bad request, also around a good token',
+  OPTIONS,
+  async () => {
+    await using issuer = await start();
+    const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
+    const good = `Bearer ${await issuer.token()}`;
+    principal(await authenticator.authenticate({ authorization: [good] }, ENDPOINT));
+    for (const authorization of [
+      [good, good],
+      [good, 'Basic YTpi'],
+      ['Basic YTpi', good],
+      [`${good}, ${good}`],
+      [`${good} `],
+      [`${good} x`],
+      [''],
+      ['Bearer'],
+    ]) {
+      const { challenge = '' } = refusal(await authenticator.authenticate({ authorization }, ENDPOINT), 400);
+      assert.ok(challenge.includes('error="invalid_request"'), challenge);
+    }
+  },
+);
+
+const GOOD_HEADERS = [
+  {},
+  { typ: 'JWT' },
+  { typ: 'jwt' },
+  { typ: 'at+jwt' },
+  { typ: 'AT+JWT' },
+  { typ: 'application/at+jwt' },
+];
+
+for (const header of GOOD_HEADERS) {
+  test(`a token with the header ${JSON.stringify(header)} is good`, OPTIONS, async () => {
+    await using issuer = await start();
+    const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
+    principal(await ask(authenticator, await issuer.token({}, header)));
+  });
+}
+
+for (const alg of ['RS256', 'PS256', 'ES256', 'EdDSA']) {
+  test(`${alg} is accepted where nothing else is said`, OPTIONS, async () => {
+    await using issuer = await TestIssuer.start(await signingKey(alg, 'k'));
+    const jwt = [accepts(issuer, { algorithms: [] })];
+    const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT });
+    principal(await ask(authenticator, await issuer.token()));
+    principal(await ask(authenticator, await issuer.token({}, { kid: undefined })));
+  });
+}
+
+const CLOCKS = [
+  { name: 'expired 29 s ago', claims: (s: number) => ({ exp: s - 29 }), ok: true },
+  { name: 'expired 31 s ago', claims: (s: number) => ({ exp: s - 31 }), ok: false },
+  { name: 'valid from 29 s on', claims: (s: number) => ({ nbf: s + 29 }), ok: true },
+  { name: 'valid from 31 s on', claims: (s: number) => ({ nbf: s + 31 }), ok: false },
+];
+
+for (const { name, claims, ok } of CLOCKS) {
+  test(`R17 a token that is ${name} is ${ok ? 'good' : 'refused'}`, OPTIONS, async () => {
+    await using issuer = await start();
+    const nowS = 1_800_000_000;
+    const now = () => nowS * 1_000;
+    const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT, now });
+    const verdict = await ask(authenticator, await issuer.token({ exp: nowS + 60, ...claims(nowS) }));
+    assert.equal(verdict.kind, ok ? 'principal' : 'refused');
+  });
+}
+
+test('A-003 a token is good for its audience alone, and a remembered one too', OPTIONS, async () => {
+  await using issuer = await start();
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
+  const files = `${ENDPOINT}/files`;
+  const token = await issuer.token({ aud: [ENDPOINT, 'https://elsewhere.example.com'] });
+  const forBoth = await issuer.token({ aud: [ENDPOINT, files] });
+  for (const _again of [1, 2, 3]) {
+    principal(await ask(authenticator, token));
+    refusal(await ask(authenticator, token, files), 401);
+    principal(await ask(authenticator, forBoth, files));
+  }
+});
+
+test('audiences of the config take the place of the endpoint', OPTIONS, async () => {
+  await using issuer = await start();
+  const jwt = [accepts(issuer, { audiences: ['api://linkspan', 'api://other'] })];
+  const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT });
+  principal(await ask(authenticator, await issuer.token({ aud: 'api://other' })));
+  refusal(await ask(authenticator, await issuer.token()), 401);
+});
+
+test('a principal is the issuer, the subject and the client together', OPTIONS, async () => {
+  await using issuer = await start();
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
+  const claims = [
+    { sub: 'alice' },
+    { sub: 'alice', client_id: 'a' },
+    { sub: 'alice', client_id: 'b' },
+    { sub: 'alice', client_id: '' },
+    { sub: 'alice","a', client_id: 'b' },
+    { sub: 'alice', client_id: 'a","b' },
+    { sub: 'alicea' },
+    { sub: 'alice\u0000a' },
+    { sub: 'alice ' },
+    { sub: 'Alice' },
+    { sub: 'bob', client_id: 'a' },
+  ];
+  const keys = new Set<string>();
+  for (const each of claims) {
+    const before = principal(await ask(authenticator, await issuer.token(each)));
+    const after = principal(await ask(authenticator, await issuer.token({ ...each, jti: 'another' })));
+    assert.equal(before.key, after.key);
+    assert.equal(before.label, each.sub);
+    keys.add(before.key);
+  }
+  assert.equal(keys.size, claims.length);
+  assert.ok(!keys.has(LOCAL.key));
+
+  const {
+    scopes,
+    issuer: iss,
+    subject,
+    clientId,
+  } = principal(await ask(authenticator, await issuer.token({ scope: 'a  b', azp: 'desk' })));
+  assert.deepEqual(
+    { scopes, iss, subject, clientId },
+    { scopes: ['a', 'b'], iss: issuer.issuer, subject: 'alice', clientId: 'desk' },
+  );
+});
+
+test('the same subject of two issuers is two principals', OPTIONS, async () => {
+  await using issuer = await start();
+  const second = 'https://second.example.com';
+  const jwt = [accepts(issuer), accepts(issuer, { issuer: second })];
+  const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT });
+  const one = principal(await ask(authenticator, await issuer.token()));
+  const other = principal(await ask(authenticator, await issuer.token({ iss: second })));
+  assert.notEqual(one.key, other.key);
+});
+
+test('SEC-05 tokens that begin alike belong to whom they name, in whatever order they come', OPTIONS, async () => {
+  await using issuer = await start();
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
+  const tokens = new Map<string, string>();
+  for (const shared of [0, 20, 64, 500]) {
+    for (const who of ['alice', 'bob', 'carol']) {
+      const sub = `${who}-${shared}`;
+      tokens.set(sub, await issuer.token({ iss: issuer.issuer, pad: 'x'.repeat(shared), sub }));
+    }
+  }
+  const asked = [...tokens, ...[...tokens].toReversed(), ...tokens];
+  for (const [sub, token] of asked) assert.equal(principal(await ask(authenticator, token)).label, sub);
+  await Promise.all(
+    asked.map(async ([sub, token]) => assert.equal(principal(await ask(authenticator, token)).label, sub)),
+  );
+});
+
+test('SEC-05 a token is verified again after a minute, and dead once it has expired', OPTIONS, async () => {
+  await using issuer = await start();
+  let nowMs = Date.now();
+  let clockMs = 0;
+  const deps = { log: SILENT, now: () => nowMs, clock: () => clockMs };
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, deps);
+  const pass = (ms: number) => {
+    nowMs += ms;
+    clockMs += ms;
+  };
+  const token = await issuer.token({ exp: Math.floor(nowMs / 1_000) + 900 });
+  principal(await ask(authenticator, token));
+  issuer.keys = [];
+  pass(9 * 60_000 - 1);
+  principal(await ask(authenticator, token));
+  pass(60_000 - 1);
+  principal(await ask(authenticator, token));
+  assert.equal(issuer.fetches, 1);
+  pass(1);
+  refusal(await ask(authenticator, token), 401);
+
+  issuer.keys = KEYS;
+  pass(60_000);
+  principal(await ask(authenticator, token));
+  pass(5 * 60_000);
+  refusal(await ask(authenticator, token), 401);
+});
+
+test('SEC-06 a token that lacks a scope is told exactly the scopes that are needed', OPTIONS, async () => {
+  await using issuer = await start();
+  const jwt = [accepts(issuer, { requiredScopes: ['mcp', 'tools'] })];
+  const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT });
+  for (const lacking of [
+    {},
+    { scope: '' },
+    { scope: 'mcp' },
+    { scope: 'mcp,tools' },
+    { scope: 'mcptools' },
+    { scope: 7 },
+    { scp: [7] },
+  ]) {
+    const { challenge = '' } = refusal(await ask(authenticator, await issuer.token(lacking)), 403);
+    assert.ok(challenge.includes('error="insufficient_scope"'), challenge);
+    assert.ok(challenge.includes('scope="mcp tools"'), challenge);
+    assert.ok(challenge.includes(RESOURCE_METADATA), challenge);
+  }
+  for (const enough of [
+    { scope: 'tools mcp' },
+    { scope: 'a mcp b tools' },
+    { scp: ['mcp', 'tools'] },
+    { scp: 'mcp tools' },
+  ]) {
+    principal(await ask(authenticator, await issuer.token(enough)));
+  }
+});
+
+test(
+  'a scope that only one of two issuers has is not asked for before we know whose token it will be',
+  OPTIONS,
+  async () => {
+    await using issuer = await start();
+    const jwt = [
+      accepts(issuer, { requiredScopes: ['mcp', 'a'] }),
+      accepts(issuer, { issuer: 'https://second.example.com', requiredScopes: ['mcp', 'b'] }),
+    ];
+    const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT });
+    const anonymous = refusal(await authenticator.authenticate({ authorization: [] }, ENDPOINT), 401);
+    assert.ok(anonymous.challenge?.includes('scope="mcp"'), anonymous.challenge);
+    const wrong = refusal(await ask(authenticator, await issuer.token({ exp: 1 })), 401);
+    assert.ok(wrong.challenge?.includes('scope="mcp a"'), wrong.challenge);
+  },
+);
+
+test('R18 a token whose key cannot be looked up is neither good nor bad', OPTIONS, async () => {
+  await using issuer = await start();
+  const token = await issuer.token();
+  const other = await issuer.token({}, { kid: 'new' });
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
+  principal(await ask(authenticator, token));
+  await issuer.stop();
+  const { challenge } = refusal(await ask(authenticator, other), 503);
+  assert.equal(challenge, undefined);
+  principal(await ask(authenticator, await issuer.token({ sub: 'bob' })));
+  refusal(await ask(authenticator, await issuer.token({ exp: 1 })), 401);
+});
+
+test('a key of the issuer that is too weak lets nobody in', OPTIONS, async () => {
+  const pair = generateKeyPairSync('rsa', { modulusLength: 1024 });
+  await using issuer = await start();
+  issuer.keys = [...KEYS, { ...pair.publicKey.export({ format: 'jwk' }), kid: 'weak' }];
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
+  const [, body = ''] = (await issuer.token()).split('.');
+  const text = `${Buffer.from('{"alg":"RS256","kid":"weak"}').toString('base64url')}.${body}`;
+  const signature = createSign('sha256').update(text).sign(pair.privateKey).toString('base64url');
+  refusal(await ask(authenticator, `${text}.${signature}`), 503);
+});
+
+test('an API key stands for its name, and nothing near it does', OPTIONS, async () => {
+  await using issuer = await start();
+  const key = 'lk_3fA9-very.long~key+with/all==';
+  for (const jwt of [[], [accepts(issuer)]]) {
+    const apiKeys = [apiKey('ci', key), apiKey('cd', 'another'), apiKey('ci', 'replacement')];
+    const authenticator = createAuthenticator({ jwt, apiKeys }, { log: SILENT });
+    const ci = principal(await ask(authenticator, key));
+    assert.deepEqual(ci, { key: 'key:ci', label: 'ci', scopes: [] });
+    assert.notEqual(principal(await ask(authenticator, 'another')).key, ci.key);
+    assert.equal(principal(await ask(authenticator, 'replacement')).key, ci.key);
+    for (const near of [key.slice(0, -1), `${key}=`, key.toUpperCase(), hash('sha256', key), 'ci']) {
+      const { challenge = '' } = refusal(await ask(authenticator, near), 401);
+      assert.equal(challenge.includes('resource_metadata'), jwt.length > 0);
+    }
+  }
+});
+
+test('a token is never taken for a key', OPTIONS, async () => {
+  await using issuer = await start();
+  const expired = await issuer.token({ exp: 1 });
+  for (const jwt of [[], [accepts(issuer)]]) {
+    const authenticator = createAuthenticator({ jwt, apiKeys: [apiKey('token', expired)] }, { log: SILENT });
+    refusal(await ask(authenticator, expired), 401);
+  }
+});
+
+test('a key with dots that is no token is a key', OPTIONS, async () => {
+  const authenticator = createAuthenticator({ jwt: [], apiKeys: [apiKey('ci', 'team.ci.2026')] }, { log: SILENT });
+  principal(await ask(authenticator, 'team.ci.2026'));
+});
+
+test('without credentials configured everyone is the local principal', OPTIONS, async () => {
+  const authenticator = createAuthenticator({ jwt: [], apiKeys: [] }, { log: SILENT });
+  for (const authorization of [[], ['Bearer x'], ['nonsense', '']]) {
+    assert.equal(principal(await authenticator.authenticate({ authorization }, ENDPOINT)), LOCAL);
+  }
+});
+
+const REFUSED_CONFIGS: readonly { name: string; more: Partial<JwtIssuerConfig> }[] = [
+  ...['none', 'HS256', 'HS384', 'HS512', 'rs256', 'RS1', 'dir', ''].map((alg) => ({
+    name: `the algorithm "${alg}"`,
+    more: { algorithms: ['RS256', alg] },
+  })),
+  { name: 'a JWKS URL without TLS', more: { jwksUrl: 'http://issuer.example.com/jwks' } },
+];
+
+for (const { name, more } of REFUSED_CONFIGS) {
+  test(`SEC-03 ${name} is refused from the start`, OPTIONS, async () => {
+    await using issuer = await start();
+    assert.throws(() => createAuthenticator({ jwt: [accepts(issuer, more)], apiKeys: [] }, { log: SILENT }), TypeError);
+  });
+}
+
+test('one issuer twice, or a digest that is none, is refused from the start', OPTIONS, async () => {
+  await using issuer = await start();
+  const deps = { log: SILENT };
+  assert.throws(() => createAuthenticator({ jwt: [accepts(issuer), accepts(issuer)], apiKeys: [] }, deps), TypeError);
+  assert.throws(() => createAuthenticator({ jwt: [], apiKeys: [{ name: 'ci', sha256: 'abc' }] }, deps), TypeError);
+});

@@ -1,0 +1,267 @@
+import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import { test } from 'node:test';
+import { Jwks } from '../../src/auth/jwks.ts';
+import { SILENT, signingKey, TestIssuer } from './issuer.ts';
+
+const OPTIONS = { timeout: 20_000 };
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+
+const first = await signingKey('ES256', 'first');
+const second = await signingKey('ES256', 'second');
+const rsa = await signingKey('RS256', 'rsa');
+
+class Clock {
+  nowMs = 5_000_000;
+  readonly read = () => this.nowMs;
+}
+
+async function open() {
+  const issuer = await TestIssuer.start(first);
+  const clock = new Clock();
+  const jwks = new Jwks(issuer.jwksUrl, { log: SILENT, clock: clock.read });
+  const kind = async (kid: string | undefined, alg = 'ES256') => (await jwks.find(alg, kid)).kind;
+  return { issuer, clock, jwks, kind, [Symbol.asyncDispose]: () => issuer.stop() };
+}
+
+test('keys are fetched once for many tokens at once', OPTIONS, async () => {
+  await using at = await open();
+  const found = await Promise.all(Array.from({ length: 100 }, () => at.kind('first')));
+  assert.deepEqual([...new Set(found)], ['keys']);
+  assert.equal(at.issuer.fetches, 1);
+});
+
+test('a key id that is not in keys fetched for it is not asked for again', OPTIONS, async () => {
+  await using at = await open();
+  assert.equal(await at.kind('made-up'), 'unknown');
+  assert.equal(at.issuer.fetches, 1);
+});
+
+test('R18 a set of keys is fetched again before it is ten minutes old', OPTIONS, async () => {
+  await using at = await open();
+  await at.kind('first');
+  at.clock.nowMs += 8 * MINUTE;
+  await at.kind('first');
+  assert.equal(at.issuer.fetches, 1);
+  at.clock.nowMs += 2 * MINUTE;
+  await at.kind('first');
+  assert.equal(at.issuer.fetches, 2);
+});
+
+test('R18 a new key is accepted at once', OPTIONS, async () => {
+  await using at = await open();
+  await at.kind('first');
+  at.clock.nowMs += SECOND;
+  at.issuer.keys = [first.jwk, second.jwk];
+  assert.equal(await at.kind('second'), 'keys');
+  assert.equal(at.issuer.fetches, 2);
+});
+
+test('R18 a new key that many tokens name at once is accepted for all, with one fetch', OPTIONS, async () => {
+  await using at = await open();
+  await at.kind('first');
+  at.clock.nowMs += SECOND;
+  at.issuer.keys = [second.jwk];
+  const found = await Promise.all(Array.from({ length: 100 }, () => at.kind('second')));
+  assert.deepEqual([...new Set(found)], ['keys']);
+  assert.equal(at.issuer.fetches, 2);
+});
+
+test('R18 a withdrawn key is dead within ten minutes', OPTIONS, async () => {
+  await using at = await open();
+  await at.kind('first');
+  at.issuer.keys = [second.jwk];
+  at.clock.nowMs += 10 * MINUTE;
+  assert.equal(await at.kind('first'), 'unknown');
+});
+
+test('R18 ten thousand made-up key ids cost at most one fetch in thirty seconds', OPTIONS, async () => {
+  await using at = await open();
+  await at.kind('first');
+  for (let i = 0; i < 10_000; i++) {
+    at.clock.nowMs += 5;
+    assert.equal(await at.kind(`made-up-${i}`), 'unknown');
+  }
+  // Fifty seconds: the first, one right away and one after thirty.
+  assert.equal(at.issuer.fetches, 3);
+  assert.equal(await at.kind('first'), 'keys');
+});
+
+test('R18 one retired key id that is used on and on does not keep a new key out', OPTIONS, async () => {
+  await using at = await open();
+  await at.kind('first');
+  at.clock.nowMs += SECOND;
+  assert.equal(await at.kind('retired'), 'unknown');
+  at.clock.nowMs += 30 * SECOND;
+  assert.equal(await at.kind('retired'), 'unknown');
+  assert.equal(at.issuer.fetches, 2, 'what is known to be absent is not asked for again so soon');
+  at.issuer.keys = [first.jwk, second.jwk];
+  assert.equal(await at.kind('second'), 'keys');
+});
+
+test('a new key that came when nothing could be asked is asked for as soon as possible', OPTIONS, async () => {
+  await using at = await open();
+  await at.kind('first');
+  at.clock.nowMs += SECOND;
+  await at.kind('made-up');
+  at.issuer.keys = [first.jwk, second.jwk];
+  at.clock.nowMs += SECOND;
+  assert.equal(await at.kind('second'), 'unknown');
+  at.clock.nowMs += 30 * SECOND;
+  assert.equal(await at.kind('second'), 'keys');
+});
+
+test('R18 while the issuer is down a known key works for an hour, an unknown one is undecided', OPTIONS, async () => {
+  await using at = await open();
+  await at.kind('first');
+  await at.issuer.stop();
+
+  at.clock.nowMs += SECOND;
+  assert.equal(await at.kind('second'), 'unreachable');
+  assert.equal(await at.kind('first'), 'keys');
+  at.clock.nowMs += 50 * MINUTE;
+  assert.equal(await at.kind('first'), 'keys');
+  assert.equal(await at.kind('second'), 'unreachable');
+  at.clock.nowMs += 10 * MINUTE;
+  assert.equal(await at.kind('first'), 'unreachable');
+});
+
+test('R18 an issuer that fails is asked ever less often, and believed as soon as it answers', OPTIONS, async () => {
+  await using at = await open();
+  at.issuer.answer = (_request, response) => response.writeHead(500).end('no');
+  for (let i = 0; i < 600; i++) {
+    assert.equal(await at.kind('first'), 'unreachable');
+    at.clock.nowMs += 100;
+  }
+  // In one minute: after 0, 1, 3, 7, 15 and 31 seconds.
+  assert.equal(at.issuer.fetches, 6);
+
+  at.issuer.answer = undefined;
+  at.clock.nowMs += 30 * SECOND;
+  assert.equal(await at.kind('first'), 'keys');
+  assert.equal(await at.kind('second'), 'unknown');
+});
+
+test('while the issuer hangs, known keys are not waited for', OPTIONS, async () => {
+  await using at = await open();
+  await at.kind('first');
+  at.issuer.answer = (_request, response) => response.writeHead(500).end();
+  at.clock.nowMs += 10 * MINUTE;
+  assert.equal(await at.kind('first'), 'keys');
+
+  const asked = Promise.withResolvers<void>();
+  at.issuer.answer = () => asked.resolve();
+  at.clock.nowMs += MINUTE;
+  assert.equal(await at.kind('first'), 'keys', 'answered although the endpoint never does');
+  await asked.promise;
+});
+
+test('a key without the right algorithm is unknown, and not asked for', OPTIONS, async () => {
+  await using at = await open();
+  at.issuer.keys = [first.jwk, rsa.jwk];
+  assert.equal(await at.kind('rsa', 'ES256'), 'unknown');
+  assert.equal(await at.kind('first', 'RS256'), 'unknown');
+  assert.equal(await at.kind('rsa', 'PS256'), 'keys');
+  assert.equal(at.issuer.fetches, 1);
+});
+
+test('a token that names no key may have been signed with any', OPTIONS, async () => {
+  await using at = await open();
+  at.issuer.keys = [first.jwk, second.jwk, rsa.jwk];
+  const found = await at.jwks.find('ES256', undefined);
+  assert.equal(found.kind === 'keys' && found.keys.length, 2);
+});
+
+test('a key nobody can understand costs only itself', OPTIONS, async () => {
+  await using at = await open();
+  const strange = [{ kty: 'XYZ', kid: 'strange' }, { kid: 'none' }, 'text', null, 7];
+  at.issuer.answer = (_request, response) => response.end(JSON.stringify({ keys: [...strange, first.jwk] }));
+  assert.equal(await at.kind('first'), 'keys');
+  assert.equal(await at.kind('strange'), 'unknown');
+});
+
+const UNUSABLE = [
+  { name: 'an error', status: 500, text: '{"keys":[]}' },
+  { name: 'not found', status: 404, text: '' },
+  { name: 'text that is not JSON', status: 200, text: '<html>' },
+  { name: 'no set', status: 200, text: '[]' },
+  { name: 'null', status: 200, text: 'null' },
+  { name: 'a set whose keys are no list', status: 200, text: '{"keys":{}}' },
+  { name: 'nothing', status: 200, text: '' },
+  { name: 'more than 256 KiB', status: 200, text: JSON.stringify({ keys: [], padding: 'x'.repeat(256 * 1024) }) },
+];
+
+for (const { name, status, text } of UNUSABLE) {
+  test(`an endpoint that answers with ${name} counts as unreachable`, OPTIONS, async () => {
+    await using at = await open();
+    at.issuer.answer = (_request, response) => response.writeHead(status).end(text);
+    assert.equal(await at.kind('first'), 'unreachable');
+  });
+}
+
+test('an endpoint that sends without end is cut off', OPTIONS, async () => {
+  await using at = await open();
+  const cut = Promise.withResolvers<void>();
+  at.issuer.answer = (_request, response) => {
+    const more = () => {
+      while (response.write('x'.repeat(16 * 1024)));
+    };
+    response.on('drain', more).on('close', cut.resolve);
+    more();
+  };
+  assert.equal(await at.kind('first'), 'unreachable');
+  await cut.promise;
+});
+
+test('an endpoint that never finishes is given up', OPTIONS, async () => {
+  await using at = await open();
+  at.issuer.answer = (_request, response) => response.write('{"keys":');
+  assert.equal(await at.kind('first'), 'unreachable');
+});
+
+test('a redirect is not followed', OPTIONS, async () => {
+  await using at = await open();
+  let followed = 0;
+  const other = createServer((_request, response) => {
+    followed++;
+    response.end(JSON.stringify({ keys: [first.jwk] }));
+  }).listen(0, '127.0.0.1');
+  await once(other, 'listening');
+  const address = other.address();
+  assert.ok(address !== null && typeof address === 'object');
+  const location = `http://127.0.0.1:${address.port}/jwks`;
+  for (const status of [301, 302, 303, 307, 308]) {
+    at.issuer.answer = (_request, response) => response.writeHead(status, { location }).end();
+    assert.equal(await at.kind('first'), 'unreachable');
+    at.clock.nowMs += MINUTE;
+  }
+  assert.equal(followed, 0);
+  other.close();
+  other.closeAllConnections();
+  await once(other, 'close');
+});
+
+const URLS = [
+  { url: 'https://issuer.example.com/jwks', ok: true },
+  { url: 'http://127.0.0.1:1/jwks', ok: true },
+  { url: 'http://localhost/jwks', ok: true },
+  { url: 'http://[::1]:1/jwks', ok: true },
+  { url: 'http://issuer.example.com/jwks', ok: false },
+  { url: 'http://127.0.0.1.example.com/jwks', ok: false },
+  { url: 'http://localhost.example.com/jwks', ok: false },
+  { url: 'http://192.168.0.1/jwks', ok: false },
+  { url: 'file:///etc/passwd', ok: false },
+  { url: 'data:application/json,{}', ok: false },
+  { url: 'ftp://issuer.example.com/jwks', ok: false },
+  { url: 'jwks', ok: false },
+];
+
+for (const { url, ok } of URLS) {
+  test(`${url} is ${ok ? '' : 'not '}accepted as JWKS URL`, () => {
+    const make = () => new Jwks(url, { log: SILENT, clock: () => 0 });
+    if (ok) make();
+    else assert.throws(make, TypeError);
+  });
+}

@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { VerifiedTokens } from '../../src/auth/verified-tokens.ts';
+import { LOCAL } from '../../src/policy/principal.ts';
+
+const T0 = 1_700_000_000_000;
+
+const CASES = [
+  { expiresMs: T0 + 3_600_000, atMs: T0, found: true },
+  { expiresMs: T0 + 3_600_000, atMs: T0 + 59_999, found: true },
+  { expiresMs: T0 + 3_600_000, atMs: T0 + 60_000, found: false },
+  { expiresMs: T0 + 5_000, atMs: T0 + 4_999, found: true },
+  { expiresMs: T0 + 5_000, atMs: T0 + 5_000, found: false },
+  { expiresMs: T0, atMs: T0, found: false },
+  { expiresMs: T0 - 1, atMs: T0, found: false },
+  { expiresMs: Infinity, atMs: T0 + 60_000, found: false },
+  { expiresMs: T0 + 3_600_000, atMs: T0 - 1, found: false },
+];
+
+for (const { expiresMs, atMs, found } of CASES) {
+  const verb = found ? 'is' : 'is not';
+  test(`SEC-05 a token with ${expiresMs - T0} ms to live ${verb} remembered after ${atMs - T0} ms`, () => {
+    const verified = new VerifiedTokens();
+    verified.add('key', LOCAL, T0, expiresMs);
+    assert.equal(verified.find('key', atMs), found ? LOCAL : undefined);
+  });
+}
+
+test('SEC-05 the number of remembered tokens is bounded, and the oldest goes first', () => {
+  const verified = new VerifiedTokens();
+  for (let i = 0; i <= 10_000; i++) verified.add(`key ${i}`, LOCAL, T0, Infinity);
+  assert.equal(verified.find('key 0', T0), undefined);
+  assert.equal(verified.find('key 1', T0), LOCAL);
+  assert.equal(verified.find('key 10000', T0), LOCAL);
+});

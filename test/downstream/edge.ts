@@ -1,0 +1,96 @@
+import { pino } from 'pino';
+import type { Config, LimitsConfig, SessionsConfig } from '../../src/config/config.ts';
+import type { Authenticator, AuthVerdict } from '../../src/auth/authenticate.ts';
+import { createApp } from '../../src/downstream/app.ts';
+import { Listener } from '../../src/listener.ts';
+import { LOCAL, type Principal } from '../../src/policy/principal.ts';
+import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';
+import { HonestFront } from './honest-front.ts';
+
+const DEFAULTS: Config = {
+  file: '/nowhere/config.yaml',
+  listen: { host: '127.0.0.1', port: 0 },
+  operator: undefined,
+  publicUrl: undefined,
+  allowedHosts: [],
+  allowedOrigins: [],
+  stateDir: '/nowhere',
+  auth: { jwt: [], apiKeys: [] },
+  limits: {
+    bodyBytes: 4_194_304,
+    messageBytes: 4_194_304,
+    processes: 8,
+    sessionsPerPrincipal: 100,
+    inFlightPerSession: 100,
+  },
+  sessions: { idleMs: 60_000, maxAgeMs: 600_000, keepAliveMs: 15_000, eventLimit: 1_000, eventLimitBytes: 8_388_608 },
+  legacySse: true,
+  logLevel: 'silent',
+  names: { maxChars: 48 },
+  instructions: { maxChars: 1_000 },
+  upstreams: [],
+  profiles: [],
+};
+
+export type Overrides = Partial<Omit<Config, 'sessions' | 'limits'>> & {
+  readonly sessions?: Partial<SessionsConfig>;
+  readonly limits?: Partial<LimitsConfig>;
+};
+
+export function configWith({ sessions, limits, ...rest }: Overrides): Config {
+  return {
+    ...DEFAULTS,
+    ...rest,
+    sessions: { ...DEFAULTS.sessions, ...sessions },
+    limits: { ...DEFAULTS.limits, ...limits },
+  };
+}
+
+/** Nobody is asked who they are. */
+const OPEN: Authenticator = {
+  authenticate: async () => ({ kind: 'principal', principal: LOCAL }),
+};
+
+/** `Bearer <name>` is that principal; `Bearer bad` and everything else is refused. */
+export const BY_NAME: Authenticator = {
+  authenticate: async ({ authorization }): Promise<AuthVerdict> => {
+    const [only, second] = authorization;
+    const name = /^Bearer ([a-z]+)$/.exec(only ?? '')?.[1];
+    if (second !== undefined) return { kind: 'refused', status: 400, challenge: undefined, why: 'twice' };
+    if (name === undefined || name === 'bad') {
+      return { kind: 'refused', status: 401, challenge: 'Bearer error="invalid_token"', why: 'no token' };
+    }
+    const principal: Principal = { key: name, label: name, scopes: [] };
+    return { kind: 'principal', principal };
+  },
+};
+
+export interface Edge extends AsyncDisposable {
+  readonly url: string;
+  readonly port: number;
+  readonly front: HonestFront;
+  readonly metrics: Metrics;
+  drain(): void;
+}
+
+/** The client's edge on a port of its own, in front of a middle that is all in memory. */
+export async function startEdge(
+  overrides: Overrides = {},
+  authenticator: Authenticator = OPEN,
+  front: HonestFront = new HonestFront(),
+): Promise<Edge> {
+  const config = configWith(overrides);
+  const metrics = createMetrics('0');
+  const log = pino({ level: 'silent' });
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', (origin) =>
+    createApp({ front, authenticator, config, origin, log, metrics }),
+  );
+  return {
+    url: listener.origin,
+    port: Number(new URL(listener.origin).port),
+    front,
+    metrics,
+    drain: () => listener.drain(),
+    [Symbol.asyncDispose]: () => listener.close(),
+  };
+}

@@ -1,0 +1,199 @@
+import { once } from 'node:events';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Caller } from '../../src/gateway/caller.ts';
+import type { ClientSession, Front, Outlet } from '../../src/gateway/front.ts';
+import type { Principal } from '../../src/policy/principal.ts';
+import { RawObject } from '../../src/protocol/json.ts';
+import {
+  type Answer,
+  notificationText,
+  type Notification,
+  type Request,
+  requestText,
+  type Response,
+} from '../../src/protocol/jsonrpc.ts';
+import { negotiate } from '../../src/protocol/revisions.ts';
+
+/** A session that keeps the promises of the contract and nothing more. */
+export class HonestSession implements ClientSession {
+  readonly id: string;
+  readonly caller: Caller;
+  readonly ending = new AbortController();
+  readonly waiting: string[] = [];
+  outlet: Outlet | undefined;
+
+  constructor(id: string, caller: Caller) {
+    this.id = id;
+    this.caller = caller;
+  }
+
+  get closed(): AbortSignal {
+    return this.ending.signal;
+  }
+
+  listen(outlet: Outlet): void {
+    this.outlet = outlet;
+    for (const text of this.waiting.splice(0)) this.say(text);
+  }
+
+  unlisten(outlet: Outlet): void {
+    if (this.outlet === outlet) this.outlet = undefined;
+  }
+
+  say(text: string, outlet?: Outlet): void {
+    if (outlet?.send(text) || this.outlet?.send(text)) return;
+    this.waiting.push(text);
+  }
+
+  notify(n: number, outlet?: Outlet, pad = 0): void {
+    const params = RawObject.of({
+      progressToken: 'p',
+      progress: n,
+      ...(pad === 0 ? {} : { message: '.'.repeat(pad) }),
+    });
+    this.say(notificationText('notifications/progress', params), outlet);
+  }
+}
+
+function result(value: object): Answer {
+  return { kind: 'result', result: JSON.stringify(value) };
+}
+
+/**
+ * The middle, in memory. What a request does is its method: `echo` its params, `count` to `to` before answering, `ask` the
+ * client, `wait` until {@link HonestFront.release}, `big` answers with that many characters.
+ */
+export class HonestFront implements Front {
+  readonly sessions = new Map<string, HonestSession>();
+  readonly notifications: Notification[] = [];
+  readonly responses: Response[] = [];
+  /** Methods in the order they came. */
+  readonly began: string[] = [];
+  readonly finished: string[] = [];
+  readonly #gates = new Map<string, PromiseWithResolvers<void>>();
+  readonly #asked = new Map<string, (response: Response) => void>();
+  #last = 0;
+
+  hasView(view: string): boolean {
+    return view === '' || view === 'files';
+  }
+
+  async initialize(
+    request: Request,
+    principal: Principal,
+    view: string,
+  ): Promise<{ session: HonestSession | undefined; answer: Answer }> {
+    await delay(0);
+    const asked = request.params?.string('protocolVersion');
+    if (asked === undefined) {
+      return { session: undefined, answer: { kind: 'error', error: { code: -32602, message: 'protocolVersion?' } } };
+    }
+    const revision = negotiate(asked);
+    const caller = { principal, view, revision, capabilities: RawObject.EMPTY, clientInfo: RawObject.EMPTY };
+    const session = new HonestSession(`session-${++this.#last}`, caller);
+    this.sessions.set(session.id, session);
+    const serverInfo = { name: 'honest', version: '1' };
+    return { session, answer: result({ protocolVersion: revision, capabilities: { tools: {} }, serverInfo }) };
+  }
+
+  async session(id: string, principal: Principal, view: string): Promise<HonestSession | undefined> {
+    const session = this.sessions.get(id);
+    return session?.caller.principal.key === principal.key && session.caller.view === view ? session : undefined;
+  }
+
+  async request(clientSession: ClientSession, request: Request, outlet: Outlet): Promise<Answer> {
+    const session = this.own(clientSession.id);
+    this.began.push(request.method);
+    const answer = await this.#answer(session, request, outlet);
+    this.finished.push(request.method);
+    return answer;
+  }
+
+  async #answer(session: HonestSession, { method, params }: Request, outlet: Outlet): Promise<Answer> {
+    switch (method) {
+      case 'ping':
+        return result({});
+      case 'tools/list':
+        return result({ tools: [] });
+      case 'echo':
+        return { kind: 'result', result: params?.toString() ?? '{}' };
+      case 'count': {
+        const to = Number(params?.raw('to'));
+        const gate = params?.string('gate');
+        for (let n = 1; n <= to; n++) {
+          session.notify(n, outlet, Number(params?.raw('pad') ?? 0));
+          if (n % 10 === 0) await delay(0);
+        }
+        if (gate !== undefined) await this.gate(gate).promise;
+        return result({ counted: to });
+      }
+      case 'wait':
+        await this.gate(params?.string('gate') ?? 'gate').promise;
+        return result({ waited: true });
+      case 'ask': {
+        const { promise, resolve } = Promise.withResolvers<Response>();
+        const id = `${++this.#last}`;
+        this.#asked.set(id, resolve);
+        session.say(requestText(Number(id), 'roots/list', undefined), outlet);
+        const response = await promise;
+        return result({ answered: response.kind === 'result' ? JSON.parse(response.result) : response.error });
+      }
+      case 'big':
+        return result({ text: 'x'.repeat(Number(params?.raw('chars'))) });
+      case 'throw':
+        throw new Error('a secret about /etc/passwd');
+      default:
+        return { kind: 'error', error: { code: -32601, message: `no ${method}` } };
+    }
+  }
+
+  /** Opened by {@link release}. */
+  gate(name: string): PromiseWithResolvers<void> {
+    let gate = this.#gates.get(name);
+    if (gate === undefined) {
+      gate = Promise.withResolvers<void>();
+      this.#gates.set(name, gate);
+    }
+    return gate;
+  }
+
+  release(name: string): void {
+    this.gate(name).resolve();
+  }
+
+  own(id: string): HonestSession {
+    const session = this.sessions.get(id);
+    if (session === undefined) throw new Error(`no session ${id}`);
+    return session;
+  }
+
+  get onlySession(): HonestSession {
+    const [session] = this.sessions.values();
+    if (session === undefined) throw new Error('no session');
+    return session;
+  }
+
+  notification(_: ClientSession, notification: Notification): void {
+    this.notifications.push(notification);
+  }
+
+  response(_: ClientSession, response: Response): void {
+    this.responses.push(response);
+    this.#asked.get(response.id)?.(response);
+  }
+
+  async end(session: ClientSession): Promise<void> {
+    const own = this.own(session.id);
+    this.sessions.delete(session.id);
+    own.ending.abort();
+  }
+
+  /** As the gateway does to a session that is idle: everything in memory goes, and the id still works. */
+  async letGo(id: string): Promise<void> {
+    const { caller, ending } = this.own(id);
+    const ended = once(ending.signal, 'abort');
+    ending.abort();
+    await ended;
+    this.sessions.set(id, new HonestSession(id, caller));
+  }
+}

@@ -1,0 +1,163 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { BY_NAME, type Edge, type Overrides, startEdge } from './edge.ts';
+import { type Events, getEvents, type Got, post, rpc } from './client.ts';
+
+const OPTIONS = { timeout: 20_000 };
+
+interface Line {
+  readonly events: Events;
+  say(body: string): Promise<Got>;
+}
+
+async function open(edge: Edge, path = '/sse', headers: Readonly<Record<string, string>> = {}): Promise<Line> {
+  const events = await getEvents(`${edge.url}${path}`, undefined, headers);
+  await events.until(({ seen }) => seen.length > 0);
+  const [endpoint] = events.seen.splice(0, 1);
+  assert.equal(endpoint?.event, 'endpoint');
+  const url = new URL(endpoint?.data ?? '', `${edge.url}${path}`);
+  return { events, say: async (body) => await post(url.href, body, undefined, headers) };
+}
+
+function hello(protocolVersion = '2024-11-05'): string {
+  return rpc(0, 'initialize', { protocolVersion, capabilities: {}, clientInfo: { name: 'old', version: '1' } });
+}
+
+async function greeted(overrides: Overrides = {}, protocolVersion?: string) {
+  const edge = await startEdge(overrides);
+  const line = await open(edge);
+  assert.equal((await line.say(hello(protocolVersion))).status, 202);
+  await line.events.until(({ messages }) => messages.length === 1);
+  return { edge, ...line, front: edge.front, [Symbol.asyncDispose]: () => edge[Symbol.asyncDispose]() };
+}
+
+test('T-035 a GET says first where to POST, each POST is accepted, and answers come as messages', OPTIONS, async () => {
+  await using at = await greeted();
+  const accepted = await at.say(rpc(1, 'echo', { a: 1 }));
+  assert.equal(accepted.status, 202);
+  assert.equal(accepted.text, 'Accepted');
+  await at.say('{"jsonrpc":"2.0","method":"notifications/initialized"}');
+  await at.say(rpc('two', 'count', { to: 2 }));
+  await at.events.until(({ messages }) => messages.length === 5);
+  assert.deepEqual(
+    at.events.messages.map(({ id }) => id),
+    [0, 1, undefined, undefined, 'two'],
+  );
+  assert.ok(at.events.seen.every(({ event, id }) => event === 'message' && id === undefined));
+  assert.equal(at.events.headers['content-type'], 'text/event-stream');
+  assert.equal(at.front.notifications.length, 1);
+  assert.equal(at.front.onlySession.caller.revision, '2024-11-05');
+});
+
+test('the gateway asks on the one stream there is, and hears the answer', OPTIONS, async () => {
+  await using at = await greeted();
+  await at.say(rpc(1, 'ask'));
+  await at.events.until(({ messages }) => messages.length === 2);
+  const id = at.events.messages[1]?.id;
+  await at.say(JSON.stringify({ jsonrpc: '2.0', id, result: { roots: [] } }));
+  await at.events.until(({ messages }) => messages.length === 3);
+  assert.deepEqual(at.events.messages[2]?.result, { answered: { roots: [] } });
+});
+
+test('the session ends with the stream', OPTIONS, async () => {
+  await using at = await greeted();
+  at.events.close();
+  while (at.front.sessions.size > 0) await new Promise((resolve) => setImmediate(resolve));
+  assert.equal((await at.say(rpc(1, 'ping'))).status, 404);
+});
+
+test('the stream ends with the session', OPTIONS, async () => {
+  await using at = await greeted();
+  await at.front.end(at.front.onlySession);
+  await at.events.ended();
+});
+
+test('a client that hangs up before it is greeted leaves no session', OPTIONS, async () => {
+  await using edge = await startEdge();
+  const line = await open(edge);
+  const greeting = line.say(hello());
+  line.events.close();
+  await greeting.catch(() => undefined);
+  while (/kind="sse"\} [^0]/.test(await edge.metrics.text())) await new Promise((resolve) => setImmediate(resolve));
+  while (edge.front.sessions.size > 0) await new Promise((resolve) => setImmediate(resolve));
+});
+
+test('an idle stream carries comments', OPTIONS, async () => {
+  await using at = await greeted({ sessions: { keepAliveMs: 20 } });
+  await at.events.until(({ comments }) => comments >= 3);
+});
+
+test('before initialize only ping is answered', OPTIONS, async () => {
+  await using edge = await startEdge();
+  const line = await open(edge);
+  await line.say(rpc(1, 'tools/list'));
+  await line.say(rpc(2, 'ping'));
+  await line.say('{"jsonrpc":"2.0","method":"notifications/x"}');
+  await line.say(rpc(3, 'initialize', {}));
+  await line.events.until(({ messages }) => messages.length === 3);
+  await line.say(hello());
+  await line.events.until(({ messages }) => messages.length === 4);
+  const [refused, ping, failed, welcome] = line.events.messages;
+  assert.deepEqual([refused?.id, ping?.id, failed?.id, welcome?.id], [1, 2, 3, 0]);
+  assert.ok(refused?.error !== undefined && failed?.error !== undefined);
+  assert.deepEqual(ping?.result, {});
+  assert.ok(welcome?.result !== undefined);
+  assert.deepEqual(edge.front.began, []);
+});
+
+test('what is no message is refused where it was sent', OPTIONS, async () => {
+  await using at = await greeted();
+  for (const [body, code] of [
+    ['{', -32700],
+    ['{}', -32600],
+    ['[]', -32600],
+  ] as const) {
+    const got = await at.say(body);
+    assert.equal(got.status, 400);
+    assert.equal(JSON.parse(got.text).error.code, code);
+  }
+});
+
+test('T-033 T-034 batches are taken from a client of 2025-03-26 and from no other', OPTIONS, async () => {
+  await using at = await greeted({}, '2025-03-26');
+  await at.say(`[${rpc(1, 'ping')},${rpc(2, 'echo', { b: 2 })}]`);
+  await at.events.until(({ seen }) => seen.length === 2);
+  const answers: { id: number }[] = JSON.parse(at.events.seen[1]?.data ?? '');
+  assert.deepEqual(
+    answers.map(({ id }) => id),
+    [1, 2],
+  );
+
+  await using old = await greeted();
+  await old.say(`[${rpc(1, 'ping')}]`);
+  await old.events.until(({ messages }) => messages.length === 2);
+  assert.ok(old.events.messages[1]?.error !== undefined);
+});
+
+test('S-001 where one user POSTs, another is told there is nothing', OPTIONS, async () => {
+  await using edge = await startEdge({}, BY_NAME);
+  const alice = await open(edge, '/sse/files', { authorization: 'Bearer alice' });
+  const bob = await open(edge, '/sse', { authorization: 'Bearer bob' });
+  await alice.say(hello());
+  await alice.events.until(({ messages }) => messages.length === 1);
+  assert.equal(edge.front.onlySession.caller.view, 'files');
+
+  const path = await getEvents(`${edge.url}/sse`, undefined, { authorization: 'Bearer alice' });
+  await path.until(({ seen }) => seen.length === 1);
+  const url = `${edge.url}${path.seen[0]?.data}`;
+  assert.equal((await post(url, hello(), undefined, { authorization: 'Bearer bob' })).status, 404);
+  assert.equal((await post(url, hello(), undefined, {})).status, 401);
+  assert.equal((await post(url, hello(), undefined, { authorization: 'Bearer alice', origin: 'null' })).status, 403);
+  assert.equal((await post(url, hello(), undefined, { authorization: 'Bearer alice' })).status, 202);
+  assert.deepEqual(bob.events.messages, []);
+});
+
+test('while draining no stream is opened and no request is taken, and answers still come', OPTIONS, async () => {
+  await using at = await greeted();
+  await at.say(rpc(1, 'wait'));
+  at.edge.drain();
+  assert.equal((await getEvents(`${at.edge.url}/sse`, undefined)).status, 503);
+  assert.equal((await at.say(rpc(2, 'ping'))).status, 503);
+  at.front.release('gate');
+  await at.events.until(({ messages }) => messages.length === 2);
+});

@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict';
+import { PassThrough } from 'node:stream';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { serveStdio } from '../../src/downstream/stdio.ts';
+import { rpc } from './client.ts';
+import { HonestFront } from './honest-front.ts';
+
+const OPTIONS = { timeout: 20_000 };
+
+/** Both ends of a pair of pipes, with us as the client. */
+class Pipes {
+  readonly front = new HonestFront();
+  readonly input = new PassThrough();
+  readonly output: PassThrough;
+  readonly over: Promise<void>;
+  readonly lines: string[] = [];
+  #rest = '';
+  #changed = Promise.withResolvers<void>();
+
+  constructor(highWaterMark = 65_536) {
+    this.output = new PassThrough({ highWaterMark });
+    this.over = serveStdio(this.front, '', { input: this.input, output: this.output }, pino({ level: 'silent' }));
+  }
+
+  read(): this {
+    this.output.setEncoding('utf8');
+    this.output.on('data', (text: string) => {
+      const lines = (this.#rest + text).split('\n');
+      this.#rest = lines.pop() ?? '';
+      this.lines.push(...lines);
+      this.#changed.resolve();
+      this.#changed = Promise.withResolvers<void>();
+    });
+    return this;
+  }
+
+  say(...texts: readonly string[]): void {
+    for (const text of texts) this.input.write(`${text}\n`);
+  }
+
+  async until(count: number): Promise<{ id?: unknown; result?: unknown; error?: { code: number }; method?: string }[]> {
+    while (this.lines.length < count) await this.#changed.promise;
+    return this.lines.map((line) => JSON.parse(line));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.input.end();
+    await this.over;
+  }
+}
+
+function hello(protocolVersion = '2025-11-25'): string {
+  return rpc(0, 'initialize', { protocolVersion, capabilities: {}, clientInfo: { name: 'x', version: '1' } });
+}
+
+test('a client over stdio is greeted, answered, told and asked, one message a line', OPTIONS, async () => {
+  await using pipes = new Pipes().read();
+  // Without waiting for the greeting, as a shell would.
+  pipes.say(hello(), '{"jsonrpc":"2.0","method":"notifications/initialized"}', rpc(1, 'count', { to: 2 }));
+  await pipes.until(4);
+  pipes.say(rpc('a', 'ask'));
+  const [, , , , question] = await pipes.until(5);
+  assert.equal(question?.method, 'roots/list');
+  pipes.say(JSON.stringify({ jsonrpc: '2.0', id: question?.id, result: {} }));
+  pipes.front.onlySession.notify(9);
+  const all = await pipes.until(7);
+  assert.deepEqual(
+    all.filter(({ method }) => method === undefined).map(({ id }) => id),
+    [0, 1, 'a'],
+  );
+  assert.deepEqual(
+    all.slice(1, 3).map(({ method }) => method),
+    ['notifications/progress', 'notifications/progress'],
+  );
+  assert.equal(pipes.front.notifications.length, 1);
+});
+
+test('what is no message is answered with what is wrong, and the next is taken', OPTIONS, async () => {
+  await using pipes = new Pipes().read();
+  pipes.say('{', '{"jsonrpc":"2.0","id":7}', `[${rpc(1, 'ping')}]`, rpc(2, 'ping'));
+  const answers = await pipes.until(4);
+  assert.deepEqual(
+    answers.map(({ id, error }) => [id, error?.code]).toSorted((a, b) => String(a).localeCompare(String(b))),
+    [
+      [null, -32600],
+      [null, -32700],
+      [2, undefined],
+      [7, -32600],
+    ].toSorted((a, b) => String(a).localeCompare(String(b))),
+  );
+});
+
+test('T-033 a batch is answered with a batch at 2025-03-26, and refused at other revisions', OPTIONS, async () => {
+  await using pipes = new Pipes().read();
+  pipes.say(hello('2025-03-26'), `[${rpc(1, 'ping')},{"jsonrpc":"2.0","method":"notifications/x"},7]`);
+  await pipes.until(2);
+  const answers: { id: unknown }[] = JSON.parse(pipes.lines[1] ?? '');
+  assert.deepEqual(
+    answers.map(({ id }) => id),
+    [1, null],
+  );
+  await using newer = new Pipes().read();
+  newer.say(hello('2025-06-18'), `[${rpc(1, 'ping')}]`);
+  assert.equal((await newer.until(2))[1]?.error?.code, -32600);
+});
+
+test('who does not read is not read, and loses nothing but news', OPTIONS, async () => {
+  await using pipes = new Pipes(1_000);
+  pipes.say(hello(), rpc(1, 'count', { to: 2_000, pad: 1_000 }));
+  while (pipes.front.finished.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  assert.ok(pipes.input.isPaused());
+  pipes.say(rpc(2, 'echo', { last: true }));
+  assert.deepEqual(pipes.front.began, ['count']);
+  pipes.read();
+  while (!pipes.front.began.includes('echo')) await new Promise((resolve) => setImmediate(resolve));
+  let count = pipes.lines.length;
+  while (!pipes.lines.some((line) => line.includes('"id":2'))) await pipes.until(++count);
+  const ids = pipes.lines.map((line) => JSON.parse(line).id).filter((id) => id !== undefined);
+  assert.deepEqual(ids, [0, 1, 2]);
+  assert.ok(pipes.lines.length < 2_000);
+});
+
+test(
+  'at the end of its input a client still gets the answers it waits for, and the session ends',
+  OPTIONS,
+  async () => {
+    const pipes = new Pipes().read();
+    pipes.say(hello());
+    pipes.input.end(`${rpc(1, 'count', { to: 3 })}\n${rpc(2, 'ping')}`);
+    await pipes.over;
+    const answers = await pipes.until(6);
+    assert.deepEqual(new Set(answers.map(({ id }) => id)), new Set([0, undefined, 2, 1]));
+    assert.equal(pipes.front.sessions.size, 0);
+  },
+);
+
+test('it is over when the client no longer reads', OPTIONS, async () => {
+  const pipes = new Pipes().read();
+  pipes.say(hello());
+  await pipes.until(1);
+  pipes.output.destroy();
+  await pipes.over;
+  assert.equal(pipes.front.sessions.size, 0);
+});
+
+test('it is over when the gateway ends the session', OPTIONS, async () => {
+  const pipes = new Pipes().read();
+  pipes.say(hello());
+  await pipes.until(1);
+  await pipes.front.end(pipes.front.onlySession);
+  await pipes.over;
+});

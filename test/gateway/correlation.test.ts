@@ -1,0 +1,205 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Message } from '../../src/protocol/jsonrpc.ts';
+import { testCore, toolCall } from '../support/core.ts';
+import { memoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
+
+const TIMEOUT = { timeout: 10_000 };
+const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
+const text = (value: string) => ({ content: [{ type: 'text', text: value }] });
+
+function methods(messages: readonly Message[]): string[] {
+  return messages.map((message) => ('method' in message ? message.method : message.kind));
+}
+
+/** An upstream whose tool asks its client with what the client can do, and answers with what it said. */
+function asking(method: string, params: object = {}) {
+  const waiting = new Map<Peer, string>();
+  let asked = 0;
+  return memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      waiting.set(peer, request.id);
+      peer.say(
+        `{"jsonrpc":"2.0","id":"ask-${++asked}","method":"${method}","params":${JSON.stringify(params)}}`,
+        Number(request.id),
+      );
+    },
+    response: (peer, response) => {
+      const said = response.kind === 'result' ? response.result : JSON.stringify(response.error);
+      peer.say(`{"jsonrpc":"2.0","id":${waiting.get(peer)},"result":${JSON.stringify(text(said))}}`);
+    },
+  });
+}
+
+test('X-022 a question of an upstream reaches only the client whose call it belongs to', TIMEOUT, async () => {
+  const memory = asking('elicitation/create', { message: 'Who?', requestedSchema: { type: 'object', properties: {} } });
+  await using gateway = await testCore({ up: { memory } });
+  const clients = await Promise.all([1, 2, 3].map(() => gateway.connect({ capabilities: { elicitation: {} } })));
+  const answers = await Promise.all(
+    clients.map((client, n) =>
+      client.request('tools/call', toolCall('up__echo'), {
+        id: '7',
+        onMessage: (message) => {
+          assert.ok(message.kind === 'request' && message.method === 'elicitation/create');
+          client.answer(message.id, { action: 'accept', content: { n } });
+        },
+      }),
+    ),
+  );
+  for (const [n, { answer, said }] of answers.entries()) {
+    assert.deepEqual(methods(said), ['elicitation/create']);
+    assert.ok(answer.kind === 'result' && answer.result.includes(`{\\"n\\":${n}}`), answer.kind);
+  }
+  assert.deepEqual(
+    clients.flatMap(({ listened }) => listened),
+    [],
+  );
+});
+
+test(
+  'X-021 a connection that many use is told of no client features, and what it asks all the same is refused',
+  TIMEOUT,
+  async () => {
+    const memory = asking('elicitation/create', { message: 'Who?' });
+    await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+    const client = await gateway.connect({ capabilities: { elicitation: {}, sampling: {}, roots: {} } });
+    const { answer, said } = await client.request('tools/call', toolCall('up__echo'));
+    assert.ok(answer.kind === 'result' && answer.result.includes('-32602'));
+    assert.deepEqual(said, []);
+    assert.equal(memory.peers[0]?.capabilities.size, 0);
+  },
+);
+
+test(
+  'X-023 an upstream is told exactly what this client can do, and clients that differ share no connection',
+  TIMEOUT,
+  async () => {
+    const memory = memoryUpstream({ lists: { tools: [ECHO] } });
+    await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
+    const capabilities = {
+      elicitation: { form: {}, url: {} },
+      sampling: { tools: {} },
+      experimental: { x: {} },
+      tasks: {},
+    };
+    const able = await gateway.connect({ capabilities });
+    const plain = await gateway.connect();
+    await able.result('tools/call', toolCall('up__echo'));
+    await plain.result('tools/call', toolCall('up__echo'));
+    const declared = memory.peers.map((peer) => peer.capabilities.toString());
+    assert.ok(declared.includes('{"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}'), declared.join());
+    assert.ok(declared.includes('{}'));
+  },
+);
+
+test('X-007 a client is never asked what it did not declare', TIMEOUT, async () => {
+  const memory = asking('sampling/createMessage', { messages: [], maxTokens: 1 });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect({ capabilities: { elicitation: {} } });
+  const { answer, said } = await client.request('tools/call', toolCall('up__echo'));
+  assert.deepEqual(said, []);
+  assert.ok(answer.kind === 'result' && answer.result.includes('cannot be asked'));
+});
+
+test('S-007 on the merged endpoint the client reads which upstream asks', TIMEOUT, async () => {
+  const memory = asking('elicitation/create', { message: 'Delete it?' });
+  await using gateway = await testCore({ up: { memory, title: 'Files' }, other: { memory: memoryUpstream({}) } });
+  const client = await gateway.connect({ capabilities: { elicitation: {} } });
+  const { said } = await client.request('tools/call', toolCall('up__echo'), {
+    onMessage: (message) => message.kind === 'request' && client.answer(message.id, { action: 'decline' }),
+  });
+  const [ask] = said;
+  assert.ok(ask?.kind === 'request');
+  assert.equal(ask.params?.string('message'), '[Files] Delete it?');
+});
+
+test(
+  'M-019 M-020 progress comes back with the client’s own token, its type kept, in order and before the answer',
+  TIMEOUT,
+  async () => {
+    const memory = memoryUpstream({
+      lists: { tools: [ECHO] },
+      request: (peer, request) => {
+        const token = request.params?.object('_meta')?.raw('progressToken');
+        for (const progress of [1, 2, 3]) {
+          peer.say(
+            `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":${progress}}}`,
+          );
+        }
+        peer.say(result(request, text('done')));
+      },
+    });
+    await using gateway = await testCore({ up: { memory } });
+    const client = await gateway.connect();
+    for (const progressToken of ['"a-b"', '17']) {
+      const said: Message[] = [];
+      const meta = { progressToken: JSON.parse(progressToken) };
+      await client.request('tools/call', toolCall('up__echo', {}, meta), {
+        onMessage: (message) => said.push(message),
+      });
+      const tokens = said.map((message) => (message.kind === 'notification' ? message.params?.toString() : ''));
+      assert.deepEqual(
+        tokens,
+        [1, 2, 3].map((progress) => `{"progressToken":${progressToken},"progress":${progress}}`),
+      );
+    }
+  },
+);
+
+test('X-037 a cancel reaches the upstream under the id it knows, and the request is answered', TIMEOUT, async () => {
+  const started = Promise.withResolvers<Peer>();
+  const cancelled = Promise.withResolvers<string | undefined>();
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer) => started.resolve(peer),
+    notification: (_peer, { method, params }) => {
+      if (method === 'notifications/cancelled') cancelled.resolve(params?.raw('requestId'));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const call = client.request('tools/call', toolCall('up__echo'), { id: '"0"' });
+  const peer = await started.promise;
+  const theirs = peer.heard.find((message) => message.kind === 'request' && message.method === 'tools/call');
+  client.notify('notifications/cancelled', { requestId: '0', reason: 'enough' });
+  assert.ok(theirs?.kind === 'request');
+  assert.equal(await cancelled.promise, theirs.id);
+  const { answer } = await call;
+  assert.ok(answer.kind === 'error');
+  assert.equal(answer.error.code, -31018);
+});
+
+test('a log message is filtered by the level of each session', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      for (const level of ['debug', 'info', 'error']) {
+        peer.say(
+          `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"${level}","data":"x"}}`,
+          Number(request.id),
+        );
+      }
+      peer.say(result(request, request.method === 'tools/call' ? text('done') : {}));
+    },
+  });
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const quiet = await gateway.connect();
+  const chatty = await gateway.connect();
+  await quiet.result('logging/setLevel', { level: 'error' });
+  await chatty.result('logging/setLevel', { level: 'debug' });
+  const levels = async (client: typeof quiet) => {
+    const { said } = await client.request('tools/call', toolCall('up__echo'));
+    return said.map((message) => (message.kind === 'notification' ? message.params?.string('level') : undefined));
+  };
+  assert.deepEqual(await levels(quiet), ['error']);
+  assert.deepEqual(await levels(chatty), ['debug', 'info', 'error']);
+});
+
+test('X-031 a log level that does not exist is refused', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: memoryUpstream({}) } });
+  const client = await gateway.connect();
+  const { answer } = await client.request('logging/setLevel', { level: 'loud' });
+  assert.ok(answer.kind === 'error');
+  assert.equal(answer.error.code, -32602);
+});

@@ -1,0 +1,245 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { GatewayError } from '../../src/errors.ts';
+import type { Answer } from '../../src/protocol/jsonrpc.ts';
+import { testCore, toolCall } from '../support/core.ts';
+import { memoryUpstream, result, type Script } from '../support/memory-upstream.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
+const DONE = { content: [{ type: 'text', text: 'done' }] };
+
+/** What HTTP reports when the upstream answers 404 to one message: that one was refused, the others may have run. */
+const REFUSED = () => new GatewayError('upstream-session-lost', { upstream: 'up' });
+const FORGOTTEN = () =>
+  new GatewayError('upstream-session-lost', { upstream: 'up', executed: 'unknown', retryable: false });
+
+function failure(answer: Answer) {
+  assert.ok(answer.kind === 'error', JSON.stringify(answer));
+  const { data } = answer.error;
+  assert.ok(typeof data === 'object' && data !== null);
+  return { rpc: answer.error.code, message: answer.error.message, ...data };
+}
+
+/** An upstream that answers the first calls with `first` and the others as one should. */
+function after(first: Script['request'], count = 1) {
+  let calls = 0;
+  return memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      if (request.method === 'tools/call' && ++calls <= count) return first?.(peer, request);
+      peer.say(result(request, request.method === 'tools/call' ? DONE : {}));
+    },
+  });
+}
+
+test(
+  'REL-07 a call that the upstream refused for a lost session is sent once more, in a new one',
+  TIMEOUT,
+  async () => {
+    const memory = after((peer, { id }) => {
+      peer.fail(id, REFUSED());
+      peer.end(FORGOTTEN());
+    });
+    await using gateway = await testCore({ up: { memory } });
+    const client = await gateway.connect();
+    assert.deepEqual(await client.result('tools/call', toolCall('up__echo')), DONE);
+    assert.equal(memory.requests('tools/call').length, 2);
+  },
+);
+
+test('REL-07 a call that is refused for a lost session twice is not sent a third time', TIMEOUT, async () => {
+  const memory = after((peer, { id }) => {
+    peer.fail(id, REFUSED());
+    peer.end(FORGOTTEN());
+  }, 100);
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const { answer } = await client.request('tools/call', toolCall('up__echo'));
+  assert.partialDeepStrictEqual(failure(answer), { code: 'upstream-session-lost', executed: 'no' });
+  assert.equal(memory.requests('tools/call').length, 2);
+});
+
+test('G1 a call that was under way when the session was lost is not sent again', TIMEOUT, async () => {
+  const memory = after((peer) => peer.end(FORGOTTEN()));
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const { answer } = await client.request('tools/call', toolCall('up__echo'));
+  assert.equal(memory.requests('tools/call').length, 1);
+  assert.partialDeepStrictEqual(failure(answer), { executed: 'unknown', retryable: false });
+});
+
+test('G1 one call refused for a lost session does not run another one twice', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO, { ...ECHO, name: 'slow' }] },
+    request: (peer, request) => {
+      const calls = memory.requests('tools/call').length;
+      if (calls === 2) {
+        peer.fail(request.id, REFUSED());
+        peer.end(FORGOTTEN());
+      } else if (calls > 2) peer.say(result(request, DONE));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const slow = client.request('tools/call', toolCall('up__slow'));
+  await memory.until(() => memory.requests('tools/call')[0]);
+  await client.result('tools/call', toolCall('up__echo'));
+  assert.partialDeepStrictEqual(failure((await slow).answer), { executed: 'unknown' });
+  const names = memory.requests('tools/call').map(({ params }) => params?.string('name'));
+  assert.deepEqual(names, ['slow', 'echo', 'echo']);
+});
+
+test('R1 G6 a crash during a call says that it may have run, and the next call works', TIMEOUT, async () => {
+  const memory = after((peer) => peer.crash());
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const { answer } = await client.request('tools/call', toolCall('up__echo'));
+  assert.partialDeepStrictEqual(failure(answer), { code: 'upstream-lost', executed: 'unknown' });
+  assert.equal(memory.requests('tools/call').length, 1);
+  assert.deepEqual(await client.result('tools/call', toolCall('up__echo')), DONE);
+});
+
+test('R2 a call that gets no answer fails at its deadline, and the upstream is told to stop', TIMEOUT, async () => {
+  const memory = after(() => undefined);
+  const timeouts = { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 60, maxMs: 200 };
+  await using gateway = await testCore({ up: { memory, timeouts } });
+  const client = await gateway.connect();
+  const { answer } = await client.request('tools/call', toolCall('up__echo'));
+  assert.partialDeepStrictEqual(failure(answer), { code: 'upstream-timeout', executed: 'unknown' });
+  const [call] = memory.requests('tools/call');
+  const cancelled = await memory.until(() =>
+    memory.peers
+      .flatMap(({ heard }) => heard)
+      .find((message) => message.kind === 'notification' && message.method === 'notifications/cancelled'),
+  );
+  assert.ok(cancelled.kind === 'notification');
+  assert.equal(cancelled.params?.raw('requestId'), call?.id);
+});
+
+test('REL-04 progress puts the deadline off, but not beyond the longest time', TIMEOUT, async () => {
+  let ticking: NodeJS.Timeout | undefined;
+  const memory = after((peer, request) => {
+    const token = request.params?.object('_meta')?.raw('progressToken');
+    let progress = 0;
+    ticking = setInterval(() => {
+      const params = `{"progressToken":${token},"progress":${++progress}}`;
+      peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":${params}}`);
+    }, 10);
+  });
+  const timeouts = { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 100, maxMs: 400 };
+  await using gateway = await testCore({ up: { memory, timeouts } });
+  const client = await gateway.connect();
+  const { answer, said } = await client.request('tools/call', toolCall('up__echo', {}, { progressToken: 1 }));
+  clearInterval(ticking);
+  assert.partialDeepStrictEqual(failure(answer), { code: 'upstream-timeout' });
+  assert.ok(said.length > 10, `${said.length} messages of progress`);
+});
+
+test('M-028 an upstream that does not start takes away its own items and nothing else', TIMEOUT, async () => {
+  const dead = memoryUpstream({ start: () => Promise.reject(new GatewayError('upstream-unavailable')) });
+  const memory = after(undefined, 0);
+  await using gateway = await testCore({ dead: { memory: dead }, up: { memory } });
+  const client = await gateway.connect();
+  assert.partialDeepStrictEqual(await client.result('tools/list'), { tools: [{ name: 'up__echo' }] });
+  assert.deepEqual(await client.result('tools/call', toolCall('up__echo')), DONE);
+});
+
+test('R1 many sessions that meet an upstream which is down for a moment do not keep it down', TIMEOUT, async () => {
+  let isDown = false;
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    start: () =>
+      isDown ? Promise.reject(new GatewayError('upstream-unavailable', { say: 'down' })) : Promise.resolve(),
+    request: (peer, request) => peer.say(result(request, DONE)),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const clients = await Promise.all(Array.from({ length: 8 }, () => gateway.connect()));
+  isDown = true;
+  const failed = await Promise.all(clients.map((client) => client.request('tools/call', toolCall('up__echo'))));
+  assert.deepEqual(new Set(failed.map(({ answer }) => failure(answer).rpc)), new Set([-31010]));
+  isDown = false;
+  const { answer } = await gateway.connect().then((client) => client.request('tools/call', toolCall('up__echo')));
+  assert.equal(answer.kind, 'result', JSON.stringify(answer));
+});
+
+test(
+  'R1 an upstream that forgets all its sessions at once is not taken for one that crashes in a loop',
+  TIMEOUT,
+  async () => {
+    const memory = memoryUpstream({
+      capabilities: { resources: { subscribe: true }, tools: {} },
+      lists: { tools: [ECHO], resources: [{ uri: 'file:///a', name: 'a' }] },
+    });
+    await using gateway = await testCore({ up: { memory } });
+    const clients = await Promise.all(Array.from({ length: 8 }, () => gateway.connect()));
+    for (const client of clients) await client.result('resources/subscribe', { uri: 'up+file:///a' });
+    for (const peer of memory.open) peer.end(FORGOTTEN());
+    for (const client of clients) {
+      const { answer } = await client.request('tools/call', toolCall('up__echo'));
+      assert.equal(answer.kind, 'result', JSON.stringify(answer));
+    }
+  },
+);
+
+test(
+  'R5 what is broken in a message sent before the answer to initialize does not keep an upstream from starting',
+  TIMEOUT,
+  async () => {
+    const memory = memoryUpstream({
+      isRaw: true,
+      lists: { tools: [ECHO] },
+      request: (peer, request) => {
+        if (request.method !== 'initialize') return peer.say(result(request, DONE));
+        peer.say('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"\\x","data":1}}');
+        peer.say(result(request, { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: {} }));
+      },
+    });
+    await using gateway = await testCore({ up: { memory } });
+    const client = await gateway.connect();
+    assert.deepEqual(await client.result('tools/call', toolCall('up__echo')), DONE);
+  },
+);
+
+test('R5 a question with broken params is answered with an error and reaches nobody', TIMEOUT, async () => {
+  const answers: string[] = [];
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer) => {
+      const params = '{"message":"Who?","requestedSchema":{"type":"object","type":"object"}}';
+      peer.say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":${params}}`);
+    },
+    response: (peer, response) => {
+      answers.push(response.kind === 'error' ? String(response.error.code) : response.kind);
+      const [call] = memory.requests('tools/call');
+      if (call !== undefined) peer.say(result(call, DONE));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect({ capabilities: { elicitation: {} }, revision: '2025-06-18' });
+  const { answer, said } = await client.request('tools/call', toolCall('up__echo'));
+  assert.equal(answer.kind, 'result');
+  assert.deepEqual(answers, ['-32602']);
+  assert.deepEqual(said, []);
+});
+
+test('R5 a result that is broken inside is reported as run', TIMEOUT, async () => {
+  const memory = after((peer, { id }) => {
+    const block = '{"type":"resource_link","uri":"file:///a","uri":"file:///b"}';
+    peer.say(`{"jsonrpc":"2.0","id":${id},"result":{"content":[${block}]}}`);
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const { answer } = await client.request('tools/call', toolCall('up__echo'));
+  assert.partialDeepStrictEqual(failure(answer), { code: 'upstream-protocol', executed: 'yes' });
+});
+
+test('R1 a start that never finishes fails in words that name the handshake', TIMEOUT, async () => {
+  const memory = memoryUpstream({ isRaw: true, request: () => undefined });
+  const timeouts = { startMs: 80, connectMs: 80, firstByteMs: 80, callMs: 2_000, maxMs: 5_000 };
+  await using gateway = await testCore({ up: { memory, timeouts } });
+  const client = await gateway.connect();
+  await client.result('tools/list');
+  const reason = gateway.core.status()[0]?.reason ?? '';
+  assert.match(reason, /initialize/);
+});

@@ -1,0 +1,272 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Principal } from '../../src/policy/principal.ts';
+import { testCore, type TestClient, toolCall } from '../support/core.ts';
+import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
+const RESOURCES = { resources: { subscribe: true }, tools: { listChanged: true }, logging: {} };
+const FILE = { uri: 'file:///a', name: 'a' };
+
+const principal = (key: string): Principal => ({ key, label: key, scopes: [] });
+
+/** An upstream whose tool answers with the number of the conversation it was called in. */
+function counting(script: Partial<Parameters<typeof memoryUpstream>[0]> = {}): MemoryUpstream {
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO], resources: [FILE] },
+    capabilities: RESOURCES,
+    request: (peer, request) => peer.say(result(request, { conversation: memory.peers.indexOf(peer) })),
+    ...script,
+  });
+  return memory;
+}
+
+async function conversation(client: TestClient): Promise<unknown> {
+  return (await client.result('tools/call', toolCall('up__echo')))['conversation'];
+}
+
+function methodsOf(peer: Peer | undefined): string[] {
+  return (peer?.heard ?? []).flatMap((message) => ('method' in message ? [message.method] : []));
+}
+
+test('D6 isolation by session: each session has its own connection, and keeps it', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory } });
+  const [a, b] = [await gateway.connect(), await gateway.connect()];
+  const first = [await conversation(a), await conversation(b)];
+  assert.notEqual(first[0], first[1]);
+  assert.deepEqual([await conversation(a), await conversation(b)], first);
+});
+
+test('D6 isolation by principal: the sessions of one share a connection, those of two do not', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
+  const [ann, bob] = [principal('ann'), principal('bob')];
+  const a = await conversation(await gateway.connect({ principal: ann }));
+  assert.equal(await conversation(await gateway.connect({ principal: ann })), a);
+  assert.notEqual(await conversation(await gateway.connect({ principal: bob })), a);
+});
+
+test('D6 isolation shared: all sessions use one connection, which is also the one that lists', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const clients = [await gateway.connect(), await gateway.connect({ principal: principal('bob') })];
+  assert.deepEqual(await Promise.all(clients.map(conversation)), [0, 0]);
+  assert.equal(memory.peers.length, 1);
+});
+
+test('D6 isolation by call: each call has a connection that ends with it', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory, isolation: 'call' } });
+  const client = await gateway.connect();
+  const seen = await Promise.all([1, 2, 3].map(() => conversation(client)));
+  assert.equal(new Set(seen).size, 3);
+  assert.ok(memory.open.size <= 1, `${memory.open.size} open`);
+});
+
+test('D6 isolation by call: subscribing and unsubscribing leaves no connection behind', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory, isolation: 'call' } });
+  const client = await gateway.connect();
+  for (let i = 0; i < 4; i++) {
+    await client.request('resources/subscribe', { uri: 'up+file:///a' });
+    await client.request('resources/unsubscribe', { uri: 'up+file:///a' });
+  }
+  assert.ok(memory.open.size <= 2, `${memory.open.size} open`);
+});
+
+test('SEC-12 a session’s own connections end with it', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await conversation(client);
+  const before = memory.open.size;
+  await gateway.core.gateway.end(client.session);
+  await memory.until(() => memory.open.size < before || undefined);
+});
+
+test('SEC-12 a connection that is still being opened to list for a session does not outlive it', TIMEOUT, async () => {
+  const opening = Promise.withResolvers<void>();
+  const memory: MemoryUpstream = counting({
+    start: () => (memory.starts === 1 ? Promise.resolve() : opening.promise),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect({ capabilities: { sampling: {} } });
+  const listing = client.request('tools/list');
+  await memory.until(() => memory.starts >= 2 || undefined);
+  await gateway.core.gateway.end(client.session);
+  opening.resolve();
+  await listing;
+  await memory.until(() => memory.open.size <= 1 || undefined);
+});
+
+test(
+  'SEC-12 a session that ends while its connection is being opened leaves none, and its call is answered',
+  TIMEOUT,
+  async () => {
+    const opening = Promise.withResolvers<void>();
+    const memory: MemoryUpstream = counting({
+      start: () => (memory.starts === 1 ? Promise.resolve() : opening.promise),
+    });
+    await using gateway = await testCore({ up: { memory } });
+    const client = await gateway.connect();
+    const call = client.request('tools/call', toolCall('up__echo'));
+    await memory.until(() => memory.starts >= 2 || undefined);
+    await gateway.core.gateway.end(client.session);
+    opening.resolve();
+    const { answer } = await call;
+    assert.equal(answer.kind, 'error');
+    assert.equal(memory.requests('tools/call').length, 0);
+    await memory.until(() => memory.open.size <= 1 || undefined);
+  },
+);
+
+test('X-023 an upstream is not told of features that the client’s revision does not have', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory } });
+  const capabilities = { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: { listChanged: true } };
+  const declared = async (revision: string) => {
+    await conversation(await gateway.connect({ capabilities, revision }));
+    return memory.peers.at(-1)?.capabilities;
+  };
+  assert.equal((await declared('2025-03-26'))?.raw('elicitation'), undefined);
+  assert.equal((await declared('2025-06-18'))?.object('elicitation')?.raw('url'), undefined);
+  assert.equal((await declared('2025-06-18'))?.object('sampling')?.raw('tools'), undefined);
+  assert.equal((await declared('2025-11-25'))?.object('elicitation')?.raw('url'), '{}');
+});
+
+test('D4 what one session’s own connection lists is not shown to another session', TIMEOUT, async () => {
+  const unlocked = new Set<Peer>();
+  const memory: MemoryUpstream = memoryUpstream({
+    listsOf: (peer) => ({ tools: unlocked.has(peer) ? [ECHO, { ...ECHO, name: 'secret' }] : [ECHO] }),
+    request: (peer, request) => {
+      if (request.method === 'tools/call') unlocked.add(peer);
+      peer.say(result(request, {}));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const capabilities = { roots: {} };
+  const ann = await gateway.connect({ capabilities, principal: principal('ann') });
+  await ann.result('tools/call', toolCall('up__echo'));
+  await ann.result('tools/list');
+  const bob = await gateway.connect({ capabilities, principal: principal('bob') });
+  const { tools } = await bob.result('tools/list');
+  assert.deepEqual(tools, [{ ...ECHO, name: 'up__echo' }]);
+});
+
+test('X-022 a message about no call reaches nobody where two sessions share a connection', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
+  const clients = [await gateway.connect(), await gateway.connect()];
+  await Promise.all(clients.map(conversation));
+  const [peer] = memory.peers.filter((one) => methodsOf(one).includes('tools/call'));
+  peer?.say('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"whose?"}}');
+  peer?.say('{"jsonrpc":"2.0","id":"q","method":"roots/list"}');
+  const answer = await memory.until(() => peer?.heard.find(({ kind }) => kind === 'error' || kind === 'result'));
+  assert.equal(answer.kind, 'error');
+  assert.deepEqual(
+    clients.flatMap(({ listened }) => listened),
+    [],
+  );
+});
+
+test(
+  'D6 one session’s unsubscribe does not end the subscription of another on the same connection',
+  TIMEOUT,
+  async () => {
+    const memory = counting();
+    await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
+    const [a, b] = [await gateway.connect(), await gateway.connect()];
+    for (const client of [a, b]) await client.result('resources/subscribe', { uri: 'up+file:///a' });
+    await b.result('resources/unsubscribe', { uri: 'up+file:///a' });
+    await conversation(b);
+    assert.equal(memory.requests('resources/unsubscribe').length, 0);
+  },
+);
+
+test(
+  'SEC-12 a subscription of a session that ended does not keep a principal’s connection from being closed',
+  TIMEOUT,
+  async () => {
+    const memory = counting();
+    await using gateway = await testCore({ up: { memory, isolation: 'principal', maxConnections: 1 } });
+    const ann = await gateway.connect({ principal: principal('ann') });
+    await ann.result('resources/subscribe', { uri: 'up+file:///a' });
+    await gateway.core.gateway.end(ann.session);
+    const bob = await gateway.connect({ principal: principal('bob') });
+    assert.equal(typeof (await conversation(bob)), 'number');
+  },
+);
+
+test('D6 there are never more connections than the config allows, however many open at once', TIMEOUT, async () => {
+  let most = 0;
+  const memory: MemoryUpstream = counting({
+    start: async () => {
+      await new Promise((resolve) => setImmediate(resolve));
+      most = Math.max(most, memory.open.size + 1);
+    },
+  });
+  await using gateway = await testCore({ up: { memory, maxConnections: 3 } });
+  const clients = await Promise.all(Array.from({ length: 10 }, () => gateway.connect()));
+  await Promise.all(clients.map((client) => client.request('tools/call', toolCall('up__echo'))));
+  assert.ok(memory.open.size <= 3 && most <= 3, `${memory.open.size} open, at most ${most}`);
+});
+
+test(
+  'REL-14 processes are a hard budget over all upstreams, and what a session gives back another can have',
+  TIMEOUT,
+  async () => {
+    const held: (() => void)[] = [];
+    const memory: MemoryUpstream = counting({
+      request: (peer, request) => {
+        held.push(() => peer.say(result(request, {})));
+      },
+    });
+    const limits = {
+      bodyBytes: 4 << 20,
+      messageBytes: 16 << 20,
+      processes: 3,
+      sessionsPerPrincipal: 1_000,
+      inFlightPerSession: 256,
+    };
+    await using gateway = await testCore({ up: { memory } }, { limits });
+    const clients: TestClient[] = [];
+    let refused: Awaited<ReturnType<TestClient['request']>> | undefined;
+    while (refused === undefined) {
+      const client = await gateway.connect();
+      clients.push(client);
+      const before = held.length;
+      const call = client.request('tools/call', toolCall('up__echo'));
+      const started = memory.until(() => (held.length > before ? 'started' : undefined));
+      const first = await Promise.race([call, started]);
+      if (first !== 'started') refused = first;
+      assert.ok(clients.length <= 4);
+    }
+    assert.ok(refused.answer.kind === 'error');
+    assert.partialDeepStrictEqual(refused.answer.error.data, { code: 'overloaded', executed: 'no', retryable: true });
+    assert.ok(memory.open.size <= 3);
+
+    for (const client of clients.slice(0, -1)) await gateway.core.gateway.end(client.session);
+    const last = clients.at(-1);
+    const again = last?.request('tools/call', toolCall('up__echo'));
+    const before = held.length;
+    await memory.until(() => held.length > before || undefined);
+    held.at(-1)?.();
+    assert.equal((await again)?.answer.kind, 'result');
+  },
+);
+
+test('D6 a process that sits idle gives way when the budget is spent', TIMEOUT, async () => {
+  const memory = counting();
+  const other = counting();
+  const limits = {
+    bodyBytes: 4 << 20,
+    messageBytes: 16 << 20,
+    processes: 3,
+    sessionsPerPrincipal: 1_000,
+    inFlightPerSession: 256,
+  };
+  await using gateway = await testCore({ up: { memory }, other: { memory: other } }, { limits });
+  for (let i = 0; i < 4; i++) assert.equal(typeof (await conversation(await gateway.connect())), 'number');
+});

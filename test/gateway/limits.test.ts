@@ -1,0 +1,219 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Answer } from '../../src/protocol/jsonrpc.ts';
+import { testCore, toolCall } from '../support/core.ts';
+import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
+import type { Request } from '../../src/protocol/jsonrpc.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
+const LIMITS = {
+  bodyBytes: 4 << 20,
+  messageBytes: 16 << 20,
+  processes: 64,
+  sessionsPerPrincipal: 1_000,
+  inFlightPerSession: 256,
+};
+
+/** An upstream whose calls are answered when the test says so. */
+function holding() {
+  const held: { readonly peer: Peer; readonly request: Request }[] = [];
+  const memory: MemoryUpstream = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      if (request.method === 'tools/call') held.push({ peer, request });
+      else peer.say(result(request, {}));
+    },
+  });
+  const arrived = (count: number) => memory.until(() => (held.length >= count ? true : undefined));
+  const release = () => {
+    const next = held.shift();
+    assert.ok(next);
+    next.peer.say(result(next.request, {}));
+  };
+  return { memory, held, arrived, release };
+}
+
+function code(answer: Answer): unknown {
+  assert.ok(answer.kind === 'error', JSON.stringify(answer));
+  const { data } = answer.error;
+  return typeof data === 'object' && data !== null && 'code' in data ? data.code : undefined;
+}
+
+test(
+  'R3 beyond its concurrency an upstream’s calls wait in line, and beyond the line they are refused',
+  TIMEOUT,
+  async () => {
+    const { memory, held, arrived, release } = holding();
+    await using gateway = await testCore({ up: { memory, concurrency: 1, queue: 1 } });
+    const client = await gateway.connect();
+    const call = () => client.request('tools/call', toolCall('up__echo'));
+    const first = call();
+    await arrived(1);
+    const second = call();
+    const { answer } = await call();
+    assert.equal(code(answer), 'overloaded');
+    assert.ok(answer.kind === 'error');
+    assert.partialDeepStrictEqual(answer.error.data, { executed: 'no', retryable: true, upstream: 'up' });
+    assert.equal(held.length, 1);
+    release();
+    assert.equal((await first).answer.kind, 'result');
+    await arrived(1);
+    release();
+    assert.equal((await second).answer.kind, 'result');
+  },
+);
+
+test('R3 a call waits in line no longer than the config says', TIMEOUT, async () => {
+  const { memory, held, arrived, release } = holding();
+  await using gateway = await testCore({ up: { memory, concurrency: 1, queueMs: 30 } });
+  const client = await gateway.connect();
+  const first = client.request('tools/call', toolCall('up__echo'));
+  await arrived(1);
+  const { answer } = await client.request('tools/call', toolCall('up__echo'));
+  assert.equal(code(answer), 'overloaded');
+  assert.equal(held.length, 1);
+  release();
+  await first;
+  const third = client.request('tools/call', toolCall('up__echo'));
+  await arrived(1);
+  release();
+  assert.equal((await third).answer.kind, 'result');
+});
+
+test('REL-18 an upstream whose line is full does not slow another one', TIMEOUT, async () => {
+  const { memory, arrived, release } = holding();
+  await using gateway = await testCore({
+    up: { memory, concurrency: 1 },
+    other: { memory: memoryUpstream({ lists: { tools: [ECHO] } }) },
+  });
+  const client = await gateway.connect();
+  const calls = [1, 2, 3].map(() => client.request('tools/call', toolCall('up__echo')));
+  await arrived(1);
+  await client.result('tools/call', toolCall('other__echo'));
+  for (const call of calls) {
+    await arrived(1);
+    release();
+    await call;
+  }
+});
+
+test(
+  'REL-06 a cancelled call leaves the line and is answered at once, and never reaches the upstream',
+  TIMEOUT,
+  async () => {
+    const { memory, held, arrived, release } = holding();
+    await using gateway = await testCore({ up: { memory, concurrency: 1, queue: 1, queueMs: 300 } });
+    const client = await gateway.connect();
+    const first = client.request('tools/call', toolCall('up__echo'));
+    await arrived(1);
+    const second = client.request('tools/call', toolCall('up__echo'), { id: '"second"' });
+    client.notify('notifications/cancelled', { requestId: 'second' });
+    const { answer } = await second;
+    assert.equal(code(answer), 'cancelled');
+    const third = client.request('tools/call', toolCall('up__echo'));
+    release();
+    await first;
+    await arrived(1);
+    release();
+    assert.equal((await third).answer.kind, 'result');
+    assert.equal(held.length, 0);
+    assert.equal(memory.requests('tools/call').length, 2);
+  },
+);
+
+test(
+  'REL-06 a call cancelled while its upstream starts is answered at once, and never reaches it',
+  TIMEOUT,
+  async () => {
+    const opening = Promise.withResolvers<void>();
+    const memory: MemoryUpstream = memoryUpstream({
+      lists: { tools: [ECHO] },
+      start: () => (memory.starts === 1 ? Promise.resolve() : opening.promise),
+    });
+    await using gateway = await testCore({ up: { memory } });
+    const client = await gateway.connect();
+    const call = client.request('tools/call', toolCall('up__echo'), { id: '"x"' });
+    await memory.until(() => memory.starts >= 2 || undefined);
+    client.notify('notifications/cancelled', { requestId: 'x' });
+    const { answer } = await call;
+    const wasOpen = memory.peers.length > 1;
+    opening.resolve();
+    assert.equal(code(answer), 'cancelled');
+    assert.ok(!wasOpen);
+    assert.equal(memory.requests('tools/call').length, 0);
+  },
+);
+
+test('a call whose client is asked something gives its place to another meanwhile', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      if (request.params?.object('arguments')?.raw('ask') === undefined) return peer.say(result(request, {}));
+      const params = '{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}';
+      peer.say(`{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":${params}}`);
+    },
+    response: (peer) => {
+      const call = peer.heard.find((m) => m.kind === 'request' && m.method === 'tools/call');
+      if (call?.kind === 'request') peer.say(result(call, {}));
+    },
+  });
+  await using gateway = await testCore({ up: { memory, concurrency: 1 } });
+  const [thinking, other] = [await gateway.connect({ capabilities: { elicitation: {} } }), await gateway.connect()];
+  const asked = Promise.withResolvers<string>();
+  const call = thinking.request('tools/call', toolCall('up__echo', { ask: true }), {
+    onMessage: (message) => {
+      if (message.kind === 'request') asked.resolve(message.id);
+    },
+  });
+  const id = await asked.promise;
+  await other.result('tools/call', toolCall('up__echo'));
+  thinking.answer(id, { action: 'decline' });
+  assert.equal((await call).answer.kind, 'result');
+  // The place was given back once: two may not be inside now.
+  await other.result('tools/call', toolCall('up__echo'));
+});
+
+test('SEC-15 a session has a bounded number of requests under way', TIMEOUT, async () => {
+  const { memory, arrived, release } = holding();
+  const limits = { ...LIMITS, inFlightPerSession: 2 };
+  await using gateway = await testCore({ up: { memory } }, { limits });
+  const [client, other] = [await gateway.connect(), await gateway.connect()];
+  const calls = [1, 2].map(() => client.request('tools/call', toolCall('up__echo')));
+  await arrived(2);
+  assert.equal(code((await client.request('ping')).answer), 'overloaded');
+  await other.result('ping');
+  release();
+  release();
+  await Promise.all(calls);
+  await client.result('ping');
+});
+
+test('a principal who opens one session too many loses the one it has not used for longest', TIMEOUT, async () => {
+  const limits = { ...LIMITS, sessionsPerPrincipal: 2 };
+  await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools: [ECHO] } }) } }, { limits });
+  const first = await gateway.connect({ listens: false });
+  const second = await gateway.connect({ listens: false });
+  await first.result('ping');
+  await gateway.connect({ listens: false });
+  assert.deepEqual([first.session.closed.aborted, second.session.closed.aborted], [false, true]);
+  const woken = await gateway.core.gateway.session(second.session.id, second.session.caller.principal, '');
+  assert.ok(woken, 'its id still works');
+});
+
+test('a principal whose sessions are all in use is refused another, and others are not', TIMEOUT, async () => {
+  const limits = { ...LIMITS, sessionsPerPrincipal: 2 };
+  await using gateway = await testCore({ up: { memory: memoryUpstream({}) } }, { limits });
+  await gateway.connect();
+  await gateway.connect();
+  await assert.rejects(gateway.connect(), /overloaded/);
+  await gateway.connect({ principal: { key: 'other', label: 'other', scopes: [] } });
+});
+
+test('sessions that are opened at once are counted like others', TIMEOUT, async () => {
+  const limits = { ...LIMITS, sessionsPerPrincipal: 2 };
+  await using gateway = await testCore({ up: { memory: memoryUpstream({}) } }, { limits });
+  const opened = await Promise.allSettled(Array.from({ length: 6 }, () => gateway.connect()));
+  const awake = opened.filter((one) => one.status === 'fulfilled' && !one.value.session.closed.aborted);
+  assert.ok(awake.length <= 2, `${awake.length} sessions`);
+});

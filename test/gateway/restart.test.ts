@@ -1,0 +1,188 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { LOCAL } from '../../src/policy/principal.ts';
+import { TestClient, type TestCore, testCore, toolCall } from '../support/core.ts';
+import { memoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
+const RESOURCES = { resources: { subscribe: true }, tools: {}, logging: {} };
+
+/** The same client after a restart of the gateway: it goes on with its session id. */
+async function resumed(gateway: TestCore, client: TestClient): Promise<TestClient> {
+  const session = await gateway.core.gateway.session(client.session.id, LOCAL, '');
+  assert.ok(session, 'the session is unknown');
+  return new TestClient(() => gateway.core, session, client.initialized, true);
+}
+
+test('D7 after a restart a session goes on, with its log level and its subscriptions', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    capabilities: RESOURCES,
+    lists: { tools: [ECHO], resources: [{ uri: 'file:///a', name: 'a' }] },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const before = await gateway.connect();
+  await before.result('logging/setLevel', { level: 'alert' });
+  await before.result('resources/subscribe', { uri: 'up+file:///a' });
+  await gateway.restart();
+  const first = memory.peers.length;
+
+  const client = await resumed(gateway, before);
+  await client.result('tools/call', toolCall('up__echo'));
+  const peer = memory.peers
+    .slice(first)
+    .find((one) => one.heard.some((m) => 'method' in m && m.method === 'tools/call'));
+  const told = (peer?.heard ?? []).flatMap((m) =>
+    m.kind === 'request' ? [`${m.method} ${m.params?.toString() ?? ''}`] : [],
+  );
+  assert.ok(told.includes('resources/subscribe {"uri":"file:///a"}'), told.join());
+  assert.ok(told.includes('logging/setLevel {"level":"alert"}'), told.join());
+  peer?.say('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"too little"}}');
+  peer?.say('{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a"}}');
+  await client.heard('notifications/resources/updated');
+  assert.equal(client.listened.length, 1);
+});
+
+test('D7 after a restart updates come to a client that only listens', TIMEOUT, async () => {
+  const memory = memoryUpstream({ capabilities: RESOURCES, lists: { resources: [{ uri: 'file:///a', name: 'a' }] } });
+  await using gateway = await testCore({ up: { memory } });
+  const before = await gateway.connect();
+  await before.result('resources/subscribe', { uri: 'up+file:///a' });
+  await gateway.restart();
+  const first = memory.requests('resources/subscribe').length;
+  await resumed(gateway, before);
+  await memory.until(() => memory.requests('resources/subscribe')[first]);
+});
+
+test('D4 after a restart the whole list is there at once, also while the upstream is not', TIMEOUT, async () => {
+  let isUp = true;
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    start: () => (isUp ? Promise.resolve() : new Promise((resolve) => setTimeout(resolve, 5_000).unref())),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  await gateway.connect();
+  isUp = false;
+  await gateway.restart();
+  const client = await gateway.connect();
+  assert.partialDeepStrictEqual(await client.result('tools/list'), { tools: [{ name: 'up__echo' }] });
+});
+
+test('D4 after a restart a client sees what the upstream shows to clients with its features', TIMEOUT, async () => {
+  const capable = { ...ECHO, name: 'for-capable' };
+  const memory = memoryUpstream({
+    listsOf: (peer: Peer) => ({ tools: peer.capabilities.raw('sampling') === undefined ? [ECHO] : [ECHO, capable] }),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const names = async () => {
+    const client = await gateway.connect({ capabilities: { sampling: {} } });
+    const { tools } = await client.result('tools/list');
+    assert.ok(Array.isArray(tools));
+    return tools.map((tool: { name: string }) => tool.name);
+  };
+  assert.deepEqual(await names(), ['up__echo', 'up__for-capable']);
+  await gateway.restart();
+  assert.deepEqual(await names(), ['up__echo', 'up__for-capable']);
+});
+
+test('a session that was deleted stays unknown, also after a restart', TIMEOUT, async () => {
+  const memory = memoryUpstream({ lists: { tools: [ECHO] } });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await gateway.core.gateway.end(client.session);
+  assert.ok(client.session.closed.aborted);
+  assert.equal(await gateway.core.gateway.session(client.session.id, LOCAL, ''), undefined);
+  await gateway.restart();
+  assert.equal(await gateway.core.gateway.session(client.session.id, LOCAL, ''), undefined);
+});
+
+test(
+  'S-001 SEC-10 a session is unknown to another principal and at another endpoint, awake or not',
+  TIMEOUT,
+  async () => {
+    const memory = memoryUpstream({ lists: { tools: [ECHO] } });
+    await using gateway = await testCore({ up: { memory } });
+    const { id } = (await gateway.connect()).session;
+    const other = { key: 'other', label: 'other', scopes: [] };
+    for (let round = 0; round < 2; round++) {
+      assert.equal(await gateway.core.gateway.session(id, other, ''), undefined);
+      assert.equal(await gateway.core.gateway.session(id, LOCAL, 'up'), undefined);
+      assert.ok(await gateway.core.gateway.session(id, LOCAL, ''));
+      await gateway.restart();
+    }
+  },
+);
+
+test(
+  'S-001 a stranger who comes with a session’s id first does not make it unknown to its owner',
+  TIMEOUT,
+  async () => {
+    await using gateway = await testCore({ up: { memory: memoryUpstream({}) } });
+    const { id } = (await gateway.connect()).session;
+    await gateway.restart();
+    const other = { key: 'other', label: 'other', scopes: [] };
+    const [strangers, own] = await Promise.all([
+      gateway.core.gateway.session(id, other, ''),
+      gateway.core.gateway.session(id, LOCAL, ''),
+    ]);
+    assert.equal(strangers, undefined);
+    assert.ok(own);
+  },
+);
+
+test(
+  'L-014 an answer to a question from before a restart is not taken for the answer to a new one',
+  TIMEOUT,
+  async () => {
+    const memory = memoryUpstream({
+      lists: { tools: [ECHO] },
+      request: (peer) =>
+        peer.say('{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Sure?"}}'),
+      response: (peer, response) => {
+        const said = response.kind === 'result' ? response.result : 'error';
+        const call = peer.heard.find((m) => m.kind === 'request' && m.method === 'tools/call');
+        if (call?.kind === 'request') peer.say(result(call, { content: [{ type: 'text', text: said }] }));
+      },
+    });
+    await using gateway = await testCore({ up: { memory } });
+    const before = await gateway.connect({ capabilities: { elicitation: {} } });
+    const asked = Promise.withResolvers<string>();
+    const call = before.request('tools/call', toolCall('up__echo'), {
+      onMessage: (message) => {
+        if (message.kind === 'request') asked.resolve(message.id);
+      },
+    });
+    const old = await asked.promise;
+    await gateway.restart();
+    await call;
+
+    const client = await resumed(gateway, before);
+    const { answer } = await client.request('tools/call', toolCall('up__echo'), {
+      onMessage: (message) => {
+        if (message.kind !== 'request') return;
+        client.answer(old, { action: 'accept', content: { of: 'old' } });
+        client.answer(message.id, { action: 'decline' });
+      },
+    });
+    assert.ok(answer.kind === 'result');
+    assert.ok(!answer.result.includes('old'), answer.result);
+  },
+);
+
+test('a session id fits into a header however much the client says of itself', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: memoryUpstream({}) } });
+  const client = await gateway.connect({ capabilities: { experimental: { blob: 'x'.repeat(20_000) } } });
+  assert.ok(client.session.id.length < 4_096, `${client.session.id.length} characters`);
+});
+
+test('M-008 a cursor still works after a restart where the list is the same', TIMEOUT, async () => {
+  const tools = Array.from({ length: 1_200 }, (_, n) => ({ ...ECHO, name: `tool${n}` }));
+  await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools } }) } });
+  const before = await gateway.connect();
+  const { nextCursor: cursor } = await before.result('tools/list');
+  await gateway.restart();
+  const client = await resumed(gateway, before);
+  const page = await client.result('tools/list', { cursor });
+  assert.ok(Array.isArray(page['tools']));
+  assert.equal(page['tools'].length, 200);
+});

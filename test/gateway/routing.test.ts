@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { testCore, toolCall } from '../support/core.ts';
+import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
+
+/** An upstream with one of everything, which answers with what it was asked. */
+function mirror(): MemoryUpstream {
+  return memoryUpstream({
+    capabilities: { tools: {}, prompts: {}, resources: {}, completions: {} },
+    lists: {
+      tools: [ECHO],
+      prompts: [{ name: 'greet' }],
+      resources: [{ uri: 'file:///a', name: 'a' }],
+      resourceTemplates: [{ uriTemplate: 'file:///logs/{day}', name: 'logs' }],
+    },
+    request: (peer, request) =>
+      peer.say(result(request, { asked: JSON.parse(request.params?.toString() ?? 'null'), content: [], contents: [] })),
+  });
+}
+
+test('M-001 each request reaches the one upstream it belongs to, under the names that one knows', TIMEOUT, async () => {
+  const [one, two] = [mirror(), mirror()];
+  await using gateway = await testCore({ one: { memory: one }, two: { memory: two } });
+  const client = await gateway.connect();
+  const unheard = { unheard: 'of' };
+  const cases = [
+    [
+      'tools/call',
+      { name: 'two__echo', arguments: { a: 1 }, ...unheard },
+      { name: 'echo', arguments: { a: 1 }, ...unheard },
+    ],
+    ['prompts/get', { name: 'two__greet', ...unheard }, { name: 'greet', ...unheard }],
+    ['resources/read', { uri: 'two+file:///a', ...unheard }, { uri: 'file:///a', ...unheard }],
+    ['resources/read', { uri: 'two+file:///unlisted' }, { uri: 'file:///unlisted' }],
+  ] as const;
+  for (const [method, params, asked] of cases) {
+    assert.deepEqual((await client.result(method, params))['asked'], asked, method);
+    assert.equal(one.requests(method).length, 0, method);
+  }
+});
+
+test('M-017 completion goes to the owner of the prompt or the template', TIMEOUT, async () => {
+  const [one, two] = [mirror(), mirror()];
+  await using gateway = await testCore({ one: { memory: one }, two: { memory: two } });
+  const client = await gateway.connect();
+  const argument = { name: 'day', value: 'mo' };
+  const context = { arguments: { week: '7' } };
+  const refs = [
+    [
+      { type: 'ref/prompt', name: 'two__greet', title: 'T' },
+      { type: 'ref/prompt', name: 'greet', title: 'T' },
+    ],
+    [
+      { type: 'ref/resource', uri: 'two+file:///logs/{day}' },
+      { type: 'ref/resource', uri: 'file:///logs/{day}' },
+    ],
+  ] as const;
+  for (const [ref, asked] of refs) {
+    const answer = await client.result('completion/complete', { ref, argument, context });
+    assert.deepEqual(answer['asked'], { ref: asked, argument, context });
+  }
+  assert.equal(one.requests('completion/complete').length, 0);
+
+  for (const ref of [{ type: 'ref/prompt', name: 'greet' }, { type: 'ref/tool', name: 'two__echo' }, undefined]) {
+    const { answer } = await client.request('completion/complete', { ref, argument });
+    assert.ok(answer.kind === 'error');
+    assert.equal(answer.error.code, -32602);
+  }
+});
+
+test(
+  'M-006 M-007 what nobody has is refused with the code of its kind, and no upstream is asked',
+  TIMEOUT,
+  async () => {
+    const memory = mirror();
+    await using gateway = await testCore({ up: { memory } });
+    const client = await gateway.connect();
+    const cases = [
+      ['tools/call', { name: 'nobody__echo' }, -32602],
+      ['tools/call', {}, -32602],
+      ['tools/call', { name: 7 }, -32602],
+      ['prompts/get', { name: 'nobody__greet' }, -32602],
+      ['resources/read', { uri: 'nobody+file:///a' }, -32002],
+      ['resources/read', {}, -32602],
+      ['logging/setLevel', {}, -32602],
+      ['resources/subscribe', {}, -32602],
+    ] as const;
+    for (const [method, params, code] of cases) {
+      const { answer } = await client.request(method, params);
+      assert.ok(answer.kind === 'error', method);
+      assert.equal(answer.error.code, code, method);
+    }
+    const asked = memory.peers.flatMap(({ heard }) => heard.map((m) => ('method' in m ? m.method : '')));
+    assert.ok(!asked.some((method) => ['tools/call', 'prompts/get', 'resources/read'].includes(method)), asked.join());
+  },
+);
+
+test('unknown methods are refused, whichever upstream might know them', TIMEOUT, async () => {
+  const memory = mirror();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  for (const method of ['tools/destroy', 'server/discover', 'tasks/get', '', '__proto__']) {
+    const { answer } = await client.request(method);
+    assert.ok(answer.kind === 'error');
+    assert.equal(answer.error.code, -32601, method);
+  }
+  const again = await client.request('initialize', { protocolVersion: '2025-11-25' });
+  assert.ok(again.answer.kind === 'error');
+  assert.equal(again.answer.error.code, -32600);
+});
+
+test('an id that is under way is refused a second time, and the first request does not notice', TIMEOUT, async () => {
+  const held = Promise.withResolvers<() => void>();
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer: Peer, request) => held.resolve(() => peer.say(result(request, { content: [] }))),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const [client, other] = [await gateway.connect(), await gateway.connect()];
+  const first = client.request('tools/call', toolCall('up__echo'), { id: '5' });
+  const release = await held.promise;
+  const { answer } = await client.request('tools/call', toolCall('up__echo'), { id: '5' });
+  assert.ok(answer.kind === 'error');
+  assert.equal(answer.error.code, -32600);
+  for (const [who, id] of [
+    [other, '5'],
+    [client, '"5"'],
+  ] as const) {
+    assert.equal((await who.request('ping', {}, { id })).answer.kind, 'result');
+  }
+  release();
+  assert.equal((await first).answer.kind, 'result');
+  assert.equal((await client.request('ping', {}, { id: '5' })).answer.kind, 'result');
+  assert.equal(memory.requests('tools/call').length, 1);
+});
+
+test('X-044 a result is put in words that the client’s revision has', TIMEOUT, async () => {
+  const link = { type: 'resource_link', uri: 'file:///a', name: 'a' };
+  const memory = memoryUpstream({
+    lists: { tools: [{ ...ECHO, outputSchema: { type: 'object' } }] },
+    request: (peer, request) => peer.say(result(request, { content: [link], structuredContent: { n: 1 } })),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const now = await gateway.connect();
+  assert.deepEqual(await now.result('tools/call', toolCall('up__echo')), {
+    content: [{ ...link, uri: 'up+file:///a' }],
+    structuredContent: { n: 1 },
+  });
+  const then = await gateway.connect({ revision: '2024-11-05' });
+  const { content, structuredContent } = await then.result('tools/call', toolCall('up__echo'));
+  assert.equal(structuredContent, undefined);
+  assert.ok(Array.isArray(content) && content.every((block: { type: string }) => block.type === 'text'));
+  const { tools } = await then.result('tools/list');
+  assert.deepEqual(tools, [{ ...ECHO, name: 'up__echo' }]);
+});
+
+test('L-002 initialize is answered with the revision asked for, else with our latest', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: mirror() } });
+  for (const revision of ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25']) {
+    const { initialized } = await gateway.connect({ revision });
+    assert.equal(initialized.string('protocolVersion'), revision);
+  }
+  for (const revision of ['2026-07-28', '1999-01-01', '']) {
+    const { initialized } = await gateway.connect({ revision });
+    assert.equal(initialized.string('protocolVersion'), '2025-11-25');
+  }
+});

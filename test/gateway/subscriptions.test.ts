@@ -1,0 +1,222 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { GatewayError } from '../../src/errors.ts';
+import type { Message } from '../../src/protocol/jsonrpc.ts';
+import { testCore, toolCall } from '../support/core.ts';
+import { memoryUpstream, type MemoryUpstream, type Peer, result, type Script } from '../support/memory-upstream.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
+const FILE = { uri: 'file:///a', name: 'a' };
+const URI = 'up+file:///a';
+
+function watched(script: Script = {}): MemoryUpstream {
+  return memoryUpstream({
+    capabilities: { resources: { subscribe: true }, tools: {}, logging: {} },
+    lists: { tools: [ECHO], resources: [FILE] },
+    ...script,
+  });
+}
+
+function updated(peer: Peer | undefined, uri = 'file:///a'): void {
+  peer?.say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"${uri}"}}`);
+}
+
+function asked(peer: Peer | undefined, method: string): string[] {
+  return (peer?.heard ?? []).flatMap((message) =>
+    message.kind === 'request' && message.method === method ? [message.params?.toString() ?? ''] : [],
+  );
+}
+
+/** The conversation in which this was last asked for. */
+function lastAsked(memory: MemoryUpstream, method: string): Peer | undefined {
+  return memory.peers.findLast((peer) => asked(peer, method).length > 0);
+}
+
+function uris(messages: readonly Message[]): (string | undefined)[] {
+  return messages.flatMap((message) =>
+    message.kind === 'notification' && message.method === 'notifications/resources/updated'
+      ? [message.params?.string('uri')]
+      : [],
+  );
+}
+
+test('M-016 an update comes under the URI the client knows, and to no other session', TIMEOUT, async () => {
+  const memory = watched();
+  await using gateway = await testCore({ up: { memory } });
+  const [subscriber, other] = [await gateway.connect(), await gateway.connect()];
+  await subscriber.result('resources/subscribe', { uri: URI });
+  await other.result('tools/call', toolCall('up__echo'));
+  for (const peer of memory.open) updated(peer);
+  await subscriber.heard('notifications/resources/updated');
+  assert.deepEqual(uris(subscriber.listened), [URI]);
+  assert.deepEqual(other.listened, []);
+});
+
+test('X-034 on a shared connection the upstream is asked once, until the last subscriber leaves', TIMEOUT, async () => {
+  const memory = watched();
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const [a, b, other] = [await gateway.connect(), await gateway.connect(), await gateway.connect()];
+  for (const client of [a, b]) await client.result('resources/subscribe', { uri: URI });
+  await other.result('tools/call', toolCall('up__echo'));
+  assert.equal(memory.requests('resources/subscribe').length, 1);
+
+  updated(memory.peers[0]);
+  await a.heard('notifications/resources/updated');
+  await b.heard('notifications/resources/updated');
+  assert.deepEqual(other.listened, []);
+
+  await a.result('resources/unsubscribe', { uri: URI });
+  assert.equal(memory.requests('resources/unsubscribe').length, 0);
+  await gateway.core.gateway.end(b.session);
+  await memory.until(() => memory.requests('resources/unsubscribe')[0]);
+  updated(memory.peers[0]);
+  await other.result('ping');
+  assert.deepEqual(uris(a.listened), [URI]);
+});
+
+test('a session that ends while it subscribes on a shared connection leaves no subscription', TIMEOUT, async () => {
+  const memory = watched({
+    request: (peer, request) => {
+      if (request.method !== 'resources/subscribe') peer.say(result(request, {}));
+    },
+  });
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const client = await gateway.connect();
+  const subscribing = client.request('resources/subscribe', { uri: URI });
+  const request = await memory.until(() => memory.requests('resources/subscribe')[0]);
+  await gateway.core.gateway.end(client.session);
+  memory.peers[0]?.say(result(request, {}));
+  await subscribing;
+  await memory.until(() => memory.requests('resources/unsubscribe')[0]);
+});
+
+test('a subscription that the upstream refused is not asked for again in its next conversation', TIMEOUT, async () => {
+  const memory = watched({
+    request: (peer, request) => {
+      if (request.method !== 'resources/subscribe') return peer.say(result(request, {}));
+      peer.say(`{"jsonrpc":"2.0","id":${request.id},"error":{"code":-32002,"message":"no such resource"}}`);
+    },
+  });
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const client = await gateway.connect();
+  for (const n of [1, 2, 3]) {
+    const { answer } = await client.request('resources/subscribe', { uri: `up+file:///none/${n}` });
+    assert.ok(answer.kind === 'error' && answer.error.code === -32002);
+  }
+  const [first] = memory.peers;
+  first?.crash();
+  await client.request('tools/call', toolCall('up__echo'));
+  assert.deepEqual(asked(memory.peers.at(-1), 'resources/subscribe'), []);
+});
+
+for (const isolation of ['session', 'shared'] as const) {
+  test(
+    `REL-16 isolation ${isolation}: a lost connection is replaced, with its subscriptions and its level`,
+    TIMEOUT,
+    async () => {
+      const memory = watched();
+      await using gateway = await testCore({ up: { memory, isolation } });
+      const client = await gateway.connect();
+      await client.result('resources/subscribe', { uri: URI });
+      await client.result('logging/setLevel', { level: 'warning' });
+      const old = lastAsked(memory, 'resources/subscribe');
+      const before = memory.peers.length;
+      old?.end(new GatewayError('upstream-session-lost', { executed: 'unknown' }));
+      const fresh = await memory.until(() =>
+        memory.peers.slice(before).find((peer) => asked(peer, 'logging/setLevel').length > 0),
+      );
+      assert.deepEqual(asked(fresh, 'resources/subscribe'), ['{"uri":"file:///a"}']);
+      assert.deepEqual(asked(fresh, 'logging/setLevel'), ['{"level":"warning"}']);
+      updated(fresh);
+      await client.heard('notifications/resources/updated');
+    },
+  );
+
+  test(
+    `REL-16 isolation ${isolation}: subscriptions come back also when the upstream is away for a while`,
+    TIMEOUT,
+    async () => {
+      let downUntil = 0;
+      const memory: MemoryUpstream = watched({
+        start: () =>
+          memory.starts <= downUntil
+            ? Promise.reject(new GatewayError('upstream-unavailable', { say: 'down' }))
+            : Promise.resolve(),
+      });
+      await using gateway = await testCore({ up: { memory, isolation } });
+      const client = await gateway.connect();
+      await client.result('resources/subscribe', { uri: URI });
+      downUntil = memory.starts + 1;
+      const before = memory.peers.length;
+      lastAsked(memory, 'resources/subscribe')?.crash();
+      const fresh = await memory.until(() =>
+        memory.peers.slice(before).find((peer) => asked(peer, 'resources/subscribe').length > 0),
+      );
+      updated(fresh);
+      await client.heard('notifications/resources/updated');
+    },
+  );
+}
+
+test('two URIs for one resource are two subscriptions, and one outlives the other', TIMEOUT, async () => {
+  const memory = watched();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  for (const uri of [URI, 'file:///a']) await client.result('resources/subscribe', { uri });
+  await client.result('resources/unsubscribe', { uri: 'file:///a' });
+  assert.equal(memory.requests('resources/unsubscribe').length, 0);
+});
+
+test('a subscription to what an upstream cannot watch is refused', TIMEOUT, async () => {
+  const memory = watched({ capabilities: { resources: {} } });
+  await using gateway = await testCore({ up: { memory }, watching: { memory: watched() } });
+  const client = await gateway.connect();
+  const { answer } = await client.request('resources/subscribe', { uri: URI });
+  assert.ok(answer.kind === 'error');
+  assert.equal(answer.error.code, -32601);
+  assert.equal(memory.requests('resources/subscribe').length, 0);
+});
+
+test('M-007 a subscription to an unknown resource is refused under the URI the client used', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: watched() } });
+  const client = await gateway.connect();
+  const { answer } = await client.request('resources/subscribe', { uri: 'nobody+file:///a' });
+  assert.ok(answer.kind === 'error');
+  assert.equal(answer.error.code, -32002);
+  assert.partialDeepStrictEqual(answer.error.data, { uri: 'nobody+file:///a' });
+});
+
+test('the level a connection is told is the lowest that any of its sessions asked for', TIMEOUT, async () => {
+  const memory = watched();
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const [a, b] = [await gateway.connect(), await gateway.connect()];
+  for (const client of [a, b]) await client.result('tools/call', toolCall('up__echo'));
+  await a.result('logging/setLevel', { level: 'error' });
+  await b.result('logging/setLevel', { level: 'debug' });
+  await a.result('logging/setLevel', { level: 'critical' });
+  const levels = memory.requests('logging/setLevel').map(({ params }) => params?.string('level'));
+  // The other one has set no level yet, and is not to miss what is usual.
+  assert.deepEqual(levels, ['info', 'debug', 'debug']);
+});
+
+test(
+  'R3 an upstream that does not answer logging/setLevel does not keep the client or its calls waiting',
+  TIMEOUT,
+  async () => {
+    const hung = watched({
+      request: (peer, request) => {
+        if (request.method === 'tools/call') peer.say(result(request, {}));
+      },
+    });
+    const timeouts = { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 1_500, maxMs: 5_000 };
+    await using gateway = await testCore({ up: { memory: hung, timeouts }, other: { memory: watched() } });
+    const client = await gateway.connect();
+    await client.result('tools/call', toolCall('up__echo'));
+    await client.result('logging/setLevel', { level: 'error' });
+    // What was sent before the answer has arrived by now.
+    for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
+    const told = [...hung.open].flatMap(({ heard }) => heard.map((message) => 'method' in message && message.method));
+    assert.ok(!told.includes('notifications/cancelled'), 'it was waited for until it timed out');
+  },
+);

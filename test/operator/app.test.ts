@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { createOperatorApp } from '../../src/operator/app.ts';
+import type { OperatorView } from '../../src/operator/app.ts';
+import type { UpstreamStatus } from '../../src/operator/status.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
+
+const FILES: UpstreamStatus = {
+  id: 'files',
+  title: 'Files',
+  transport: 'stdio',
+  state: 'failed',
+  reason: 'spawn npx ENOENT',
+  connections: 0,
+  tools: 12,
+  prompts: 0,
+  resources: 3,
+};
+
+async function get(
+  path: string,
+  { host = '127.0.0.1:3001', method = 'GET', ...view }: Partial<OperatorView> & { host?: string; method?: string } = {},
+): Promise<Response> {
+  const app = createOperatorApp({
+    metrics: createMetrics('1.2.3'),
+    version: '1.2.3',
+    allowedHosts: ['gateway.internal'],
+    startedAtMs: Date.UTC(2026, 10, 20),
+    ready: () => ({ ready: true, reasons: [] }),
+    upstreams: () => [FILES],
+    ...view,
+  });
+  return await app.request(path, { method, headers: { host } });
+}
+
+test('/livez and /startupz answer 200, whether ready or not', async () => {
+  const ready = (): { ready: boolean; reasons: string[] } => ({ ready: false, reasons: ['draining'] });
+  assert.equal((await get('/livez', { ready })).status, 200);
+  assert.deepEqual(await (await get('/startupz', { ready })).json(), {
+    started: true,
+    startedAt: '2026-11-20T00:00:00.000Z',
+  });
+});
+
+test('/readyz answers 503 with every reason while not ready', async () => {
+  const reasons = ['upstream "files" is required and failed: spawn npx ENOENT'];
+  const response = await get('/readyz', { ready: () => ({ ready: false, reasons }) });
+  assert.equal(response.status, 503);
+  assert.deepEqual(await response.json(), { ready: false, reasons });
+  assert.equal((await get('/readyz')).status, 200);
+});
+
+test('/status tells the state of each upstream with its reason and what it offers', async () => {
+  const response = await get('/status');
+  assert.deepEqual(await response.json(), {
+    version: '1.2.3',
+    startedAt: '2026-11-20T00:00:00.000Z',
+    ready: true,
+    reasons: [],
+    upstreams: [FILES],
+  });
+});
+
+test('/metrics is what Prometheus reads', async () => {
+  const response = await get('/metrics');
+  assert.match(response.headers.get('content-type') ?? '', /^text\/plain; version=0\.0\.4/);
+  assert.match(await response.text(), /^linkspan_build_info\{version="1\.2\.3"\} 1$/m);
+});
+
+test('/version names the program and its Node', async () => {
+  assert.deepEqual(await (await get('/version')).json(), { name: 'linkspan', version: '1.2.3', node: process.version });
+});
+
+test('nothing is stored by caches and nothing is offered to other origins', async () => {
+  const response = await get('/status');
+  assert.equal(response.headers.get('cache-control'), 'no-store');
+  assert.equal(response.headers.get('access-control-allow-origin'), null);
+});
+
+const hosts = [
+  { host: 'localhost:3001', status: 200 },
+  { host: 'LOCALHOST', status: 200 },
+  { host: '[::1]:3001', status: 200 },
+  { host: '10.0.0.7:3001', status: 200 },
+  { host: 'gateway.internal:3001', status: 200 },
+  { host: 'evil.example', status: 403 },
+  { host: 'localhost.evil.example:3001', status: 403 },
+  { host: '127.0.0.1.evil.example', status: 403 },
+  { host: '127.0.0.1:80@evil.example', status: 403 },
+  { host: '[evil]', status: 403 },
+  { host: '', status: 403 },
+];
+
+for (const { host, status } of hosts) {
+  test(`SEC-15 a request for host "${host}" is answered ${status}`, async () => {
+    assert.equal((await get('/status', { host })).status, status);
+  });
+}
+
+test('a method other than GET is refused, and a path that is not there says which are', async () => {
+  const post = await get('/status', { method: 'POST' });
+  assert.equal(post.status, 405);
+  assert.equal(post.headers.get('allow'), 'GET, HEAD');
+  assert.match(await (await get('/nope')).text(), /\/readyz/);
+});
