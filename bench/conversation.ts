@@ -1,0 +1,151 @@
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import type { Check } from './check.ts';
+import { type Ask, dialectOf, type Revision } from './dialect.ts';
+import { HttpMessages } from './http-messages.ts';
+
+const EVENT_STREAM = /\r\ncontent-type: *text\/event-stream/i;
+const SESSION = /\r\nmcp-session-id: *([^\r]+)/i;
+
+export interface ConversationOptions {
+  readonly url: URL;
+  readonly revision: Revision;
+  readonly ask: Ask;
+  readonly toolPrefix: string;
+  readonly check: Check;
+  /** Tells conversations apart: no two send the same id. */
+  readonly index: number;
+  readonly count: number;
+  readonly onAnswer: (conversation: Conversation, tookMs: number, asEvent: boolean) => void;
+  readonly onFailure: (failure: unknown) => void;
+}
+
+interface Reply {
+  readonly head: string;
+  readonly body: Buffer;
+}
+
+/** The JSON of the last event, which is the answer. */
+function lastData(body: Buffer): Buffer {
+  const at = body.lastIndexOf('\ndata:');
+  if (at < 0 && !body.subarray(0, 5).equals(Buffer.from('data:'))) return body.subarray(0, 0);
+  let start = at < 0 ? 5 : at + 6;
+  if (body[start] === 0x20) start++;
+  let end = body.indexOf(0x0a, start);
+  if (end < 0) end = body.length;
+  if (body[end - 1] === 0x0d) end--;
+  return body.subarray(start, end);
+}
+
+function status(head: string): number {
+  return Number(head.slice('HTTP/1.1 '.length, 'HTTP/1.1 200'.length));
+}
+
+/** One client: one kept connection, one session, one request at a time. */
+export class Conversation {
+  readonly #options: ConversationOptions;
+  readonly #socket: Socket;
+  #session: string | undefined;
+  #head = '';
+  #nextId: number;
+  #askedId = 0;
+  #askedAtMs: number | undefined;
+  #replied: ((reply: Reply) => void) | undefined;
+  #isEnding = false;
+
+  constructor(options: ConversationOptions) {
+    this.#options = options;
+    this.#nextId = 1 + options.index;
+    this.#socket = connect({ host: options.url.hostname, port: Number(options.url.port), noDelay: true });
+    const messages = new HttpMessages((head, body) => this.#receive(head, body));
+    this.#socket.on('data', (chunk: Buffer) => {
+      try {
+        messages.push(chunk);
+      } catch (thrown) {
+        options.onFailure(thrown);
+      }
+    });
+    this.#socket.on('error', (thrown) => options.onFailure(thrown));
+    this.#socket.on('close', () => {
+      if (!this.#isEnding) options.onFailure(new Error('the connection was closed'));
+    });
+  }
+
+  /** How long it has been waiting for an answer; undefined while it is not. */
+  waitingMs(nowMs: number): number | undefined {
+    return this.#askedAtMs === undefined ? undefined : nowMs - this.#askedAtMs;
+  }
+
+  /** @throws {Error} where the handshake is refused. */
+  async open(): Promise<void> {
+    const { revision, ask } = this.#options;
+    const dialect = dialectOf(revision);
+    await once(this.#socket, 'connect');
+    for (const body of dialect.opening) {
+      const head = this.#requestHead('POST', dialect.headers(this.#session, undefined));
+      const reply = await this.#request(`${head}content-length: ${body.length}\r\n\r\n${body}`);
+      const code = status(reply.head);
+      const text = reply.body.toString();
+      if (code < 200 || code > 299 || text.includes('"error"')) {
+        throw new Error(`the handshake was refused with ${code}: ${text.slice(0, 500)}`);
+      }
+      this.#session ??= SESSION.exec(reply.head)?.[1];
+    }
+    this.#head = this.#requestHead('POST', dialect.headers(this.#session, ask));
+  }
+
+  /** Sends the next request; `onAnswer` follows. */
+  ask(): void {
+    const { revision, ask, toolPrefix, count } = this.#options;
+    this.#askedId = this.#nextId;
+    this.#nextId += count;
+    const body = dialectOf(revision).request(this.#askedId, ask, toolPrefix);
+    this.#askedAtMs = performance.now();
+    this.#socket.write(`${this.#head}content-length: ${body.length}\r\n\r\n${body}`, 'latin1');
+  }
+
+  /** Ends the session, where there is one. */
+  async close(): Promise<void> {
+    if (this.#session !== undefined) {
+      const headers = dialectOf(this.#options.revision).headers(this.#session, undefined);
+      await this.#request(`${this.#requestHead('DELETE', headers)}content-length: 0\r\n\r\n`);
+    }
+    this.#isEnding = true;
+    this.#socket.destroy();
+  }
+
+  #requestHead(method: string, headers: Readonly<Record<string, string>>): string {
+    const { url } = this.#options;
+    const all = {
+      host: url.host,
+      accept: 'application/json, text/event-stream',
+      'content-type': 'application/json',
+      ...headers,
+    };
+    const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+    return `${method} ${url.pathname} HTTP/1.1\r\n${lines.join('')}`;
+  }
+
+  async #request(text: string): Promise<Reply> {
+    const { promise, resolve } = Promise.withResolvers<Reply>();
+    this.#replied = resolve;
+    this.#socket.write(text);
+    return await promise;
+  }
+
+  #receive(head: string, body: Buffer): void {
+    if (this.#replied !== undefined) {
+      const replied = this.#replied;
+      this.#replied = undefined;
+      replied({ head, body });
+      return;
+    }
+    if (this.#askedAtMs === undefined) throw new Error('an answer nobody asked for');
+    const tookMs = performance.now() - this.#askedAtMs;
+    this.#askedAtMs = undefined;
+    if (status(head) !== 200) throw new Error(`answered ${status(head)}: ${body.toString('utf8', 0, 500)}`);
+    const asEvent = EVENT_STREAM.test(head);
+    this.#options.check.answer(asEvent ? lastData(body) : body, this.#askedId);
+    this.#options.onAnswer(this, tookMs, asEvent);
+  }
+}

@@ -1,0 +1,50 @@
+import type { CalledTool } from './answers.ts';
+
+/** What the load generator asks for, over and over. */
+export type Ask = { readonly method: 'tools/list' } | { readonly method: 'tools/call'; readonly tool: CalledTool };
+
+/** How a client of one revision speaks. */
+interface Dialect {
+  /** Messages of the handshake, posted in this order before anything else. */
+  readonly opening: readonly string[];
+  /** @param session as the answer to the first message named it. */
+  headers(session: string | undefined, ask: Ask | undefined): Readonly<Record<string, string>>;
+  /** @param prefix in front of tool names. */
+  request(id: number, ask: Ask, prefix: string): string;
+}
+
+const CLIENT_INFO = { name: 'bench-load', version: '1.0.0' };
+
+function callParams(id: number, tool: CalledTool, prefix: string): string {
+  const meta = tool === 'progress' ? `,"_meta":{"progressToken":${id}}` : '';
+  return `{"name":"${prefix}${tool}","arguments":{"city":"Oostende","days":3}${meta}}`;
+}
+
+/** A row per revision a client can have. */
+const DIALECTS = {
+  '2025-11-25': {
+    opening: [
+      JSON.stringify({
+        jsonrpc: '2.0',
+        id: 0,
+        method: 'initialize',
+        params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: CLIENT_INFO },
+      }),
+      '{"jsonrpc":"2.0","method":"notifications/initialized"}',
+    ],
+    headers: (session) =>
+      session === undefined ? {} : { 'mcp-session-id': session, 'mcp-protocol-version': '2025-11-25' },
+    request: (id, ask, prefix) =>
+      ask.method === 'tools/list'
+        ? `{"jsonrpc":"2.0","id":${id},"method":"tools/list","params":{}}`
+        : `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":${callParams(id, ask.tool, prefix)}}`,
+  },
+} as const satisfies Readonly<Record<string, Dialect>>;
+
+export type Revision = keyof typeof DIALECTS;
+
+export const REVISIONS = ['2025-11-25'] as const satisfies readonly Revision[];
+
+export function dialectOf(revision: Revision): Dialect {
+  return DIALECTS[revision];
+}

@@ -1,0 +1,48 @@
+import * as z from 'zod';
+import { CALLED_TOOLS } from './answers.ts';
+import { REVISIONS } from './dialect.ts';
+
+/** What one process of the load generator does. */
+const JOB = z.object({
+  url: z.url(),
+  revision: z.enum(REVISIONS),
+  ask: z.discriminatedUnion('method', [
+    z.object({ method: z.literal('tools/list') }),
+    z.object({ method: z.literal('tools/call'), tool: z.enum(CALLED_TOOLS) }),
+  ]),
+  toolPrefix: z.string(),
+  connections: z.int().positive(),
+  warmMs: z.number(),
+  measureMs: z.number(),
+  ratePerSecond: z.number().positive().optional(),
+  /** The processes under test. */
+  pids: z.array(z.int()),
+});
+
+export type Job = z.infer<typeof JOB>;
+
+/** What it reports. */
+const ROUND = z.object({
+  requests: z.number(),
+  perSecond: z.number(),
+  /** Of the processes under test, per request. */
+  cpuUs: z.number(),
+  p50Us: z.number(),
+  p99Us: z.number(),
+  rssMb: z.number(),
+  peakMb: z.number(),
+  /** How the answers came; the choice is the subject's. */
+  answersAs: z.enum(['json', 'sse', 'both']),
+});
+
+export type Round = z.infer<typeof ROUND>;
+
+/** @throws {z.ZodError} */
+export function parseJob(text: string | undefined): Job {
+  return JOB.parse(JSON.parse(text ?? 'null'));
+}
+
+/** @param log of the load generator: the line of its report is the last. @throws {z.ZodError} */
+export function parseRound(log: string): Round {
+  return ROUND.parse(JSON.parse(log.trim().split('\n').at(-1) ?? 'null'));
+}

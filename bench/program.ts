@@ -1,0 +1,140 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { open, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { childrenOf } from './process-cost.ts';
+
+const POLL_MS = 20;
+const STOP_MS = 8_000;
+
+const living = new Set<ChildProcess>();
+let guarded = false;
+
+/** Workers of nginx survive the death of their parent, and children of a gateway need its help to end. */
+function killWithChildren(child: ChildProcess): void {
+  const children = child.pid === undefined ? [] : childrenOf(child.pid);
+  child.kill('SIGKILL');
+  for (const pid of children) {
+    try {
+      process.kill(pid, 'SIGKILL');
+    } catch {
+      // It ended in the meantime.
+    }
+  }
+}
+
+/** Programs end with us, however we end. */
+function guard(): void {
+  if (guarded) return;
+  guarded = true;
+  process.once('exit', () => {
+    for (const child of living) killWithChildren(child);
+  });
+  for (const [signal, code] of [['SIGINT', 130] as const, ['SIGTERM', 143] as const]) {
+    process.once(signal, () => process.exit(code));
+  }
+}
+
+/** The same command on one core; unchanged where no core is given. */
+export function pinned(core: number | undefined, command: readonly string[]): readonly string[] {
+  return core === undefined ? command : [TASKSET, '-c', String(core), ...command];
+}
+
+// By its path, for a gateway starts its stdio children with an environment of its own.
+const TASKSET = '/usr/bin/taskset';
+
+/** Whether a command can be put on the second core. */
+export function canPin(): boolean {
+  const [command = '', ...args] = pinned(1, ['true']);
+  return spawnSync(command, args).status === 0;
+}
+
+/**
+ * A program under test or beside it. What it says goes to a file instead of through us: an access log read by this process
+ * would take its time from the program that is measured.
+ */
+export class Program implements AsyncDisposable {
+  readonly pid: number;
+  readonly #name: string;
+  readonly #child: ChildProcess;
+  readonly #logFile: string;
+
+  private constructor(name: string, child: ChildProcess, pid: number, logFile: string) {
+    this.#name = name;
+    this.#child = child;
+    this.pid = pid;
+    this.#logFile = logFile;
+  }
+
+  /** @param dir where `<name>.log` is written. @throws {Error} where it cannot be started. */
+  static async start(
+    name: string,
+    [command = '', ...args]: readonly string[],
+    dir: string,
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<Program> {
+    guard();
+    const logFile = join(dir, `${name}.log`);
+    const log = await open(logFile, 'w');
+    try {
+      const child = spawn(command, args, { stdio: ['ignore', log.fd, log.fd], env: { ...process.env, ...env } });
+      living.add(child);
+      child.once('exit', () => living.delete(child));
+      await once(child, 'spawn');
+      if (child.pid === undefined) throw new Error(`${command} has no process id`);
+      return new Program(name, child, child.pid, logFile);
+    } finally {
+      await log.close();
+    }
+  }
+
+  get running(): boolean {
+    return this.#child.exitCode === null && this.#child.signalCode === null;
+  }
+
+  log(): Promise<string> {
+    return readFile(this.#logFile, 'utf8');
+  }
+
+  /** The first thing `find` gets to see that is not undefined. @throws {Error} with the log, where that takes too long. */
+  async until<T>(find: () => T | undefined | Promise<T | undefined>, timeoutMs: number): Promise<T> {
+    const untilMs = performance.now() + timeoutMs;
+    for (;;) {
+      const isRunning = this.running;
+      const found = await find();
+      if (found !== undefined) return found;
+      if (!isRunning) throw await this.failure(`ended (${this.#child.signalCode ?? this.#child.exitCode})`);
+      if (performance.now() > untilMs) throw await this.failure(`was not there within ${timeoutMs} ms`);
+      await delay(POLL_MS);
+    }
+  }
+
+  /** The URL in its line `{"msg":"listening","url":…}`. @throws {Error} */
+  listening(timeoutMs = 20_000): Promise<string> {
+    const url = /^\{.*"msg":"listening"/;
+    return this.until(async () => {
+      const line = (await this.log()).split('\n').find((line) => url.test(line));
+      return line === undefined ? undefined : /"url":"([^"]+)"/.exec(line)?.[1];
+    }, timeoutMs);
+  }
+
+  /** Resolves with its exit code, or null where a signal ended it; kills it after `timeoutMs`. */
+  async exited(timeoutMs: number): Promise<number | null> {
+    if (this.running) {
+      const timer = setTimeout(() => killWithChildren(this.#child), timeoutMs);
+      await once(this.#child, 'exit');
+      clearTimeout(timer);
+    }
+    return this.#child.exitCode;
+  }
+
+  async failure(what: string): Promise<Error> {
+    return new Error(`${this.#name} ${what}; the end of what it said:\n${(await this.log()).slice(-2_000)}`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    if (this.running) this.#child.kill('SIGTERM');
+    await this.exited(STOP_MS);
+  }
+}

@@ -1,0 +1,77 @@
+import type { Ask, Revision } from './dialect.ts';
+
+/** Which fixture stands behind the subject. */
+export type UpstreamKind =
+  | { readonly kind: 'http' }
+  /** `shared`: one process for all sessions. `session`: one for each. */
+  | { readonly kind: 'stdio'; readonly isolation: 'shared' | 'session' };
+
+export interface Scenario {
+  readonly id: string;
+  readonly title: string;
+  /** Revision of the clients. The fixtures speak 2025-11-25. */
+  readonly client: Revision;
+  readonly upstream: UpstreamKind;
+  readonly ask: Ask;
+  /** Requests per second over all connections. Without it, each connection asks again as soon as it was answered. */
+  readonly ratePerSecond?: number;
+  /** The subject the others are compared with. */
+  readonly baseline: string;
+}
+
+const HTTP = { client: '2025-11-25', upstream: { kind: 'http' }, baseline: 'nginx' } as const;
+const STDIO = {
+  client: '2025-11-25',
+  upstream: { kind: 'stdio', isolation: 'shared' },
+  baseline: 'bare',
+} as const;
+
+export const SCENARIOS: readonly Scenario[] = [
+  { ...HTTP, id: 'small', title: 'tools/call, 64 B', ask: { method: 'tools/call', tool: 'small' } },
+  { ...HTTP, id: '10kb', title: 'tools/call, 10 kB', ask: { method: 'tools/call', tool: 'text_10kb' } },
+  { ...HTTP, id: '100kb', title: 'tools/call, 100 kB', ask: { method: 'tools/call', tool: 'text_100kb' } },
+  { ...HTTP, id: 'list', title: 'tools/list, 23 tools', ask: { method: 'tools/list' } },
+  { ...HTTP, id: 'sse', title: 'tools/call, 64 B, as an event', ask: { method: 'tools/call', tool: 'sse' } },
+  {
+    ...HTTP,
+    id: 'progress',
+    title: 'tools/call, 64 B, after an event of progress',
+    ask: { method: 'tools/call', tool: 'progress' },
+  },
+  {
+    ...HTTP,
+    id: 'paced',
+    title: 'tools/call, 64 B, 500 a second',
+    ask: { method: 'tools/call', tool: 'small' },
+    ratePerSecond: 500,
+  },
+  { ...STDIO, id: 'stdio', title: 'tools/call, 64 B, one process', ask: { method: 'tools/call', tool: 'small' } },
+  {
+    ...STDIO,
+    id: 'stdio-100kb',
+    title: 'tools/call, 100 kB, one process',
+    ask: { method: 'tools/call', tool: 'text_100kb' },
+  },
+  {
+    ...STDIO,
+    id: 'stdio-session',
+    title: 'tools/call, 64 B, a process per session',
+    upstream: { kind: 'stdio', isolation: 'session' },
+    ask: { method: 'tools/call', tool: 'small' },
+  },
+];
+
+/** CPU per request of one subject, as a multiple of another's in the same round. */
+export interface Target {
+  readonly scenario: string;
+  readonly subject: string;
+  readonly of: string;
+  readonly atMost: number;
+}
+
+export const TARGETS: readonly Target[] = [
+  { scenario: 'small', subject: 'gateway', of: 'nginx', atMost: 3.5 },
+  { scenario: 'list', subject: 'gateway', of: 'nginx', atMost: 2 },
+  { scenario: 'stdio', subject: 'gateway', of: 'bare', atMost: 1.6 },
+  { scenario: 'small', subject: 'gateway', of: 'sdk', atMost: 1 / 8 },
+];

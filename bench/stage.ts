@@ -1,0 +1,132 @@
+import { fileURLToPath } from 'node:url';
+import { type Job, parseRound, type Round } from './job.ts';
+import type { Options } from './options.ts';
+import { pinned, Program } from './program.ts';
+import type { Row, ScenarioResult } from './results.ts';
+import type { Scenario } from './scenarios.ts';
+import type { Running, Subject } from './subjects.ts';
+import type { UpstreamAddress } from './upstream-address.ts';
+
+export const SUBJECT_CORE = 0;
+export const OTHERS_CORE = 1;
+
+/** The first round of a subject also compiles its code. */
+const FIRST_WARM_MS = 1_500;
+const WARM_MS = 300;
+
+/** Beyond warming up and measuring: handshakes, with up to one process per session, and farewells. */
+const LOAD_EXTRA_MS = 90_000;
+
+function beside(file: string): string {
+  return fileURLToPath(new URL(file, import.meta.url));
+}
+
+/** A subject on the stage. */
+interface Entry {
+  readonly subject: Subject;
+  readonly rounds: Round[];
+  running?: Running;
+  failure?: string;
+}
+
+/** A subject that fails leaves the scenario to the others. */
+async function attempt(entry: Entry, act: () => Promise<void>): Promise<void> {
+  try {
+    await act();
+  } catch (thrown) {
+    entry.failure = thrown instanceof Error ? thrown.message : String(thrown);
+  }
+}
+
+/** One scenario: the fixture, the subjects in front of it, and rounds that take turns. */
+export class Stage implements AsyncDisposable {
+  readonly #scenario: Scenario;
+  readonly #options: Options;
+  readonly #dir: string;
+  readonly #core: number | undefined;
+  readonly #programs: Program[] = [];
+  #loads = 0;
+
+  constructor(scenario: Scenario, options: Options, dir: string) {
+    this.#scenario = scenario;
+    this.#options = options;
+    this.#dir = dir;
+    this.#core = options.isPinned ? OTHERS_CORE : undefined;
+  }
+
+  /** What goes wrong with one subject is in its row. @throws {Error} where the fixture does not start. */
+  async play(): Promise<ScenarioResult> {
+    const { upstream: kind } = this.#scenario;
+    const { connections, rounds } = this.#options;
+    const upstream = await this.#upstream();
+    const core = this.#options.isPinned ? SUBJECT_CORE : undefined;
+    const entries: Entry[] = [];
+    for (const subject of this.#options.subjects.filter(({ serves }) => serves.includes(kind.kind))) {
+      const entry: Entry = { subject, rounds: [] };
+      entries.push(entry);
+      await attempt(entry, async () => {
+        entry.running = await subject.start({ dir: this.#dir, upstream, core, connections });
+        this.#programs.push(entry.running.program);
+      });
+    }
+
+    for (let round = 0; round < rounds; round++) {
+      const first = round % entries.length;
+      for (const entry of [...entries.slice(first), ...entries.slice(0, first)]) {
+        const { subject, running } = entry;
+        if (running === undefined || entry.failure !== undefined) continue;
+        await attempt(entry, async () => {
+          entry.rounds.push(await this.#load(subject, running, round));
+        });
+      }
+    }
+
+    const rows = entries.map(({ subject: { id, title }, rounds, failure }): Row => {
+      return failure === undefined ? { subject: id, title, rounds } : { subject: id, title, rounds: [], failure };
+    });
+    return { scenario: this.#scenario, rows };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await Promise.all(this.#programs.map((program) => program[Symbol.asyncDispose]()));
+  }
+
+  async #upstream(): Promise<UpstreamAddress> {
+    const { upstream } = this.#scenario;
+    if (upstream.kind === 'stdio') {
+      const [command = '', ...args] = pinned(this.#core, [process.execPath, beside('upstream-stdio.ts')]);
+      return { kind: 'stdio', command, args, isolation: upstream.isolation };
+    }
+    const command = pinned(this.#core, [process.execPath, beside('upstream-http.ts')]);
+    const program = await Program.start('upstream-http', command, this.#dir);
+    this.#programs.push(program);
+    return { kind: 'http', url: await program.listening() };
+  }
+
+  async #load(subject: Subject, { url, pids, program }: Running, round: number): Promise<Round> {
+    const { client, ask, ratePerSecond } = this.#scenario;
+    const warmMs = round === 0 ? FIRST_WARM_MS : WARM_MS;
+    const measureMs = this.#options.seconds * 1_000;
+    const job: Job = {
+      url,
+      revision: client,
+      ask,
+      toolPrefix: subject.toolPrefix,
+      connections: this.#options.connections,
+      warmMs,
+      measureMs,
+      ratePerSecond,
+      pids: [...pids],
+    };
+    const command = pinned(this.#core, [process.execPath, beside('load.ts'), JSON.stringify(job)]);
+    const name = `load-${++this.#loads}`;
+    await using load = await Program.start(name, command, this.#dir);
+    const code = await load.exited(warmMs + measureMs + LOAD_EXTRA_MS);
+    if (code !== 0) {
+      const said = (await load.log()).trim();
+      const state = program.running ? '' : ' and has died';
+      throw await program.failure(`failed in round ${round + 1} (${code === null ? 'no end to it' : said})${state}`);
+    }
+    return parseRound(await load.log());
+  }
+}

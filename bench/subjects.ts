@@ -1,0 +1,112 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { startNginx } from './nginx.ts';
+import { pinned, Program } from './program.ts';
+import type { UpstreamKind } from './scenarios.ts';
+import type { UpstreamAddress } from './upstream-address.ts';
+
+/** Where a subject is to run, and what it is to stand in front of. */
+export interface Place {
+  /** For its files; removed afterwards. */
+  readonly dir: string;
+  readonly upstream: UpstreamAddress;
+  readonly core: number | undefined;
+  readonly connections: number;
+}
+
+export interface Running {
+  /** The MCP endpoint. */
+  readonly url: string;
+  /** Whose CPU and memory is counted. */
+  readonly pids: readonly number[];
+  readonly program: Program;
+}
+
+export interface Subject {
+  readonly id: string;
+  readonly title: string;
+  /** Left out unless named. */
+  readonly onRequest?: true;
+  readonly serves: readonly UpstreamKind['kind'][];
+  /** What it puts in front of the upstream's tool names. */
+  readonly toolPrefix: string;
+  /** @throws {Error} saying why it cannot. */
+  start(place: Place): Promise<Running>;
+}
+
+function beside(file: string): string {
+  return fileURLToPath(new URL(file, import.meta.url));
+}
+
+async function started(program: Program, url: Promise<string>): Promise<Running> {
+  try {
+    return { url: await url, pids: [program.pid], program };
+  } catch (thrown) {
+    await program[Symbol.asyncDispose]();
+    throw thrown;
+  }
+}
+
+/** One of our own programs, which is told the upstream on its command line. */
+async function startScript(name: string, place: Place): Promise<Running> {
+  const command = [process.execPath, beside(`${name}.ts`), JSON.stringify(place.upstream)];
+  const program = await Program.start(name, pinned(place.core, command), place.dir);
+  return await started(program, program.listening());
+}
+
+/** @param nodeArgs in front of the program. */
+async function startGateway(name: string, place: Place, nodeArgs: readonly string[]): Promise<Running> {
+  const { upstream } = place;
+  const dir = join(place.dir, name);
+  await mkdir(dir);
+  const server =
+    upstream.kind === 'http'
+      ? { url: upstream.url }
+      : { command: upstream.command, args: upstream.args, isolation: upstream.isolation };
+  // The defaults are what is measured, except where they would refuse the load.
+  const concurrency = Math.max(32, place.connections);
+  const config = {
+    mcpServers: { bench: { ...server, concurrency, maxConnections: Math.max(64, place.connections) } },
+    gateway: { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state'), logLevel: 'info' },
+  };
+  const file = join(dir, 'config.json');
+  await writeFile(file, JSON.stringify(config));
+  const command = [process.execPath, ...nodeArgs, beside('../src/main.ts'), 'run', '--config', file];
+  const program = await Program.start(name, pinned(place.core, command), place.dir);
+  const endpoint = async () => `${new URL(await program.listening()).origin}/mcp`;
+  return await started(program, endpoint());
+}
+
+export const SUBJECTS: readonly Subject[] = [
+  { id: 'nginx', title: 'nginx as a plain proxy', serves: ['http'], toolPrefix: '', start: startNginx },
+  {
+    id: 'bare',
+    title: 'bare prototype',
+    serves: ['stdio'],
+    toolPrefix: 'bench__',
+    start: (place) => startScript('bare-stdio', place),
+  },
+  {
+    id: 'gateway',
+    title: 'gateway',
+    serves: ['http', 'stdio'],
+    toolPrefix: 'bench__',
+    start: (place) => startGateway('gateway', place, []),
+  },
+  {
+    id: 'gateway-semi16',
+    title: 'gateway, --max-semi-space-size=16',
+    onRequest: true,
+    serves: ['http', 'stdio'],
+    toolPrefix: 'bench__',
+    start: (place) => startGateway('gateway-semi16', place, ['--max-semi-space-size=16']),
+  },
+  {
+    id: 'sdk',
+    title: 'SDK v1 client and server glued together',
+    serves: ['http', 'stdio'],
+    toolPrefix: 'bench__',
+    start: (place) => startScript('sdk-glue', place),
+  },
+];

@@ -1,0 +1,126 @@
+import assert from 'node:assert/strict';
+import { globSync, readFileSync } from 'node:fs';
+import { dirname, join, normalize } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+
+/**
+ * Who may import whom; type-only imports count. Imports follow the request: downstream → gateway → upstream. Answers travel
+ * as return values, or through callbacks handed over at construction.
+ */
+const ALLOWED: Readonly<Record<string, readonly string[]>> = {
+  protocol: [],
+  config: ['protocol'],
+  catalog: ['protocol', 'config'],
+  policy: ['protocol', 'config'],
+  auth: ['policy', 'config'],
+  store: ['protocol'],
+  telemetry: ['config', 'protocol'],
+  upstream: ['protocol', 'config', 'telemetry', 'catalog/offer.ts', 'catalog/item.ts'],
+  gateway: ['protocol', 'catalog', 'policy', 'config', 'store', 'upstream', 'telemetry'],
+  downstream: ['gateway', 'policy', 'auth', 'protocol', 'config', 'store', 'telemetry', 'catalog'],
+  operator: ['gateway', 'config', 'telemetry'],
+  // A failure is what a message says of it.
+  'errors.ts': ['protocol'],
+  'version.ts': [],
+};
+
+/** May import anything, and be imported by each other alone. */
+const TOP = ['main.ts', 'cli', 'compose.ts', 'listener.ts'];
+
+/** May be imported by anyone. */
+const COMMON = ['errors.ts'];
+
+const MAX_LINES = 400;
+
+const files = globSync('**/*.ts', { cwd: join(ROOT, 'src') }).toSorted();
+const sources = new Map(files.map((file) => [file, readFileSync(join(ROOT, 'src', file), 'utf8')]));
+
+const STATIC = /^(?:import|export)\s(?:[^;'"]*?\sfrom\s)?['"]([^'"]+)['"]/gm;
+const DYNAMIC = /\bimport\(\s*['"]([^'"]+)['"]/g;
+
+function specifiers(file: string): string[] {
+  const source = sources.get(file) ?? '';
+  return [...source.matchAll(STATIC), ...source.matchAll(DYNAMIC)].map(([, specifier = '']) => specifier);
+}
+
+/** Files of ours that a file imports, as paths below `src`. */
+function imports(file: string): string[] {
+  return specifiers(file)
+    .filter((specifier) => specifier.startsWith('.'))
+    .map((specifier) => normalize(join(dirname(file), specifier)));
+}
+
+/** The folder below `src`, or the file itself where it lies directly there. */
+function part(file: string): string {
+  return file.split('/', 1)[0] ?? '';
+}
+
+function mayImport(from: string, to: string): boolean {
+  const [importer, imported] = [part(from), part(to)];
+  if (importer === imported || TOP.includes(importer) || COMMON.includes(imported)) return true;
+  return ALLOWED[importer]?.some((allowed) => allowed === imported || allowed === to) ?? false;
+}
+
+test('there are sources to look at', () => {
+  assert.ok(files.length > 20);
+  assert.ok(files.some((file) => imports(file).length > 0));
+});
+
+for (const file of files) {
+  test(`src/${file} imports only what its part of the program may`, () => {
+    for (const imported of imports(file)) {
+      assert.ok(sources.has(imported), `${imported} is not there`);
+      assert.ok(mayImport(file, imported), `${part(file)} must not import ${imported}`);
+    }
+  });
+
+  test(`src/${file} is named in kebab-case, and is no drawer`, () => {
+    assert.match(file, /^(?:[a-z0-9]+(?:-[a-z0-9]+)*\/)*[a-z0-9]+(?:-[a-z0-9]+)*\.ts$/);
+    assert.doesNotMatch(file, /(?:^|\/)(?:index|utils?|types|helpers?|constants|common)\.ts$/);
+  });
+
+  test(`src/${file} is at most ${MAX_LINES} lines long`, () => {
+    assert.ok((sources.get(file) ?? '').split('\n').length <= MAX_LINES);
+  });
+}
+
+test('every part of the program is in the table', () => {
+  const parts = new Set(files.map(part));
+  const known = new Set([...Object.keys(ALLOWED), ...TOP]);
+  assert.deepEqual(
+    [...parts].filter((each) => !known.has(each)),
+    [],
+  );
+});
+
+test('no file imports itself through others', () => {
+  const done = new Set<string>();
+  const visit = (file: string, path: readonly string[]): void => {
+    assert.ok(!path.includes(file), `cycle: ${[...path.slice(path.indexOf(file)), file].join(' → ')}`);
+    if (done.has(file)) return;
+    for (const imported of imports(file)) visit(imported, [...path, file]);
+    done.add(file);
+  };
+  for (const file of files) visit(file, []);
+});
+
+test('a package that the sources import is installed with the published package', () => {
+  const manifest: unknown = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'));
+  assert.ok(typeof manifest === 'object' && manifest !== null && 'dependencies' in manifest);
+  const dependencies = Object.keys(Object(manifest.dependencies));
+  const used = new Set<string>();
+  for (const file of files) {
+    for (const specifier of specifiers(file)) {
+      if (specifier.startsWith('.') || specifier.startsWith('node:')) continue;
+      const [scope = '', name = ''] = specifier.split('/');
+      used.add(scope.startsWith('@') ? `${scope}/${name}` : scope);
+    }
+  }
+  assert.deepEqual(
+    [...used].filter((name) => !dependencies.includes(name)),
+    [],
+  );
+});

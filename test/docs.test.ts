@@ -1,0 +1,179 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { existsSync, globSync, readFileSync, statSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+
+import { parse } from 'yaml';
+
+import { loadConfig } from '../src/config/load.ts';
+import { ERRORS } from '../src/errors.ts';
+import { createMetrics } from '../src/telemetry/metrics.ts';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+
+function read(file: string): string {
+  return readFileSync(join(ROOT, file), 'utf8');
+}
+
+/** The cells of a page's table rows whose first cell is code. */
+function rows(page: string): string[][] {
+  return page
+    .split('\n')
+    .filter((line) => line.startsWith('| `'))
+    .map((line) =>
+      line
+        .slice(1, -1)
+        .split('|')
+        .map((cell) => cell.trim()),
+    );
+}
+
+function uncoded(cell: string | undefined): string {
+  return (cell ?? '').replaceAll('`', '');
+}
+
+test('docs/errors.md explains every row of the error table, with its codes, and no other', () => {
+  const documented = rows(read('docs/errors.md')).map(([row, rpc, http, what, todo]) => {
+    assert.ok(what && todo, `${row} says what happened and what to do`);
+    return { row: uncoded(row), rpc: Number(rpc?.replace('−', '-')), http: Number(http) };
+  });
+  const actual = Object.entries(ERRORS).map(([row, { rpc, http }]) => ({ row, rpc, http }));
+  const byName = (a: { row: string }, b: { row: string }): number => a.row.localeCompare(b.row);
+  assert.deepEqual(documented.toSorted(byName), actual.toSorted(byName));
+});
+
+test('docs/metrics.md lists every metric with its type, and no other', async () => {
+  const text = await createMetrics('0').text();
+  const actual = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)]
+    .map(([, name = '', type = '']) => `${name} ${type}`)
+    .filter((line) => !/^(?:process|nodejs)_/.test(line));
+  const documented = rows(read('docs/metrics.md'))
+    .filter(([, type]) => ['gauge', 'counter', 'histogram'].includes(type ?? ''))
+    .map(([name, type]) => `${uncoded(name)} ${type}`);
+  assert.deepEqual(documented.toSorted(), actual.toSorted());
+});
+
+const pages = globSync(['*.md', 'docs/**/*.md', 'deploy/**/*.md'], { cwd: ROOT });
+
+for (const page of pages) {
+  test(`every link of ${page} inside the repository leads somewhere`, () => {
+    const targets = [...read(page).matchAll(/\]\((?!https?:|#|mailto:)([^)#\s]+)/g)].map(([, target = '']) => target);
+    const dead = targets.filter((target) => !existsSync(join(ROOT, dirname(page), target)));
+    assert.deepEqual(dead, []);
+  });
+}
+
+test('ARCHITECTURE.md shows every folder of the sources', () => {
+  const page = read('ARCHITECTURE.md');
+  const folders = globSync('*', { cwd: join(ROOT, 'src') }).filter((name) =>
+    statSync(join(ROOT, 'src', name)).isDirectory(),
+  );
+  assert.ok(folders.length > 5);
+  assert.deepEqual(
+    folders.filter((name) => !page.includes(`${name}/`)),
+    [],
+  );
+});
+
+test('ARCHITECTURE.md names no source file that is not there', () => {
+  const named = [...read('ARCHITECTURE.md').matchAll(/`((?:src\/)?[a-z-]+\/[a-z-]+\.ts)`/g)].map(([, file = '']) =>
+    file.startsWith('src/') || file.startsWith('test/') ? file : `src/${file}`,
+  );
+  assert.ok(named.length > 10);
+  assert.deepEqual(
+    named.filter((file) => !existsSync(join(ROOT, file))),
+    [],
+  );
+});
+
+test('an npm script that a page tells to run is there', () => {
+  const manifest: unknown = JSON.parse(read('package.json'));
+  assert.ok(typeof manifest === 'object' && manifest !== null && 'scripts' in manifest);
+  const scripts = Object.keys(Object(manifest.scripts));
+  for (const page of pages) {
+    for (const [, script = ''] of read(page).matchAll(/npm run ([a-z:]+)/g)) {
+      assert.ok(scripts.includes(script), `${page}: npm run ${script}`);
+    }
+  }
+});
+
+const yamls = globSync(['docker-compose.yml', 'deploy/**/*.{yml,yaml}'], { cwd: ROOT });
+
+for (const file of yamls) {
+  test(`${file} is YAML`, () => {
+    assert.equal(typeof parse(read(file)), 'object');
+  });
+}
+
+const KEY_HASH = 'a'.repeat(64);
+
+test('the config of the container is good once there is a key, and says how to make one before', () => {
+  const file = join(ROOT, 'deploy/docker/config.yaml');
+  const env = { LINKSPAN_API_KEY_SHA256: KEY_HASH };
+  const { config, warnings } = loadConfig(file, { env });
+  // Inside the container every address is open; the compose file decides who reaches it.
+  assert.deepEqual(
+    warnings.filter((warning) => !warning.includes('gateway.operator')),
+    [],
+  );
+  assert.deepEqual(config.auth.apiKeys, [{ name: 'compose', sha256: KEY_HASH }]);
+  assert.throws(() => loadConfig(file, { env: { LINKSPAN_API_KEY_SHA256: '' } }), /docker-compose\.yml/);
+});
+
+for (const [index, [, snippet = '']] of [...read('README.md').matchAll(/```ya?ml\n([^]*?)```/g)].entries()) {
+  test(`YAML snippet ${index + 1} of README.md is a config as far as it goes`, async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'linkspan-docs-'));
+    try {
+      const file = join(dir, 'config.yaml');
+      const rest = snippet.includes('mcpServers:') ? '' : 'mcpServers: {}\n';
+      await writeFile(file, rest + snippet.replace('sha256: …', `sha256: ${KEY_HASH}`));
+      loadConfig(file, { env: { GITHUB_TOKEN: 'x' } });
+    } finally {
+      await rm(dir, { recursive: true });
+    }
+  });
+}
+
+interface Service {
+  readonly read_only?: boolean;
+  readonly init?: boolean;
+  readonly cap_drop?: readonly string[];
+  readonly security_opt?: readonly string[];
+  readonly stop_grace_period?: string;
+  readonly healthcheck?: { readonly test: readonly unknown[] };
+  readonly ports?: readonly string[];
+  readonly volumes?: readonly string[];
+}
+
+test('SEC-46 the compose file runs the gateway without privileges, and shows it to this machine alone', () => {
+  const { services }: { services: Record<string, Service> } = parse(read('docker-compose.yml'));
+  const gateway = services['linkspan'];
+  assert.ok(gateway !== undefined);
+  assert.equal(gateway.read_only, true);
+  assert.equal(gateway.init, true);
+  assert.deepEqual(gateway.cap_drop, ['ALL']);
+  assert.deepEqual(gateway.security_opt, ['no-new-privileges:true']);
+  assert.equal(gateway.stop_grace_period, '80s');
+  assert.ok(gateway.healthcheck?.test.every((part) => typeof part === 'string'));
+  for (const port of gateway.ports ?? []) assert.match(port, /^127\.0\.0\.1:/);
+  // A single mounted file goes stale when an editor saves by renaming.
+  for (const volume of gateway.volumes ?? []) assert.doesNotMatch(volume, /\.(?:ya?ml|json)(?::|$)/);
+});
+
+const hasCompose = spawnSync('docker', ['compose', 'version'], { timeout: 10_000 }).status === 0;
+
+if (hasCompose) {
+  test('docker compose finds nothing wrong with the compose file', () => {
+    const run = spawnSync('docker', ['compose', 'config', '--quiet'], {
+      cwd: ROOT,
+      encoding: 'utf8',
+      timeout: 20_000,
+    });
+    assert.equal(`${run.stdout}${run.stderr}`, '');
+    assert.equal(run.status, 0);
+  });
+}

@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Act } from '../fixtures/servers/nonce-acts.ts';
+import { startGateway } from '../support/gateway.ts';
+import { socketsTo } from '../support/swarm-client.ts';
+import { type PlannedCall, planSwarm, type PlannedUpstream } from '../support/swarm-plan.ts';
+import { SwarmSession } from '../support/swarm-session.ts';
+import { type Ledger, NONCE_STDIO, NonceHttp } from '../support/swarm-upstream.ts';
+
+const SESSIONS = 200;
+const CALLS = 100;
+/** Sessions with a process of their own. */
+const WITH_PROCESS = 24;
+/** How many faults are worth reading. */
+const SHOWN = 20;
+
+const SEED = Number(process.env['LINKSPAN_SEED'] ?? Math.floor(Math.random() * 2 ** 32));
+
+// On a connection that many share, nobody can be asked; over stdio, not even a log message tells whose it is.
+const SHARED_STDIO: PlannedUpstream = { id: 'shared', steps: ['progress', 'log'] };
+const SHARED_HTTP: PlannedUpstream = { id: 'pool', steps: ['progress', 'log'] };
+const OWN_HTTP: PlannedUpstream = { id: 'http', steps: ['progress', 'log', 'aside', 'elicit', 'sample'] };
+const OWN_STDIO: PlannedUpstream = { id: 'own', steps: ['progress', 'log', 'elicit', 'sample'] };
+const OF_ALL = [SHARED_STDIO, SHARED_HTTP, OWN_HTTP];
+
+/** A narrow gate with a long queue: calls wait before they are sent, and may be cancelled there. */
+const LIMITS = { concurrency: 48, queue: 10_000, queueWait: '1m', timeouts: { call: '1m' } };
+
+function config(http: NonceHttp) {
+  return {
+    mcpServers: {
+      shared: { ...NONCE_STDIO, ...LIMITS, isolation: 'shared' },
+      own: { ...NONCE_STDIO, ...LIMITS, maxConnections: WITH_PROCESS + 8 },
+      pool: { url: `${http.url}/pool`, ...LIMITS, isolation: 'shared' },
+      http: { url: `${http.url}/http`, ...LIMITS, maxConnections: SESSIONS + 8 },
+    },
+    gateway: { limits: { processes: WITH_PROCESS + 16 } },
+  };
+}
+
+function countOf({ steps }: Act, ...kinds: readonly string[]): number {
+  return steps.filter((step) => kinds.includes(step)).length;
+}
+
+/** What is wrong with what an upstream did for one call. */
+function auditCall({ act, cancel }: PlannedCall, ledger: Ledger): string[] {
+  const { nonce } = act;
+  const entry = ledger.entries[nonce];
+  if (cancel !== undefined) {
+    if (entry === undefined) return [];
+    const isOnce = entry.ran === 1 && entry.cancelled <= 1 && entry.answered <= entry.asked;
+    return isOnce ? [] : [`${nonce}, cancelled, came to ${JSON.stringify(entry)}`];
+  }
+  const due = {
+    ran: 1,
+    cancelled: 0,
+    logged: countOf(act, 'log', 'aside'),
+    asked: countOf(act, 'elicit', 'sample'),
+    answered: countOf(act, 'elicit', 'sample'),
+    reported: countOf(act, 'sample'),
+  };
+  const isAsPlanned = JSON.stringify(entry) === JSON.stringify(due);
+  return isAsPlanned ? [] : [`${nonce} came to ${JSON.stringify(entry)} and not ${JSON.stringify(due)}`];
+}
+
+test(
+  'G2 X-022 of 20 000 calls in 200 sessions with the same ids, none hears or answers anything that is not its own, nor misses or doubles anything',
+  { timeout: 170_000 },
+  async (t) => {
+    t.diagnostic(`LINKSPAN_SEED=${SEED}`);
+    const plan = planSwarm({
+      seed: SEED,
+      sessions: SESSIONS,
+      callsPerSession: CALLS,
+      upstreamsOf: (session) => (session < WITH_PROCESS ? [...OF_ALL, OWN_STDIO] : OF_ALL),
+    });
+    await using http = await NonceHttp.start();
+    await using gateway = await startGateway(config(http));
+    const pool = socketsTo(gateway.url);
+    t.after(() => pool.destroy());
+
+    const startedMs = performance.now();
+    const sessions = await Promise.all(
+      plan.map((planned) =>
+        SwarmSession.open(pool, planned, ({ upstream }, step) => {
+          // What comes apart from the call may come after its answer, and then needs a stream to arrive on.
+          return upstream !== 'shared' && (step === 'log' || planned.listens);
+        }),
+      ),
+    );
+    await Promise.all(sessions.map((session) => session.play()));
+    t.diagnostic(`${SESSIONS * CALLS} calls in ${Math.round(performance.now() - startedMs)} ms`);
+
+    const faults: string[] = [];
+    const heard: Record<string, number> = {};
+    for (const { witness } of sessions) {
+      witness.finish();
+      faults.push(...witness.faults);
+      for (const [kind, count] of witness.tally) heard[kind] = (heard[kind] ?? 0) + count;
+    }
+    t.diagnostic(JSON.stringify(heard));
+
+    const calls = plan.flatMap((session) => session.calls);
+    const audit = (upstream: string, planned: readonly PlannedCall[], ledger: Ledger) => {
+      faults.push(...ledger.faults.map((fault) => `${upstream}: ${fault}`));
+      const nonces = new Set(planned.map(({ act }) => act.nonce));
+      for (const nonce of Object.keys(ledger.entries)) {
+        if (!nonces.has(nonce)) faults.push(`${upstream} ran ${nonce}, which was not for it`);
+      }
+      faults.push(...planned.flatMap((call) => auditCall(call, ledger).map((fault) => `${upstream}: ${fault}`)));
+    };
+    const { ledger: overHttp } = await http.state();
+    const isOverHttp = ({ upstream }: PlannedCall) => upstream === 'http' || upstream === 'pool';
+    audit('http', calls.filter(isOverHttp), overHttp);
+    for (const session of sessions) {
+      const { number, calls: own } = session.planned;
+      if (number === 0) {
+        const toShared = calls.filter(({ upstream }) => upstream === 'shared');
+        audit('shared', toShared, await session.ledger('shared'));
+      }
+      if (number >= WITH_PROCESS) break;
+      const toOwn = own.filter(({ upstream }) => upstream === 'own');
+      audit('own', toOwn, await session.ledger('own'));
+    }
+    await Promise.all(sessions.map((session) => session.end()));
+    assert.deepEqual(faults.slice(0, SHOWN), [], `${faults.length} faults; run again with LINKSPAN_SEED=${SEED}`);
+  },
+);

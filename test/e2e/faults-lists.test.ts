@@ -1,0 +1,184 @@
+import assert from 'node:assert/strict';
+import { after, before, suite, test } from 'node:test';
+import * as z from 'zod';
+import { LONG, ODD } from '../fixtures/servers/hostile-tools.ts';
+import { connect, type EitherClient, SDKS, textOf } from '../support/either-sdk.ts';
+import { startHostile } from '../support/hostile.ts';
+import { connectSdk1 } from '../support/sdk-client.ts';
+
+const TIMEOUT = { timeout: 30_000 };
+/** After this long clients give up on a server that does not answer `initialize` or a list. */
+const CLIENTS_WAIT_MS = 10_000;
+
+const WAYS = [
+  'slow-start',
+  'never-starts',
+  'dies-after-initialize',
+  'never-lists',
+  'names',
+  'schemas',
+  'bottomless',
+  'crash-loop',
+] as const;
+
+let hostile: Awaited<ReturnType<typeof startHostile>>;
+let client: EitherClient;
+let tools: readonly string[] = [];
+let waitedMs = 0;
+
+before(async () => {
+  hostile = await startHostile(WAYS);
+  const startedMs = performance.now();
+  client = await connect('SDK v1', hostile.gateway.endpoint());
+  tools = (await client.tools()).map(({ name }) => name);
+  waitedMs = performance.now() - startedMs;
+}, TIMEOUT);
+
+after(async () => {
+  await client[Symbol.asyncDispose]();
+  await hostile[Symbol.asyncDispose]();
+});
+
+const of = (way: string) => tools.filter((name) => name.startsWith(`${way}__`));
+
+const STATUS = z.object({ upstreams: z.array(z.looseObject({ id: z.string(), state: z.string() })) });
+
+async function statusOf(way: string) {
+  const response = await fetch(`${hostile.gateway.operatorUrl}/status`);
+  const { upstreams } = STATUS.parse(await response.json());
+  return upstreams.find(({ id }) => id === way);
+}
+
+/** What a client reads where a call fails. */
+async function failureOf(call: Promise<unknown>): Promise<{ code: unknown; data: unknown; message: string }> {
+  try {
+    await call;
+  } catch (thrown) {
+    assert.ok(thrown instanceof Error && 'code' in thrown && 'data' in thrown, String(thrown));
+    return { code: thrown.code, data: thrown.data, message: thrown.message };
+  }
+  return assert.fail('the call went well');
+}
+
+test('M-028 the first list comes before clients give up, whole but for those who have none', () => {
+  assert.ok(waitedMs < CLIENTS_WAIT_MS, `${waitedMs} ms`);
+  assert.deepEqual(of('calm'), ['calm__fine', 'calm__bad']);
+  for (const way of ['never-starts', 'dies-after-initialize', 'never-lists', 'bottomless'])
+    assert.deepEqual(of(way), [], way);
+});
+
+test('REL-15 who comes later waits for nobody', TIMEOUT, async () => {
+  const startedMs = performance.now();
+  await using other = await connect('SDK v2', hostile.gateway.endpoint());
+  const names = (await other.tools()).map(({ name }) => name);
+  const waited = performance.now() - startedMs;
+  assert.deepEqual(names, tools);
+  assert.ok(waited < 4_000, `${waited} ms`);
+  assert.equal(textOf(await other.call('calm__fine')), 'fine');
+});
+
+const REASONS = [
+  { way: 'dies-after-initialize', reason: /exited with code 0/ },
+  { way: 'bottomless', reason: /did not answer tools\/list within 1 s/ },
+  { way: 'never-lists', reason: /did not answer tools\/list within 1 s/ },
+];
+
+suite('from then on', { concurrency: 4 }, () => {
+  test('a server that starts slowly is in the first list, and answers', TIMEOUT, async () => {
+    assert.deepEqual(of('slow-start'), ['slow-start__fine', 'slow-start__bad']);
+    assert.equal(textOf(await client.call('slow-start__fine')), 'fine');
+  });
+
+  for (const { way, reason } of REASONS) {
+    test(`operators read why there is nothing of ${way}, and callers that it is unknown`, TIMEOUT, async () => {
+      const status = await statusOf(way);
+      assert.match(String(status?.['reason']), reason);
+      const { code, data } = await failureOf(client.call(`${way}__fine`));
+      assert.deepEqual({ code, data }, { code: -32_602, data: { code: 'unknown-tool' } });
+    });
+  }
+
+  test('REL-10 a server in a crash loop is reported as such, and is not started over and over', TIMEOUT, async () => {
+    assert.deepEqual(of('crash-loop'), ['crash-loop__fine', 'crash-loop__bad']);
+    let last = '';
+    for (let call = 0; call < 12; call++) {
+      const { code, data, message } = await failureOf(client.call('crash-loop__fine'));
+      assert.equal(code, -31_010, message);
+      assert.partialDeepStrictEqual(data, { code: 'upstream-unavailable', upstream: 'crash-loop', executed: 'no' });
+      last = message;
+    }
+    assert.match(last, /crash loop: failed 5 times within a minute/);
+    // The first, which listed, and five that failed.
+    assert.ok(hostile.ledgers.count('crash-loop', 'start') <= 7);
+    assert.equal(hostile.ledgers.count('crash-loop', 'call fine'), 0);
+    assert.equal((await statusOf('crash-loop'))?.state, 'failed');
+    assert.equal(textOf(await client.call('calm__fine')), 'fine');
+  });
+
+  test('M-002 names that are too long, odd or taken are each published once, and lead back', TIMEOUT, async () => {
+    const published = of('names');
+    const [fine, twin, long, alike, odd, ...others] = published;
+    assert.deepEqual([fine, twin, others], ['names__fine', 'names__twin', []]);
+    for (const name of published) assert.match(name, /^[A-Za-z0-9_-]{1,48}$/);
+    assert.equal(new Set(published).size, published.length);
+    for (const [name, own] of [
+      [twin, 'twin'],
+      [long, LONG],
+      [alike, `${LONG}!`],
+      [odd, ODD],
+    ]) {
+      assert.equal(textOf(await client.call(name ?? '')), own);
+    }
+  });
+
+  test(
+    'R5 tools whose schema nobody could read are left out, and the rest is as the server wrote it',
+    TIMEOUT,
+    async () => {
+      const readable = ['fine', 'typeless', 'unknown-keywords', 'remote-ref', 'deep', 'proto'];
+      assert.deepEqual(
+        of('schemas'),
+        readable.map((name) => `schemas__${name}`),
+      );
+      await using raw = await connectSdk1(hostile.gateway.endpoint('schemas'));
+      const listed = new Map((await raw.client.listTools()).tools.map(({ name, inputSchema }) => [name, inputSchema]));
+      assert.deepEqual(listed.get('typeless'), { type: 'object', properties: { a: {} } });
+      assert.deepEqual(listed.get('unknown-keywords'), {
+        type: 'object',
+        'x-odd': [1],
+        $schema: 'http://127.0.0.1:9/s.json',
+      });
+      for (const name of readable) assert.equal(textOf(await client.call(`schemas__${name}`)), name);
+    },
+  );
+
+  for (const sdk of SDKS) {
+    test(`${sdk} reads every list of this gateway`, TIMEOUT, async () => {
+      await using other = await connect(sdk, hostile.gateway.endpoint());
+      assert.deepEqual(
+        (await other.tools()).map(({ name }) => name),
+        tools,
+      );
+      assert.deepEqual(await other.resources(), []);
+    });
+  }
+
+  test('M-009 a list without end ends, and is served in pages', TIMEOUT, async () => {
+    await using endless = await startHostile(['endless-list']);
+    await using merged = await connectSdk1(endless.gateway.endpoint());
+    const names: string[] = [];
+    let cursor: string | undefined;
+    let pages = 0;
+    do {
+      const page = await merged.client.listTools(cursor === undefined ? {} : { cursor });
+      names.push(...page.tools.map(({ name }) => name));
+      cursor = page.nextCursor;
+      pages++;
+    } while (cursor !== undefined);
+    assert.equal(pages, 2);
+    assert.equal(new Set(names).size, names.length);
+    assert.deepEqual(names.slice(0, 2), ['endless-list__fine', 'endless-list__page-1']);
+    assert.deepEqual(names.slice(-2), ['calm__fine', 'calm__bad']);
+    await assert.rejects(merged.client.listTools({ cursor: 'x' }), { code: -32_602 });
+  });
+});

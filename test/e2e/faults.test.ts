@@ -1,0 +1,170 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { after, before, suite, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { connect, type EitherClient, textOf } from '../support/either-sdk.ts';
+import { startHostile } from '../support/hostile.ts';
+
+const TIMEOUT = { timeout: 30_000 };
+
+/** What a client may wait at most for anything here; the deadlines of these upstreams are a second or two. */
+const PATIENCE_MS = 6_000;
+
+/** What a client reads after a call of `bad`. */
+interface Outcome {
+  readonly way: string;
+  readonly is: string;
+  readonly code?: number;
+  readonly row?: string;
+  readonly executed?: 'no' | 'unknown';
+  readonly retryable?: boolean;
+  readonly says?: RegExp;
+  /** Where it is answered after all. */
+  readonly answer?: string;
+  /** How often the upstream ran it. */
+  readonly ran: number;
+}
+
+const LOST = { code: -31_010, row: 'upstream-lost', executed: 'unknown', retryable: false, ran: 1 } as const;
+const LATE = { code: -31_011, row: 'upstream-timeout', executed: 'unknown', retryable: false, ran: 1 } as const;
+const BROKEN = { code: -31_012, row: 'upstream-protocol', executed: 'unknown', retryable: false, ran: 1 } as const;
+const LARGE = { code: -31_015, row: 'too-large', executed: 'unknown', retryable: false, ran: 1 } as const;
+const REFUSED = { code: -31_010, row: 'upstream-unavailable', executed: 'unknown', retryable: false, ran: 1 } as const;
+
+const OUTCOMES: readonly Outcome[] = [
+  { ...LOST, way: 'crash', is: 'exits during a call', says: /exited with code 3/ },
+  { ...LATE, way: 'hang', is: 'never answers a call', says: /did not answer tools\/call within 1 s/ },
+  { ...BROKEN, way: 'flood', is: 'prints junk without end', says: /printed too much that is no message/ },
+  { ...LARGE, way: 'giant', is: 'sends a line of a gibibyte', says: /more than 262144 bytes/ },
+  { ...LATE, way: 'wrong-id', is: 'answers under other ids', says: /did not answer/ },
+  { ...LATE, way: 'half-json', is: 'sends half an answer', says: /did not answer/ },
+  { ...BROKEN, way: 'no-result', is: 'answers with a result that is no object', says: /not JSON-RPC/ },
+  { way: 'double', is: 'answers three times', answer: 'first', ran: 1 },
+  { way: 'junk', is: 'prints junk between its messages', answer: 'found', ran: 1 },
+  { ...REFUSED, way: 'http-500', is: 'answers HTTP 500', says: /answered HTTP 500$/ },
+  { ...BROKEN, way: 'http-html', is: 'answers a web page', says: /text\/html/ },
+  { ...LATE, way: 'http-endless', is: 'streams without end', says: /did not answer tools\/call within 1 s/ },
+  { ...LARGE, way: 'http-endless-event', is: 'streams an event without end', says: /beyond the limit/ },
+  {
+    ...BROKEN,
+    way: 'http-wrong-id',
+    is: 'answers under another id',
+    says: /something that is no answer to the request/,
+  },
+  {
+    ...LOST,
+    way: 'http-wrong-id-stream',
+    is: 'streams an answer under another id',
+    says: /ended the stream unanswered/,
+  },
+  { ...LOST, way: 'http-silent', is: 'ends the stream without an answer', says: /ended the stream unanswered/ },
+  { way: 'http-double', is: 'streams two answers', answer: 'first', ran: 1 },
+  { ...LOST, way: 'http-reset', is: 'hangs up during a call', says: /broke the connection before it answered/ },
+  { ...LOST, way: 'http-half', is: 'hangs up during an answer', says: /broke the connection/ },
+  { ...BROKEN, way: 'http-redirect', is: 'redirects', says: /redirect \(HTTP 302\), which is not followed/ },
+  { ...LATE, way: 'http-hang', is: 'takes a request and says nothing', says: /did not answer tools\/call within 1 s/ },
+  { way: 'http-404', is: 'forgets its sessions', answer: 'bad', ran: 1 },
+  {
+    way: 'http-404-always',
+    is: 'never knows a session',
+    code: -31_010,
+    row: 'upstream-session-lost',
+    executed: 'no',
+    retryable: true,
+    says: /forgot our session and refused the request; try again/,
+    ran: 0,
+  },
+];
+
+let hostile: Awaited<ReturnType<typeof startHostile>>;
+let client: EitherClient;
+
+before(async () => {
+  hostile = await startHostile(OUTCOMES.map(({ way }) => way));
+  client = await connect('SDK v1', hostile.gateway.endpoint());
+  // Every upstream has a process or session of its own from here on.
+  assert.equal(textOf(await client.call('calm__fine')), 'fine');
+}, TIMEOUT);
+
+after(async () => {
+  await client[Symbol.asyncDispose]();
+  await hostile[Symbol.asyncDispose]();
+});
+
+async function inTime<T>(promise: Promise<T>): Promise<T> {
+  const late = new AbortController();
+  const timer = sleep(PATIENCE_MS, undefined, { signal: late.signal }).then(() => {
+    throw new Error(`not within ${PATIENCE_MS} ms; the gateway said:\n${hostile.gateway.logs().slice(-4_000)}`);
+  });
+  try {
+    return await Promise.race([promise, timer]);
+  } finally {
+    late.abort();
+    timer.catch(() => undefined);
+  }
+}
+
+/** Calls of the healthy server and lists, one after another for as long as the other call is under way. */
+async function bystand(until: Promise<unknown>): Promise<number> {
+  const call = { isOver: false };
+  void until.catch(() => undefined).finally(() => (call.isOver = true));
+  let rounds = 0;
+  do {
+    assert.equal(textOf(await inTime(client.call('calm__fine'))), 'fine');
+    const names = (await inTime(client.tools())).map(({ name }) => name);
+    assert.ok(names.includes('calm__fine'));
+    rounds++;
+    await sleep(20);
+  } while (!call.isOver);
+  return rounds;
+}
+
+suite('beside a healthy server', { concurrency: 4 }, () => {
+  for (const { way, is, answer, code, row, executed, retryable, says, ran } of OUTCOMES) {
+    const outcome = answer === undefined ? `${row}, executed ${executed},` : 'its one answer';
+    test(
+      `R5 ${outcome} is what a caller gets of a server that ${is}, and nobody else notices (${way})`,
+      TIMEOUT,
+      async () => {
+        const call = inTime(client.call(`${way}__bad`));
+        const bystanding = bystand(call);
+        if (answer === undefined) {
+          await assert.rejects(call, (thrown: object) => {
+            assert.ok('code' in thrown && 'data' in thrown && 'message' in thrown, JSON.stringify(thrown));
+            const { code: seen, data, message } = thrown;
+            assert.deepEqual({ code: seen, data }, { code, data: { code: row, upstream: way, executed, retryable } });
+            assert.match(String(message), says ?? /./);
+            assert.ok(String(message).includes(`"${way}"`), String(message));
+            assert.doesNotMatch(String(message), /secret|127\.0\.0\.1|\/tmp\//);
+            return true;
+          });
+        } else assert.equal(textOf(await call), answer);
+        assert.ok((await bystanding) > 0);
+        assert.equal(hostile.calls(way, 'bad'), ran, 'a call is dispatched at most once');
+        // The next call works, unless there is no way to it.
+        if (ran > 0) assert.equal(textOf(await inTime(client.call(`${way}__fine`))), 'fine');
+      },
+    );
+  }
+});
+
+suite('after all of it', () => {
+  test('R2 a server that hung was told that nobody waits any more', TIMEOUT, () => {
+    assert.equal(hostile.ledgers.count('hang', 'cancelled'), 1);
+  });
+
+  test('REL-11 a gibibyte without a line break was not kept', TIMEOUT, async () => {
+    const status = await readFile(`/proc/${hostile.gateway.pid}/status`, 'utf8');
+    const peakKiB = Number(/VmHWM:\s+(\d+) kB/.exec(status)?.[1]);
+    assert.ok(peakKiB < 300_000, `${peakKiB} KiB`);
+  });
+
+  test('the healthy server never started anew, and every list is whole', TIMEOUT, async () => {
+    // One process lists, the other is the client's own.
+    assert.equal(hostile.ledgers.count('calm', 'start'), 2);
+    const names = (await client.tools()).map(({ name }) => name);
+    const expected = [...OUTCOMES.map(({ way }) => way), 'calm'].flatMap((way) => [`${way}__fine`, `${way}__bad`]);
+    assert.deepEqual(names, expected);
+    await client.ping();
+  });
+});

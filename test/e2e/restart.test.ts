@@ -1,0 +1,206 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { suite, test } from 'node:test';
+import { type Events, getEvents, initialize, messagesOf, post, rpc, send } from '../downstream/client.ts';
+import { connect, connectOver, SDKS, textOf } from '../support/either-sdk.ts';
+import { type RunningGateway, startGateway } from '../support/gateway.ts';
+import { hostileStdio, Ledgers } from '../support/hostile.ts';
+import { referenceServers } from '../support/reference-servers.ts';
+import { childrenOf, isGone, until } from '../support/stdio.ts';
+
+const TIMEOUT = { timeout: 40_000 };
+const ENDINGS = ['SIGTERM', 'SIGKILL'] as const;
+type Ending = (typeof ENDINGS)[number];
+
+const DOCUMENT = 'everything+demo://resource/static/document/features.md';
+const EVERYTHING = 'everything__toggle-subscriber-updates';
+
+/** A port nobody listens on. */
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  return typeof address === 'object' && address !== null ? address.port : 0;
+}
+
+/** One place of a gateway, where it is started again and again. */
+class Place implements AsyncDisposable {
+  readonly dir: string;
+  readonly ledgers: Ledgers;
+  readonly #listen: string;
+  #gateway: RunningGateway | undefined;
+
+  private constructor(dir: string, port: number) {
+    this.dir = dir;
+    this.ledgers = new Ledgers(dir);
+    this.#listen = `127.0.0.1:${port}`;
+  }
+
+  static async open(): Promise<Place> {
+    return new Place(await mkdtemp(join(tmpdir(), 'linkspan-restart-')), await freePort());
+  }
+
+  async start(mcpServers: Readonly<Record<string, Readonly<Record<string, unknown>>>>): Promise<RunningGateway> {
+    this.#gateway = await startGateway({ mcpServers, gateway: { listen: this.#listen } }, { dir: this.dir });
+    return this.#gateway;
+  }
+
+  async end(how: Ending): Promise<void> {
+    const gateway = this.#gateway;
+    gateway?.kill(how);
+    const ended = await gateway?.ended;
+    if (how === 'SIGTERM') assert.equal(ended?.code, 0, gateway?.logs());
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#gateway?.stop();
+    await rm(this.dir, { recursive: true, force: true });
+  }
+}
+
+const call = (id: number, name: string, args: object = {}) => rpc(id, 'tools/call', { name, arguments: args });
+
+function messages(stream: Events, method: string) {
+  return stream.messages.filter((message) => message.method === method);
+}
+
+// Each test has a gateway of its own, and waits more than it works.
+suite('a gateway that ends', { concurrency: 3 }, () => {
+  for (const how of ENDINGS) {
+    test(
+      'D7 a session simply goes on with its log level and subscriptions, and one that was ended stays ended',
+      TIMEOUT,
+      async () => {
+        await using place = await Place.open();
+        const { everything } = referenceServers(place.dir);
+        const first = await place.start({ everything });
+        const url = first.endpoint();
+        const id = await initialize(url);
+        assert.equal((await post(url, rpc(1, 'logging/setLevel', { level: 'warning' }), id)).status, 200);
+        assert.equal((await post(url, rpc(2, 'resources/subscribe', { uri: DOCUMENT }), id)).status, 200);
+        const ended = await initialize(url);
+        const deleted = await send(url, { method: 'DELETE', headers: { 'mcp-session-id': ended } });
+        assert.equal(deleted.status, 204);
+        await place.end(how);
+
+        await place.start({ everything });
+        assert.equal((await post(url, rpc(1, 'ping'), ended)).status, 404);
+        assert.equal((await getEvents(url, ended)).status, 404);
+        const stream = await getEvents(url, id);
+        assert.equal(stream.status, 200);
+        const echoed = await post(url, call(3, 'everything__echo', { message: 'again' }), id);
+        assert.match(echoed.text, /Echo: again/);
+        // The server says at level info that it was subscribed to, which this client does not want to hear.
+        await post(url, call(4, EVERYTHING), id);
+        await stream.until((events) => messages(events, 'notifications/resources/updated').length > 0);
+        assert.deepEqual(messages(stream, 'notifications/resources/updated')[0]?.params, { uri: DOCUMENT });
+        assert.deepEqual(messages(stream, 'notifications/message'), []);
+        stream.close();
+      },
+    );
+
+    test(`D4 after ${how} the whole list is there at once, however long a server takes to start`, TIMEOUT, async () => {
+      await using place = await Place.open();
+      const gate = join(place.dir, 'gate');
+      await writeFile(gate, '');
+      const servers = {
+        'gated-start': hostileStdio('gated-start', place.ledgers, { start: '20s' }, { GATE: gate }),
+        calm: hostileStdio('calm', place.ledgers),
+      };
+      const first = await place.start(servers);
+      const id = await initialize(first.endpoint());
+      const listed = await post(first.endpoint(), rpc(1, 'tools/list'), id);
+      assert.match(listed.text, /gated-start__fine.*calm__bad/);
+      await place.end(how);
+
+      await rm(gate);
+      const again = await place.start(servers);
+      const startedMs = performance.now();
+      const old = await post(again.endpoint(), rpc(2, 'tools/list'), id);
+      const fresh = await post(again.endpoint(), rpc(1, 'tools/list'), await initialize(again.endpoint()));
+      // Whoever waits for the server waits eight seconds.
+      assert.ok(performance.now() - startedMs < 5_000);
+      const [before, woken, begun] = [listed, old, fresh].map((got) => messagesOf(got)[0]?.result);
+      assert.deepEqual(woken, before);
+      assert.deepEqual(begun, before);
+      // A call waits for the server instead.
+      const called = post(again.endpoint(), call(3, 'gated-start__fine'), id);
+      await writeFile(gate, '');
+      assert.match((await called).text, /"text":"fine"/);
+    });
+
+    test(`R11 R10 no process survives ${how}, not even one that does not want to end`, TIMEOUT, async () => {
+      await using place = await Place.open();
+      const servers = { stubborn: hostileStdio('stubborn', place.ledgers), calm: hostileStdio('calm', place.ledgers) };
+      const gateway = await place.start(servers);
+      const id = await initialize(gateway.endpoint());
+      for (const [n, name] of ['stubborn__fine', 'calm__fine'].entries()) {
+        assert.match((await post(gateway.endpoint(), call(n, name), id)).text, /"text":"fine"/);
+      }
+      const servants = ['stubborn', 'calm'].flatMap((name) => place.ledgers.of(name).map(({ pid }) => pid));
+      const processes = [...childrenOf(gateway.pid), ...servants];
+      assert.ok(processes.length >= 4);
+      await place.end(how);
+      const endedMs = performance.now();
+      await until(() => processes.every(isGone), 'every process ended');
+      assert.ok(performance.now() - endedMs < 5_000);
+    });
+
+    for (const sdk of SDKS) {
+      test(`${sdk} does not notice ${how} and another start`, TIMEOUT, async () => {
+        await using place = await Place.open();
+        const { everything } = referenceServers(place.dir);
+        const first = await place.start({ everything });
+        await using client = await connectOver(sdk, { kind: 'http', url: first.endpoint(), isPatient: true });
+        const before = await client.tools();
+        await client.subscribe(DOCUMENT);
+        await place.end(how);
+        await place.start({ everything });
+        assert.equal(textOf(await client.call('everything__echo', { message: 'x' })), 'Echo: x');
+        assert.deepEqual(await client.tools(), before);
+        // Its stream for news was cut, and comes back by itself.
+        await client.call(EVERYTHING);
+        const updated = await client.hear('notifications/resources/updated');
+        assert.deepEqual(updated.params, { uri: DOCUMENT });
+      });
+    }
+  }
+
+  test('R10 a call under way when the gateway is told to stop gets its answer', TIMEOUT, async () => {
+    await using place = await Place.open();
+    const { everything } = referenceServers(place.dir);
+    const gateway = await place.start({ everything });
+    await using client = await connect('SDK v1', gateway.endpoint());
+    const begun = Promise.withResolvers<void>();
+    const options = { onprogress: () => begun.resolve() };
+    const long = client.call('everything__trigger-long-running-operation', { duration: 1, steps: 5 }, options);
+    await begun.promise;
+    gateway.kill('SIGTERM');
+    assert.match(textOf(await long), /completed/);
+    assert.equal((await gateway.ended).code, 0);
+  });
+
+  test('R10 a second signal ends it at once', TIMEOUT, async () => {
+    await using place = await Place.open();
+    const { everything } = referenceServers(place.dir);
+    const gateway = await place.start({ everything });
+    await using client = await connect('SDK v1', gateway.endpoint());
+    const begun = Promise.withResolvers<void>();
+    const options = { onprogress: () => begun.resolve() };
+    const long = client.call('everything__trigger-long-running-operation', { duration: 30, steps: 60 }, options);
+    long.catch(() => undefined);
+    await begun.promise;
+    const processes = childrenOf(gateway.pid);
+    gateway.kill('SIGTERM');
+    await gateway.logging((line) => (line.includes('"stopping"') ? true : undefined));
+    gateway.kill('SIGTERM');
+    assert.equal((await gateway.ended).code, 130);
+    await until(() => processes.every(isGone), 'every process ended');
+  });
+});

@@ -1,0 +1,183 @@
+import assert from 'node:assert/strict';
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { after, before, suite, test } from 'node:test';
+import { pathToFileURL } from 'node:url';
+import { connect, type EitherClient, type Human, type Sdk, SDKS, textOf } from '../support/either-sdk.ts';
+import type { RunningGateway } from '../support/gateway.ts';
+import { startReferenceGateway } from '../support/reference-servers.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+
+let reference: Awaited<ReturnType<typeof startReferenceGateway>>;
+let gateway: RunningGateway;
+
+before(async () => {
+  reference = await startReferenceGateway(['everything', 'filesystem']);
+  ({ gateway } = reference);
+});
+
+after(async () => {
+  await reference[Symbol.asyncDispose]();
+});
+
+/** Tools of server-everything that it has only for clients that can do something. */
+const CONDITIONAL = {
+  roots: ['get-roots-list'],
+  elicitation: ['trigger-elicitation-request', 'trigger-url-elicitation'],
+  sampling: ['trigger-sampling-request'],
+} as const;
+
+function human(name: string): Human {
+  return {
+    sampling: (prompt) => `${name} was asked ${prompt}`,
+    elicitation: () => ({ name }),
+    roots: [],
+  };
+}
+
+function only(all: Human, key: keyof Human): Human {
+  return { [key]: all[key] };
+}
+
+async function conditionalOf(client: EitherClient): Promise<readonly string[]> {
+  const known = Object.values(CONDITIONAL).flat();
+  const tools = (await client.tools()).map(({ name }) => name);
+  return known.filter((name) => tools.includes(`everything__${name}`));
+}
+
+/** A directory of its own for one client. */
+async function rootOf(name: string) {
+  const path = join(reference.dir, name);
+  await mkdir(path, { recursive: true });
+  return { path, root: { uri: pathToFileURL(path).href, name } };
+}
+
+/** Servers ask for the roots when they are ready to, so the answer to the first calls may come before. */
+async function allowed(client: EitherClient, path: string): Promise<string> {
+  for (;;) {
+    const text = textOf(await client.call('filesystem__list_allowed_directories'));
+    if (text.includes(path)) return text;
+  }
+}
+
+suite('a client that can be asked', { concurrency: 2 }, () => {
+  for (const sdk of SDKS) {
+    suite(sdk, () => {
+      const messages: string[] = [];
+      let asked: EitherClient;
+      before(async () => {
+        const elicitation = (message: string) => {
+          messages.push(message);
+          return { name: 'Ada', check: true };
+        };
+        asked = await connect(sdk, gateway.endpoint(), { human: { elicitation } });
+      });
+      after(async () => {
+        await asked[Symbol.asyncDispose]();
+      });
+
+      test(
+        'X-023 each client sees the tools that its own features call for, and can call no other',
+        TIMEOUT,
+        async () => {
+          const everyone = human('x');
+          for (const key of ['roots', 'elicitation', 'sampling'] as const) {
+            await using client = await connect(sdk, gateway.endpoint(), { human: only(everyone, key) });
+            assert.deepEqual(await conditionalOf(client), CONDITIONAL[key]);
+          }
+          await using plain = await connect(sdk, gateway.endpoint());
+          assert.deepEqual(await conditionalOf(plain), []);
+          await assert.rejects(plain.call('everything__trigger-sampling-request', { prompt: 'x' }), { code: -32602 });
+        },
+      );
+
+      test(
+        'S-007 a form reaches the client with the name of the server that asks, and its answer goes back',
+        TIMEOUT,
+        async () => {
+          const text = textOf(await asked.call('everything__trigger-elicitation-request'));
+          assert.match(text, /User provided the requested information/);
+          assert.match(text, /Name: Ada/);
+          assert.equal(messages.length, 1);
+          assert.match(messages[0] ?? '', /^\[everything\] /);
+        },
+      );
+
+      test('a URL to open reaches the client, and its consent goes back', TIMEOUT, async () => {
+        const args = { url: 'https://example.com/consent' };
+        const text = textOf(await asked.call('everything__trigger-url-elicitation', args));
+        assert.match(text, /User completed the URL elicitation flow/);
+      });
+
+      test(
+        'a call that needs a URL opened first fails with the URL, and goes through when it is made again',
+        TIMEOUT,
+        async () => {
+          const args = { url: 'https://example.com/consent', errorPath: true };
+          await assert.rejects(asked.call('everything__trigger-url-elicitation', args), (thrown: object) => {
+            assert.ok('code' in thrown && thrown.code === -32042);
+            assert.match(JSON.stringify(thrown), /"elicitationId":"everything:/);
+            return true;
+          });
+          const text = textOf(await asked.call('everything__trigger-url-elicitation', args));
+          assert.match(text, /User completed the URL elicitation flow/);
+        },
+      );
+
+      test('questions of calls under way at once each reach the client whose call it is', TIMEOUT, async () => {
+        const names = ['Ada', 'Bob', 'Eve'];
+        const clients = await Promise.all(
+          names.map((name) => connect(sdk, gateway.endpoint(), { human: only(human(name), 'sampling') })),
+        );
+        try {
+          const calls = clients.flatMap((client, n) =>
+            [1, 2, 3].map(async (turn) => {
+              const prompt = `${names[n]}-${turn}`;
+              const text = textOf(await client.call('everything__trigger-sampling-request', { prompt }));
+              assert.match(text, new RegExp(`${names[n]} was asked .*context: ${prompt}`));
+            }),
+          );
+          await Promise.all(calls);
+        } finally {
+          await Promise.all(clients.map((client) => client[Symbol.asyncDispose]()));
+        }
+      });
+
+      test('the roots of a client hold for its own sessions at the servers and for no other', TIMEOUT, async () => {
+        const [a, b] = await Promise.all([rootOf(`${sdk} a`), rootOf(`${sdk} b`)]);
+        await using one = await connect(sdk, gateway.endpoint(), { human: { roots: [a.root] } });
+        await using two = await connect(sdk, gateway.endpoint(), { human: { roots: [b.root] } });
+        const [ofOne, ofTwo] = await Promise.all([allowed(one, a.path), allowed(two, b.path)]);
+        assert.ok(!ofOne.includes(b.path), ofOne);
+        assert.ok(!ofTwo.includes(a.path), ofTwo);
+        assert.match(textOf(await one.call('everything__get-roots-list')), new RegExp(`1\\. ${sdk} a\n`));
+      });
+
+      test('roots that changed are asked for again', TIMEOUT, async () => {
+        const [before, later] = await Promise.all([rootOf(`${sdk} before`), rootOf(`${sdk} later`)]);
+        const roots = [before.root];
+        await using client = await connect(sdk, gateway.endpoint(), { human: { roots } });
+        await allowed(client, before.path);
+        roots[0] = later.root;
+        await client.rootsChanged();
+        const text = await allowed(client, later.path);
+        assert.ok(!text.includes(before.path), text);
+      });
+    });
+  }
+});
+
+test('two SDKs with different features share the gateway, each with its own list', TIMEOUT, async () => {
+  const open = (sdk: Sdk, key: keyof Human) => connect(sdk, gateway.endpoint(), { human: only(human(sdk), key) });
+  await using sampler = await open('SDK v1', 'sampling');
+  await using elicited = await open('SDK v2', 'elicitation');
+  assert.deepEqual(await conditionalOf(sampler), CONDITIONAL.sampling);
+  assert.deepEqual(await conditionalOf(elicited), CONDITIONAL.elicitation);
+  const [sampled, filled] = await Promise.all([
+    sampler.call('everything__trigger-sampling-request', { prompt: 'why' }),
+    elicited.call('everything__trigger-elicitation-request'),
+  ]);
+  assert.match(textOf(sampled), /SDK v1 was asked .*why/);
+  assert.match(textOf(filled), /Name: SDK v2/);
+});

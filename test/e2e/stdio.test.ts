@@ -1,0 +1,146 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, suite, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { rpc } from '../downstream/client.ts';
+import { connectOver, type Human, type Sdk, SDKS, textOf } from '../support/either-sdk.ts';
+import { hostileStdio, Ledgers } from '../support/hostile.ts';
+import { leftovers, marker } from '../support/leftovers.ts';
+import { referenceServers } from '../support/reference-servers.ts';
+import { childrenOf, isGone, until } from '../support/stdio.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+
+let dir = '';
+/** All four servers behind one client's own gateway, and smaller ones for what does not depend on them. */
+let whole = '';
+let small = '';
+
+async function configure(name: string, mcpServers: object): Promise<string> {
+  const file = join(dir, `${name}.json`);
+  const gateway = { stateDir: join(dir, name), logLevel: 'warn' };
+  await writeFile(file, JSON.stringify({ mcpServers, gateway }));
+  return file;
+}
+
+before(async () => {
+  dir = await realpath(await mkdtemp(join(tmpdir(), 'linkspan-stdio-')));
+  whole = await configure('whole', referenceServers(dir));
+  const ledgers = new Ledgers(dir);
+  const two = { one: hostileStdio('calm', ledgers), other: hostileStdio('calm', ledgers) };
+  small = await configure('small', two);
+});
+
+after(async () => {
+  await rm(dir, { recursive: true, force: true });
+});
+
+/** The gateway as a program that a client starts. */
+const args = (file: string) => [MAIN, 'stdio', '--config', file];
+
+function connect(sdk: Sdk, human?: Human) {
+  const env = { PATH: process.env['PATH'] ?? '', HOME: process.env['HOME'] ?? '', ...marker() };
+  return connectOver(sdk, { kind: 'stdio', command: process.execPath, args: args(whole), env }, human);
+}
+
+/** Raw: what is on stdout is judged line by line. */
+function start() {
+  const child = spawn(process.execPath, args(small), {
+    stdio: ['pipe', 'pipe', 'ignore'],
+    env: { ...process.env, ...marker() },
+  });
+  let output = '';
+  child.stdout.setEncoding('utf8').on('data', (chunk: string) => (output += chunk));
+  const say = (text: string) => child.stdin.write(`${text}\n`);
+  const hello = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'raw', version: '1' } };
+  say(rpc(0, 'initialize', hello));
+  say(JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' }));
+  const answers = (): { id?: unknown; error?: { code: number } }[] =>
+    output
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line));
+  const answered = (id: string | number) =>
+    until(() => answers().some((answer) => answer.id === id), `${id} is answered`);
+  return { child, say, answers, answered, pid: child.pid ?? 0 };
+}
+
+suite('the gateway as a program', { concurrency: 3 }, () => {
+  for (const sdk of SDKS) {
+    test(`${sdk}: a client that only starts programs has all four servers, whole`, TIMEOUT, async () => {
+      const human = { sampling: (prompt: string) => `heard ${prompt}`, elicitation: () => ({ name: 'Ada' }) };
+      await using client = await connect(sdk, human);
+      const owners = (await client.tools()).map(({ name }) => name.split('__')[0]);
+      assert.deepEqual([...new Set(owners)], ['everything', 'filesystem', 'memory', 'sequential-thinking']);
+      assert.equal(textOf(await client.call('everything__echo', { message: 'x' })), 'Echo: x');
+      assert.match(textOf(await client.call('filesystem__list_allowed_directories')), new RegExp(dir));
+      const uri = 'everything+demo://resource/static/document/features.md';
+      assert.match((await client.read(uri))[0]?.text ?? '', /Features/);
+
+      const told: number[] = [];
+      const onprogress = ({ progress }: { progress: number }) => told.push(progress);
+      await client.call('everything__trigger-long-running-operation', { duration: 0.8, steps: 4 }, { onprogress });
+      // What comes in one piece with the answer is lost in the SDK, not on the way.
+      assert.equal(told[0], 1);
+      const sampled = await client.call('everything__trigger-sampling-request', { prompt: 'why' });
+      assert.match(textOf(sampled), /heard .*why/);
+      assert.match(textOf(await client.call('everything__trigger-elicitation-request')), /Name: Ada/);
+
+      await client.setLevel('info');
+      await client.subscribe(uri);
+      await client.call('everything__toggle-subscriber-updates');
+      const updated = await client.hear('notifications/resources/updated');
+      assert.deepEqual(updated.params, { uri });
+      await client.hear('notifications/message');
+    });
+  }
+
+  test('T-040 nothing but messages is on stdout, and broken lines are answered', TIMEOUT, async () => {
+    const { child, say, answers, answered } = start();
+    say('not json');
+    say(rpc('x', 'no/such/method'));
+    say(rpc(1, 'tools/call', { name: 'one__fine', arguments: {} }));
+    await answered(1);
+    const codes = new Map(answers().map(({ id, error }) => [id, error?.code]));
+    assert.equal(codes.get(null), -32700);
+    assert.equal(codes.get('x'), -32601);
+    child.stdin.end();
+    await once(child, 'exit');
+  });
+
+  for (const [how, end] of [
+    ['closes its end', ({ child }: ReturnType<typeof start>) => child.stdin.end()],
+    ['sends SIGTERM', ({ child }: ReturnType<typeof start>) => child.kill('SIGTERM')],
+  ] as const) {
+    test(`R10 when the client ${how}, the gateway and every server end`, TIMEOUT, async () => {
+      const gateway = start();
+      const tools = ['one__fine', 'other__fine'];
+      for (const tool of tools) gateway.say(rpc(tool, 'tools/call', { name: tool, arguments: {} }));
+      for (const tool of tools) await gateway.answered(tool);
+      const children = childrenOf(gateway.pid);
+      assert.ok(children.length >= tools.length, String(children));
+      end(gateway);
+      const [code] = await once(gateway.child, 'exit');
+      assert.equal(code, 0);
+      await until(() => children.every(isGone), 'every server ended');
+      assert.deepEqual(
+        (await leftovers()).filter(({ pid }) => children.includes(pid)),
+        [],
+      );
+    });
+  }
+
+  test('R11 nothing survives when the gateway is killed', TIMEOUT, async () => {
+    const gateway = start();
+    gateway.say(rpc(1, 'tools/call', { name: 'other__fine', arguments: {} }));
+    await gateway.answered(1);
+    const children = childrenOf(gateway.pid);
+    gateway.child.kill('SIGKILL');
+    await until(() => children.every(isGone), 'every server ended');
+  });
+});

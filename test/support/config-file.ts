@@ -1,0 +1,33 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+import type { Loaded, LoadOptions } from '../../src/config/load.ts';
+import { loadConfig } from '../../src/config/load.ts';
+import { ConfigError } from '../../src/config/problem.ts';
+
+/** Loads a text as the file `config.yaml` in a folder of its own, which is gone when this returns. */
+export function loadText(
+  text: string | Uint8Array,
+  { name = 'config.yaml', env = {}, ...options }: Partial<LoadOptions> & { name?: string } = {},
+): Loaded {
+  const dir = mkdtempSync(join(tmpdir(), 'linkspan-config-'));
+  try {
+    const file = join(dir, name);
+    writeFileSync(file, text);
+    return loadConfig(file, { env, ...options });
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
+}
+
+/** The problems of a text, a line each, without the folder; none where it loads. */
+export function problemsOf(text: string | Uint8Array, options: Parameters<typeof loadText>[1] = {}): string[] {
+  try {
+    loadText(text, options);
+    return [];
+  } catch (thrown) {
+    if (!(thrown instanceof ConfigError)) throw thrown;
+    return thrown.message.split('\n').map((line) => line.replace(/^\/\S*\/linkspan-config-[^/]+\//, ''));
+  }
+}

@@ -1,0 +1,245 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pino } from 'pino';
+import { composeCore, type Core } from '../../src/compose.ts';
+import type { Config, UpstreamConfig } from '../../src/config/config.ts';
+import type { ClientSession, Outlet } from '../../src/gateway/front.ts';
+import { LOCAL, type Principal } from '../../src/policy/principal.ts';
+import { RawObject } from '../../src/protocol/json.ts';
+import { type Answer, type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
+import type { MemoryUpstream } from './memory-upstream.ts';
+
+const UNTIL_MS = 3_000;
+
+/** The core with scripted upstreams behind it and scripted clients before it: no sockets, no processes. */
+export interface TestCore extends AsyncDisposable {
+  readonly core: Core;
+  readonly config: Config;
+  connect(options?: ConnectOptions): Promise<TestClient>;
+  /** Stops it and starts another one on the same state. */
+  restart(): Promise<void>;
+}
+
+export interface ConnectOptions {
+  readonly capabilities?: object;
+  readonly revision?: string;
+  readonly view?: string;
+  readonly principal?: Principal;
+  /** Whether the client keeps a stream open for what belongs to no request. */
+  readonly listens?: boolean;
+}
+
+const UPSTREAM: Omit<UpstreamConfig, 'id' | 'title' | 'prefix'> = {
+  target: { kind: 'stdio', command: 'memory', args: [], env: {}, cwd: undefined },
+  rawUris: false,
+  isolation: 'session',
+  start: 'lazy',
+  required: false,
+  timeouts: { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 2_000, maxMs: 5_000 },
+  concurrency: 32,
+  queue: 64,
+  queueMs: 1_000,
+  idleMs: 60_000,
+  maxConnections: 64,
+  includeTools: undefined,
+  excludeTools: [],
+  problem: undefined,
+};
+
+/** One client: its session, and everything it was sent, in order. */
+export class TestClient {
+  readonly initialized: RawObject;
+  readonly session: ClientSession;
+  /** What came on the listening stream. */
+  readonly listened: Message[] = [];
+  readonly #core: () => Core;
+  readonly #arrived = new Set<() => void>();
+  readonly #outlet: Outlet;
+  #lastId = 0;
+
+  constructor(core: () => Core, session: ClientSession, answer: RawObject, listens: boolean) {
+    this.#core = core;
+    this.session = session;
+    this.initialized = answer;
+    this.#outlet = this.outlet(this.listened);
+    if (listens) session.listen(this.#outlet);
+  }
+
+  outlet(into: Message[]): Outlet {
+    return {
+      send: (text) => {
+        into.push(parseMessage(text));
+        for (const tell of this.#arrived) tell();
+        return true;
+      },
+    };
+  }
+
+  /** One request: its answer, and what came on its own stream before. */
+  async request(
+    method: string,
+    params: object = {},
+    options: {
+      readonly id?: string;
+      readonly session?: ClientSession;
+      readonly onMessage?: (message: Message) => void;
+    } = {},
+  ): Promise<{ readonly answer: Answer; readonly said: Message[] }> {
+    const said: Message[] = [];
+    const id = options.id ?? String(++this.#lastId);
+    const outlet: Outlet = {
+      send: (text) => {
+        const message = parseMessage(text);
+        said.push(message);
+        options.onMessage?.(message);
+        for (const tell of this.#arrived) tell();
+        return true;
+      },
+    };
+    const request = { kind: 'request', id, method, params: RawObject.of(params) } as const;
+    const answer = await this.#core().gateway.request(options.session ?? this.session, request, outlet);
+    return { answer, said };
+  }
+
+  /** The result of a request that must succeed, parsed. */
+  async result(method: string, params: object = {}): Promise<Record<string, unknown>> {
+    const { answer } = await this.request(method, params);
+    if (answer.kind === 'error') throw new Error(`${method}: ${JSON.stringify(answer.error)}`);
+    return JSON.parse(answer.result);
+  }
+
+  notify(method: string, params?: object): void {
+    const notification = { kind: 'notification', method, params: params && RawObject.of(params) } as const;
+    this.#core().gateway.notification(this.session, notification);
+  }
+
+  answer(id: string, value: object): void {
+    const response = { kind: 'result', id, result: JSON.stringify(value) } as const;
+    this.#core().gateway.response(this.session, response);
+  }
+
+  /** Resolves when `found` yields something, looking again whenever this client is sent anything. Bounded in time. */
+  async until<T>(found: () => T | undefined): Promise<T> {
+    let isLate = false;
+    const timer = setTimeout(() => {
+      isLate = true;
+      for (const tell of this.#arrived) tell();
+    }, UNTIL_MS);
+    try {
+      for (;;) {
+        const value = found();
+        if (value !== undefined) return value;
+        assert.ok(!isLate, `not within ${UNTIL_MS} ms: ${found.toString()}`);
+        await new Promise<void>((resolve) => {
+          const tell = () => {
+            this.#arrived.delete(tell);
+            resolve();
+          };
+          this.#arrived.add(tell);
+        });
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Resolves when a notification of this method has come on the listening stream. */
+  heard(method: string): Promise<Message> {
+    return this.until(() => this.listened.find((message) => 'method' in message && message.method === method));
+  }
+
+  listen(): void {
+    this.session.listen(this.#outlet);
+  }
+}
+
+export async function testCore(
+  upstreams: Readonly<Record<string, { readonly memory: MemoryUpstream } & Partial<UpstreamConfig>>>,
+  overrides: Partial<Config> = {},
+): Promise<TestCore> {
+  const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-core-'));
+  const config: Config = {
+    file: join(stateDir, 'config.json'),
+    listen: { host: '127.0.0.1', port: 0 },
+    operator: undefined,
+    publicUrl: undefined,
+    allowedHosts: [],
+    allowedOrigins: [],
+    stateDir,
+    auth: { jwt: [], apiKeys: [] },
+    limits: {
+      bodyBytes: 4 << 20,
+      messageBytes: 16 << 20,
+      processes: 64,
+      sessionsPerPrincipal: 1000,
+      inFlightPerSession: 256,
+    },
+    sessions: { idleMs: 60_000, maxAgeMs: 3_600_000, keepAliveMs: 15_000, eventLimit: 1000, eventLimitBytes: 8 << 20 },
+    legacySse: true,
+    logLevel: 'silent',
+    names: { maxChars: 48 },
+    instructions: { maxChars: 4000 },
+    profiles: [],
+    upstreams: Object.entries(upstreams).map(([id, { memory: _memory, ...own }]) => ({
+      ...UPSTREAM,
+      id,
+      title: id,
+      prefix: `${id}__`,
+      ...own,
+    })),
+    ...overrides,
+  };
+  const log = pino({ level: 'silent' });
+  const start = () => {
+    const metrics = createMetrics('test');
+    const reach = {
+      transportsOf: ({ id }: UpstreamConfig) => {
+        const start = upstreams[id]?.memory.start;
+        return start === undefined ? [] : [start];
+      },
+      [Symbol.asyncDispose]: () => Promise.resolve(),
+    };
+    return composeCore(config, metrics, reach, log);
+  };
+  let core = await start();
+  return {
+    get core() {
+      return core;
+    },
+    config,
+    connect: async ({
+      capabilities = {},
+      revision = '2025-11-25',
+      view = '',
+      principal = LOCAL,
+      listens = true,
+    } = {}) => {
+      const params = RawObject.of({
+        protocolVersion: revision,
+        capabilities,
+        clientInfo: { name: 'test', version: '1' },
+      });
+      const request = { kind: 'request', id: '0', method: 'initialize', params } as const;
+      const { session, answer } = await core.gateway.initialize(request, principal, view);
+      if (session === undefined || answer.kind === 'error') throw new Error(JSON.stringify(answer));
+      const client = new TestClient(() => core, session, RawObject.parse(answer.result), listens);
+      client.notify('notifications/initialized');
+      return client;
+    },
+    restart: async () => {
+      await core.stop();
+      core = await start();
+    },
+    [Symbol.asyncDispose]: async () => {
+      await core.stop();
+      await rm(stateDir, { recursive: true, force: true });
+    },
+  };
+}
+
+export function toolCall(name: string, args: object = {}, meta?: object): object {
+  return { name, arguments: args, ...(meta === undefined ? {} : { _meta: meta }) };
+}

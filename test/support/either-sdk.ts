@@ -1,0 +1,268 @@
+import * as sdk2 from '@modelcontextprotocol/client';
+import { StdioClientTransport as StdioClientTransport2 } from '@modelcontextprotocol/client/stdio';
+import type { Client } from '@modelcontextprotocol/sdk/client/index.js';
+import { SSEClientTransport } from '@modelcontextprotocol/sdk/client/sse.js';
+import { StdioClientTransport } from '@modelcontextprotocol/sdk/client/stdio.js';
+import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import {
+  CreateMessageRequestSchema,
+  ElicitRequestSchema,
+  ListRootsRequestSchema,
+  type ClientCapabilities,
+} from '@modelcontextprotocol/sdk/types.js';
+import * as z from 'zod';
+import { Waitlist } from '../fixtures/servers/http-harness.ts';
+import { connectSdk1Over, connectSdk2Over } from './sdk-client.ts';
+
+export const SDKS = ['SDK v1', 'SDK v2'] as const;
+export type Sdk = (typeof SDKS)[number];
+
+/** What a client does when it is asked; it declares the capabilities of those it has. */
+export interface Human {
+  readonly sampling?: (prompt: string) => string;
+  /** Forms are filled in with this; URLs are opened. */
+  readonly elicitation?: (message: string) => Record<string, string | number | boolean>;
+  readonly roots?: readonly { readonly uri: string; readonly name: string }[];
+}
+
+interface Heard {
+  readonly method: string;
+  readonly params?: Readonly<Record<string, unknown>> | undefined;
+}
+
+interface CallOptions {
+  readonly onprogress?: (progress: { progress: number; total?: number | undefined }) => void;
+  readonly signal?: AbortSignal;
+}
+
+const RESULT = z.looseObject({
+  content: z.array(
+    z.looseObject({
+      type: z.string(),
+      text: z.string().optional(),
+      uri: z.string().optional(),
+      resource: z.looseObject({ uri: z.string(), text: z.string().optional() }).optional(),
+    }),
+  ),
+  structuredContent: z.unknown().optional(),
+  isError: z.boolean().optional(),
+});
+export type Result = z.infer<typeof RESULT>;
+
+/** A client of either SDK, connected; results as that SDK has judged and returned them. */
+export interface EitherClient extends AsyncDisposable {
+  /** Notifications other than progress, in order. */
+  readonly heard: Waitlist<Heard>;
+  /** The first notification of this method, past or to come. @throws {Error} when it does not come. */
+  hear(method: string): Promise<Heard>;
+  readonly sessionId: string;
+  readonly revision: string;
+  readonly instructions: string;
+  readonly capabilities: Readonly<Record<string, unknown>>;
+  tools(): Promise<readonly { name: string; description?: string | undefined }[]>;
+  call(name: string, args?: Readonly<Record<string, unknown>>, options?: CallOptions): Promise<Result>;
+  resources(): Promise<readonly { uri: string; name: string }[]>;
+  templates(): Promise<readonly { uriTemplate: string }[]>;
+  read(uri: string): Promise<readonly { uri: string; text?: string; blob?: string }[]>;
+  prompts(): Promise<readonly { name: string }[]>;
+  prompt(name: string, args?: Record<string, string>): Promise<readonly { content: unknown }[]>;
+  complete(params: Completion): Promise<readonly string[]>;
+  setLevel(level: 'debug' | 'info' | 'warning' | 'error'): Promise<void>;
+  subscribe(uri: string): Promise<void>;
+  unsubscribe(uri: string): Promise<void>;
+  rootsChanged(): Promise<void>;
+  ping(): Promise<void>;
+}
+
+interface Completion {
+  readonly ref: { type: 'ref/prompt'; name: string } | { type: 'ref/resource'; uri: string };
+  readonly argument: { name: string; value: string };
+  readonly context?: { arguments: Record<string, string> };
+}
+
+interface EitherOptions {
+  readonly human?: Human;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+const HEAR_MS = 15_000;
+
+async function hear(heard: Waitlist<Heard>, method: string): Promise<Heard> {
+  const { promise, reject } = Promise.withResolvers<never>();
+  const timer = setTimeout(() => {
+    reject(new Error(`${method} did not come; heard: ${JSON.stringify(heard.items)}`));
+  }, HEAR_MS);
+  try {
+    return await Promise.race([promise, heard.find((item) => item.method === method)]);
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+/** A gateway that starts again may take longer than the SDKs would by themselves try to reach it. */
+const PATIENT = {
+  initialReconnectionDelay: 500,
+  maxReconnectionDelay: 500,
+  reconnectionDelayGrowFactor: 1,
+  maxRetries: 12,
+};
+
+const model = (text: string) => ({
+  role: 'assistant' as const,
+  content: { type: 'text' as const, text },
+  model: 'test',
+});
+
+/** The text a model is asked about. */
+function promptOf(messages: readonly { readonly content: unknown }[]): string {
+  return messages.map(({ content }) => JSON.stringify(content)).join(' ');
+}
+
+function capabilitiesOf({ sampling, elicitation, roots }: Human): ClientCapabilities & sdk2.ClientCapabilities {
+  return {
+    ...(sampling === undefined ? {} : { sampling: {} }),
+    ...(elicitation === undefined ? {} : { elicitation: { form: {}, url: {} } }),
+    ...(roots === undefined ? {} : { roots: { listChanged: true } }),
+  };
+}
+
+/** What both have under the same name. */
+function common(
+  client: Client | sdk2.Client,
+): Omit<EitherClient, 'heard' | 'hear' | 'sessionId' | 'revision' | 'call' | keyof AsyncDisposable> {
+  return {
+    instructions: client.getInstructions() ?? '',
+    capabilities: { ...client.getServerCapabilities() },
+    tools: async () => (await client.listTools()).tools,
+    resources: async () => (await client.listResources()).resources,
+    templates: async () => (await client.listResourceTemplates()).resourceTemplates,
+    read: async (uri) => (await client.readResource({ uri })).contents,
+    prompts: async () => (await client.listPrompts()).prompts,
+    prompt: async (name, args = {}) => (await client.getPrompt({ name, arguments: args })).messages,
+    complete: async (params) => (await client.complete(params)).completion.values,
+    setLevel: async (level) => {
+      await client.setLoggingLevel(level);
+    },
+    subscribe: async (uri) => {
+      await client.subscribeResource({ uri });
+    },
+    unsubscribe: async (uri) => {
+      await client.unsubscribeResource({ uri });
+    },
+    rootsChanged: () => client.sendRootsListChanged(),
+    ping: async () => {
+      await client.ping();
+    },
+  };
+}
+
+/** Where the gateway is: an endpoint's URL, the URL of its 2024-11-05 stream, or what to run and speak to over stdio. */
+type Way =
+  | {
+      readonly kind: 'http' | 'sse';
+      readonly url: string;
+      readonly headers?: Readonly<Record<string, string>>;
+      /** Whether it goes on trying for its stream of news while the gateway is away. */
+      readonly isPatient?: boolean;
+    }
+  | { readonly kind: 'stdio'; readonly command: string; readonly args: string[]; readonly env: Record<string, string> };
+
+async function connect1(way: Way, human: Human): Promise<EitherClient> {
+  const heard = new Waitlist<Heard>();
+  const connected = await connectSdk1Over(transport1(way), capabilitiesOf(human), (client) => {
+    client.fallbackNotificationHandler = async (notification) => heard.push(notification);
+    const { sampling, elicitation, roots } = human;
+    if (sampling !== undefined) {
+      client.setRequestHandler(CreateMessageRequestSchema, ({ params }) => model(sampling(promptOf(params.messages))));
+    }
+    if (elicitation !== undefined) {
+      client.setRequestHandler(ElicitRequestSchema, ({ params }) => ({
+        action: 'accept',
+        ...(params.mode === 'url' ? {} : { content: elicitation(params.message) }),
+      }));
+    }
+    if (roots !== undefined) client.setRequestHandler(ListRootsRequestSchema, () => ({ roots: [...roots] }));
+  });
+  const { client, transport } = connected;
+  return {
+    ...common(client),
+    ...sessionOf(transport),
+    heard,
+    hear: (method) => hear(heard, method),
+    call: async (name, args = {}, options = {}) =>
+      RESULT.parse(await client.callTool({ name, arguments: args }, undefined, options)),
+    [Symbol.asyncDispose]: () => connected[Symbol.asyncDispose](),
+  };
+}
+
+async function connect2(way: Way, human: Human): Promise<EitherClient> {
+  const heard = new Waitlist<Heard>();
+  const connected = await connectSdk2Over(transport2(way), capabilitiesOf(human), 'legacy', (client) => {
+    client.fallbackNotificationHandler = async (notification) => heard.push(notification);
+    const { sampling, elicitation, roots } = human;
+    if (sampling !== undefined) {
+      client.setRequestHandler('sampling/createMessage', ({ params }) => model(sampling(promptOf(params.messages))));
+    }
+    if (elicitation !== undefined) {
+      client.setRequestHandler('elicitation/create', ({ params }) => ({
+        action: 'accept',
+        ...(params.mode === 'url' ? {} : { content: elicitation(params.message) }),
+      }));
+    }
+    if (roots !== undefined) client.setRequestHandler('roots/list', () => ({ roots: [...roots] }));
+  });
+  const { client, transport } = connected;
+  return {
+    ...common(client),
+    ...sessionOf(transport),
+    heard,
+    hear: (method) => hear(heard, method),
+    call: async (name, args = {}, options = {}) =>
+      RESULT.parse(await client.callTool({ name, arguments: args }, options)),
+    [Symbol.asyncDispose]: () => connected[Symbol.asyncDispose](),
+  };
+}
+
+function transport1(way: Way): StreamableHTTPClientTransport | SSEClientTransport | StdioClientTransport {
+  if (way.kind === 'stdio') return new StdioClientTransport({ ...way, stderr: 'ignore' });
+  const options = {
+    requestInit: { headers: { ...way.headers } },
+    ...(way.isPatient === true ? { reconnectionOptions: PATIENT } : {}),
+  };
+  const url = new URL(way.url);
+  return way.kind === 'sse' ? new SSEClientTransport(url, options) : new StreamableHTTPClientTransport(url, options);
+}
+
+function transport2(way: Way): sdk2.StreamableHTTPClientTransport | sdk2.SSEClientTransport | StdioClientTransport2 {
+  if (way.kind === 'stdio') return new StdioClientTransport2({ ...way, stderr: 'ignore' });
+  const options = {
+    requestInit: { headers: { ...way.headers } },
+    ...(way.isPatient === true ? { reconnectionOptions: PATIENT } : {}),
+  };
+  const url = new URL(way.url);
+  return way.kind === 'sse'
+    ? new sdk2.SSEClientTransport(url, options)
+    : new sdk2.StreamableHTTPClientTransport(url, options);
+}
+
+function sessionOf(transport: object): { readonly sessionId: string; readonly revision: string } {
+  const text = (value: unknown) => (typeof value === 'string' ? value : '');
+  return {
+    sessionId: 'sessionId' in transport ? text(transport.sessionId) : '',
+    revision: 'protocolVersion' in transport ? text(transport.protocolVersion) : '',
+  };
+}
+
+export function connectOver(sdk: Sdk, way: Way, human: Human = {}): Promise<EitherClient> {
+  return sdk === 'SDK v1' ? connect1(way, human) : connect2(way, human);
+}
+
+/** Initializes a session over Streamable HTTP. */
+export function connect(sdk: Sdk, url: string, { human, headers = {} }: EitherOptions = {}): Promise<EitherClient> {
+  return connectOver(sdk, { kind: 'http', url, headers }, human);
+}
+
+/** All text of a result. */
+export function textOf({ content }: Result): string {
+  return content.flatMap(({ text }) => (text === undefined ? [] : [text])).join('\n');
+}

@@ -1,0 +1,153 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import * as z from 'zod';
+import { Child } from './child.ts';
+import { marker } from './leftovers.ts';
+
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** The file as a user writes it. Ports and the state directory are ours unless given. */
+export interface GatewayFile extends Members {
+  readonly mcpServers?: Readonly<Record<string, Members>>;
+  readonly gateway?: Members;
+}
+
+interface GatewayOptions {
+  /** After `run --config FILE`. */
+  readonly args?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+  /** Holds `config.json` and `state/`, and is left alone by `stop`: for a test that starts a gateway twice. */
+  readonly dir?: string;
+  /** Until it listens. */
+  readonly timeoutMs?: number;
+}
+
+const LISTENING = z.object({ msg: z.literal('listening'), url: z.url(), operatorUrl: z.url().optional() });
+type Listening = z.infer<typeof LISTENING>;
+
+const STOP_MS = 15_000;
+
+function parseLine(line: string): Listening | undefined {
+  try {
+    return LISTENING.safeParse(JSON.parse(line)).data;
+  } catch {
+    // Node itself says things in plain text.
+    return undefined;
+  }
+}
+
+/** Where Node keeps compiled code, so that it is compiled once for all the servers of a test run. */
+function compiledCode(): Members {
+  const { NODE_COMPILE_CACHE } = process.env;
+  return NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE };
+}
+
+/** The file with ports, state directory and the mark by which a leftover process is found. */
+function complete(file: GatewayFile, dir: string): GatewayFile {
+  const mcpServers = Object.entries(file.mcpServers ?? {}).map(([id, server]): [string, Members] => {
+    if (!('command' in server)) return [id, server];
+    const env = z.record(z.string(), z.unknown()).parse(server['env'] ?? {});
+    return [id, { ...server, env: { ...marker(), ...compiledCode(), ...env } }];
+  });
+  const ours = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
+  return { ...file, mcpServers: Object.fromEntries(mcpServers), gateway: { ...ours, ...file.gateway } };
+}
+
+/** A gateway as a user runs it: its own process, a config file, ports it chose itself. */
+export class RunningGateway implements AsyncDisposable {
+  /** `http://127.0.0.1:<port>` */
+  readonly url: string;
+  readonly pid: number;
+  readonly configFile: string;
+  readonly dir: string;
+  readonly #child: Child;
+  readonly #operatorUrl: string | undefined;
+  readonly #keepDir: boolean;
+  #killed = false;
+  #stopped: Promise<void> | undefined;
+
+  constructor(child: Child, listening: Listening, dir: string, configFile: string, keepDir: boolean) {
+    this.#child = child;
+    this.pid = child.pid;
+    this.url = new URL(listening.url).origin;
+    this.#operatorUrl = listening.operatorUrl === undefined ? undefined : new URL(listening.operatorUrl).origin;
+    this.dir = dir;
+    this.configFile = configFile;
+    this.#keepDir = keepDir;
+  }
+
+  /** `http://127.0.0.1:<port>` of the operator's port. */
+  get operatorUrl(): string {
+    if (this.#operatorUrl === undefined) throw new Error('this gateway has no operator port');
+    return this.#operatorUrl;
+  }
+
+  /** `/mcp`, or `/mcp/<name>` of an upstream or profile. */
+  endpoint(name?: string): string {
+    return `${this.url}/mcp${name === undefined ? '' : `/${name}`}`;
+  }
+
+  /** Replaces the config file, as an editor would. */
+  async configure(file: GatewayFile): Promise<void> {
+    await writeFile(this.configFile, JSON.stringify(complete(file, this.dir), undefined, 2));
+  }
+
+  logs(): string {
+    return this.#child.logs();
+  }
+
+  /** The first thing `find` makes of a line of the log. @throws {Error} after `timeoutMs`. */
+  logging<T>(find: (line: string) => T | undefined, timeoutMs = 10_000): Promise<T> {
+    return this.#child.saying(find, timeoutMs);
+  }
+
+  get ended(): Child['ended'] {
+    return this.#child.ended;
+  }
+
+  kill(signal: NodeJS.Signals): void {
+    this.#killed = true;
+    this.#child.kill(signal);
+  }
+
+  /** @throws {Error} with the log, where it had died by itself or does not end when asked to. */
+  stop(): Promise<void> {
+    this.#stopped ??= this.#stop();
+    return this.#stopped;
+  }
+
+  async #stop(): Promise<void> {
+    const died = !this.#child.running && !this.#killed;
+    const ending = await this.#child.stop(STOP_MS);
+    if (!this.#keepDir) await rm(this.dir, { recursive: true, force: true });
+    if (died) throw new Error(`the gateway died (${ending?.signal ?? ending?.code}); it said:\n${this.logs()}`);
+    if (ending === undefined) {
+      throw new Error(`the gateway did not end within ${STOP_MS} ms of SIGTERM; it said:\n${this.logs()}`);
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.stop();
+  }
+}
+
+/** @throws {Error} with the log, where it does not come to listen. */
+export async function startGateway(file: GatewayFile, options: GatewayOptions = {}): Promise<RunningGateway> {
+  const dir = options.dir ?? (await mkdtemp(join(tmpdir(), 'linkspan-test-')));
+  const configFile = join(dir, 'config.json');
+  await writeFile(configFile, JSON.stringify(complete(file, dir), undefined, 2));
+  const args = [MAIN, 'run', '--config', configFile, ...(options.args ?? [])];
+  const child = await Child.start(process.execPath, args, options.env === undefined ? {} : { env: options.env });
+  try {
+    const listening = await child.saying(parseLine, options.timeoutMs ?? 20_000);
+    return new RunningGateway(child, listening, dir, configFile, options.dir !== undefined);
+  } catch (error) {
+    await child.stop();
+    if (options.dir === undefined) await rm(dir, { recursive: true, force: true });
+    throw error;
+  }
+}

@@ -1,0 +1,91 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { hostileHttp } from '../fixtures/servers/hostile-http.ts';
+import { type RunningGateway, startGateway } from './gateway.ts';
+
+const FIXTURE = fileURLToPath(new URL('../fixtures/servers/hostile-stdio.ts', import.meta.url));
+
+/** Times short enough for a test to see their end. */
+const TIMEOUTS = { start: '3s', call: '1s', max: '2s', firstByte: '1s' };
+
+/** Below a gibibyte, and above every honest message here. */
+const MESSAGE = '256KiB';
+
+/** What servers of one test did. */
+export class Ledgers {
+  readonly #dir: string;
+
+  constructor(dir: string) {
+    this.#dir = dir;
+  }
+
+  file(upstream: string): string {
+    return join(this.#dir, `${upstream}.ledger`);
+  }
+
+  /** Lines of what the processes of an upstream noted: what, and by which process. */
+  of(upstream: string): readonly { readonly what: string; readonly pid: number }[] {
+    const file = this.file(upstream);
+    if (!existsSync(file)) return [];
+    const lines = readFileSync(file, 'utf8').split('\n').slice(0, -1);
+    return lines.map((line) => {
+      const end = line.lastIndexOf(' ');
+      return { what: line.slice(0, end), pid: Number(line.slice(end + 1)) };
+    });
+  }
+
+  count(upstream: string, what: string): number {
+    return this.of(upstream).filter((entry) => entry.what === what).length;
+  }
+}
+
+/** The entry of a config for one way to misbehave over stdio. */
+export function hostileStdio(
+  way: string,
+  ledgers: Ledgers,
+  timeouts: object = TIMEOUTS,
+  env: Readonly<Record<string, string>> = {},
+) {
+  return { command: process.execPath, args: [FIXTURE, way], env: { LEDGER: ledgers.file(way), ...env }, timeouts };
+}
+
+interface HostileGateway extends AsyncDisposable {
+  readonly gateway: RunningGateway;
+  readonly ledgers: Ledgers;
+  /** How often an upstream of any kind ran a tool. */
+  calls(upstream: string, tool: string): number;
+}
+
+/** One gateway before servers that misbehave, each in its own way and named by it, and one healthy server, `calm`. */
+export async function startHostile(ways: readonly string[]): Promise<HostileGateway> {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-hostile-'));
+  const ledgers = new Ledgers(dir);
+  const remote = new Map<string, Awaited<ReturnType<typeof hostileHttp>>>();
+  const mcpServers: Record<string, Record<string, unknown>> = {};
+  for (const way of ways) {
+    if (way.startsWith('http-')) {
+      const server = await hostileHttp(way);
+      remote.set(way, server);
+      mcpServers[way] = { url: server.url, timeouts: TIMEOUTS };
+    } else {
+      // One of them is given all the time that servers usually have.
+      const timeouts = way === 'never-starts' ? { ...TIMEOUTS, start: '30s' } : TIMEOUTS;
+      mcpServers[way] = hostileStdio(way, ledgers, timeouts, { DELAY_MS: '1500' });
+    }
+  }
+  mcpServers['calm'] = hostileStdio('calm', ledgers);
+  const gateway = await startGateway({ mcpServers, gateway: { limits: { message: MESSAGE } } });
+  return {
+    gateway,
+    ledgers,
+    calls: (upstream, tool) => remote.get(upstream)?.calls(tool) ?? ledgers.count(upstream, `call ${tool}`),
+    [Symbol.asyncDispose]: async () => {
+      await gateway.stop();
+      for (const server of remote.values()) await server[Symbol.asyncDispose]();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}

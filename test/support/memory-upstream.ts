@@ -1,0 +1,180 @@
+import assert from 'node:assert/strict';
+import { RawObject } from '../../src/protocol/json.ts';
+import {
+  type Message,
+  type Notification,
+  parseMessage,
+  type Request,
+  type Response,
+} from '../../src/protocol/jsonrpc.ts';
+import type { StartTransport, TransportEvents } from '../../src/upstream/transport.ts';
+import { GatewayError } from '../../src/errors.ts';
+
+/** What a test waits for comes at once or, after a backoff of ours, within this. */
+const UNTIL_MS = 3_000;
+
+/** One conversation with a scripted server, seen from the server's side. */
+export interface Peer {
+  /** What `initialize` declared. */
+  readonly capabilities: RawObject;
+  readonly heard: Message[];
+  /** @param about id of the request on whose stream it is said, as Streamable HTTP has it. */
+  say(text: string, about?: number): void;
+  crash(why?: string): void;
+  /** Ends the conversation with this error, as a transport reports it. */
+  end(error: GatewayError): void;
+  /** Fails one request alone, as a transport reports it. */
+  fail(id: string, error: GatewayError): void;
+}
+
+export interface Script {
+  readonly capabilities?: object;
+  readonly revision?: string;
+  readonly lists?: Partial<Record<'tools' | 'prompts' | 'resources' | 'resourceTemplates', readonly object[]>>;
+  /** What this conversation's lists are, where they are not everybody's. */
+  listsOf?(peer: Peer): Script['lists'];
+  /** Awaited before a conversation begins, which it can prevent. */
+  start?(): Promise<void>;
+  /** Whether `initialize`, too, is left to the script. */
+  readonly isRaw?: boolean;
+  /** Answers a request by `peer.say`; undefined methods get an empty result. */
+  request?(peer: Peer, request: Request): void;
+  notification?(peer: Peer, notification: Notification): void;
+  response?(peer: Peer, response: Response): void;
+}
+
+export interface MemoryUpstream {
+  readonly start: StartTransport;
+  /** Every conversation so far, in order of opening. */
+  readonly peers: Peer[];
+  readonly open: Set<Peer>;
+  /** How often a conversation was asked for. */
+  readonly starts: number;
+  /** Every request of this method so far, in all conversations, in order of arrival. */
+  requests(method: string): Request[];
+  /** Resolves when `found` yields something, looking again whenever a conversation begins, goes on or ends. Bounded in time. */
+  until<T>(found: () => T | undefined): Promise<T>;
+}
+
+const LISTS = new Map([
+  ['tools/list', 'tools'],
+  ['prompts/list', 'prompts'],
+  ['resources/list', 'resources'],
+  ['resources/templates/list', 'resourceTemplates'],
+] as const);
+
+export function result(request: Request, value: object): string {
+  return `{"jsonrpc":"2.0","id":${request.id},"result":${JSON.stringify(value)}}`;
+}
+
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_resolve, reject) => {
+    const abort = () => reject(new GatewayError('upstream-unavailable', { say: 'not begun in time' }));
+    if (signal.aborted) abort();
+    else signal.addEventListener('abort', abort, { once: true });
+  });
+}
+
+/** A transport without a wire: messages reach the script on the next tick, as text, in order. */
+export function memoryUpstream(script: Script): MemoryUpstream {
+  const peers: Peer[] = [];
+  const open = new Set<Peer>();
+  const requests: Request[] = [];
+  let starts = 0;
+  let waiting: (() => void)[] = [];
+  const tell = () => {
+    const told = waiting;
+    waiting = [];
+    for (const resolve of told) resolve();
+  };
+  const start: StartTransport = async (events: TransportEvents, signal: AbortSignal) => {
+    starts++;
+    tell();
+    if (script.start !== undefined) await Promise.race([script.start(), aborted(signal)]);
+    let isClosed = false;
+    const close = (error: GatewayError) => {
+      if (isClosed) return;
+      isClosed = true;
+      open.delete(peer);
+      events.closed(error);
+      tell();
+    };
+    const heard: Message[] = [];
+    let capabilities = RawObject.EMPTY;
+    const peer: Peer = {
+      get capabilities() {
+        return capabilities;
+      },
+      heard,
+      say: (text, about) => {
+        if (!isClosed) events.message(parseMessage(text), about);
+      },
+      crash: (why = 'crashed') => close(new GatewayError('upstream-lost', { say: why })),
+      end: close,
+      fail: (id, error) => events.failed(Number(id), error),
+    };
+    peers.push(peer);
+    open.add(peer);
+    tell();
+    const hear = (message: Message) => {
+      if (isClosed) return;
+      heard.push(message);
+      if (message.kind === 'request') requests.push(message);
+      tell();
+      if (message.kind === 'notification') return script.notification?.(peer, message);
+      if (message.kind !== 'request') return script.response?.(peer, message);
+      if (message.method === 'initialize' && script.isRaw !== true) {
+        capabilities = message.params?.object('capabilities') ?? RawObject.EMPTY;
+        const declared = script.capabilities ?? { tools: { listChanged: true }, logging: {} };
+        const serverInfo = { name: 'memory', version: '1' };
+        const protocolVersion = script.revision ?? '2025-11-25';
+        return peer.say(result(message, { protocolVersion, capabilities: declared, serverInfo }));
+      }
+      const list = [...LISTS].find(([method]) => method === message.method)?.[1];
+      if (list !== undefined) {
+        const lists = script.listsOf?.(peer) ?? script.lists;
+        return peer.say(result(message, { [list]: lists?.[list] ?? [] }));
+      }
+      if (script.request === undefined) return peer.say(result(message, {}));
+      return script.request(peer, message);
+    };
+    return {
+      send: ({ text }) => setImmediate(() => hear(parseMessage(text))),
+      forget: () => undefined,
+      settled: () => undefined,
+      close: () => {
+        close(new GatewayError('upstream-lost', { say: 'closed by us' }));
+        return Promise.resolve();
+      },
+    };
+  };
+  const until = async <T>(found: () => T | undefined): Promise<T> => {
+    let isLate = false;
+    const timer = setTimeout(() => {
+      isLate = true;
+      tell();
+    }, UNTIL_MS);
+    try {
+      for (;;) {
+        const value = found();
+        if (value !== undefined) return value;
+        assert.ok(!isLate, `not within ${UNTIL_MS} ms: ${found.toString()}`);
+        await new Promise<void>((resolve) => {
+          waiting.push(resolve);
+        });
+      }
+    } finally {
+      clearTimeout(timer);
+    }
+  };
+  return {
+    start,
+    peers,
+    open,
+    get starts() {
+      return starts;
+    },
+    requests: (method) => requests.filter((request) => request.method === method),
+    until,
+  };
+}

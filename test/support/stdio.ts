@@ -1,0 +1,144 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Logger, pino } from 'pino';
+import type { GatewayError } from '../../src/errors.ts';
+import type { Message } from '../../src/protocol/jsonrpc.ts';
+import { requestText } from '../../src/protocol/jsonrpc.ts';
+import { RawObject } from '../../src/protocol/json.ts';
+import { ProcessGuard } from '../../src/upstream/process-guard.ts';
+import { stdioTransport } from '../../src/upstream/stdio.ts';
+import type { Transport, TransportEvents } from '../../src/upstream/transport.ts';
+import { marker } from './leftovers.ts';
+
+const PATIENCE_MS = 15_000;
+
+/** Waits until something is so. @throws when it takes too long. */
+export async function until(isSo: () => boolean, what: string): Promise<void> {
+  const lateMs = performance.now() + PATIENCE_MS;
+  while (!isSo()) {
+    if (performance.now() > lateMs) throw new Error(`waited in vain until ${what}`);
+    await sleep(10);
+  }
+}
+
+/** State letter and parent of a process, from `/proc/<pid>/stat`. */
+function stat(pid: number): { readonly state: string; readonly parent: number } | undefined {
+  try {
+    const text = readFileSync(`/proc/${pid}/stat`, 'latin1');
+    const [state = '', parent = ''] = text.slice(text.lastIndexOf(')') + 2).split(' ');
+    return { state, parent: Number(parent) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Whether it runs no more; a dead process that nobody reaped counts as gone. */
+export function isGone(pid: number): boolean {
+  return (stat(pid)?.state ?? 'Z') === 'Z';
+}
+
+export function childrenOf(pid: number): number[] {
+  const pids = readdirSync('/proc').map(Number).filter(Number.isInteger);
+  return pids.filter((child) => stat(child)?.parent === pid && !isGone(child));
+}
+
+interface StartOptions {
+  readonly messageBytes?: number;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly cwd?: string;
+  readonly log?: Logger;
+  readonly onMessage?: (message: Message) => void;
+}
+
+/** A transport to a process, and all it told. */
+export class Stdio implements AsyncDisposable {
+  readonly messages: Message[] = [];
+  /** Order of everything heard: `message`, `failed`, `closed`. */
+  readonly order: string[] = [];
+  readonly failed = new Map<number, GatewayError>();
+  readonly closed: Promise<GatewayError>;
+  closings = 0;
+  junk = 0;
+  readonly #close = Promise.withResolvers<GatewayError>();
+  readonly #guard: ProcessGuard;
+  #transport: Transport | undefined;
+  #lastId = 0;
+
+  private constructor(log: Logger) {
+    this.closed = this.#close.promise;
+    this.#guard = new ProcessGuard(log);
+  }
+
+  static async start(command: string, args: readonly string[], options: StartOptions = {}): Promise<Stdio> {
+    const log = options.log ?? pino({ level: 'silent' });
+    const stdio = new Stdio(log);
+    const events: TransportEvents = {
+      message: (message) => {
+        stdio.order.push('message');
+        stdio.messages.push(message);
+        options.onMessage?.(message);
+      },
+      failed: (id, error) => {
+        stdio.order.push('failed');
+        stdio.failed.set(id, error);
+      },
+      closed: (error) => {
+        stdio.order.push('closed');
+        stdio.closings++;
+        stdio.#close.resolve(error);
+      },
+    };
+    const start = stdioTransport(
+      { kind: 'stdio', command, args, env: { ...marker(), ...options.env }, cwd: options.cwd },
+      {
+        upstream: 'files',
+        messageBytes: options.messageBytes ?? 4_194_304,
+        log,
+        guard: stdio.#guard,
+        onJunk: () => stdio.junk++,
+      },
+    );
+    stdio.#transport = await start(events, new AbortController().signal);
+    return stdio;
+  }
+
+  /** Runs a file of `test/fixtures/servers`. */
+  static server(file: string, options: StartOptions = {}): Promise<Stdio> {
+    return Stdio.start(process.execPath, [join(import.meta.dirname, '../fixtures/servers', file)], options);
+  }
+
+  get transport(): Transport {
+    if (this.#transport === undefined) throw new Error('not started');
+    return this.#transport;
+  }
+
+  /** Sends a request, and returns its id. */
+  send(method: string, params: object = {}): number {
+    const id = ++this.#lastId;
+    this.transport.send({ text: requestText(id, method, RawObject.of(params)), id, method });
+    return id;
+  }
+
+  answer(id: number): RawObject | undefined {
+    const answer = this.messages.find((message) => message.kind === 'result' && message.id === String(id));
+    return answer?.kind === 'result' ? RawObject.parse(answer.result) : undefined;
+  }
+
+  /** The result of one request. */
+  async call(method: string, params: object = {}): Promise<RawObject> {
+    const id = this.send(method, params);
+    await until(
+      () => this.answer(id) !== undefined || this.failed.has(id) || this.closings > 0,
+      `${method} is answered`,
+    );
+    const answer = this.answer(id);
+    if (answer === undefined) throw new Error(`${method} was not answered`, { cause: this.failed.get(id) });
+    return answer;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#transport?.close();
+    await this.#guard[Symbol.asyncDispose]();
+  }
+}

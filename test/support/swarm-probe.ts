@@ -1,0 +1,41 @@
+/**
+ * Loaded into a gateway with `--import`: on SIGUSR2 it tells on stderr what is alive in there after a full collection.
+ */
+import { Socket } from 'node:net';
+import { queryObjects } from 'node:v8';
+import { EventStream } from '../../src/downstream/stream.ts';
+import { Outflow } from '../../src/downstream/outflow.ts';
+import { OpenExchange } from '../../src/gateway/open-exchange.ts';
+import { Session } from '../../src/gateway/session.ts';
+import { Connection } from '../../src/upstream/connection.ts';
+import { Post } from '../../src/upstream/http-post.ts';
+import { ProcessGroup } from '../../src/upstream/process-group.ts';
+
+const { constructor: Timeout } = setTimeout(() => {}, 0);
+
+/** Each costs a look at the whole heap; what only these can hold is not looked for. */
+const KINDS: readonly (readonly [string, Function])[] = [
+  ['session', Session],
+  ['exchange', OpenExchange],
+  ['outflow', Outflow],
+  ['event stream', EventStream],
+  ['connection', Connection],
+  ['post', Post],
+  ['process group', ProcessGroup],
+  ['socket', Socket],
+  ['timer', Timeout],
+  ['abort signal', AbortSignal],
+];
+
+function listeners(): number {
+  return process.eventNames().reduce((sum, name) => sum + process.listenerCount(name), 0);
+}
+
+let probes = 0;
+
+process.on('SIGUSR2', () => {
+  const alive = Object.fromEntries(KINDS.map(([name, kind]) => [name, queryObjects(kind, { format: 'count' })]));
+  alive['process listener'] = listeners();
+  const { heapUsed: heapBytes } = process.memoryUsage();
+  process.stderr.write(`${JSON.stringify({ probe: ++probes, alive, heapBytes })}\n`);
+});

@@ -1,0 +1,136 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Pool } from 'undici';
+import * as z from 'zod';
+import type { Step } from '../fixtures/servers/nonce-acts.ts';
+import { type Rpc, SwarmClient } from './swarm-client.ts';
+import type { PlannedCall, PlannedSession } from './swarm-plan.ts';
+import { type Ledger, ledgerSchema } from './swarm-upstream.ts';
+import { Witness } from './swarm-witness.ts';
+
+/** Calls of one session that are under way at once. */
+const LANES = 4;
+
+const ledgerResult = z.object({ content: z.tuple([z.object({ text: z.string() })]) });
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null;
+}
+
+/** One session of a swarm: does what was planned for it, answers what it is asked, and bears witness of what it hears. */
+export class SwarmSession {
+  readonly planned: PlannedSession;
+  readonly witness: Witness;
+  readonly #client: SwarmClient;
+  /** By nonce: what to do as soon as something is heard of it. */
+  readonly #onHeard: Map<string, () => void>;
+  readonly #saying: Set<Promise<void>>;
+
+  private constructor(
+    planned: PlannedSession,
+    witness: Witness,
+    client: SwarmClient,
+    onHeard: Map<string, () => void>,
+    saying: Set<Promise<void>>,
+  ) {
+    this.planned = planned;
+    this.witness = witness;
+    this.#client = client;
+    this.#onHeard = onHeard;
+    this.#saying = saying;
+  }
+
+  static async open(
+    pool: Pool,
+    planned: PlannedSession,
+    logsReach: (call: PlannedCall, step: Step) => boolean,
+  ): Promise<SwarmSession> {
+    const witness = new Witness(planned, (call, step) => logsReach(call, step));
+    const onHeard = new Map<string, () => void>();
+    const thinkMs = new Map(planned.calls.map((call) => [call.act.nonce, call.thinkMs]));
+    const saying = new Set<Promise<void>>();
+    const client: SwarmClient = await SwarmClient.open(pool, {
+      revision: planned.revision,
+      capabilities: planned.revision >= '2025-06-18' ? { sampling: {}, elicitation: {} } : { sampling: {} },
+      hear: (message, text) => {
+        const nonce = witness.hears(message, text);
+        if (nonce === undefined) return;
+        onHeard.get(nonce)?.();
+        onHeard.delete(nonce);
+        if (message.method === undefined || message.id === undefined) return;
+        const answering: Promise<void> = answer(client, message, nonce, thinkMs.get(nonce) ?? 0)
+          .catch((thrown: unknown) => void witness.faults.push(`answering ${nonce}: ${String(thrown)}`))
+          .finally(() => saying.delete(answering));
+        saying.add(answering);
+      },
+    });
+    if (planned.listens && planned.revision !== '2024-11-05') await client.listen();
+    return new SwarmSession(planned, witness, client, onHeard, saying);
+  }
+
+  /** Makes every call. Resolves when all are answered and nothing is left to be said. */
+  async play(): Promise<void> {
+    const calls = this.planned.calls.values();
+    await Promise.all(
+      Array.from({ length: LANES }, async () => {
+        for (const call of calls) await this.#make(call);
+      }),
+    );
+    await Promise.all(this.#saying);
+  }
+
+  /** The ledger of a server that only tells it to its clients. */
+  async ledger(upstream: string): Promise<Ledger> {
+    const { result } = await this.#client.request('ledger', 'tools/call', { name: `${upstream}__ledger` });
+    const { content } = ledgerResult.parse(result);
+    return ledgerSchema.parse(JSON.parse(content[0].text));
+  }
+
+  async end(): Promise<void> {
+    await this.#client.end();
+  }
+
+  async #make(call: PlannedCall): Promise<void> {
+    const { id, token, upstream, act, cancel } = call;
+    const params = {
+      name: `${upstream}__act`,
+      arguments: act,
+      ...(token === undefined ? {} : { _meta: { progressToken: token } }),
+    };
+    const cancelled = Promise.withResolvers<void>();
+    const takeBack = () => {
+      this.witness.cancels(call);
+      this.#client
+        .notify('notifications/cancelled', { requestId: id, reason: act.nonce })
+        .then(cancelled.resolve, cancelled.reject);
+    };
+    if (cancel === 'when heard') this.#onHeard.set(act.nonce, takeBack);
+    else if (cancel === undefined) cancelled.resolve();
+    const answered = this.#client.request(id, 'tools/call', params);
+    if (cancel === 'at once') takeBack();
+    else if (typeof cancel === 'number') void delay(cancel).then(takeBack);
+    await answered;
+    // The answer is the first that is heard of most calls.
+    if (cancel !== 'when heard' || !this.#onHeard.delete(act.nonce)) await cancelled.promise;
+  }
+}
+
+/** Some clients report how far they are before they answer. */
+async function answer(
+  client: SwarmClient,
+  { id, method, params = {} }: Rpc,
+  nonce: string,
+  thinkMs: number,
+): Promise<void> {
+  if (id === undefined) return;
+  await delay(thinkMs);
+  if (method === 'elicitation/create') {
+    await client.answer(id, { action: 'accept', content: { nonce } });
+    return;
+  }
+  const meta = params['_meta'];
+  const progressToken = isRecord(meta) ? meta['progressToken'] : undefined;
+  if (progressToken !== undefined) {
+    await client.notify('notifications/progress', { progressToken, progress: 1, message: nonce });
+  }
+  await client.answer(id, { role: 'assistant', model: 'none', content: { type: 'text', text: nonce } });
+}

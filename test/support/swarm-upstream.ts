@@ -1,0 +1,58 @@
+import { join } from 'node:path';
+import { request } from 'undici';
+import * as z from 'zod';
+import { Child } from './child.ts';
+import { marker } from './leftovers.ts';
+
+const SERVERS = join(import.meta.dirname, '../fixtures/servers');
+const LISTENING = /^listening on (\S+)$/;
+
+const count = z.int();
+const entry = z.strictObject({
+  ran: count,
+  cancelled: count,
+  logged: count,
+  asked: count,
+  answered: count,
+  reported: count,
+});
+
+/** What a server with nonces did and heard, see `nonce-acts.ts`. */
+export const ledgerSchema = z.strictObject({ entries: z.record(z.string(), entry), faults: z.array(z.string()) });
+export type Ledger = z.output<typeof ledgerSchema>;
+
+const state = z.object({ ledger: ledgerSchema, sessions: count, streams: count });
+
+/** How to run one over stdio, for a config file. */
+export const NONCE_STDIO = { command: process.execPath, args: [join(SERVERS, 'nonce-stdio.ts')] };
+
+/** One over Streamable HTTP, in a process of its own. */
+export class NonceHttp implements AsyncDisposable {
+  readonly url: string;
+  readonly #child: Child;
+
+  private constructor(child: Child, url: string) {
+    this.#child = child;
+    this.url = url;
+  }
+
+  static async start(): Promise<NonceHttp> {
+    const child = await Child.start(process.execPath, [join(SERVERS, 'nonce-http.ts')], { env: marker() });
+    try {
+      return new NonceHttp(child, await child.saying((line) => LISTENING.exec(line)?.[1], 10_000));
+    } catch (error) {
+      await child.stop();
+      throw error;
+    }
+  }
+
+  /** What it did, and how many sessions and standing streams it has. */
+  async state(): Promise<z.output<typeof state>> {
+    const { body } = await request(`${this.url}/ledger`);
+    return state.parse(await body.json());
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#child.stop();
+  }
+}

@@ -1,0 +1,152 @@
+import type { Step } from '../fixtures/servers/nonce-acts.ts';
+import type { Rpc, RpcId } from './swarm-client.ts';
+import type { PlannedCall, PlannedSession } from './swarm-plan.ts';
+
+/** What a client has heard about one call of its own. */
+interface Account {
+  readonly planned: PlannedCall;
+  isCancelled: boolean;
+  answers: number;
+  progress: number;
+  readonly logs: Set<number>;
+  asked: number;
+}
+
+/** `-31018` of `docs/errors.md`. */
+const CANCELLED = -31018;
+
+const NONCE = /nonce:\d+:\d+;/g;
+
+function count(steps: readonly Step[], ...kinds: readonly Step[]): number {
+  return steps.filter((step) => kinds.includes(step)).length;
+}
+
+function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null;
+}
+
+/** Keeps account of everything one session hears, and says what it should not have heard or has missed. */
+export class Witness {
+  readonly faults: string[] = [];
+  /** Messages heard, by what they are. */
+  readonly tally = new Map<string, number>();
+  readonly #session: PlannedSession;
+  readonly #byNonce = new Map<string, Account>();
+  readonly #byId = new Map<RpcId, Account>();
+  readonly #byToken = new Map<RpcId, Account>();
+  /** Questions, until the gateway takes them back. */
+  readonly #questions = new Map<RpcId, Account>();
+  readonly #logsReach: (call: PlannedCall, step: Step) => boolean;
+
+  /** @param logsReach whether a log message of this call can be told to be this session's. */
+  constructor(session: PlannedSession, logsReach: (call: PlannedCall, step: Step) => boolean) {
+    this.#session = session;
+    this.#logsReach = logsReach;
+    for (const planned of session.calls) {
+      const account: Account = { planned, isCancelled: false, answers: 0, progress: 0, logs: new Set(), asked: 0 };
+      this.#byNonce.set(planned.act.nonce, account);
+      this.#byId.set(planned.id, account);
+      if (planned.token !== undefined) this.#byToken.set(planned.token, account);
+    }
+  }
+
+  cancels({ id }: PlannedCall): void {
+    const account = this.#byId.get(id);
+    if (account !== undefined) account.isCancelled = true;
+  }
+
+  /** Judges one message. @returns the nonce it speaks of, if it does. */
+  hears(message: Rpc, text: string): string | undefined {
+    // What a server did for everybody is asked for after the last call.
+    if (message.id === 'init' || message.id === 'ledger') return undefined;
+    const [nonce, ...others] = new Set(text.match(NONCE));
+    if (others.length > 0) this.#fault(`many nonces in ${text}`);
+    const account = nonce === undefined ? undefined : this.#byNonce.get(nonce);
+    const kind = message.method ?? (nonce === undefined ? 'cancelled' : 'answered');
+    this.tally.set(kind, (this.tally.get(kind) ?? 0) + 1);
+    if (nonce !== undefined && account === undefined) this.#fault(`heard what is not its own: ${text}`);
+    else if (message.method === undefined) this.#hearsAnswer(message, account, text);
+    else if (message.method === 'notifications/cancelled') this.#hearsWithdrawal(message, text);
+    else if (account === undefined) this.#fault(`heard of no call: ${text}`);
+    else this.#hearsAbout(account, message, text);
+    return nonce;
+  }
+
+  /** After the last message: what is missing. */
+  finish(): void {
+    for (const account of this.#byId.values()) {
+      const { planned, isCancelled, answers, progress, logs, asked } = account;
+      const { act, upstream } = planned;
+      if (answers !== 1) this.#fault(`${act.nonce} was answered ${answers} times`);
+      if (isCancelled) continue;
+      const isExact = (step: Step) => (step === 'log' || step === 'aside') && this.#logsReach(planned, step);
+      const heard = { progress, logs: logs.size, asked };
+      const due = {
+        progress: count(act.steps, 'progress'),
+        logs: act.steps.filter((step) => isExact(step)).length,
+        asked: count(act.steps, 'elicit', 'sample'),
+      };
+      const hasAll = heard.progress === due.progress && heard.logs >= due.logs && heard.asked === due.asked;
+      if (!hasAll) {
+        this.#fault(`${act.nonce} at ${upstream} heard ${JSON.stringify(heard)} and not ${JSON.stringify(due)}`);
+      }
+    }
+  }
+
+  #fault(what: string): void {
+    this.faults.push(`session ${this.#session.number} (${this.#session.revision}): ${what}`);
+  }
+
+  #hearsAnswer({ id, error }: Rpc, about: Account | undefined, text: string): void {
+    const account = id === undefined ? undefined : this.#byId.get(id);
+    if (account === undefined) {
+      this.#fault(`answer to no request: ${text}`);
+      return;
+    }
+    account.answers++;
+    const { act } = account.planned;
+    const isGatewaysOwn = error !== undefined && about === undefined;
+    if (isGatewaysOwn) {
+      if (error.code !== CANCELLED || !account.isCancelled) this.#fault(`${act.nonce} was answered ${text}`);
+    } else if (about !== account || act.fails !== (error !== undefined)) {
+      this.#fault(`${act.nonce} got the answer ${text}`);
+    }
+  }
+
+  #hearsAbout(account: Account, { id, method, params = {} }: Rpc, text: string): void {
+    const { planned } = account;
+    switch (method) {
+      case 'notifications/progress': {
+        const token = params['progressToken'];
+        const isKnown = typeof token === 'number' || typeof token === 'string';
+        if (!isKnown || this.#byToken.get(token) !== account) this.#fault(`the wrong token for ${text}`);
+        if (account.answers > 0) this.#fault(`progress after the answer: ${text}`);
+        if (params['progress'] !== ++account.progress) this.#fault(`progress out of order: ${text}`);
+        return;
+      }
+      case 'notifications/message': {
+        const { data } = params;
+        const number = isRecord(data) ? Number(data['number']) : Number.NaN;
+        if (account.logs.has(number)) this.#fault(`heard twice: ${text}`);
+        account.logs.add(number);
+        return;
+      }
+      case 'elicitation/create':
+      case 'sampling/createMessage':
+        if (id === undefined || this.#questions.has(id)) this.#fault(`asked twice: ${text}`);
+        else this.#questions.set(id, account);
+        if (++account.asked > count(planned.act.steps, 'elicit', 'sample')) this.#fault(`asked too often: ${text}`);
+        return;
+      case undefined:
+      default:
+        this.#fault(`unexpected: ${text}`);
+    }
+  }
+
+  #hearsWithdrawal({ params = {} }: Rpc, text: string): void {
+    const id = params['requestId'];
+    const isKnown = typeof id === 'number' || typeof id === 'string';
+    const account = isKnown ? this.#questions.get(id) : undefined;
+    if (account?.isCancelled !== true) this.#fault(`takes back what was not asked: ${text}`);
+  }
+}
