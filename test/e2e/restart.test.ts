@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { once } from 'node:events';
@@ -49,6 +50,11 @@ class Place implements AsyncDisposable {
   async start(mcpServers: Readonly<Record<string, Readonly<Record<string, unknown>>>>): Promise<RunningGateway> {
     this.#gateway = await startGateway({ mcpServers, gateway: { listen: this.#listen } }, { dir: this.dir });
     return this.#gateway;
+  }
+
+  /** How many servers' offers are on disk. */
+  keptOffers(): number {
+    return readdirSync(join(this.dir, 'state', 'offers')).filter((name) => name.endsWith('.json')).length;
   }
 
   async end(how: Ending): Promise<void> {
@@ -117,6 +123,8 @@ suite('a gateway that ends', { concurrency: 3 }, () => {
       const id = await initialize(first.endpoint());
       const listed = await post(first.endpoint(), rpc(1, 'tools/list'), id);
       assert.match(listed.text, /gated-start__fine.*calm__bad/);
+      // What a server offers is on disk a moment after it is known. SIGKILL leaves no time to catch up.
+      await until(() => place.keptOffers() === 2, 'both offers are kept');
       await place.end(how);
 
       await rm(gate);
