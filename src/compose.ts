@@ -12,7 +12,8 @@ import { News } from './gateway/news.ts';
 import { Offers } from './gateway/offers.ts';
 import { Scouts } from './gateway/scouts.ts';
 import { Sealer } from './gateway/seal.ts';
-import type { Exchange, Session } from './gateway/session.ts';
+import type { Exchange } from './gateway/exchange.ts';
+import type { Party } from './gateway/party.ts';
 import { Sessions } from './gateway/sessions.ts';
 import { createOperatorApp } from './operator/app.ts';
 import type { UpstreamStatus } from './operator/status.ts';
@@ -87,7 +88,7 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
   const offers = new Offers(config, views, log);
   await offers.restore();
 
-  const upstreams = new Map<string, Upstream<Exchange, Session>>();
+  const upstreams = new Map<string, Upstream<Exchange, Party>>();
   const links = new Links(upstreams, log);
   const sessions = new Sessions({
     sealer,
@@ -99,13 +100,13 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
     leaving: (session) => links.leave(session),
   });
   const dropped = (reason: string) => metrics.dropped(reason);
-  const news = new News({ upstreams, sessions, offers, links, log, dropped });
+  const news = new News({ upstreams, parties: sessions, offers, links, log, dropped });
   const scouts = new Scouts(views, upstreams, offers);
 
   const countTools = () => {
     for (const view of views.keys()) metrics.catalogTools(view, offers.catalog(view, '').tools.size);
   };
-  const events: UpstreamEvents<Exchange, Session> = {
+  const events: UpstreamEvents<Exchange, Party> = {
     notification: (link, notification, about) => news.heard(link, notification, about),
     ask: (link, ask) => relayAsk(link, ask),
     gone: (link, error) => {
@@ -184,7 +185,7 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
 }
 
 /** An upstream that is required must have been reached; the rest may come and go. */
-function readiness(upstreams: Iterable<Upstream<Exchange, Session>>): {
+function readiness(upstreams: Iterable<Upstream<Exchange, Party>>): {
   readonly ready: boolean;
   readonly reasons: readonly string[];
 } {
@@ -205,7 +206,7 @@ function isUp({ phase }: Lifecycle): boolean {
   return phase === 'ready' || phase === 'degraded';
 }
 
-function statusOf(upstream: Upstream<Exchange, Session>, offers: Offers): UpstreamStatus {
+function statusOf(upstream: Upstream<Exchange, Party>, offers: Offers): UpstreamStatus {
   const offer = offers.of(upstream.id, '');
   return {
     id: upstream.id,

@@ -8,7 +8,7 @@ import {
   parseMessage,
   type Request,
 } from '../protocol/jsonrpc.ts';
-import { isLegacyRevision, LEGACY_REVISIONS, type LegacyRevision, quirksOf } from '../protocol/revisions.ts';
+import { isLegacyRevision, LEGACY_REVISIONS, quirksOf, type Revision } from '../protocol/revisions.ts';
 
 /** One message, or the items of a batch, of which each may be broken by itself. */
 export type Said = Message | readonly (Message | MessageError)[];
@@ -113,7 +113,7 @@ export function classify(text: string, headers: SessionHeaders): Posted {
 /** Whether, and why, a session of this revision may not say several messages at once. */
 export function refuseBatch(
   items: readonly (Message | MessageError)[],
-  revision: LegacyRevision | undefined,
+  revision: Revision | undefined,
 ): GatewayError | undefined {
   if (revision === undefined || !quirksOf(revision).batches) {
     return new GatewayError('invalid-request', {

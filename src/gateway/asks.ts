@@ -1,14 +1,12 @@
-import { toAnswer, GatewayError } from '../errors.ts';
 import { lowerAsk } from '../protocol/lower.ts';
 import type { RawObject } from '../protocol/json.ts';
+import { MODERN } from '../protocol/revisions.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import type { Ask } from '../upstream/connection.ts';
 import type { Link } from '../upstream/link.ts';
 import { canBeAsked } from './features.ts';
-import type { Exchange, Session } from './session.ts';
-
-/** People need time; after this long the upstream is told that nobody answers. */
-const ASK_LIMIT_MS = 600_000;
+import type { Addressee, Client, Exchange } from './exchange.ts';
+import type { Party } from './party.ts';
 
 const ASKABLE = new Set(['sampling/createMessage', 'elicitation/create', 'roots/list']);
 
@@ -19,29 +17,29 @@ function refusal(code: number, message: string): Answer {
 /**
  * Whom an upstream's question is for: the client whose call it belongs to, or the only one behind a connection. On doubt nobody.
  */
-function addressee(link: Link<Exchange, Session>, ask: Ask<Exchange>): Session | undefined {
+function addressee(link: Link<Exchange, Party>, ask: Ask<Exchange>): Addressee | undefined {
   if (link.shared) return undefined;
-  if (ask.about !== undefined) return ask.about.session;
+  if (ask.about !== undefined) return { client: ask.about.client, exchange: ask.about, isOnly: true };
   const [only] = link.users;
-  return link.users.size === 1 ? only : undefined;
+  return link.users.size === 1 ? only?.addresseeAt(link.upstream) : undefined;
 }
 
 /** The id a client knows an elicitation by: two upstreams may choose the same. */
-export function elicitationIdToClient(session: Session, upstream: string, id: string): string {
-  return session.catalog.view.upstreams.length > 1 ? `${upstream}:${id}` : id;
+export function elicitationIdToClient(client: Client, upstream: string, id: string): string {
+  return client.catalog.view.upstreams.length > 1 ? `${upstream}:${id}` : id;
 }
 
 /** What the client reads instead: one server stands before it, so the text says which one asks. */
-function toClient(session: Session, upstream: string, method: string, params: RawObject): RawObject {
-  const seat = session.catalog.view.upstreams.find(({ id }) => id === upstream);
-  if (seat === undefined || session.catalog.view.upstreams.length === 1) return params;
+function toClient(client: Client, upstream: string, method: string, params: RawObject): RawObject {
+  const seat = client.catalog.view.upstreams.find(({ id }) => id === upstream);
+  if (seat === undefined || client.catalog.view.upstreams.length === 1) return params;
   if (method === 'elicitation/create') {
     const message = params.string('message') ?? '';
     const id = params.string('elicitationId');
     const labelled = params.with('message', JSON.stringify(`[${seat.title}] ${message}`));
     return id === undefined
       ? labelled
-      : labelled.with('elicitationId', JSON.stringify(elicitationIdToClient(session, upstream, id)));
+      : labelled.with('elicitationId', JSON.stringify(elicitationIdToClient(client, upstream, id)));
   }
   if (method === 'sampling/createMessage' && params.raw('includeContext') !== undefined) {
     // "This server" would be all of ours.
@@ -51,62 +49,39 @@ function toClient(session: Session, upstream: string, method: string, params: Ra
 }
 
 /** Carries a question of an upstream to its client and the answer back. Always answers the upstream, in bounded time. */
-export function relayAsk(link: Link<Exchange, Session>, ask: Ask<Exchange>): void {
+export function relayAsk(link: Link<Exchange, Party>, ask: Ask<Exchange>): void {
   if (!ASKABLE.has(ask.method)) {
     ask.answer(refusal(-32601, `Method not found: ${ask.method}`));
     return;
   }
-  const session = addressee(link, ask);
-  if (session === undefined) {
+  const to = addressee(link, ask);
+  if (to === undefined) {
     ask.answer(refusal(-32602, 'This connection serves many clients, and nothing tells which one is asked'));
     return;
   }
-  const params = lowerAsk(
-    ask.method,
-    session.caller.revision,
-    toClient(session, link.upstream, ask.method, ask.params),
-  );
-  if (params === undefined || !canBeAsked(session.offered, ask.method, ask.params)) {
+  const { client, exchange } = to;
+  const { revision } = client.caller;
+  const labelled = toClient(client, link.upstream, ask.method, ask.params);
+  const params = revision === MODERN ? labelled : lowerAsk(ask.method, revision, labelled);
+  if (params === undefined || !canBeAsked(client.offered, ask.method, ask.params)) {
     ask.answer(refusal(-32602, `The client cannot be asked for this: ${ask.method}`));
     return;
   }
-
-  if (session.isAskedTooMuch) {
-    ask.answer(refusal(-32603, 'The client has too many unanswered questions'));
-    return;
-  }
-  const exchange = ask.about ?? session.latestExchangeAt(link.upstream);
   // Somebody thinking must not keep others from the upstream.
-  if (ask.about !== undefined || session.inFlight.size === 1) exchange?.leave();
-  const upstreamToken = ask.params.object('_meta')?.raw('progressToken');
-  const timer = setTimeout(() => {
-    question.withdraw('timed out');
-    const say = `no answer to ${ask.method} within ${ASK_LIMIT_MS / 1000} s`;
-    ask.answer(toAnswer(new GatewayError('client-timeout', { say })));
-  }, ASK_LIMIT_MS);
-  timer.unref();
-  const question = session.ask(
-    ask.method,
-    (id) => (upstreamToken === undefined ? params : withToken(params, id)),
-    exchange,
+  if (to.isOnly) exchange?.leave();
+  const token = ask.params.object('_meta')?.raw('progressToken');
+  client.ask(
     {
-      answered: (answer) => {
-        clearTimeout(timer);
-        ask.answer(answer);
-      },
-      progressed: (progress) => {
-        if (upstreamToken === undefined) return;
-        link.connection.notify('notifications/progress', progress.with('progressToken', upstreamToken));
-      },
+      upstream: link.upstream,
+      method: ask.method,
+      params,
+      answer: (answer) => ask.answer(answer),
+      progressed:
+        token === undefined
+          ? undefined
+          : (progress) => link.connection.notify('notifications/progress', progress.with('progressToken', token)),
+      onWithdrawn: (run) => ask.onWithdrawn(run),
     },
+    exchange,
   );
-  ask.onWithdrawn(() => {
-    clearTimeout(timer);
-    question.withdraw('the server no longer asks');
-  });
-}
-
-function withToken(params: RawObject, token: number): RawObject {
-  const meta = params.object('_meta');
-  return meta === undefined ? params : params.with('_meta', meta.with('progressToken', String(token)).toString());
 }

@@ -1,34 +1,32 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { ListName } from '../catalog/page.ts';
-import { errorToClient, toClient } from '../catalog/rewrite.ts';
-import type { View, ViewUpstream } from '../catalog/view.ts';
+import type { View } from '../catalog/view.ts';
 import { GatewayError, toAnswer, toGatewayError } from '../errors.ts';
 import type { Principal } from '../policy/principal.ts';
 import { JsonTextError, RawObject } from '../protocol/json.ts';
 import type { Answer, Notification, Request, Response } from '../protocol/jsonrpc.ts';
-import { lowerResult } from '../protocol/lower.ts';
 import { negotiate } from '../protocol/revisions.ts';
 import type { RequestLog } from '../telemetry/request-log.ts';
-import { errorTypeOf, type ErrorType } from '../telemetry/operation.ts';
+import { errorTypeOf } from '../telemetry/operation.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
-import { elicitationIdToClient } from './asks.ts';
 import type { Caller } from './caller.ts';
-import { OpenExchange } from './open-exchange.ts';
+import { Calls } from './calls.ts';
+import type { Exchange } from './exchange.ts';
 import type { ClientSession, Front, Outlet } from './front.ts';
 import type { Links } from './links.ts';
 import type { Lists } from './lists.ts';
 import { isSeverity } from './log-level.ts';
-import { ownerOf, type Route, route } from './route.ts';
+import { OpenExchange } from './open-exchange.ts';
+import type { Party } from './party.ts';
+import { ownerOf, route } from './route.ts';
 import type { Scouts } from './scouts.ts';
-import { type Exchange, Session } from './session.ts';
+import { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
 
 export interface GatewayParts {
   readonly views: ReadonlyMap<string, View>;
-  readonly upstreams: ReadonlyMap<string, Upstream<Exchange, Session>>;
+  readonly upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>;
   readonly sessions: Sessions;
   readonly scouts: Scouts;
   readonly links: Links;
@@ -49,18 +47,14 @@ const LISTS: ReadonlyMap<string, ListName> = new Map([
   ['resources/templates/list', 'resourceTemplates'],
 ]);
 
-/** How long after refusing a message an upstream's end has certainly been noticed. */
-const RESEND_MS = 150;
-
-/** URL_ELICITATION_REQUIRED of 2025-11-25. */
-const NEEDS_URL = -32042;
-
 /** The middle: answers what it can from its own knowledge, and carries the rest to the one upstream it belongs to. */
 export class Gateway implements Front {
   readonly #parts: GatewayParts;
+  readonly #calls: Calls;
 
   constructor(parts: GatewayParts) {
     this.#parts = parts;
+    this.#calls = new Calls(parts);
   }
 
   hasView(view: string): boolean {
@@ -121,7 +115,7 @@ export class Gateway implements Front {
         to = route(session.catalog, request);
       }
       if (to?.kind === 'upstream') exchange.tool = to.tool;
-      answer = to === undefined ? await this.#answer(exchange) : await this.#forward(exchange, to);
+      answer = to === undefined ? await this.#answer(session, request) : await this.#calls.forward(exchange, to);
     } catch (thrown) {
       answer = this.#failed(thrown, request.method);
     }
@@ -155,13 +149,12 @@ export class Gateway implements Front {
     if (session.inFlight.size >= this.#parts.inFlightPerSession) {
       throw new GatewayError('overloaded', { say: `this session has ${session.inFlight.size} requests under way` });
     }
-    const exchange = new OpenExchange(session, request, outlet);
+    const exchange = new OpenExchange(session, session, request, outlet);
     session.inFlight.set(id, exchange);
     return exchange;
   }
 
-  async #answer(exchange: Exchange): Promise<Answer> {
-    const { session, request } = exchange;
+  async #answer(session: Session, request: Request): Promise<Answer> {
     const list = LISTS.get(request.method);
     if (list !== undefined) {
       await this.#parts.scouts.look(session);
@@ -205,85 +198,6 @@ export class Gateway implements Front {
         : await links.unsubscribe(session, uri, to);
     await sessions.save(session);
     return answer;
-  }
-
-  async #forward(exchange: OpenExchange, to: Route): Promise<Answer> {
-    if (to.kind === 'nowhere') throw to.error;
-    const upstream = this.#parts.upstreams.get(to.upstream);
-    if (upstream === undefined) throw new GatewayError('internal-error');
-    exchange.upstream = to.upstream;
-    await exchange.enter(upstream.gate);
-    try {
-      const answer = await this.#call(exchange, upstream, to.params);
-      return this.#toClient(exchange, upstream.id, answer);
-    } finally {
-      exchange.leave();
-    }
-  }
-
-  async #call(exchange: OpenExchange, upstream: Upstream<Exchange, Session>, params: RawObject): Promise<Answer> {
-    const { session, request, progressToken } = exchange;
-    const { callMs, maxMs } = upstream.config.timeouts;
-    for (let attempt = 1; ; attempt++) {
-      const { links } = this.#parts;
-      const ready = links.ready(session, upstream.id);
-      const link = ready ?? (await exchange.unlessCancelled(links.of(session, upstream.id)));
-      link.usedMs = performance.now();
-      const call = link.connection.call(request.method, params, {
-        timeoutMs: callMs,
-        maxMs,
-        progress: progressToken !== undefined,
-        owner: exchange,
-      });
-      exchange.begin(call);
-      try {
-        const answer = await call.answer;
-        link.served = true;
-        this.#called(exchange, upstream, link, errorTypeOf(request.method, answer));
-        return answer;
-      } catch (thrown) {
-        this.#called(exchange, upstream, link, toGatewayError(thrown).code);
-        if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
-        // A process that ended is known to be gone only a moment after it takes nothing any more.
-        if (links.ready(session, upstream.id) === link) await sleep(RESEND_MS);
-      } finally {
-        upstream.release(link);
-      }
-    }
-  }
-
-  #called(
-    { request, tool }: OpenExchange,
-    upstream: Upstream<Exchange, Session>,
-    link: Link<Exchange, Session>,
-    error: ErrorType | undefined,
-  ): void {
-    const transport = upstream.config.target.kind === 'stdio' ? 'pipe' : 'tcp';
-    const operation = { method: request.method, tool, error, revision: link.hello.revision, transport } as const;
-    this.#parts.metrics.called(upstream.id, operation, (performance.now() - link.usedMs) / 1000);
-  }
-
-  #toClient(exchange: Exchange, upstream: string, answer: Answer): Answer {
-    const { session, request } = exchange;
-    const seat = session.catalog.view.upstreams.find(({ id }) => id === upstream);
-    if (seat === undefined) return answer;
-    if (answer.kind === 'error') {
-      const error = errorToClient(answer.error, seat);
-      if (error.code !== NEEDS_URL) return { kind: 'error', error };
-      return { kind: 'error', error: { ...error, data: elicitationsToClient(session, upstream, error.data) } };
-    }
-    const result = this.#resultToClient(session, request.method, seat, answer.result);
-    return result === answer.result ? answer : { kind: 'result', result };
-  }
-
-  #resultToClient(session: Session, method: string, seat: ViewUpstream, result: string): string {
-    try {
-      return lowerResult(method, session.caller.revision, toClient(method, seat, result));
-    } catch (thrown) {
-      if (!(thrown instanceof JsonTextError)) throw thrown;
-      const say = `upstream "${seat.id}" answered ${method} with what is not well-formed JSON`;
-      throw new GatewayError('upstream-protocol', { upstream: seat.id, executed: 'yes', say }, thrown);
-    }
   }
 
   notification(clientSession: ClientSession, notification: Notification): void {
@@ -351,27 +265,7 @@ export class Gateway implements Front {
 /** Methods that belong to one upstream. */
 const ROUTED = new Set(['tools/call', 'prompts/get', 'resources/read', 'completion/complete']);
 
-/** Only what the upstream said it did not take may be sent again. */
-function wasNeverSeen(thrown: unknown): boolean {
-  if (!(thrown instanceof GatewayError)) return false;
-  const executed = thrown.detail.executed ?? thrown.row.executed;
-  return executed === 'no' && (thrown.code === 'upstream-session-lost' || thrown.code === 'upstream-lost');
-}
-
 function own(session: ClientSession): Session {
   if (session instanceof Session) return session;
   throw new TypeError('a session of another gateway');
-}
-
-function elicitationsToClient(session: Session, upstream: string, data: unknown): unknown {
-  if (typeof data !== 'object' || data === null || !('elicitations' in data)) return data;
-  const { elicitations } = data;
-  if (!Array.isArray(elicitations)) return data;
-  const mapped = elicitations.map((elicitation: unknown) => {
-    if (typeof elicitation !== 'object' || elicitation === null || !('elicitationId' in elicitation))
-      return elicitation;
-    const id = elicitationIdToClient(session, upstream, String(elicitation.elicitationId));
-    return { ...elicitation, elicitationId: id };
-  });
-  return { ...data, elicitations: mapped };
 }

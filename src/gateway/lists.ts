@@ -3,9 +3,9 @@ import { cursorText, kindOf, type ListName, page, parseCursor } from '../catalog
 import { GatewayError } from '../errors.ts';
 import type { Answer, Request } from '../protocol/jsonrpc.ts';
 import { lowerListItem } from '../protocol/lower.ts';
-import type { LegacyRevision } from '../protocol/revisions.ts';
+import { MODERN, type Revision } from '../protocol/revisions.ts';
 import type { Sealer } from './seal.ts';
-import type { Session } from './session.ts';
+import type { Party } from './party.ts';
 
 const PAGE_ITEMS = 1_000;
 /** Longer than anybody pages. */
@@ -24,11 +24,11 @@ export class Lists {
   }
 
   /** @throws {GatewayError} `invalid-cursor` */
-  async answer(session: Session, list: ListName, request: Request): Promise<Answer> {
-    const { catalog, caller } = session;
+  async answer(party: Party, list: ListName, request: Request): Promise<Answer> {
+    const { catalog, caller } = party;
     const cursor = request.params?.raw('cursor');
     if (cursor !== undefined && cursor !== '""' && cursor !== 'null') {
-      return this.#next(session, list, request.params?.string('cursor') ?? '');
+      return this.#next(party, list, request.params?.string('cursor') ?? '');
     }
     let answers = this.#whole.get(catalog);
     if (answers === undefined) this.#whole.set(catalog, (answers = new Map()));
@@ -36,44 +36,38 @@ export class Lists {
     const known = answers.get(key);
     if (known !== undefined) return known;
     const items = catalog.lists[list];
-    const answer = await this.#page(session, list, items, catalog.digest[kindOf(list)], 0);
+    const answer = await this.#page(party, list, items, catalog.digest[kindOf(list)], 0);
     // A cursor inside would expire, so only whole lists are kept.
     if (items.length <= PAGE_ITEMS) answers.set(key, answer);
     return answer;
   }
 
-  async #next(session: Session, list: ListName, cursor: string): Promise<Answer> {
+  async #next(party: Party, list: ListName, cursor: string): Promise<Answer> {
     const payload = await this.#sealer.unseal('cursor', cursor, Date.now());
     const place = typeof payload?.['at'] === 'string' ? parseCursor(payload['at']) : undefined;
-    const items = place === undefined ? undefined : this.#stateOf(session, list, place.digest);
-    const isOwn = payload?.['for'] === `${session.principal} ${session.caller.view}`;
+    const items = place === undefined ? undefined : this.#stateOf(party, list, place.digest);
+    const isOwn = payload?.['for'] === `${party.principal} ${party.caller.view}`;
     if (place === undefined || items === undefined || place.list !== list || !isOwn) {
       throw new GatewayError('invalid-cursor', { say: 'it is not ours or out of date; list again without a cursor' });
     }
-    return this.#page(session, list, items, place.digest, place.offset);
+    return this.#page(party, list, items, place.digest, place.offset);
   }
 
   /** The list as it was when it had this digest, which after a restart may be as it is now. */
-  #stateOf({ catalog }: Session, list: ListName, digest: string): readonly string[] | undefined {
+  #stateOf({ catalog }: Party, list: ListName, digest: string): readonly string[] | undefined {
     const kept = this.#snapshots.get(`${list} ${digest}`);
     return kept ?? (catalog.digest[kindOf(list)] === digest ? catalog.lists[list] : undefined);
   }
 
-  async #page(
-    session: Session,
-    list: ListName,
-    all: readonly string[],
-    digest: string,
-    offset: number,
-  ): Promise<Answer> {
+  async #page(party: Party, list: ListName, all: readonly string[], digest: string, offset: number): Promise<Answer> {
     const { items, next } = page(all, offset, PAGE_ITEMS);
-    const lowered = items.map((item) => lower(list, session.caller.revision, item));
+    const lowered = items.map((item) => lower(list, party.caller.revision, item));
     let nextCursor = '';
     if (next !== undefined) {
       this.#keep(`${list} ${digest}`, all);
       const payload = {
         at: cursorText({ list, digest, offset: next }),
-        for: `${session.principal} ${session.caller.view}`,
+        for: `${party.principal} ${party.caller.view}`,
       };
       nextCursor = `,"nextCursor":${JSON.stringify(await this.#sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
     }
@@ -88,6 +82,6 @@ export class Lists {
   }
 }
 
-function lower(list: ListName, revision: LegacyRevision, item: string): string {
-  return list === 'tools' ? lowerListItem('tools', revision, item) : item;
+function lower(list: ListName, revision: Revision, item: string): string {
+  return list === 'tools' && revision !== MODERN ? lowerListItem('tools', revision, item) : item;
 }

@@ -7,18 +7,18 @@ import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { elicitationIdToClient } from './asks.ts';
 import type { Links } from './links.ts';
-import { isWanted } from './log-level.ts';
 import type { Offers } from './offers.ts';
-import type { Exchange, Session } from './session.ts';
+import type { Addressee, Exchange } from './exchange.ts';
+import type { Party } from './party.ts';
 
-type SessionLink = Link<Exchange, Session>;
+type PartyLink = Link<Exchange, Party>;
 
 /** Changes this close together are one change to a client. */
 const COALESCE_MS = 25;
 
 export interface NewsParts {
-  readonly upstreams: ReadonlyMap<string, Upstream<Exchange, Session>>;
-  readonly sessions: Iterable<Session>;
+  readonly upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>;
+  readonly parties: Iterable<Party>;
   readonly offers: Offers;
   readonly links: Links;
   readonly log: Logger;
@@ -29,19 +29,19 @@ export interface NewsParts {
 export class News {
   readonly #parts: NewsParts;
   /** Links whose lists are being fetched; true when they changed again meanwhile. */
-  readonly #listing = new Map<SessionLink, boolean>();
-  readonly #changed = new Map<Session, Set<ListKind>>();
+  readonly #listing = new Map<PartyLink, boolean>();
+  readonly #changed = new Map<Party, Set<ListKind>>();
 
   constructor(parts: NewsParts) {
     this.#parts = parts;
   }
 
-  heard(link: SessionLink, notification: Notification, about: Exchange | undefined): void {
+  heard(link: PartyLink, notification: Notification, about: Exchange | undefined): void {
     const { method, params } = notification;
     switch (method) {
       case 'notifications/progress':
         if (about?.progressToken !== undefined) {
-          about.session.tell(method, params?.with('progressToken', about.progressToken), about);
+          about.client.tell(method, params?.with('progressToken', about.progressToken), about);
         }
         return;
       case 'notifications/message':
@@ -61,53 +61,54 @@ export class News {
   }
 
   /** Who hears what a connection says about no call: the only one behind it, else nobody can tell. */
-  #audience(link: SessionLink, about: Exchange | undefined): Session | undefined {
-    if (about !== undefined) return about.session;
+  #audience(link: PartyLink, about: Exchange | undefined): Addressee | undefined {
+    if (about !== undefined) return { client: about.client, exchange: about, isOnly: true };
     if (link.shared || link.users.size !== 1) return undefined;
     const [only] = link.users;
-    return only;
+    return only?.addresseeAt(link.upstream);
   }
 
-  #logged(link: SessionLink, { method, params }: Notification, about: Exchange | undefined): void {
-    const session = this.#audience(link, about);
-    if (session === undefined || params === undefined) {
+  #logged(link: PartyLink, { method, params }: Notification, about: Exchange | undefined): void {
+    const to = this.#audience(link, about);
+    if (to === undefined || params === undefined) {
       this.#parts.dropped('log-unattributable');
       this.#parts.log.debug({ upstream: link.upstream, level: params?.string('level') }, 'log message of nobody');
       return;
     }
-    if (!isWanted(params.string('level'), session.logLevel)) return;
-    const { view } = session.catalog;
+    const { client, exchange } = to;
+    if (!client.isLogWanted(params.string('level'))) return;
+    const { view } = client.catalog;
     const seat = view.upstreams.find(({ id }) => id === link.upstream);
     const labelled = seat === undefined ? params : loggerToClient(view, seat, params);
-    const isTold = session.tell(method, labelled, about ?? session.latestExchangeAt(link.upstream));
-    if (!isTold) this.#parts.dropped('log-undeliverable');
+    if (!client.tell(method, labelled, exchange)) this.#parts.dropped('log-undeliverable');
   }
 
-  #updated(link: SessionLink, { method, params }: Notification): void {
+  #updated(link: PartyLink, { method, params }: Notification): void {
     const uri = params?.string('uri');
     if (params === undefined || uri === undefined) return;
-    for (const session of this.#parts.links.subscribers(link, uri)) {
-      const seat = session.catalog.view.upstreams.find(({ id }) => id === link.upstream);
+    for (const party of this.#parts.links.subscribers(link, uri)) {
+      const seat = party.catalog.view.upstreams.find(({ id }) => id === link.upstream);
       if (seat === undefined) continue;
-      session.announce(method, params.with('uri', JSON.stringify(uriToClient(seat, uri))));
+      party.announce(method, params.with('uri', JSON.stringify(uriToClient(seat, uri))));
     }
   }
 
-  #other(link: SessionLink, { method, params }: Notification, about: Exchange | undefined): void {
-    const session = this.#audience(link, about);
-    if (session === undefined) {
+  #other(link: PartyLink, { method, params }: Notification, about: Exchange | undefined): void {
+    const to = this.#audience(link, about);
+    if (to === undefined) {
       this.#parts.dropped('notification-unattributable');
       return;
     }
     const elicitationId = params?.string('elicitationId');
     const mapped =
       method === 'notifications/elicitation/complete' && elicitationId !== undefined
-        ? params?.with('elicitationId', JSON.stringify(elicitationIdToClient(session, link.upstream, elicitationId)))
+        ? params?.with('elicitationId', JSON.stringify(elicitationIdToClient(to.client, link.upstream, elicitationId)))
         : params;
-    if (!session.tell(method, mapped, about)) session.announce(method, mapped);
+    // What it says of its own accord may come between two requests.
+    if (!to.client.tell(method, mapped, about)) to.client.announce(method, mapped);
   }
 
-  #listChanged(link: SessionLink): void {
+  #listChanged(link: PartyLink): void {
     if (link.shared) {
       const upstream = this.#parts.upstreams.get(link.upstream);
       upstream?.relist(link).catch((thrown: unknown) => {
@@ -120,8 +121,8 @@ export class News {
     if (!isListing) void this.#relist(link);
   }
 
-  /** A private connection's lists changed: that is news for its own session alone. */
-  async #relist(link: SessionLink): Promise<void> {
+  /** A private connection's lists changed: that is news for its own party alone. */
+  async #relist(link: PartyLink): Promise<void> {
     const { upstreams, offers, log } = this.#parts;
     try {
       do {
@@ -130,10 +131,10 @@ export class News {
         if (offer === undefined) return;
         const everybodys = offers.of(link.upstream, link.profile) ?? offers.of(link.upstream, '');
         const isOwn = everybodys === undefined || !sameOffer(everybodys, offer);
-        for (const session of link.users) {
-          if (isOwn) session.offers.set(link.upstream, offer);
-          else session.offers.delete(link.upstream);
-          this.refreshed(session);
+        for (const party of link.users) {
+          if (isOwn) party.offers.set(link.upstream, offer);
+          else party.offers.delete(link.upstream);
+          this.refreshed(party);
         }
       } while (this.#listing.get(link) === true);
     } catch (thrown) {
@@ -143,54 +144,54 @@ export class News {
     }
   }
 
-  /** What a lost connection had shown its session alone is not there any more. */
-  gone(link: SessionLink): void {
-    for (const session of link.users) {
-      if (session.offers.delete(link.upstream)) this.refreshed(session);
+  /** What a lost connection had shown its party alone is not there any more. */
+  gone(link: PartyLink): void {
+    for (const party of link.users) {
+      if (party.offers.delete(link.upstream)) this.refreshed(party);
     }
   }
 
   /** Everybody's lists changed: so may those for clients with more features. Where nobody is there to ask for, they are forgotten. */
   superseded(upstream: string): void {
-    const { offers, sessions, upstreams, log } = this.#parts;
+    const { offers, parties, upstreams, log } = this.#parts;
     for (const profile of offers.profilesOf(upstream)) {
       if (profile === '') continue;
-      const session = [...sessions].find((one) => one.profile === profile);
-      if (session === undefined) {
+      const party = [...parties].find((one) => one.profile === profile);
+      if (party === undefined) {
         offers.forget(upstream, profile);
         continue;
       }
       upstreams
         .get(upstream)
-        ?.relist(session)
+        ?.relist(party)
         .catch((thrown: unknown) => log.warn({ err: thrown, upstream }, 'changed lists not had'));
     }
   }
 
-  /** Offers have changed: every session looks again at what it sees. */
+  /** Offers have changed: every party looks again at what it sees. */
   offered(): void {
-    for (const session of this.#parts.sessions) this.refreshed(session);
+    for (const party of this.#parts.parties) this.refreshed(party);
   }
 
-  /** Tells a session which of its lists differ from what it saw last, once for all changes that come close together. */
-  refreshed(session: Session): void {
-    const before = session.catalog;
-    const after = this.#parts.offers.catalogFor(session);
-    session.catalog = after;
-    if (before === after || !session.isInitialized) return;
+  /** Tells a party which of its lists differ from what it saw last, once for all changes that come close together. */
+  refreshed(party: Party): void {
+    const before = party.catalog;
+    const after = this.#parts.offers.catalogFor(party);
+    party.catalog = after;
+    if (before === after || !party.isListening) return;
     const kinds = LIST_KINDS.filter((kind) => before.digest[kind] !== after.digest[kind]);
     if (kinds.length === 0) return;
-    const waiting = this.#changed.get(session);
+    const waiting = this.#changed.get(party);
     if (waiting !== undefined) {
       for (const kind of kinds) waiting.add(kind);
       return;
     }
     const changed = new Set<ListKind>(kinds);
-    this.#changed.set(session, changed);
+    this.#changed.set(party, changed);
     setTimeout(() => {
-      this.#changed.delete(session);
-      if (session.closed.aborted) return;
-      for (const kind of changed) session.announce(`notifications/${kind}/list_changed`, undefined);
+      this.#changed.delete(party);
+      if (party.closed.aborted) return;
+      for (const kind of changed) party.announce(`notifications/${kind}/list_changed`, undefined);
     }, COALESCE_MS).unref();
   }
 }

@@ -7,7 +7,7 @@ import { type Offer, offerText, parseOffer, sameOffer } from '../catalog/offer.t
 import type { View } from '../catalog/view.ts';
 import type { Config, UpstreamConfig } from '../config/config.ts';
 import { makeStateDir, replaceFile } from '../store/state-file.ts';
-import type { Session } from './session.ts';
+import type { Party } from './party.ts';
 
 /** Different sets of client features whose lists are kept apart, per upstream. Beyond that, everybody's lists serve. */
 const MAX_PROFILES = 16;
@@ -134,12 +134,12 @@ export class Offers {
     this.#write(() => rm(file, { force: true }), upstream);
   }
 
-  /** What this session sees: its own connections' lists, else those for its features, else everybody's. */
-  catalogFor(session: Session): Catalog {
-    const { view } = session.caller;
-    return session.offers.size === 0
-      ? this.catalog(view, session.profile)
-      : this.#build(view, (upstream) => session.offers.get(upstream) ?? this.#best(upstream, session.profile));
+  /** What this party sees: its own connections' lists, else those for its features, else everybody's. */
+  catalogFor(party: Party): Catalog {
+    const { view } = party.caller;
+    return party.offers.size === 0
+      ? this.catalog(view, party.profile)
+      : this.#build(view, (upstream) => party.offers.get(upstream) ?? this.#best(upstream, party.profile));
   }
 
   catalog(view: string, profile: string): Catalog {

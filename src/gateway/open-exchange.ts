@@ -3,11 +3,14 @@ import type { Request } from '../protocol/jsonrpc.ts';
 import type { Call } from '../upstream/connection.ts';
 import type { Gate } from '../upstream/gate.ts';
 import type { Outlet } from './front.ts';
-import type { Exchange, Session } from './session.ts';
+import type { Client, Exchange } from './exchange.ts';
+import type { Party } from './party.ts';
 
 /** An exchange on its way: waiting for room, under way at its upstream, or called off. */
 export class OpenExchange implements Exchange {
-  readonly session: Session;
+  readonly client: Client;
+  /** Whose connections it goes by. */
+  readonly party: Party;
   readonly request: Request;
   readonly outlet: Outlet;
   readonly progressToken: string | undefined;
@@ -20,8 +23,9 @@ export class OpenExchange implements Exchange {
   /** Ends what is waited for before there is a call. */
   #onCancel: (() => void) | undefined;
 
-  constructor(session: Session, request: Request, outlet: Outlet) {
-    this.session = session;
+  constructor(client: Client, party: Party, request: Request, outlet: Outlet) {
+    this.client = client;
+    this.party = party;
     this.request = request;
     this.outlet = outlet;
     // Most requests carry no `_meta`, and then there is nothing to cut open.

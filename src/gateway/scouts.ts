@@ -3,7 +3,8 @@ import type { Features } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { atMost } from './at-most.ts';
 import type { Offers } from './offers.ts';
-import type { Exchange, Session } from './session.ts';
+import type { Exchange } from './exchange.ts';
+import type { Party } from './party.ts';
 
 /** How long a client waits for lists of upstreams that nothing is known of. Clients give up on a whole server after 10 s. */
 const FIRST_WAIT_MS = 8_000;
@@ -11,22 +12,22 @@ const FIRST_WAIT_MS = 8_000;
 const FEATURES_WAIT_MS = 3_000;
 /** Remote servers' lists are asked for again after this long, told of a change or not. A process started afresh says the same. */
 const LIST_TTL_MS = 300_000;
-/** A session that looked this lately need not look again. */
+/** A party that looked this lately need not look again. */
 const LOOKED_MS = 30_000;
 
 /** Sees to it that the lists a client gets are there and are right, without letting one upstream keep it waiting. */
 export class Scouts {
   readonly #views: ReadonlyMap<string, View>;
-  readonly #upstreams: ReadonlyMap<string, Upstream<Exchange, Session>>;
+  readonly #upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>;
   readonly #offers: Offers;
-  /** When each session looked last; whoever asks meanwhile waits for the same. */
-  readonly #looked = new WeakMap<Session, { readonly atMs: number; readonly done: Promise<void> }>();
+  /** When each party looked last; whoever asks meanwhile waits for the same. */
+  readonly #looked = new WeakMap<Party, { readonly atMs: number; readonly done: Promise<void> }>();
   /** Upstreams that somebody waited for in vain, and since when (monotonic ms). */
   readonly #silentMs = new Map<string, number>();
 
   constructor(
     views: ReadonlyMap<string, View>,
-    upstreams: ReadonlyMap<string, Upstream<Exchange, Session>>,
+    upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>,
     offers: Offers,
   ) {
     this.#views = views;
@@ -46,22 +47,22 @@ export class Scouts {
   }
 
   /** Before a list is answered. */
-  async look(session: Session): Promise<void> {
+  async look(party: Party): Promise<void> {
     const now = performance.now();
-    let looked = this.#looked.get(session);
+    let looked = this.#looked.get(party);
     if (looked === undefined || now - looked.atMs > LOOKED_MS) {
-      looked = { atMs: now, done: this.#look(session) };
-      this.#looked.set(session, looked);
+      looked = { atMs: now, done: this.#look(party) };
+      this.#looked.set(party, looked);
     }
     await looked.done;
   }
 
-  async #look(session: Session): Promise<void> {
+  async #look(party: Party): Promise<void> {
     const unknown = new Map<string, Promise<boolean>>();
-    for (const upstream of this.#of(session.caller.view)) {
-      const profile = upstream.isPersonal ? session.profile : '';
+    for (const upstream of this.#of(party.caller.view)) {
+      const profile = upstream.isPersonal ? party.profile : '';
       const isKnown = await this.#offers.knows(upstream.id, profile);
-      const refreshing = this.#refreshIfStale(upstream, profile === '' ? undefined : session);
+      const refreshing = this.#refreshIfStale(upstream, profile === '' ? undefined : party);
       if (!isKnown && refreshing !== undefined) unknown.set(upstream.id, refreshing);
     }
     await this.#await(unknown, FEATURES_WAIT_MS);
@@ -85,14 +86,14 @@ export class Scouts {
     return ageMs === undefined || performance.now() - ageMs < sinceMs;
   }
 
-  *#of(view: string): Iterable<Upstream<Exchange, Session>> {
+  *#of(view: string): Iterable<Upstream<Exchange, Party>> {
     for (const { id } of this.#views.get(view)?.upstreams ?? []) {
       const upstream = this.#upstreams.get(id);
       if (upstream !== undefined && upstream.config.problem === undefined) yield upstream;
     }
   }
 
-  #refreshIfStale(upstream: Upstream<Exchange, Session>, features: Features | undefined): Promise<boolean> | undefined {
+  #refreshIfStale(upstream: Upstream<Exchange, Party>, features: Features | undefined): Promise<boolean> | undefined {
     const ageMs = this.#offers.ageMs(upstream.id, features?.profile ?? '');
     const ttlMs = upstream.config.target.kind === 'stdio' ? Number.POSITIVE_INFINITY : LIST_TTL_MS;
     if (ageMs !== undefined && ageMs < ttlMs) return undefined;

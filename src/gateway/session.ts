@@ -1,15 +1,13 @@
 import { randomInt } from 'node:crypto';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { Offer } from '../catalog/offer.ts';
 import { GatewayError, toAnswer } from '../errors.ts';
-import type { RawObject } from '../protocol/json.ts';
-import { quirksOf } from '../protocol/revisions.ts';
-import { type Answer, type Id, notificationText, type Request, requestText } from '../protocol/jsonrpc.ts';
-import type { Link, LinkUser } from '../upstream/link.ts';
+import { RawObject } from '../protocol/json.ts';
+import { type Answer, type Id, notificationText, requestText } from '../protocol/jsonrpc.ts';
 import type { Caller } from './caller.ts';
-import { mirrored, profileOf } from './features.ts';
+import type { Addressee, Client, Exchange, Inquiry } from './exchange.ts';
 import type { ClientSession, Outlet } from './front.ts';
-import type { Severity } from './log-level.ts';
+import { isWanted } from './log-level.ts';
+import { Party } from './party.ts';
 
 /** A request of ours that the client has not answered yet. */
 interface Question {
@@ -17,75 +15,32 @@ interface Question {
   readonly progressed: (params: RawObject) => void;
 }
 
-/** A subscribed resource: who owns it, and its URI there. */
-export interface Subscription {
-  readonly upstream: string;
-  readonly uri: string;
-}
-
 /** Messages that wait for a stream to go out on. More would only be stale. */
 const MAX_WAITING = 256;
 const MAX_QUESTIONS = 64;
 
-/** One request of a client and everything that belongs to it until it is answered. */
-export interface Exchange {
-  readonly session: Session;
-  readonly request: Request;
-  /** The request's own stream toward the client. */
-  readonly outlet: Outlet;
-  /** The client's progress token, as raw JSON; undefined when it asked for no progress. */
-  readonly progressToken: string | undefined;
-  /** The upstream that works on it. */
-  readonly upstream: string | undefined;
-  cancel(reason: string | undefined): void;
-  /** Gives its room at the upstream back: at the end, or already when it is the client who is waited for. */
-  leave(): void;
-}
+/** People need time; after this long the upstream is told that nobody answers. */
+const ASK_LIMIT_MS = 600_000;
 
 /** A legacy-era session: what is remembered of a client between its requests. */
-export class Session implements ClientSession, LinkUser {
+export class Session extends Party implements Client, ClientSession {
   readonly id: string;
-  readonly key: string;
-  readonly caller: Caller;
-  readonly offered: RawObject;
-  readonly profile: string;
   readonly inFlight = new Map<Id, Exchange>();
-  /** Connections that serve this session, by upstream. */
-  readonly links = new Map<string, Promise<Link<Exchange, Session>>>();
-  /** Those of them that are ready for use. */
-  readonly linked = new Map<string, Link<Exchange, Session>>();
-  /** Lists as this session's own connection sees them, where they differ from everybody's. */
-  readonly offers = new Map<string, Offer>();
-  /** By the URI the client knows. */
-  readonly subscriptions = new Map<string, Subscription>();
-  logLevel: Severity | undefined;
   /** Before `notifications/initialized` a client is told nothing it did not ask for. */
   isInitialized = false;
-  catalog: Catalog;
-  /** Monotonic ms. */
-  usedMs = performance.now();
   readonly #questions = new Map<Id, Question>();
-  readonly #closed = new AbortController();
   /** Random, so that an answer meant for an earlier life of this session answers no question of this one. */
   #lastQuestion = randomInt(2 ** 47);
   #outlet: Outlet | undefined;
   #waiting: string[] = [];
 
   constructor(id: string, key: string, caller: Caller, catalog: Catalog) {
+    super(key, caller, catalog);
     this.id = id;
-    this.key = key;
-    this.caller = caller;
-    this.catalog = catalog;
-    this.offered = mirrored(caller.capabilities, quirksOf(caller.revision));
-    this.profile = profileOf(this.offered);
   }
 
-  get principal(): string {
-    return this.caller.principal.key;
-  }
-
-  get closed(): AbortSignal {
-    return this.#closed.signal;
+  get isListening(): boolean {
+    return this.isInitialized;
   }
 
   /** Nothing is under way and nobody listens. */
@@ -135,7 +90,10 @@ export class Session implements ClientSession, LinkUser {
     this.#later(text);
   }
 
-  /** The request an upstream is most likely talking about when it does not say: the latest one it works on. */
+  isLogWanted(level: string | undefined): boolean {
+    return isWanted(level, this.logLevel);
+  }
+
   latestExchangeAt(upstream: string): Exchange | undefined {
     let latest: Exchange | undefined;
     for (const exchange of this.inFlight.values()) {
@@ -144,29 +102,46 @@ export class Session implements ClientSession, LinkUser {
     return latest;
   }
 
-  /** Asks the client. The id is ours, and names the progress the client may report. */
-  ask(
-    method: string,
-    params: (id: number) => RawObject,
-    exchange: Exchange | undefined,
-    question: Question,
-  ): { readonly id: Id; readonly withdraw: (reason: string) => void } {
-    const number = ++this.#lastQuestion;
-    const id = String(number);
-    this.#questions.set(id, question);
-    this.#insist(requestText(id, method, params(number)), exchange);
-    return {
-      id,
-      withdraw: (reason) => {
-        if (!this.#questions.delete(id)) return;
-        const text = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":${id},"reason":${JSON.stringify(reason)}}}`;
-        this.#insist(text, exchange);
-      },
-    };
+  /** Nobody else uses the connections made for it, so whatever is asked on them is asked of it. */
+  addresseeAt(upstream: string): Addressee {
+    return { client: this, exchange: this.latestExchangeAt(upstream), isOnly: this.inFlight.size === 1 };
   }
 
-  get isAskedTooMuch(): boolean {
-    return this.#questions.size >= MAX_QUESTIONS;
+  ask(inquiry: Inquiry, exchange: Exchange | undefined): void {
+    if (this.#questions.size >= MAX_QUESTIONS) {
+      const message = 'The client has too many unanswered questions';
+      inquiry.answer({ kind: 'error', error: { code: -32603, message } });
+      return;
+    }
+    const { method, params } = inquiry;
+    const timer = setTimeout(() => {
+      this.#withdraw(id, 'timed out', exchange);
+      const say = `no answer to ${method} within ${ASK_LIMIT_MS / 1000} s`;
+      inquiry.answer(toAnswer(new GatewayError('client-timeout', { say })));
+    }, ASK_LIMIT_MS);
+    timer.unref();
+    // The id is ours, and names the progress the client may report.
+    const number = ++this.#lastQuestion;
+    const id = String(number);
+    this.#questions.set(id, {
+      answered: (answer) => {
+        clearTimeout(timer);
+        inquiry.answer(answer);
+      },
+      progressed: (progress) => inquiry.progressed?.(progress),
+    });
+    const sent = inquiry.progressed === undefined ? params : withToken(params, number);
+    this.#insist(requestText(id, method, sent), exchange);
+    inquiry.onWithdrawn(() => {
+      clearTimeout(timer);
+      this.#withdraw(id, 'the server no longer asks', exchange);
+    });
+  }
+
+  #withdraw(id: Id, reason: string, exchange: Exchange | undefined): void {
+    if (!this.#questions.delete(id)) return;
+    const text = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":${id},"reason":${JSON.stringify(reason)}}}`;
+    this.#insist(text, exchange);
   }
 
   answered(id: Id, answer: Answer): void {
@@ -180,12 +155,17 @@ export class Session implements ClientSession, LinkUser {
     this.#questions.get(params.raw('progressToken') ?? '')?.progressed(params);
   }
 
-  close(): void {
-    this.#closed.abort();
+  override close(): void {
+    super.close();
     this.#outlet = undefined;
     this.#waiting = [];
     const unreachable = toAnswer(new GatewayError('client-unreachable', { say: 'the session ended' }));
     for (const id of this.#questions.keys()) this.answered(id, unreachable);
     for (const exchange of this.inFlight.values()) exchange.cancel('session ended');
   }
+}
+
+function withToken(params: RawObject, token: number): RawObject {
+  const meta = params.object('_meta') ?? RawObject.EMPTY;
+  return params.with('_meta', meta.with('progressToken', String(token)).toString());
 }
