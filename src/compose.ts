@@ -23,13 +23,14 @@ import { createMemorySessionStore } from './store/memory.ts';
 import { requestLogBeside } from './telemetry/log.ts';
 import { createMetrics, type Metrics } from './telemetry/metrics.ts';
 import { httpTransport } from './upstream/http.ts';
+import { modernHttpTransport } from './upstream/http-modern.ts';
 import { upstreamDispatcher } from './upstream/http-pool.ts';
 import type { Lifecycle } from './upstream/lifecycle.ts';
 import { Budget } from './upstream/budget.ts';
 import { ProcessGuard } from './upstream/process-guard.ts';
 import { sseTransport } from './upstream/sse.ts';
 import { stdioTransport } from './upstream/stdio.ts';
-import type { StartTransport } from './upstream/transport.ts';
+import type { Way } from './upstream/transport.ts';
 import { Upstream, type UpstreamEvents } from './upstream/upstream.ts';
 import { VERSION } from './version.ts';
 
@@ -53,7 +54,7 @@ export interface Core {
 /** How upstreams are reached, and what that takes. */
 export interface Reach extends AsyncDisposable {
   /** Ways to one upstream, the preferred first. */
-  transportsOf(upstream: UpstreamConfig): readonly StartTransport[];
+  waysTo(upstream: UpstreamConfig): readonly Way[];
 }
 
 /** Over stdio and HTTP. Disposing ends whatever the transports share. */
@@ -61,17 +62,21 @@ export function wires(config: Config, metrics: Metrics, log: Logger): Reach {
   const guard = new ProcessGuard(log);
   const pools: Pool[] = [];
   return {
-    transportsOf: ({ id, target, timeouts }) => {
+    waysTo: ({ id, target, era, timeouts }) => {
       const { messageBytes } = config.limits;
       if (target.kind === 'stdio') {
         const onJunk = () => metrics.stdioJunk(id);
-        return [stdioTransport(target, { upstream: id, messageBytes, log, guard, onJunk })];
+        const start = stdioTransport(target, { upstream: id, messageBytes, log, guard, onJunk });
+        return [{ speaks: era === 'auto' ? 'either' : era, start }];
       }
       const dispatcher = upstreamDispatcher(target, timeouts);
       pools.push(dispatcher);
       const options = { upstream: id, timeouts, messageBytes, log, dispatcher, userAgent: `linkspan/${VERSION}` };
-      const sse = sseTransport(target, options);
-      return target.kind === 'sse' ? [sse] : [httpTransport(target, options), sse];
+      const sse: Way = { speaks: 'legacy', start: sseTransport(target, options) };
+      if (target.kind === 'sse') return [sse];
+      const modern: Way = { speaks: 'modern', start: modernHttpTransport(target, options) };
+      const legacy: Way = { speaks: 'legacy', start: httpTransport(target, options) };
+      return [...(era === 'legacy' ? [] : [modern]), ...(era === 'modern' ? [] : [legacy, sse])];
     },
     [Symbol.asyncDispose]: async () => {
       await Promise.all(pools.map((pool) => pool.destroy()));
@@ -126,9 +131,9 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
   const budget = new Budget(config.limits.processes, metrics.processes);
   const clientInfo = RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION });
   for (const upstream of config.upstreams) {
-    const transports = reach.transportsOf(upstream);
+    const ways = reach.waysTo(upstream);
     const isProcess = upstream.target.kind === 'stdio';
-    const parts = { config: upstream, transports, budget: isProcess ? budget : undefined, clientInfo, log };
+    const parts = { config: upstream, ways, budget: isProcess ? budget : undefined, clientInfo, log };
     metrics.upstreamState(upstream.id, 'configured');
     upstreams.set(upstream.id, new Upstream(parts, events));
   }

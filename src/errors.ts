@@ -24,6 +24,7 @@ export const ERRORS = {
   'unknown-resource': { rpc: -32002, http: 200, text: 'Resource not found' },
   'ambiguous-resource': { rpc: -32602, http: 200, text: 'More than one upstream has this resource' },
   'invalid-cursor': { rpc: -32602, http: 200, text: 'Invalid cursor' },
+  'invalid-state': { rpc: -32602, http: 200, text: 'Invalid or expired requestState' },
   unauthorized: { rpc: -31001, http: 401, text: 'Unauthorized' },
   forbidden: { rpc: -31003, http: 403, text: 'Forbidden' },
   'not-found': { rpc: -31004, http: 404, text: 'Not found' },

@@ -1,6 +1,9 @@
 import { hasFilter, letsThrough } from './glob.ts';
 import { quarantine, readItem, type Quarantined } from './item.ts';
 import { publishedName, publishedPrefix, shown } from './name.ts';
+import type { RawObject } from '../protocol/json.ts';
+import { readMirrored } from '../protocol/mirrored-params.ts';
+import { MODERN } from '../protocol/revisions.ts';
 import type { Offer } from './offer.ts';
 import { publishedText } from './publish.ts';
 import type { View } from './view.ts';
@@ -9,6 +12,10 @@ import type { View } from './view.ts';
 export interface Owner {
   readonly upstream: string;
   readonly name: string;
+  /** As the upstream lists it; undefined for what it does not list. */
+  readonly item?: RawObject;
+  /** Whether it was listed in the words of the modern era. */
+  readonly isModern?: boolean;
 }
 
 /** The tools or the prompts of a view: what is called by a name. */
@@ -46,8 +53,10 @@ export function nameAll(
     const offer = offers.get(upstream.id);
     const prefix = publishedPrefix(upstream);
     const items = (kind === 'tool' ? offer?.tools : offer?.prompts) ?? [];
+    const isModern = offer?.revision === MODERN;
     for (const [position, item] of items.entries()) {
-      const { key, fault, ui } = readItem(kind, item);
+      const { key, fault: own, ui } = readItem(kind, item);
+      const fault = own ?? (isModern && upstream.isRemote && kind === 'tool' ? headerFault(item) : undefined);
       const general = publishedName(upstream, key, maxChars);
       const reserved = reservedFor(prefixes, prefix, general);
       if (fault !== undefined || reserved !== undefined) {
@@ -73,7 +82,7 @@ export function nameAll(
         quarantined.push(quarantine(upstream.id, kind, key, position, why));
         continue;
       }
-      const owner = { upstream: upstream.id, name: key };
+      const owner = { upstream: upstream.id, name: key, item, isModern };
       owners.set(name, owner);
       texts.push(publishedText(kind, upstream, item, name));
       if (ui && apps.has(key)) ambiguous.add(key);
@@ -82,6 +91,13 @@ export function nameAll(
   }
   for (const name of ambiguous) apps.delete(name);
   return { owners, texts, hidden, apps, quarantined };
+}
+
+/** Over HTTP, a tool that says wrongly which arguments go into headers must not be offered. */
+function headerFault(tool: RawObject): string | undefined {
+  const schema = tool.object('inputSchema');
+  const reading = schema === undefined ? undefined : readMirrored(schema);
+  return reading?.kind === 'invalid' ? reading.why : undefined;
 }
 
 /** The upstream that may be asked about what nobody lists: the only one without a prefix, if nothing of it is filtered. */

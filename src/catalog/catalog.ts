@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import type { RawObject } from '../protocol/json.ts';
 import { type Callables, fallbackOf, nameAll, type Owner, prefixesOf, reservedFor } from './callable.ts';
+import { type Caching, narrower, UNCACHED } from './caching.ts';
 import { quarantine, type Quarantined } from './item.ts';
 import { mergeCapabilities, mergeInstructions } from './merge.ts';
 import type { ListKind, Offer } from './offer.ts';
@@ -20,6 +21,8 @@ export interface Catalog {
   /** Of `initialize`; see {@link mergeCapabilities}. */
   readonly capabilities: RawObject;
   readonly instructions: string | undefined;
+  /** How long what is listed here holds, and whether for everybody. */
+  readonly caching: Caching;
   readonly quarantined: readonly Quarantined[];
   /** Equal in every process exactly when the lists are. */
   readonly digest: Readonly<Record<ListKind, string>>;
@@ -68,6 +71,7 @@ export function buildCatalog(view: View, offers: ReadonlyMap<string, Offer>, lim
     },
     capabilities: mergeCapabilities(view, offers),
     instructions: mergeInstructions(view, offers, limits.instructionsMaxChars),
+    caching: cachingOf(view, offers),
     quarantined: [...tools.quarantined, ...prompts.quarantined, ...resources.quarantined, ...unreadable],
     digest: {
       tools: digest(tools.texts),
@@ -79,6 +83,10 @@ export function buildCatalog(view: View, offers: ReadonlyMap<string, Offer>, lim
     callables: { tools, prompts },
     resources,
   };
+}
+
+function cachingOf(view: View, offers: ReadonlyMap<string, Offer>): Caching {
+  return view.upstreams.map(({ id }) => offers.get(id)?.caching ?? UNCACHED).reduce(narrower) ?? UNCACHED;
 }
 
 /** A name in nobody's list is guessed only where the guess cannot reach another upstream than the one that was meant. */

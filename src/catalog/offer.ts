@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { RawObject, rawItems } from '../protocol/json.ts';
 import type { ItemKind } from './item.ts';
+import { type Caching, isCaching } from './caching.ts';
 import { isMalformed } from './malformed.ts';
 
 /** What one upstream advertises, in its own words and order. Immutable. */
@@ -13,6 +14,8 @@ export interface Offer {
   readonly prompts: readonly RawObject[];
   readonly resources: readonly RawObject[];
   readonly templates: readonly RawObject[];
+  /** What it says of how long its lists hold, and for whom; undefined where it says nothing. */
+  readonly caching?: Caching | undefined;
   /** Entries of its lists that are not even objects. */
   readonly unreadable?: readonly Unreadable[];
 }
@@ -79,7 +82,8 @@ function array(items: readonly RawObject[]): string {
 }
 
 function body(offer: Offer): string {
-  return RawObject.of({ revision: offer.revision, instructions: offer.instructions, unreadable: offer.unreadable })
+  const { revision, instructions, unreadable, caching } = offer;
+  return RawObject.of({ revision, instructions, unreadable, caching })
     .with('capabilities', offer.capabilities.toString())
     .with('serverInfo', offer.serverInfo.toString())
     .with('tools', array(offer.tools))
@@ -121,6 +125,7 @@ export function parseOffer(text: string): Offer | undefined {
     const offer = RawObject.parse(content);
     const items = (key: string): RawObject[] => rawItems(offer.raw(key) ?? '').map((item) => RawObject.parse(item));
     const unreadable = readUnreadable(offer);
+    const caching = offer.value('caching');
     return {
       revision: offer.string('revision') ?? '',
       capabilities: offer.object('capabilities') ?? RawObject.EMPTY,
@@ -130,6 +135,7 @@ export function parseOffer(text: string): Offer | undefined {
       prompts: items('prompts'),
       resources: items('resources'),
       templates: items('templates'),
+      ...(isCaching(caching) ? { caching } : {}),
       ...(unreadable.length > 0 ? { unreadable } : {}),
     };
   } catch (thrown) {

@@ -17,11 +17,13 @@ export interface ViewUpstream extends ToolFilter {
   readonly title: string;
   readonly prefix: string;
   readonly rawUris: boolean;
+  /** Reached over HTTP. */
+  readonly isRemote: boolean;
 }
 
 function toViewUpstream(config: UpstreamConfig): ViewUpstream {
-  const { id, title, prefix, rawUris, includeTools, excludeTools } = config;
-  return { id, title, prefix, rawUris, includeTools, excludeTools };
+  const { id, title, prefix, rawUris, target, includeTools, excludeTools } = config;
+  return { id, title, prefix, rawUris, isRemote: target.kind !== 'stdio', includeTools, excludeTools };
 }
 
 const UNCHANGED = { includeTools: undefined, excludeTools: [], renames: {} };

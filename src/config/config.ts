@@ -78,6 +78,9 @@ export interface SessionsConfig {
 export const ISOLATIONS = ['session', 'principal', 'shared', 'call'] as const;
 export type Isolation = (typeof ISOLATIONS)[number];
 
+export const ERAS = ['auto', 'modern', 'legacy'] as const;
+export type Era = (typeof ERAS)[number];
+
 export interface UpstreamConfig {
   /** `[a-z][a-z0-9-]*`, made from the key in the file: route segment, URI scheme part, metric label. */
   readonly id: string;
@@ -89,6 +92,8 @@ export interface UpstreamConfig {
   /** Whether resource URIs are published as they are instead of as `<id>+<scheme>:…`. True where the prefix is empty. */
   readonly rawUris: boolean;
   readonly isolation: Isolation;
+  /** How it is spoken to: as its answers show, or in one era alone. */
+  readonly era: Era;
   readonly start: 'eager' | 'lazy';
   /** Whether `/readyz` waits for it. */
   readonly required: boolean;

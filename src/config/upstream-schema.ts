@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { ISOLATIONS } from './config.ts';
+import { ERAS, ISOLATIONS } from './config.ts';
 import { count, duration, flag, loose, oneOf, refused, text, texts } from './scalars.ts';
 
 /** How clients spell the transports. */
@@ -113,6 +113,11 @@ const OWN = {
     .describe(
       'Who shares a connection (for stdio: a process): each client session has its own, each principal, everyone (`shared`; ' +
         'the upstream is told of no client features), or none beyond one call.',
+    ),
+  era: oneOf(ERAS)
+    .prefault('auto')
+    .describe(
+      'Which protocol it is spoken to in: `modern` is revision 2026-07-28, `legacy` all before it, `auto` asks it first.',
     ),
   start: oneOf(['eager', 'lazy']).prefault('lazy').describe('Whether it is started with the gateway or on first use.'),
   required: flag().prefault(false).describe('Whether the gateway is not ready without it.'),

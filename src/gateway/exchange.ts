@@ -44,6 +44,8 @@ export interface Exchange {
   /** The upstream that works on it. */
   readonly upstream: string | undefined;
   cancel(reason: string | undefined): void;
+  /** Whether this is more progress than was told before, as it must be. */
+  advances(progress: number): boolean;
   /** Gives its room at the upstream back: at the end, or already when it is the client who is waited for. */
   leave(): void;
 }

@@ -16,7 +16,7 @@ import type { Exchange } from './exchange.ts';
 import type { ClientSession, Front, Outlet } from './front.ts';
 import type { Links } from './links.ts';
 import type { Lists } from './lists.ts';
-import { isSeverity } from './log-level.ts';
+import { isSeverity } from '../protocol/severity.ts';
 import { OpenExchange } from './open-exchange.ts';
 import type { Party } from './party.ts';
 import { ownerOf, route } from './route.ts';

@@ -1,10 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { GatewayError } from '../errors.ts';
+import { GatewayError, toAnswer } from '../errors.ts';
 import { RawObject } from '../protocol/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import { backoffMs } from '../upstream/backoff.ts';
 import type { Link } from '../upstream/link.ts';
+import type { Listening } from '../upstream/listening.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { atMost } from './at-most.ts';
 import { lowestOf } from './log-level.ts';
@@ -12,6 +13,8 @@ import type { Exchange } from './exchange.ts';
 import type { Party, Subscription } from './party.ts';
 
 type PartyLink = Link<Exchange, Party>;
+
+const DONE: Answer = { kind: 'result', result: '{}' };
 
 /** A call does not wait longer than this for an upstream to take note of log levels and subscriptions. */
 const PREPARE_MS = 1_000;
@@ -120,7 +123,8 @@ export class Links {
 
   /** Never rejects: without it there are more or fewer log messages, and that is all. */
   async #setLevel(link: PartyLink): Promise<void> {
-    if (link.hello.capabilities.raw('logging') === undefined) return;
+    // In the modern era each request says it for itself.
+    if (link.hello.capabilities.raw('logging') === undefined || link.listening !== undefined) return;
     const level = lowestOf([...link.users].map((party) => party.logLevel));
     if (level === undefined) return;
     try {
@@ -134,7 +138,7 @@ export class Links {
     const link = await this.of(party, to.upstream);
     const canSubscribe = link.hello.capabilities.object('resources')?.raw('subscribe') === 'true';
     const isolation = this.#upstreams.get(to.upstream)?.config.isolation;
-    if (!canSubscribe || isolation === 'call') {
+    if (!canSubscribe || (isolation === 'call' && link.listening === undefined)) {
       this.#upstreams.get(to.upstream)?.release(link);
       const why = canSubscribe ? 'is connected for each call alone and keeps no subscriptions' : 'has no subscriptions';
       throw new GatewayError('method-not-found', { upstream: to.upstream, say: `upstream "${to.upstream}" ${why}` });
@@ -150,8 +154,8 @@ export class Links {
       ({ upstream, uri }) => upstream === to.upstream && uri === to.uri,
     );
     const link = party.linked.get(to.upstream);
-    if (!had || isStillWanted || link === undefined) return { kind: 'result', result: '{}' };
-    return (await this.#letGo(link, party, to.uri)) ?? { kind: 'result', result: '{}' };
+    if (!had || isStillWanted || link === undefined) return DONE;
+    return (await this.#letGo(link, party, to.uri)) ?? DONE;
   }
 
   /** The party is over: gives back all that was kept for it. */
@@ -186,16 +190,16 @@ export class Links {
   /** The first who wants to hear of a resource makes us subscribe; the others join. */
   async #hold(link: PartyLink, party: Party, uri: string): Promise<Answer> {
     if (!link.held.has(uri)) {
-      const answer = await this.#ask(link, 'resources/subscribe', RawObject.of({ uri }));
+      const answer = await this.#tune(link, 'resources/subscribe', uri);
       if (answer.kind === 'error') return answer;
     }
     if (party.closed.aborted) {
-      if (!link.held.has(uri)) await this.#ask(link, 'resources/unsubscribe', RawObject.of({ uri }));
+      if (!link.held.has(uri)) await this.#tune(link, 'resources/unsubscribe', uri);
       throw new GatewayError('session-unknown', { say: 'the session ended' });
     }
     const holders = link.held.get(uri) ?? new Set();
     link.held.set(uri, holders.add(party));
-    return { kind: 'result', result: '{}' };
+    return DONE;
   }
 
   async #holdAgain(link: PartyLink, party: Party, uri: string): Promise<void> {
@@ -211,7 +215,16 @@ export class Links {
     const holders = link.held.get(uri);
     if (holders === undefined || !holders.delete(party) || holders.size > 0) return undefined;
     link.held.delete(uri);
-    return await this.#ask(link, 'resources/unsubscribe', RawObject.of({ uri }));
+    return await this.#tune(link, 'resources/unsubscribe', uri);
+  }
+
+  /** Begins or ends to hear of a resource, in the words of the link's era. */
+  #tune(link: PartyLink, method: 'resources/subscribe' | 'resources/unsubscribe', uri: string): Promise<Answer> {
+    // Not a tick later than the answer: the first update may come right behind it.
+    if (link.listening === undefined) return this.#ask(link, method, RawObject.of({ uri }));
+    if (method === 'resources/subscribe') return listenTo(link.listening, link.upstream, uri);
+    link.listening.remove(uri);
+    return Promise.resolve(DONE);
   }
 
   #ask(link: PartyLink, method: string, params: RawObject): Promise<Answer> {
@@ -219,6 +232,11 @@ export class Links {
     const limits = { timeoutMs, maxMs: timeoutMs, progress: false, background: true, owner: undefined } as const;
     return link.connection.call(method, params, limits).answer;
   }
+}
+
+async function listenTo(listening: Listening, upstream: string, uri: string): Promise<Answer> {
+  if (await listening.add(uri)) return DONE;
+  return toAnswer(new GatewayError('unknown-resource', { upstream, say: uri, data: { uri } }));
 }
 
 /** A server may report a part of what was subscribed to. */

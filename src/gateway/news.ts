@@ -40,7 +40,7 @@ export class News {
     const { method, params } = notification;
     switch (method) {
       case 'notifications/progress':
-        if (about?.progressToken !== undefined) {
+        if (about?.progressToken !== undefined && about.advances(Number(params?.raw('progress')))) {
           about.client.tell(method, params?.with('progressToken', about.progressToken), about);
         }
         return;
@@ -127,7 +127,7 @@ export class News {
     try {
       do {
         this.#listing.set(link, false);
-        const offer = await upstreams.get(link.upstream)?.list(link);
+        const offer = await upstreams.get(link.upstream)?.list(link, link.offered);
         if (offer === undefined) return;
         const everybodys = offers.of(link.upstream, link.profile) ?? offers.of(link.upstream, '');
         const isOwn = everybodys === undefined || !sameOffer(everybodys, offer);

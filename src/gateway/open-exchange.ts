@@ -6,14 +6,16 @@ import type { Outlet } from './front.ts';
 import type { Client, Exchange } from './exchange.ts';
 import type { Party } from './party.ts';
 
+const NOWHERE: Outlet = { send: () => false };
+
 /** An exchange on its way: waiting for room, under way at its upstream, or called off. */
 export class OpenExchange implements Exchange {
-  readonly client: Client;
+  client: Client;
   /** Whose connections it goes by. */
   readonly party: Party;
-  readonly request: Request;
-  readonly outlet: Outlet;
-  readonly progressToken: string | undefined;
+  request: Request;
+  outlet: Outlet;
+  progressToken: string | undefined;
   upstream: string | undefined;
   /** Published name of the tool that is called, for metrics. */
   tool: string | undefined;
@@ -22,6 +24,8 @@ export class OpenExchange implements Exchange {
   #cancelled = false;
   /** Ends what is waited for before there is a call. */
   #onCancel: (() => void) | undefined;
+  /** The last progress told: it only ever grows, through however many calls it takes. */
+  #progress = -Infinity;
 
   constructor(client: Client, party: Party, request: Request, outlet: Outlet) {
     this.client = client;
@@ -54,6 +58,25 @@ export class OpenExchange implements Exchange {
 
   #check(): void {
     if (this.#cancelled) throw new GatewayError('cancelled', { executed: 'no' });
+  }
+
+  /** Nobody is there to be told anything, until somebody takes it up again. */
+  detach(): void {
+    this.outlet = NOWHERE;
+  }
+
+  /** Goes on for the same request made again. */
+  attach(client: Client, request: Request, outlet: Outlet): void {
+    this.client = client;
+    this.request = request;
+    this.outlet = outlet;
+    this.progressToken = request.params?.object('_meta')?.raw('progressToken');
+  }
+
+  advances(progress: number): boolean {
+    if (progress <= this.#progress) return false;
+    this.#progress = progress;
+    return true;
   }
 
   leave(): void {

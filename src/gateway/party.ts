@@ -6,7 +6,7 @@ import type { Link, LinkUser } from '../upstream/link.ts';
 import type { Caller } from './caller.ts';
 import type { Addressee, Exchange } from './exchange.ts';
 import { mirrored, profileOf } from './features.ts';
-import type { Severity } from './log-level.ts';
+import type { Severity } from '../protocol/severity.ts';
 
 /** A subscribed resource: who owns it, and its URI there. */
 export interface Subscription {

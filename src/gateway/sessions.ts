@@ -7,7 +7,7 @@ import type { Level } from '../telemetry/metrics.ts';
 import type { SessionStore } from '../store/session-store.ts';
 import type { Caller } from './caller.ts';
 import { mirrored } from './features.ts';
-import { isSeverity } from './log-level.ts';
+import { isSeverity } from '../protocol/severity.ts';
 import type { Offers } from './offers.ts';
 import type { Sealer } from './seal.ts';
 import { ownerOf } from './route.ts';

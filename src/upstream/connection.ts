@@ -1,4 +1,5 @@
 import { GatewayError } from '../errors.ts';
+import { withEnvelope } from '../protocol/envelope.ts';
 import { JsonTextError, RawObject } from '../protocol/json.ts';
 import {
   type Answer,
@@ -11,10 +12,14 @@ import {
   type Response,
   responseText,
 } from '../protocol/jsonrpc.ts';
-import type { StartTransport, Transport } from './transport.ts';
+import { type Header, standardHeaders } from '../protocol/mcp-headers.ts';
+import { META } from '../protocol/meta.ts';
+import { MODERN } from '../protocol/revisions.ts';
+import type { Severity } from '../protocol/severity.ts';
+import type { Outgoing, StartTransport, Transport } from './transport.ts';
 
 export interface CallOptions<Owner> {
-  /** How long to wait without progress, and with it. Milliseconds. */
+  /** How long to wait without progress, and with it. Milliseconds; `Infinity` for ever. */
   readonly timeoutMs: number;
   readonly maxMs: number;
   /** Whether to ask for progress: puts a token of ours in the place of the client's. */
@@ -23,6 +28,13 @@ export interface CallOptions<Owner> {
   readonly background?: true;
   /** Whose call this is: what {@link ConnectionEvents} are told about it. */
   readonly owner: Owner | undefined;
+  /** In the modern era: what the client can do, `{}` unless given, and which log messages of this call it wants. */
+  readonly capabilities?: RawObject;
+  readonly logLevel?: Severity | undefined;
+  /** In the modern era: `Mcp-Param-…`. */
+  readonly headers?: readonly Header[];
+  /** Is told what is said about this call, in place of the connection's own events. */
+  readonly told?: (notification: Notification) => void;
 }
 
 /** A request to the upstream that is under way. */
@@ -57,6 +69,8 @@ export interface ConnectionEvents<Owner> {
 
 interface Pending<Owner> extends Call<Owner> {
   readonly method: string;
+  readonly told: ((notification: Notification) => void) | undefined;
+  readonly isLogWanted: boolean;
   readonly background: boolean;
   readonly resolve: (answer: Answer) => void;
   readonly reject: (error: GatewayError) => void;
@@ -82,6 +96,8 @@ export class Connection<Owner> {
   #closed: GatewayError | undefined;
   #isClosing = false;
   #inBackground = 0;
+  /** Who we say we are with every request; undefined in the legacy era, where `initialize` says it once. */
+  #modernAs: RawObject | undefined;
 
   private constructor(upstream: string, events: ConnectionEvents<Owner>) {
     this.#upstream = upstream;
@@ -126,6 +142,8 @@ export class Connection<Owner> {
     const pending: Pending<Owner> = {
       id,
       method,
+      told: options.told,
+      isLogWanted: options.logLevel !== undefined,
       owner: options.owner,
       background: options.background === true,
       answer: promise,
@@ -146,8 +164,17 @@ export class Connection<Owner> {
     if (pending.background) this.#inBackground++;
     this.#watch(pending, options, options.timeoutMs);
     const sent = options.progress ? withToken(params, id) : params;
-    this.#transport.send({ text: requestText(id, method, sent), id, method });
+    this.#transport.send(
+      this.#modernAs === undefined
+        ? { text: requestText(id, method, sent), id, method }
+        : modernRequest(id, method, sent, this.#modernAs, options),
+    );
     return pending;
+  }
+
+  /** Speaks the modern era from here on, under this name; or the legacy one again. */
+  speakModern(clientInfo: RawObject | undefined): void {
+    this.#modernAs = clientInfo;
   }
 
   notify(method: string, params?: RawObject): void {
@@ -167,6 +194,7 @@ export class Connection<Owner> {
 
   /** One timer per call; progress only notes the time, and the timer looks at it when it fires. */
   #watch(pending: Pending<Owner>, options: CallOptions<Owner>, delayMs: number): void {
+    if (delayMs === Infinity) return;
     pending.timer = setTimeout(() => {
       const now = performance.now();
       // While the upstream waits for an answer itself, the wait is not its own.
@@ -224,6 +252,8 @@ export class Connection<Owner> {
         }
         return;
       case 'request':
+        // The modern era has no requests in this direction, and no way to answer one.
+        if (this.#modernAs !== undefined) return;
         try {
           this.#asked(message, about);
         } catch (thrown) {
@@ -248,14 +278,34 @@ export class Connection<Owner> {
       pending.heardMs = performance.now();
       this.#events.notification(notification, pending.owner);
     } else if (method === 'notifications/cancelled') {
-      this.#withdraw(params?.raw('requestId'));
+      const id = params?.raw('requestId');
+      this.#withdraw(id);
+      if (this.#modernAs !== undefined) this.#tornDown(Number(id));
     } else {
-      this.#events.notification(notification, this.#owner(about));
+      const pending = this.#subject(notification, about);
+      if (pending?.told === undefined) this.#events.notification(notification, pending?.owner);
+      else pending.told(notification);
     }
   }
 
-  #owner(about: number | undefined): Owner | undefined {
-    return about === undefined ? undefined : this.#pending.get(about)?.owner;
+  /** The call a notification is about, where that can be told. */
+  #subject({ method, params }: Notification, about: number | undefined): Pending<Owner> | undefined {
+    if (about !== undefined) return this.#pending.get(about);
+    if (this.#modernAs === undefined) return undefined;
+    const subscription = params?.object('_meta')?.raw(META.subscriptionId);
+    if (subscription !== undefined) return this.#pending.get(Number(subscription));
+    if (method !== 'notifications/message') return undefined;
+    // On one channel for all, a log message names no call: it can only be told where a single one wants any.
+    const wanting = [...this.#pending.values()].filter(({ isLogWanted }) => isLogWanted);
+    return wanting.length === 1 ? wanting[0] : undefined;
+  }
+
+  /** The upstream gave up a call of ours that has no end of its own: `subscriptions/listen` over stdio. */
+  #tornDown(id: number): void {
+    if (this.#pending.get(id)?.told === undefined) return;
+    this.#settle(id)?.reject(
+      new GatewayError('upstream-lost', { upstream: this.#upstream, say: 'it ended the stream' }),
+    );
   }
 
   #asked(request: Request, about: number | undefined): void {
@@ -269,7 +319,7 @@ export class Connection<Owner> {
     this.#events.ask({
       method,
       params: request.params ?? RawObject.EMPTY,
-      about: this.#owner(about),
+      about: about === undefined ? undefined : this.#pending.get(about)?.owner,
       answer: (answer) => {
         if (this.#asks.get(id) !== open) return;
         this.#asks.delete(id);
@@ -303,4 +353,23 @@ function withToken(params: RawObject | undefined, token: number): RawObject {
   const whole = params ?? RawObject.EMPTY;
   const meta = whole.object('_meta') ?? RawObject.EMPTY;
   return whole.with('_meta', meta.with('progressToken', String(token)).toString());
+}
+
+/** A request that says for itself who asks, in its parameters and again in headers. */
+function modernRequest<Owner>(
+  id: number,
+  method: string,
+  params: RawObject | undefined,
+  clientInfo: RawObject,
+  { capabilities, logLevel, headers }: CallOptions<Owner>,
+): Outgoing {
+  const clientCapabilities = capabilities ?? RawObject.EMPTY;
+  const sent = withEnvelope(params, { version: MODERN, clientInfo, clientCapabilities, logLevel });
+  const standard = standardHeaders({ kind: 'request', id: String(id), method, params: sent });
+  return {
+    text: requestText(id, method, sent),
+    id,
+    method,
+    headers: headers === undefined ? standard : [...standard, ...headers],
+  };
 }

@@ -1,11 +1,11 @@
 import { GatewayError } from '../errors.ts';
 import { RawObject } from '../protocol/json.ts';
-import { isLegacyRevision, LATEST_LEGACY, type LegacyRevision } from '../protocol/revisions.ts';
+import { isLegacyRevision, LATEST_LEGACY, type Revision } from '../protocol/revisions.ts';
 import type { Connection } from './connection.ts';
 
 /** What an upstream said of itself. */
 export interface Hello {
-  readonly revision: LegacyRevision;
+  readonly revision: Revision;
   readonly capabilities: RawObject;
   readonly serverInfo: RawObject;
   readonly instructions: string | undefined;

@@ -1,6 +1,7 @@
 import type { RawObject } from '../protocol/json.ts';
 import type { Connection } from './connection.ts';
 import type { Hello } from './handshake.ts';
+import type { Listening } from './listening.ts';
 
 /** What a client can do that an upstream may use, and the name of that set: equal for equal ones, `''` for none. */
 export interface Features {
@@ -22,6 +23,8 @@ export interface Link<Owner, User extends LinkUser> extends Features {
   readonly upstream: string;
   readonly connection: Connection<Owner>;
   readonly hello: Hello;
+  /** What is listened to in the modern era; undefined in the legacy one, where every connection speaks unasked. */
+  readonly listening: Listening | undefined;
   /** Serves nobody in particular: many clients at once, or the gateway alone for its lists. */
   readonly shared: boolean;
   readonly users: Set<User>;

@@ -1,9 +1,10 @@
 import type { ItemKind } from '../catalog/item.ts';
+import { type Caching, narrower, readCaching } from '../catalog/caching.ts';
 import { type Offer, readItems, type Unreadable } from '../catalog/offer.ts';
 import { GatewayError } from '../errors.ts';
 import { JsonTextError, RawObject } from '../protocol/json.ts';
 import type { Connection } from './connection.ts';
-import type { Hello } from './handshake.ts';
+import type { Link, LinkUser } from './link.ts';
 
 /** Far beyond any honest server; a cursor that never ends must end somewhere. */
 const MAX_PAGES = 1_000;
@@ -14,9 +15,10 @@ const METHOD_NOT_FOUND = -32601;
 interface Listed {
   readonly items: readonly RawObject[];
   readonly unreadable: readonly Unreadable[];
+  readonly caching: Caching | undefined;
 }
 
-const NOTHING: Listed = { items: [], unreadable: [] };
+const NOTHING: Listed = { items: [], unreadable: [], caching: undefined };
 
 async function all<Owner>(
   upstream: string,
@@ -24,15 +26,17 @@ async function all<Owner>(
   method: string,
   member: string,
   kind: ItemKind,
+  capabilities: RawObject,
   timeoutMs: number,
 ): Promise<Listed> {
   const items: RawObject[] = [];
   const unreadable: Unreadable[] = [];
   let cursor: string | undefined;
+  let caching: Caching | undefined;
+  const options = { timeoutMs, maxMs: timeoutMs, progress: false, owner: undefined, capabilities };
   for (let pages = 0; pages < MAX_PAGES && items.length < MAX_ITEMS; pages++) {
     const params = cursor === undefined ? undefined : RawObject.EMPTY.with('cursor', cursor);
-    const call = connection.call(method, params, { timeoutMs, maxMs: timeoutMs, progress: false, owner: undefined });
-    const answer = await call.answer;
+    const answer = await connection.call(method, params, options).answer;
     if (answer.kind === 'error') {
       // Servers declare resources and forget the templates; an empty list says the same.
       if (answer.error.code === METHOD_NOT_FOUND) break;
@@ -45,26 +49,29 @@ async function all<Owner>(
     const read = readItems(kind, result.raw(member) ?? '[]');
     items.push(...read.items);
     unreadable.push(...read.unreadable);
+    caching = narrower(caching, readCaching(result));
     cursor = result.string('nextCursor') === undefined ? undefined : result.raw('nextCursor');
     if (cursor === undefined) break;
   }
-  return { items, unreadable };
+  return { items, unreadable, caching };
 }
 
 /**
  * Asks one connection for everything its upstream offers, all pages, only the kinds it declared.
  *
+ * @param capabilities of the clients the lists are for; only a modern upstream hears of them here.
+ *
  * @throws {GatewayError} when one of the lists cannot be had.
  */
-export async function listOffer<Owner>(
+export async function listOffer<Owner, User extends LinkUser>(
   upstream: string,
-  connection: Connection<Owner>,
-  hello: Hello,
+  { connection, hello }: Link<Owner, User>,
+  capabilities: RawObject,
   timeoutMs: number,
 ): Promise<Offer> {
   const has = (capability: string) => hello.capabilities.raw(capability) !== undefined;
   const list = (capability: string, method: string, member: string, kind: ItemKind) =>
-    has(capability) ? all(upstream, connection, method, member, kind, timeoutMs) : NOTHING;
+    has(capability) ? all(upstream, connection, method, member, kind, capabilities, timeoutMs) : NOTHING;
   try {
     const [tools, prompts, resources, templates] = await Promise.all([
       list('tools', 'tools/list', 'tools', 'tool'),
@@ -72,17 +79,19 @@ export async function listOffer<Owner>(
       list('resources', 'resources/list', 'resources', 'resource'),
       list('resources', 'resources/templates/list', 'resourceTemplates', 'template'),
     ]);
-    const { revision, capabilities, serverInfo, instructions } = hello;
+    const { revision, serverInfo, instructions } = hello;
+    const lists = [tools, prompts, resources, templates];
     return {
       revision,
-      capabilities,
+      capabilities: hello.capabilities,
       serverInfo,
       instructions,
+      caching: lists.map(({ caching }) => caching).reduce(narrower, undefined),
       tools: tools.items,
       prompts: prompts.items,
       resources: resources.items,
       templates: templates.items,
-      unreadable: [tools, prompts, resources, templates].flatMap(({ unreadable }) => unreadable),
+      unreadable: lists.flatMap(({ unreadable }) => unreadable),
     };
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;

@@ -1,11 +1,15 @@
+import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
-import { JsonTextError, type RawObject } from '../protocol/json.ts';
+import { JsonTextError, RawObject } from '../protocol/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
+import { MODERN } from '../protocol/revisions.ts';
 import { type Ask, Connection } from './connection.ts';
-import { shakeHands } from './handshake.ts';
+import { discover } from './discover.ts';
+import { type Hello, shakeHands } from './handshake.ts';
 import { HttpStatusError } from './http-status-error.ts';
 import type { Features, Link, LinkUser } from './link.ts';
-import type { StartTransport } from './transport.ts';
+import { Listening } from './listening.ts';
+import type { Way } from './transport.ts';
 
 /** What a link tells from its first moment on, in the order of arrival. */
 export interface LinkEvents<Owner, User extends LinkUser> {
@@ -24,11 +28,25 @@ export interface LinkOrder extends Features {
 
 export interface OpenerParts {
   readonly upstream: string;
-  /** Ways to reach it, the preferred first. A server that does not speak the first is tried with the next. */
-  readonly transports: readonly StartTransport[];
+  /** The preferred first. A server that cannot be spoken to the first way is tried the next. */
+  readonly ways: readonly Way[];
   readonly clientInfo: RawObject;
   readonly startMs: number;
+  readonly callMs: number;
+  readonly log: Logger;
 }
+
+/** A server that keeps silent when it is asked in the modern way is spoken to in the older one after this long. */
+const SILENCE_MS = 2_000;
+
+/** A server may be replaced by a newer one: so long the verdict holds that it is of the legacy era. */
+const LEGACY_MS = 3_600_000;
+
+/** After a failure it is judged afresh, though not more often than this: a program that ends when asked costs a start. */
+const REJUDGE_MS = 60_000;
+
+/** What a connection serves that belongs to nobody: all there need be in the modern era. */
+export const SHARED: LinkOrder = { key: 'shared', shared: true, offered: RawObject.EMPTY, profile: '' };
 
 /** HTTP statuses by which a server of 2024-11-05 answers a POST it does not expect. */
 const NOT_STREAMABLE = new Set([400, 404, 405]);
@@ -48,41 +66,82 @@ function tellSafely<Heard>(tell: (heard: Heard) => void, heard: Heard): void {
   }
 }
 
-/** Makes links to one upstream, and remembers by which of its transports it can be reached. */
+/** This way will not do, for the reason given; `again` when the same one may, in the older manner. */
+class UnsuitedError extends Error {
+  override readonly name = 'UnsuitedError';
+  readonly reason: GatewayError;
+  readonly again: boolean;
+
+  constructor(reason: GatewayError, again: boolean) {
+    super(reason.message);
+    this.reason = reason;
+    this.again = again;
+  }
+}
+
+/** Makes links to one upstream, and remembers in which way it can be reached and which era it speaks. */
 export class Opener<Owner, User extends LinkUser> {
   readonly #parts: OpenerParts;
   #preferred = 0;
+  #era: 'modern' | 'legacy' | undefined;
+  /** Monotonic ms. */
+  #judgedMs = 0;
 
   constructor(parts: OpenerParts) {
     this.#parts = parts;
   }
 
+  /** Whether all clients can share one connection, as far as is known. */
+  get isModern(): boolean {
+    return this.#era === 'modern';
+  }
+
   /** @throws {GatewayError} with nothing left behind, also when the signal is aborted. */
   async open(order: LinkOrder, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
-    const { transports } = this.#parts;
-    for (let i = this.#preferred; ; i++) {
-      const start = transports[i];
-      if (start === undefined) throw new RangeError('an upstream without a transport');
+    if (this.#era === 'legacy') this.#forget(LEGACY_MS);
+    const { ways } = this.#parts;
+    for (let i = this.#preferred; ;) {
+      const way = ways[i];
+      if (way === undefined) throw new RangeError('an upstream without a transport');
       try {
-        const link = await this.#openBy(start, order, events, signal);
+        const link = await this.#openBy(way, order, events, signal);
         this.#preferred = i;
         return link;
       } catch (thrown) {
-        if (isNotStreamable(thrown) && i + 1 < transports.length) continue;
-        // A server may have been upgraded since the verdict; the next start judges it afresh.
-        this.#preferred = 0;
-        throw thrown;
+        if (thrown instanceof UnsuitedError && thrown.again && !signal.aborted) {
+          this.#judged('legacy');
+          continue;
+        }
+        if ((thrown instanceof UnsuitedError || isNotStreamable(thrown)) && i + 1 < ways.length) {
+          i++;
+          continue;
+        }
+        // A server may have been upgraded since the verdict; a later start judges it afresh.
+        this.#forget(REJUDGE_MS);
+        throw thrown instanceof UnsuitedError ? thrown.reason : thrown;
       }
     }
   }
 
+  #forget(ageMs: number): void {
+    if (performance.now() - this.#judgedMs < ageMs) return;
+    this.#preferred = 0;
+    this.#era = undefined;
+  }
+
+  #judged(era: 'modern' | 'legacy'): void {
+    if (this.#era === era) return;
+    this.#era = era;
+    this.#judgedMs = performance.now();
+  }
+
   async #openBy(
-    start: StartTransport,
+    way: Way,
     order: LinkOrder,
     events: LinkEvents<Owner, User>,
     signal: AbortSignal,
   ): Promise<Link<Owner, User>> {
-    const { upstream, clientInfo, startMs } = this.#parts;
+    const { upstream, callMs, log } = this.#parts;
     let link: Link<Owner, User> | undefined;
     // A server may speak before the handshake is through; what it says then is heard right after.
     const early: ((link: Link<Owner, User>) => void)[] = [];
@@ -90,14 +149,18 @@ export class Opener<Owner, User extends LinkUser> {
       if (link === undefined) early.push(tell);
       else tell(link);
     };
+    const notified = (notification: Notification, about: Owner | undefined) =>
+      hear((heard) => events.notification(heard, notification, about));
     const connection: Connection<Owner> = await Connection.open(
       upstream,
-      start,
+      way.start,
       {
-        notification: (notification, about) => hear((heard) => events.notification(heard, notification, about)),
+        notification: notified,
         ask: (ask) => hear((heard) => events.ask(heard, ask)),
         closed: (error) => {
-          if (link !== undefined) events.closed(link, error);
+          if (link === undefined) return;
+          link.listening?.close();
+          events.closed(link, error);
         },
       },
       signal,
@@ -105,10 +168,20 @@ export class Opener<Owner, User extends LinkUser> {
     const abort = () => void connection.close();
     signal.addEventListener('abort', abort, { once: true });
     try {
-      const hello = await shakeHands(upstream, connection, order.offered, clientInfo, startMs);
+      const hello = await this.#greet(way, connection, order);
       if (connection.isClosed) throw new GatewayError('upstream-lost', { upstream, say: 'it ended at once' });
-      const usedMs = performance.now();
-      link = { ...order, upstream, connection, hello, users: new Set(), held: new Map(), usedMs, served: false };
+      const isModern = hello.revision === MODERN;
+      link = {
+        ...(isModern ? SHARED : order),
+        upstream,
+        connection,
+        hello,
+        listening: isModern ? new Listening({ upstream, connection, hello, callMs, log, notified }) : undefined,
+        users: new Set(),
+        held: new Map(),
+        usedMs: performance.now(),
+        served: false,
+      };
       events.opened(link);
       for (const tell of early) tellSafely(tell, link);
       return link;
@@ -120,6 +193,29 @@ export class Opener<Owner, User extends LinkUser> {
     }
   }
 
+  /** @throws {UnsuitedError} when another way may do. */
+  async #greet({ speaks }: Way, connection: Connection<Owner>, order: LinkOrder): Promise<Hello> {
+    const { upstream, clientInfo, startMs } = this.#parts;
+    if (speaks !== 'legacy' && this.#era !== 'legacy') {
+      const patienceMs = speaks === 'either' ? Math.min(SILENCE_MS, startMs / 2) : startMs / 2;
+      const verdict = await discover(upstream, connection, clientInfo, patienceMs);
+      if (verdict.kind === 'modern') {
+        this.#judged('modern');
+        return verdict.hello;
+      }
+      // Whoever lacks the right credentials lacks them in any words.
+      if (verdict.kind === 'unknown' && isRefusedOutright(verdict.error)) throw verdict.error;
+      const say = `upstream "${upstream}" does not speak revision ${MODERN}, which the config asks for`;
+      const reason =
+        verdict.kind === 'unknown' ? verdict.error : new GatewayError('upstream-unavailable', { upstream, say });
+      if (speaks === 'modern' || connection.isClosed) throw new UnsuitedError(reason, speaks === 'either');
+      connection.speakModern(undefined);
+    }
+    const hello = await shakeHands(upstream, connection, order.offered, clientInfo, startMs);
+    this.#judged('legacy');
+    return hello;
+  }
+
   /** Closing what hangs ends every wait with a closed connection; why it was closed is the better answer. */
   #aborted(signal: AbortSignal, cause: unknown): GatewayError {
     const { upstream, startMs } = this.#parts;
@@ -129,4 +225,8 @@ export class Opener<Owner, User extends LinkUser> {
       : 'it was stopped';
     return new GatewayError('upstream-unavailable', { upstream, say }, cause);
   }
+}
+
+function isRefusedOutright({ cause }: GatewayError): boolean {
+  return cause instanceof HttpStatusError && (cause.status === 401 || cause.status === 403);
 }

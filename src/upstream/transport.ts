@@ -1,5 +1,6 @@
 import type { GatewayError } from '../errors.ts';
 import type { Message } from '../protocol/jsonrpc.ts';
+import type { Header } from '../protocol/mcp-headers.ts';
 
 /** One message on its way to an upstream. */
 export interface Outgoing {
@@ -9,6 +10,8 @@ export interface Outgoing {
   readonly id?: number;
   /** JSON-RPC method, when the message is a request or notification. */
   readonly method?: string;
+  /** Of the modern era: headers that repeat what is in the text, where the transport has headers. */
+  readonly headers?: readonly Header[];
 }
 
 /** What a transport tells its connection. Called in the order in which things arrived. */
@@ -45,3 +48,12 @@ export interface Transport {
 
 /** @throws {GatewayError} `upstream-unavailable` (executed `no`), with the reason in words. */
 export type StartTransport = (events: TransportEvents, signal: AbortSignal) => Promise<Transport>;
+
+/** Which conversations a transport can carry: those of one era, or whichever the other side speaks. */
+export type Speaks = 'modern' | 'legacy' | 'either';
+
+/** One way to reach an upstream. */
+export interface Way {
+  readonly speaks: Speaks;
+  readonly start: StartTransport;
+}

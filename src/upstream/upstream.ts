@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import type { Offer } from '../catalog/offer.ts';
 import type { UpstreamConfig } from '../config/config.ts';
 import { GatewayError, toGatewayError } from '../errors.ts';
-import { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../protocol/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import type { Ask } from './connection.ts';
 import { Gate } from './gate.ts';
@@ -11,10 +11,10 @@ import { admit, CONFIGURED, type Lifecycle, type LifecycleEvent, step } from './
 import type { Budget, Idle } from './budget.ts';
 import { type Features, isIdle, type Link, type LinkUser } from './link.ts';
 import { listOffer } from './listing.ts';
-import { type LinkOrder, Opener } from './opener.ts';
+import { type LinkOrder, Opener, SHARED } from './opener.ts';
 import { persist } from './persist.ts';
 import { detailOf, reasonOf } from './reason.ts';
-import type { StartTransport } from './transport.ts';
+import type { Way } from './transport.ts';
 
 /** What an upstream's connections tell the middle. Called in the order of arrival; must return without waiting. */
 export interface UpstreamEvents<Owner, User extends LinkUser> {
@@ -32,8 +32,8 @@ export interface UpstreamEvents<Owner, User extends LinkUser> {
 
 export interface UpstreamParts {
   readonly config: UpstreamConfig;
-  /** Ways to reach it, the preferred first. A server that does not speak the first is tried with the next. */
-  readonly transports: readonly StartTransport[];
+  /** Ways to reach it, the preferred first. */
+  readonly ways: readonly Way[];
   /** Shared by all stdio upstreams; undefined for remote ones. */
   readonly budget: Budget | undefined;
   readonly clientInfo: RawObject;
@@ -41,9 +41,6 @@ export interface UpstreamParts {
 }
 
 const SCOUT = 'scout ';
-const SHARED = 'shared';
-
-const NO_FEATURES: Features = { offered: RawObject.EMPTY, profile: '' };
 
 /** A process that was started for its lists alone is kept a little, to hear whether they change at once. */
 const SCOUT_IDLE_MS = 10_000;
@@ -74,8 +71,9 @@ export class Upstream<Owner, User extends LinkUser> {
     this.#parts = parts;
     this.#events = events;
     this.#log = parts.log.child({ upstream: config.id });
-    const { transports, clientInfo } = parts;
-    this.#opener = new Opener({ upstream: config.id, transports, clientInfo, startMs: config.timeouts.startMs });
+    const { ways, clientInfo } = parts;
+    const { startMs, callMs } = config.timeouts;
+    this.#opener = new Opener({ upstream: config.id, ways, clientInfo, startMs, callMs, log: this.#log });
     parts.budget?.join(() => this.#longestIdle());
     if (config.problem !== undefined) {
       this.#step({ kind: 'start-failed', reason: config.problem, detail: undefined, permanent: true, begunMs: 0 });
@@ -110,7 +108,7 @@ export class Upstream<Owner, User extends LinkUser> {
    */
   async link(user: User): Promise<Link<Owner, User>> {
     const { isolation } = this.config;
-    const link = await (isolation === 'shared' ? this.#get(SHARED, NO_FEATURES) : this.#get(this.#key(user), user));
+    const link = await (isolation === 'shared' ? this.#get(SHARED.key, SHARED) : this.#get(this.#key(user), user));
     link.users.add(user);
     return link;
   }
@@ -124,7 +122,7 @@ export class Upstream<Owner, User extends LinkUser> {
       case 'call':
         return `call ${++this.#lastCall}`;
       case 'shared':
-        return SHARED;
+        return SHARED.key;
     }
   }
 
@@ -161,7 +159,7 @@ export class Upstream<Owner, User extends LinkUser> {
    *
    * @throws {GatewayError} when they cannot be had; the upstream's state says so too.
    */
-  refresh(features: Features = NO_FEATURES): Promise<void> {
+  refresh(features: Features = SHARED): Promise<void> {
     const { profile } = features;
     const running = this.#refreshing.get(profile);
     if (running !== undefined) return running;
@@ -180,12 +178,12 @@ export class Upstream<Owner, User extends LinkUser> {
   async #refresh(features: Features): Promise<void> {
     const { profile } = features;
     try {
-      const key = this.config.isolation === 'shared' ? SHARED : `${SCOUT}${profile}`;
+      const key = this.config.isolation === 'shared' ? SHARED.key : `${SCOUT}${profile}`;
       const link = await this.#get(key, features);
-      this.#events.offered(this.id, profile, await this.list(link));
+      this.#events.offered(this.id, profile, await this.list(link, features.offered));
       this.#step({ kind: 'listed' });
       // Clients with these features hear of changes on connections of their own.
-      if (profile !== '') void this.#drop(link);
+      if (profile !== '' && isScout(link)) void this.#drop(link);
     } catch (thrown) {
       const error = toGatewayError(thrown);
       if (this.#lifecycle.phase === 'ready') this.#step({ kind: 'list-failed', reason: reasonOf(error) });
@@ -194,10 +192,14 @@ export class Upstream<Owner, User extends LinkUser> {
     }
   }
 
-  /** The lists as this connection sees them. @throws {GatewayError} */
-  list(link: Link<Owner, User>): Promise<Offer> {
+  /**
+   * The lists as this connection sees them, in the modern era those for clients with these capabilities.
+   *
+   * @throws {GatewayError}
+   */
+  list(link: Link<Owner, User>, capabilities: RawObject): Promise<Offer> {
     link.usedMs = performance.now();
-    return listOffer(this.id, link.connection, link.hello, this.config.timeouts.callMs);
+    return listOffer(this.id, link, capabilities, this.config.timeouts.callMs);
   }
 
   /** Ends every connection; nothing can be opened afterwards. Resolves when nothing is left, in bounded time. */
@@ -220,15 +222,30 @@ export class Upstream<Owner, User extends LinkUser> {
     this.#events.stepped(this.id, this.#lifecycle);
   }
 
-  #get(key: string, features: Features): Promise<Link<Owner, User>> {
+  #get(wanted: string, features: Features): Promise<Link<Owner, User>> {
+    const key = this.#opener.isModern ? SHARED.key : wanted;
     const known = this.#links.get(key);
     if (known !== undefined) return known;
-    const opening = this.#open(key, features);
+    const opening = this.#open(key, features).then((link) => this.#joined(key, link));
     this.#links.set(key, opening);
     opening.catch(() => {
       if (this.#links.get(key) === opening) this.#links.delete(key);
     });
     return opening;
+  }
+
+  /** A link may turn out to serve everybody, whomever it was opened for. One such link is enough. */
+  #joined(key: string, link: Link<Owner, User>): Link<Owner, User> | Promise<Link<Owner, User>> {
+    if (link.key === key) return link;
+    this.#links.delete(key);
+    const other = this.#links.get(link.key);
+    if (other === undefined) {
+      this.#links.set(link.key, Promise.resolve(link));
+      return link;
+    }
+    this.#live.delete(link);
+    void this.#close(link);
+    return other;
   }
 
   async #open(key: string, { offered, profile }: Features): Promise<Link<Owner, User>> {
@@ -237,7 +254,7 @@ export class Upstream<Owner, User extends LinkUser> {
     try {
       const slot = await this.#slot();
       try {
-        const order = { key, shared: key === SHARED || key.startsWith(SCOUT), offered, profile };
+        const order = { key, shared: key === SHARED.key || key.startsWith(SCOUT), offered, profile };
         const link = await this.#started(order);
         if (this.#live.has(link)) this.#slots.set(link, slot);
         else slot();

@@ -11,6 +11,7 @@ function upstreamConfig(id: string, more: Partial<UpstreamConfig> = {}): Upstrea
     prefix: `${id}__`,
     rawUris: false,
     isolation: 'session',
+    era: 'auto',
     start: 'lazy',
     required: false,
     timeouts: { startMs: 1, connectMs: 1, firstByteMs: 1, callMs: 1, maxMs: 1 },

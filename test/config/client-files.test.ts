@@ -215,6 +215,7 @@ for (const { client, file, upstreams, warnings = [] } of clients) {
         prefix: `${id}__`,
         rawUris: false,
         isolation: 'session',
+        era: 'auto',
         start: 'lazy',
         required: false,
         timeouts: { startMs: 30_000, connectMs: 5_000, firstByteMs: 30_000, callMs: 60_000, maxMs: 600_000 },

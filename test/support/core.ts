@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import type { Way } from '../../src/upstream/transport.ts';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -36,6 +37,7 @@ const UPSTREAM: Omit<UpstreamConfig, 'id' | 'title' | 'prefix'> = {
   target: { kind: 'stdio', command: 'memory', args: [], env: {}, cwd: undefined },
   rawUris: false,
   isolation: 'session',
+  era: 'legacy',
   start: 'lazy',
   required: false,
   timeouts: { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 2_000, maxMs: 5_000 },
@@ -196,9 +198,9 @@ export async function testCore(
   const start = () => {
     const metrics = createMetrics('test');
     const reach = {
-      transportsOf: ({ id }: UpstreamConfig) => {
+      waysTo: ({ id }: UpstreamConfig): readonly Way[] => {
         const start = upstreams[id]?.memory.start;
-        return start === undefined ? [] : [start];
+        return start === undefined ? [] : [{ speaks: 'legacy', start }];
       },
       [Symbol.asyncDispose]: () => Promise.resolve(),
     };

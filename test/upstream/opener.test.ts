@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { pino } from 'pino';
 import { GatewayError } from '../../src/errors.ts';
 import { RawObject } from '../../src/protocol/json.ts';
 import type { LinkUser } from '../../src/upstream/link.ts';
@@ -17,7 +18,14 @@ const EVENTS = {
 const ORDER = { key: 'a', shared: false, offered: RawObject.EMPTY, profile: '' };
 
 function opener(...transports: StartTransport[]): Opener<string, LinkUser> {
-  return new Opener<string, LinkUser>({ upstream: 'up', transports, clientInfo: RawObject.EMPTY, startMs: 2_000 });
+  return new Opener<string, LinkUser>({
+    upstream: 'up',
+    ways: transports.map((start) => ({ speaks: 'legacy', start })),
+    clientInfo: RawObject.EMPTY,
+    startMs: 2_000,
+    callMs: 2_000,
+    log: pino({ level: 'silent' }),
+  });
 }
 
 /** How a server of 2024-11-05 answers a POST to where it serves its stream. */

@@ -1,0 +1,49 @@
+import type { Catalog } from '../catalog/catalog.ts';
+import type { RawObject } from '../protocol/json.ts';
+import { notificationText } from '../protocol/jsonrpc.ts';
+import type { Severity } from '../protocol/severity.ts';
+import type { Affinity } from './affinity.ts';
+import type { Caller } from './caller.ts';
+import type { Client, Exchange, Inquiry } from './exchange.ts';
+import { isWanted } from './log-level.ts';
+import { Rounds } from './rounds.ts';
+
+/** A modern client, as long as one request lasts: nothing of it is remembered, and it is told nothing but of this request. */
+export class Visit implements Client {
+  readonly caller: Caller;
+  readonly affinity: Affinity;
+  readonly rounds: Rounds;
+  readonly logLevel: Severity | undefined;
+
+  /** @param rounds of the call that this request takes up. */
+  constructor(caller: Caller, affinity: Affinity, logLevel: Severity | undefined, rounds = new Rounds()) {
+    this.caller = caller;
+    this.affinity = affinity;
+    this.logLevel = logLevel;
+    this.rounds = rounds;
+  }
+
+  get catalog(): Catalog {
+    return this.affinity.catalog;
+  }
+
+  get offered(): RawObject {
+    return this.affinity.offered;
+  }
+
+  isLogWanted(level: string | undefined): boolean {
+    return this.logLevel !== undefined && isWanted(level, this.logLevel);
+  }
+
+  tell(method: string, params: RawObject | undefined, exchange: Exchange | undefined): boolean {
+    return exchange?.outlet.send(notificationText(method, params)) ?? false;
+  }
+
+  announce(): void {
+    // It has no stream for what belongs to no request, but for those it opens with subscriptions/listen.
+  }
+
+  ask(inquiry: Inquiry): void {
+    this.rounds.put(inquiry);
+  }
+}

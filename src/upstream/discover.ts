@@ -1,0 +1,79 @@
+import { GatewayError } from '../errors.ts';
+import { RawObject } from '../protocol/json.ts';
+import type { RpcError } from '../protocol/jsonrpc.ts';
+import { META } from '../protocol/meta.ts';
+import { MODERN } from '../protocol/revisions.ts';
+import type { Connection } from './connection.ts';
+import type { Hello } from './handshake.ts';
+import { HttpStatusError } from './http-status-error.ts';
+
+/** What an upstream's answer to `server/discover` says about its era. */
+export type Verdict =
+  | { readonly kind: 'modern'; readonly hello: Hello }
+  | { readonly kind: 'legacy' }
+  /** No answer that tells; `error` says why. */
+  | { readonly kind: 'unknown'; readonly error: GatewayError };
+
+/** Errors that only a server of the modern era knows. */
+const UNSUPPORTED_VERSION = -32022;
+const MODERN_ERRORS = new Set([-32020, -32021, UNSUPPORTED_VERSION]);
+
+/** Statuses that say nothing about what the server speaks. */
+function isPassing(status: number): boolean {
+  return status === 401 || status === 403 || status === 408 || status === 429 || status >= 500;
+}
+
+function readHello(result: RawObject): Hello {
+  return {
+    revision: MODERN,
+    capabilities: result.object('capabilities') ?? RawObject.EMPTY,
+    serverInfo: result.object('_meta')?.object(META.serverInfo) ?? RawObject.EMPTY,
+    instructions: result.string('instructions'),
+  };
+}
+
+function versionsOf(list: unknown): readonly unknown[] {
+  return Array.isArray(list) ? list : [];
+}
+
+function judgeError(upstream: string, { code, message, data }: RpcError): Verdict {
+  if (!MODERN_ERRORS.has(code)) return { kind: 'legacy' };
+  const supported = versionsOf(typeof data === 'object' && data !== null && 'supported' in data ? data.supported : []);
+  const newer = supported.filter((version) => String(version) > MODERN);
+  if (code === UNSUPPORTED_VERSION && newer.length === 0 && !supported.includes(MODERN)) return { kind: 'legacy' };
+  const say =
+    newer.length > 0
+      ? `upstream "${upstream}" speaks only protocol revision ${newer.join(', ')}, which we do not`
+      : `upstream "${upstream}" refused server/discover: ${message}`;
+  return { kind: 'unknown', error: new GatewayError('upstream-unavailable', { upstream, say }) };
+}
+
+/**
+ * Finds out whether an upstream speaks the modern era, by asking as that era asks.
+ *
+ * @param timeoutMs how long silence is waited for.
+ * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility-with-initialization-based-versions
+ */
+export async function discover<Owner>(
+  upstream: string,
+  connection: Connection<Owner>,
+  clientInfo: RawObject,
+  timeoutMs: number,
+): Promise<Verdict> {
+  connection.speakModern(clientInfo);
+  try {
+    const options = { timeoutMs, maxMs: timeoutMs, progress: false, owner: undefined };
+    const answer = await connection.call('server/discover', undefined, options).answer;
+    if (answer.kind === 'error') return judgeError(upstream, answer.error);
+    const result = RawObject.parse(answer.result);
+    return versionsOf(result.value('supportedVersions')).includes(MODERN)
+      ? { kind: 'modern', hello: readHello(result) }
+      : { kind: 'legacy' };
+  } catch (thrown) {
+    if (!(thrown instanceof GatewayError)) return { kind: 'legacy' };
+    const { cause, code } = thrown;
+    const isRefused = cause instanceof HttpStatusError && !isPassing(cause.status);
+    // What is not even an answer is no modern server's answer.
+    return isRefused || code === 'upstream-protocol' ? { kind: 'legacy' } : { kind: 'unknown', error: thrown };
+  }
+}

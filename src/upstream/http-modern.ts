@@ -1,0 +1,165 @@
+import type { Logger } from 'pino';
+import type { Dispatcher } from 'undici';
+
+import type { HttpTarget, UpstreamTimeouts } from '../config/config.ts';
+import { GatewayError } from '../errors.ts';
+import type { Message } from '../protocol/jsonrpc.ts';
+import { MODERN } from '../protocol/revisions.ts';
+import { readRefusal, type Refused } from './http-failure.ts';
+import { configuredHeaders, type HeaderList } from './http-headers.ts';
+import { readMessages } from './http-messages.ts';
+import { Post, type PostOwner } from './http-post.ts';
+import type { HttpOptions } from './http.ts';
+import type { Outgoing, StartTransport, Transport, TransportEvents } from './transport.ts';
+
+/**
+ * Streamable HTTP of the modern era: every request stands alone, and what is said about it comes with its answer.
+ *
+ * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+ */
+export function modernHttpTransport(target: HttpTarget, options: HttpOptions): StartTransport {
+  return (events, signal) => {
+    if (signal.aborted) {
+      const detail = { upstream: options.upstream, say: `upstream "${options.upstream}" is being disconnected` };
+      return Promise.reject(new GatewayError('upstream-unavailable', detail, signal.reason));
+    }
+    return Promise.resolve(new ModernHttpTransport(target, options, events));
+  };
+}
+
+class ModernHttpTransport implements Transport, PostOwner {
+  readonly upstream: string;
+  readonly messageBytes: number;
+  readonly #origin: string;
+  readonly #path: string;
+  readonly #headers: HeaderList;
+  readonly #dispatcher: Dispatcher;
+  readonly #timeouts: UpstreamTimeouts;
+  readonly #log: Logger;
+  readonly #events: TransportEvents;
+  readonly #inFlight = new Map<number, Post>();
+  #isOver = false;
+
+  constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
+    const { origin, pathname, search } = new URL(target.url);
+    this.upstream = options.upstream;
+    this.messageBytes = options.messageBytes;
+    this.#origin = origin;
+    this.#path = pathname + search;
+    this.#headers = [
+      'content-type',
+      'application/json',
+      'accept',
+      'application/json, text/event-stream',
+      'mcp-protocol-version',
+      MODERN,
+      ...configuredHeaders(target, options.userAgent),
+    ];
+    this.#dispatcher = options.dispatcher;
+    this.#timeouts = options.timeouts;
+    this.#log = options.log;
+    this.#events = events;
+  }
+
+  /** Only requests: what a client may notify is said by closing the request's stream. */
+  send({ id, method, text, headers = [] }: Outgoing): void {
+    if (this.#isOver || id === undefined) return;
+    const post = new Post(this, id, method, true);
+    this.#inFlight.set(id, post);
+    const { firstByteMs, callMs } = this.#timeouts;
+    this.#dispatcher.dispatch(
+      {
+        origin: this.#origin,
+        path: this.#path,
+        method: 'POST',
+        headers: [...this.#headers, ...headers.flat()],
+        body: text,
+        headersTimeout: Math.max(firstByteMs, callMs),
+        bodyTimeout: 0,
+      },
+      post,
+    );
+  }
+
+  forget(id: number): void {
+    const post = this.#inFlight.get(id);
+    this.#inFlight.delete(id);
+    post?.cancel();
+  }
+
+  settled(): void {
+    // Every request names its revision itself.
+  }
+
+  close(): Promise<void> {
+    if (!this.#isOver) {
+      this.#isOver = true;
+      for (const post of this.#inFlight.values()) post.cancel();
+      this.#inFlight.clear();
+      const { upstream } = this;
+      const say = `the connection to upstream "${upstream}" was closed`;
+      this.#events.closed(new GatewayError('upstream-lost', { upstream, say }));
+    }
+    return Promise.resolve();
+  }
+
+  accepted(): void {
+    // Its headers say nothing that the body does not.
+  }
+
+  text(post: Post, text: string): void {
+    readMessages(
+      text,
+      (message) => this.#deliver(message, post),
+      (error) => {
+        this.#log.warn({ upstream: this.upstream, method: post.method, err: error }, 'not a message, dropped');
+        const say = `upstream "${this.upstream}" answered with something that is not JSON-RPC`;
+        if (!post.isAnswered) post.fail(new GatewayError('upstream-protocol', { upstream: this.upstream, say }, error));
+      },
+    );
+  }
+
+  #deliver(message: Message, post: Post): void {
+    const { id } = post;
+    // Nothing may follow the answer.
+    if (id === undefined || post.isAnswered || !this.#inFlight.has(id)) return;
+    if (message.kind === 'result' || message.kind === 'error') {
+      if (message.id !== String(id) && message.id !== 'null') {
+        this.#log.warn({ upstream: this.upstream, method: post.method }, 'answer to no request, dropped');
+        return;
+      }
+      this.#inFlight.delete(id);
+      post.answered();
+      this.#events.message(message.id === 'null' ? { ...message, id: String(id) } : message, id);
+    } else if (message.kind === 'notification') {
+      this.#events.message(message, id);
+    } else {
+      this.#log.warn({ upstream: this.upstream, method: message.method }, 'request of the upstream, dropped');
+    }
+  }
+
+  done(post: Post): void {
+    if (post.id !== undefined) this.#inFlight.delete(post.id);
+  }
+
+  refused(post: Post, refused: Refused): void {
+    const refusal = readRefusal(this.upstream, refused, post.id, post.method, false);
+    if (refusal.kind === 'failed') this.failed(post, refusal.error);
+    else if (refusal.kind === 'answer' && post.id !== undefined) {
+      this.#inFlight.delete(post.id);
+      this.#events.message(refusal.response, post.id);
+    }
+  }
+
+  /** Event ids mean nothing here: a stream that broke is lost, and so is the request. */
+  broken(post: Post): void {
+    const { upstream } = this;
+    const say = `upstream "${upstream}" broke the stream of the answer`;
+    this.failed(post, new GatewayError('upstream-lost', { upstream, say }));
+  }
+
+  failed(post: Post, error: GatewayError): void {
+    if (post.id === undefined || !this.#inFlight.delete(post.id)) return;
+    this.#events.failed(post.id, error);
+  }
+}

@@ -1,0 +1,193 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { GatewayError } from '../errors.ts';
+import { JsonTextError, RawObject, rawItems } from '../protocol/json.ts';
+import type { Notification } from '../protocol/jsonrpc.ts';
+import { META, withoutMeta } from '../protocol/meta.ts';
+import { backoffMs } from './backoff.ts';
+import type { Call, Connection } from './connection.ts';
+import type { Hello } from './handshake.ts';
+
+export interface ListeningParts<Owner> {
+  readonly upstream: string;
+  readonly connection: Connection<Owner>;
+  readonly hello: Hello;
+  /** How long the acknowledgement may take. */
+  readonly callMs: number;
+  readonly log: Logger;
+  readonly notified: (notification: Notification, about: undefined) => void;
+}
+
+/** A stream of `subscriptions/listen`, and what the upstream agreed to tell on it. */
+interface Stream {
+  readonly call: Call<unknown>;
+  readonly uris: ReadonlySet<string>;
+}
+
+const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
+
+/** `resources` → `resourcesListChanged`, `notifications/resources/list_changed` */
+const KINDS = ['tools', 'prompts', 'resources'] as const;
+
+/**
+ * What a modern upstream tells of its own accord: changes of its lists, always, and of the resources somebody subscribed to.
+ * What is listened to cannot be changed under way, so a change opens a new stream, and ends the old one once the new one
+ * stands. A stream that breaks is opened again, and what may have been missed meanwhile is taken to have happened.
+ *
+ * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
+ */
+export class Listening {
+  readonly #parts: ListeningParts<unknown>;
+  readonly #wanted = new Set<string>();
+  #stream: Stream | undefined;
+  #renewing: Promise<void> | undefined;
+  /** Set while a renewal runs that does not know of the latest wish. */
+  #isStale = false;
+  readonly #closing = new AbortController();
+
+  constructor(parts: ListeningParts<unknown>) {
+    this.#parts = parts;
+    if (this.#listensToLists) this.#renewInBackground();
+  }
+
+  get #listensToLists(): boolean {
+    return KINDS.some((kind) => this.#tells(kind));
+  }
+
+  #tells(kind: (typeof KINDS)[number]): boolean {
+    return this.#parts.hello.capabilities.object(kind)?.raw('listChanged') === 'true';
+  }
+
+  /** Listens to a resource too. False when the upstream does not agree. */
+  async add(uri: string): Promise<boolean> {
+    if (this.#wanted.has(uri) && this.#stream?.uris.has(uri) === true) return true;
+    this.#wanted.add(uri);
+    await this.#renewed();
+    const isHeard = this.#stream?.uris.has(uri) === true;
+    if (!isHeard) this.#wanted.delete(uri);
+    return isHeard;
+  }
+
+  remove(uri: string): void {
+    if (this.#wanted.delete(uri)) this.#renewInBackground();
+  }
+
+  close(): void {
+    this.#closing.abort();
+    this.#stream?.call.cancel('no longer listening');
+    this.#stream = undefined;
+  }
+
+  #renewInBackground(): void {
+    this.#renewed().catch((thrown: unknown) => {
+      const { log, upstream } = this.#parts;
+      if (!this.#closing.signal.aborted) log.warn({ err: thrown, upstream }, 'not listening to the upstream');
+    });
+  }
+
+  /** Resolves when a stream stands that was opened for what is wanted now. @throws {GatewayError} */
+  async #renewed(): Promise<void> {
+    this.#isStale = true;
+    this.#renewing ??= this.#renew().finally(() => {
+      this.#renewing = undefined;
+    });
+    await this.#renewing;
+  }
+
+  async #renew(): Promise<void> {
+    while (this.#isStale && !this.#closing.signal.aborted) {
+      this.#isStale = false;
+      const before = this.#stream;
+      this.#stream = this.#listensToLists || this.#wanted.size > 0 ? await this.#open() : undefined;
+      before?.call.cancel('replaced');
+    }
+  }
+
+  /** @throws {GatewayError} when the upstream does not acknowledge. */
+  async #open(): Promise<Stream> {
+    const { connection, callMs, upstream } = this.#parts;
+    const wanted = [...this.#wanted];
+    let filter = RawObject.EMPTY;
+    for (const kind of KINDS) if (this.#tells(kind)) filter = filter.with(`${kind}ListChanged`, 'true');
+    if (wanted.length > 0) filter = filter.with('resourceSubscriptions', JSON.stringify(wanted));
+    const { promise: acknowledged, resolve, reject } = Promise.withResolvers<ReadonlySet<string>>();
+    const call = connection.call('subscriptions/listen', RawObject.EMPTY.with('notifications', filter.toString()), {
+      timeoutMs: Infinity,
+      maxMs: Infinity,
+      progress: false,
+      background: true,
+      owner: undefined,
+      told: (notification) => {
+        if (notification.method === ACKNOWLEDGED) resolve(acknowledgedUris(notification));
+        else this.#heard(call, notification);
+      },
+    });
+    call.answer.then(
+      () => this.#ended(call, reject),
+      () => this.#ended(call, reject),
+    );
+    const timer = setTimeout(() => {
+      const say = `upstream "${upstream}" did not acknowledge subscriptions/listen in time`;
+      reject(new GatewayError('upstream-timeout', { upstream, say }));
+      call.cancel('not acknowledged');
+    }, callMs);
+    try {
+      return { call, uris: await acknowledged };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Of two streams the older one is believed until the newer one stands, so that nothing is heard twice. */
+  #heard(call: Call<unknown>, { method, params }: Notification): void {
+    if (this.#stream !== undefined && this.#stream.call !== call) return;
+    const told = params === undefined ? undefined : withoutMeta(params, [META.subscriptionId]);
+    this.#parts.notified({ kind: 'notification', method, params: told }, undefined);
+  }
+
+  #ended(call: Call<unknown>, reject: (error: GatewayError) => void): void {
+    const { upstream } = this.#parts;
+    reject(new GatewayError('upstream-lost', { upstream, say: `upstream "${upstream}" ended subscriptions/listen` }));
+    if (this.#stream?.call !== call) return;
+    this.#stream = undefined;
+    void this.#resume();
+  }
+
+  async #resume(): Promise<void> {
+    const { signal } = this.#closing;
+    for (let attempt = 1; !signal.aborted && !this.#parts.connection.isClosed; attempt++) {
+      await sleep(backoffMs(attempt, Math.random()), undefined, { signal, ref: false }).catch(() => undefined);
+      if (signal.aborted) return;
+      const isBack = await this.#renewed().then(
+        () => true,
+        () => false,
+      );
+      if (!isBack) continue;
+      this.#assumeChanged();
+      return;
+    }
+  }
+
+  /** Whatever may have happened while nobody listened. */
+  #assumeChanged(): void {
+    const { notified } = this.#parts;
+    for (const kind of KINDS) {
+      const method = `notifications/${kind}/list_changed`;
+      if (this.#tells(kind)) notified({ kind: 'notification', method, params: undefined }, undefined);
+    }
+    for (const uri of this.#stream?.uris ?? []) {
+      const params = RawObject.of({ uri });
+      notified({ kind: 'notification', method: 'notifications/resources/updated', params }, undefined);
+    }
+  }
+}
+
+function acknowledgedUris({ params }: Notification): ReadonlySet<string> {
+  try {
+    const raw = params?.object('notifications')?.raw('resourceSubscriptions') ?? '[]';
+    return new Set(rawItems(raw).map((text) => String(JSON.parse(text))));
+  } catch (thrown) {
+    if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) return new Set();
+    throw thrown;
+  }
+}
