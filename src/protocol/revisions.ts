@@ -5,6 +5,13 @@ export type LegacyRevision = (typeof LEGACY_REVISIONS)[number];
 
 export const LATEST_LEGACY: LegacyRevision = '2025-11-25';
 
+/** The revision without `initialize`: every request says for itself who asks, and in which words. */
+export const MODERN = '2026-07-28';
+
+export type ModernRevision = typeof MODERN;
+
+export type Revision = LegacyRevision | ModernRevision;
+
 /** What the wire of a revision can carry; everything that differs by date and is not a conversation. */
 export interface Quirks {
   /** A POST body may be an array. */
@@ -33,7 +40,7 @@ const BASE: Quirks = {
   samplingTools: false,
 };
 
-const QUIRKS: Readonly<Record<LegacyRevision, Quirks>> = {
+const QUIRKS: Readonly<Record<Revision, Quirks>> = {
   '2024-11-05': BASE,
   '2025-03-26': { ...BASE, batches: true, audio: true },
   '2025-06-18': {
@@ -55,14 +62,28 @@ const QUIRKS: Readonly<Record<LegacyRevision, Quirks>> = {
     urlElicitation: true,
     samplingTools: true,
   },
+  [MODERN]: {
+    ...BASE,
+    versionHeader: true,
+    audio: true,
+    resourceLinks: true,
+    structuredContent: true,
+    elicitation: true,
+    urlElicitation: true,
+    samplingTools: true,
+  },
 };
 
-export function quirksOf(revision: LegacyRevision): Quirks {
+export function quirksOf(revision: Revision): Quirks {
   return QUIRKS[revision];
 }
 
 export function isLegacyRevision(text: string | undefined): text is LegacyRevision {
   return LEGACY_REVISIONS.some((revision) => revision === text);
+}
+
+export function isModernRevision(text: string | undefined): text is ModernRevision {
+  return text === MODERN;
 }
 
 /**
