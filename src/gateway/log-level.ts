@@ -1,10 +1,4 @@
-/** Severities of `notifications/message`, least severe first. @see RFC 5424 */
-export const SEVERITIES = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'] as const;
-export type Severity = (typeof SEVERITIES)[number];
-
-export function isSeverity(text: string | undefined): text is Severity {
-  return SEVERITIES.some((severity) => severity === text);
-}
+import { isSeverity, SEVERITIES, type Severity } from '../protocol/severity.ts';
 
 /** Whether a message of this level is wanted; one of a level we do not know is. */
 export function isWanted(level: string | undefined, lowest: Severity | undefined): boolean {

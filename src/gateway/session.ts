@@ -5,11 +5,11 @@ import { GatewayError, toAnswer } from '../errors.ts';
 import type { RawObject } from '../protocol/json.ts';
 import { quirksOf } from '../protocol/revisions.ts';
 import { type Answer, type Id, notificationText, type Request, requestText } from '../protocol/jsonrpc.ts';
+import type { Severity } from '../protocol/severity.ts';
 import type { Link, LinkUser } from '../upstream/link.ts';
 import type { Caller } from './caller.ts';
 import { mirrored, profileOf } from './features.ts';
 import type { ClientSession, Outlet } from './front.ts';
-import type { Severity } from './log-level.ts';
 
 /** A request of ours that the client has not answered yet. */
 interface Question {
