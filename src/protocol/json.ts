@@ -182,7 +182,7 @@ export class RawObject {
   /** A member's value when it is an object. */
   object(key: string): RawObject | undefined {
     const raw = this.#members.get(key);
-    return raw?.startsWith('{') ? RawObject.parse(raw) : undefined;
+    return isObjectText(raw) ? RawObject.parse(raw) : undefined;
   }
 
   /** A member's value, parsed afresh. */
@@ -200,6 +200,18 @@ export class RawObject {
     return new RawObject(members);
   }
 
+  /** The same object with the raw text of every member put through `change`. */
+  map(change: (raw: string, key: string) => string): RawObject {
+    const members = new Map<string, string>();
+    let isChanged = false;
+    for (const [key, raw] of this.#members) {
+      const changed = change(raw, key);
+      isChanged ||= changed !== raw;
+      members.set(key, changed);
+    }
+    return isChanged ? new RawObject(members) : this;
+  }
+
   /** The JSON text: the original when nothing was changed. */
   toString(): string {
     if (this.#text === undefined) {
@@ -211,6 +223,19 @@ export class RawObject {
     }
     return this.#text;
   }
+}
+
+export function isObjectText(raw: string | undefined): raw is `{${string}` {
+  return raw?.startsWith('{') === true;
+}
+
+export function isArrayText(raw: string | undefined): raw is `[${string}` {
+  return raw?.startsWith('[') === true;
+}
+
+/** A JSON array of these raw texts: the opposite of {@link rawItems}. */
+export function arrayText(items: readonly string[]): string {
+  return `[${items.join(',')}]`;
 }
 
 /** The raw text of each item of a JSON array. @throws {JsonTextError} */

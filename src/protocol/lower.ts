@@ -6,24 +6,12 @@
  * client's business.
  */
 
-import { RawObject, rawItems } from './json.ts';
+import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from './json.ts';
 import { quirksOf } from './revisions.ts';
 import type { LegacyRevision, Quirks } from './revisions.ts';
 
 /** Members that belong to what a block was, where it becomes a block of text. */
 const BLOCK_MEMBERS = ['uri', 'name', 'title', 'description', 'mimeType', 'size', 'icons', 'data'];
-
-function isObjectText(raw: string): boolean {
-  return raw.startsWith('{');
-}
-
-function isArrayText(raw: string | undefined): raw is string {
-  return raw?.startsWith('[') === true;
-}
-
-function arrayText(items: readonly string[]): string {
-  return `[${items.join(',')}]`;
-}
 
 function toTextBlock(block: RawObject, text: string): string {
   let bare = block;
@@ -40,7 +28,7 @@ function linkText(block: RawObject): string {
 }
 
 /** A content block as the revision knows it. */
-function lowerBlock(raw: string, quirks: Quirks): string {
+export function lowerBlock(raw: string, quirks: Quirks): string {
   if (!isObjectText(raw)) return raw;
   const block = RawObject.parse(raw);
   const type = block.string('type');
@@ -60,6 +48,11 @@ function isTextBlock(raw: string): boolean {
   return isObjectText(raw) && RawObject.parse(raw).string('type') === 'text';
 }
 
+/** The blocks, with the value as JSON behind them where none of them is text. */
+export function withTextOf(value: string, blocks: readonly string[]): readonly string[] {
+  return blocks.some(isTextBlock) ? blocks : [...blocks, `{"type":"text","text":${JSON.stringify(value)}}`];
+}
+
 function lowerToolResult(text: string, quirks: Quirks): string {
   const maybeStructured = !quirks.structuredContent && text.includes('"structuredContent"');
   const foreign = hasForeignBlock(text, quirks);
@@ -71,8 +64,10 @@ function lowerToolResult(text: string, quirks: Quirks): string {
   if ((value === undefined && !foreign) || !isArrayText(content)) return text;
   const blocks = rawItems(content).map((block) => lowerBlock(block, quirks));
   if (value === undefined) return result.with('content', arrayText(blocks)).toString();
-  if (!blocks.some(isTextBlock)) blocks.push(`{"type":"text","text":${JSON.stringify(value)}}`);
-  return result.with('content', arrayText(blocks)).with('structuredContent', undefined).toString();
+  return result
+    .with('content', arrayText(withTextOf(value, blocks)))
+    .with('structuredContent', undefined)
+    .toString();
 }
 
 function lowerPromptResult(text: string, quirks: Quirks): string {

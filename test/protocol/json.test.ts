@@ -3,7 +3,15 @@ import { test } from 'node:test';
 
 import * as fc from 'fast-check';
 
-import { JsonTextError, oneLine, RawObject, rawItems } from '../../src/protocol/json.ts';
+import {
+  arrayText,
+  isArrayText,
+  isObjectText,
+  JsonTextError,
+  oneLine,
+  RawObject,
+  rawItems,
+} from '../../src/protocol/json.ts';
 
 const object = fc.dictionary(fc.string(), fc.jsonValue());
 
@@ -122,6 +130,34 @@ test('a member set anew keeps its place, and the others their order and text', (
   assert.equal(parsed.with('b', '7').toString(), '{"b":7,"a":{ "deep" : [1, 2] },"c":3}');
   assert.equal(parsed.with('d', '4').with('a', undefined).toString(), '{"b":1,"c":3,"d":4}');
   assert.equal(parsed.with('b', '1'), parsed);
+});
+
+test('members changed all at once keep their places, and where none changes the text stays as it is', () => {
+  const parsed = RawObject.parse('{ "b" : 1 , "a" : [1, 2] }');
+  const changed = parsed.map((raw, key) => (key === 'b' ? '7' : raw));
+  assert.equal(changed.toString(), '{"b":7,"a":[1, 2]}');
+  assert.equal(
+    parsed.map((raw) => raw),
+    parsed,
+  );
+});
+
+test('objects and arrays are known by how they begin', () => {
+  assert.deepEqual(
+    ['{}', '[]', '"{"', '1', undefined].map((raw) => [isObjectText(raw), isArrayText(raw)]),
+    [
+      [true, false],
+      [false, true],
+      [false, false],
+      [false, false],
+      [false, false],
+    ],
+  );
+});
+
+test('an array is put together from the texts of its items as they are', () => {
+  assert.equal(arrayText([]), '[]');
+  assert.equal(arrayText(rawItems('[ 1.0 , {"a": 1} ]')), '[1.0,{"a": 1}]');
 });
 
 test('a member named __proto__ or constructor is a member like any other', () => {

@@ -1,0 +1,103 @@
+/**
+ * What every 2026-07-28 request says of itself in `params._meta`, since nothing is remembered from an `initialize`.
+ *
+ * @see https://modelcontextprotocol.io/specification/2026-07-28/basic#meta
+ */
+
+import { isObjectText, RawObject } from './json.ts';
+import { META, withMeta, withoutMeta } from './meta.ts';
+import { isModernRevision, type ModernRevision } from './revisions.ts';
+import { isSeverity, type Severity } from './severity.ts';
+
+export interface Envelope {
+  readonly version: ModernRevision;
+  readonly clientCapabilities: RawObject;
+  /** Absent where the client would rather not say; it must be served all the same. */
+  readonly clientInfo: RawObject | undefined;
+  /** The least severe log message wanted; absent when none is. */
+  readonly logLevel: Severity | undefined;
+}
+
+/**
+ * What the parameters of a request say. `version` is there wherever it could be read, since it is compared with the header
+ * before anything else is judged.
+ *
+ * - `none`: names no version, so it is a request of the older era, unless its header says otherwise; then `missing` is why not.
+ * - `unsupported`: a version we do not speak.
+ * - `malformed`: required keys are missing, or a key does not hold what it should.
+ */
+export type EnvelopeReading =
+  | { readonly kind: 'none'; readonly missing: readonly string[] }
+  | { readonly kind: 'unsupported'; readonly version: string }
+  | { readonly kind: 'malformed'; readonly version: ModernRevision | undefined; readonly why: string }
+  | { readonly kind: 'envelope'; readonly version: ModernRevision; readonly envelope: Envelope };
+
+const REQUIRED = [META.protocolVersion, META.clientCapabilities];
+
+/** Members of client capabilities that are objects where they are there at all. */
+const CAPABILITIES = ['experimental', 'roots', 'sampling', 'elicitation', 'extensions'];
+
+const OWN_KEYS = [META.protocolVersion, META.clientInfo, META.clientCapabilities, META.logLevel];
+
+function clientInfoFault(meta: RawObject): string | undefined {
+  if (meta.raw(META.clientInfo) === undefined) return undefined;
+  const info = meta.object(META.clientInfo);
+  if (info?.string('name') !== undefined && info.string('version') !== undefined) return undefined;
+  return `"${META.clientInfo}" must be an object with a "name" and a "version"`;
+}
+
+function capabilitiesFault(meta: RawObject): string | undefined {
+  const capabilities = meta.object(META.clientCapabilities);
+  if (capabilities === undefined) {
+    const isMissing = meta.raw(META.clientCapabilities) === undefined;
+    return isMissing ? `"${META.clientCapabilities}" is missing` : `"${META.clientCapabilities}" must be an object`;
+  }
+  for (const name of CAPABILITIES) {
+    const raw = capabilities.raw(name);
+    if (raw !== undefined && !isObjectText(raw)) return `"${name}" in "${META.clientCapabilities}" must be an object`;
+  }
+  return undefined;
+}
+
+function logLevelFault(meta: RawObject): string | undefined {
+  const isFine = meta.raw(META.logLevel) === undefined || isSeverity(meta.string(META.logLevel));
+  return isFine ? undefined : `"${META.logLevel}" is no log level`;
+}
+
+/** @throws {JsonTextError} when `_meta` is no well-formed JSON after all. */
+export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
+  const meta = params?.object('_meta');
+  if (meta?.raw(META.protocolVersion) === undefined) {
+    return { kind: 'none', missing: REQUIRED.filter((key) => meta?.raw(key) === undefined) };
+  }
+  const version = meta.string(META.protocolVersion);
+  if (version === undefined) {
+    return { kind: 'malformed', version, why: `"${META.protocolVersion}" must be a string` };
+  }
+  if (!isModernRevision(version)) return { kind: 'unsupported', version };
+  const why = capabilitiesFault(meta) ?? clientInfoFault(meta) ?? logLevelFault(meta);
+  if (why !== undefined) return { kind: 'malformed', version, why };
+  const logLevel = meta.string(META.logLevel);
+  const envelope: Envelope = {
+    version,
+    clientCapabilities: meta.object(META.clientCapabilities) ?? RawObject.EMPTY,
+    clientInfo: meta.object(META.clientInfo),
+    logLevel: isSeverity(logLevel) ? logLevel : undefined,
+  };
+  return { kind: 'envelope', version, envelope };
+}
+
+/** The parameters under this envelope in place of any other. Everything else in `_meta` stays, the progress token included. */
+export function withEnvelope(params: RawObject | undefined, envelope: Envelope): RawObject {
+  return withMeta(params ?? RawObject.EMPTY, [
+    [META.protocolVersion, JSON.stringify(envelope.version)],
+    [META.clientInfo, envelope.clientInfo?.toString()],
+    [META.clientCapabilities, envelope.clientCapabilities.toString()],
+    [META.logLevel, envelope.logLevel === undefined ? undefined : JSON.stringify(envelope.logLevel)],
+  ]);
+}
+
+/** The parameters as an upstream of the older era reads them, which has heard all that in `initialize`. */
+export function withoutEnvelope(params: RawObject): RawObject {
+  return withoutMeta(params, OWN_KEYS);
+}

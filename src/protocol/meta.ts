@@ -1,0 +1,48 @@
+import { RawObject } from './json.ts';
+
+/** Keys of `_meta` that the protocol keeps for itself. @see https://modelcontextprotocol.io/specification/2026-07-28/basic#meta */
+export const META = {
+  protocolVersion: 'io.modelcontextprotocol/protocolVersion',
+  clientInfo: 'io.modelcontextprotocol/clientInfo',
+  clientCapabilities: 'io.modelcontextprotocol/clientCapabilities',
+  logLevel: 'io.modelcontextprotocol/logLevel',
+  serverInfo: 'io.modelcontextprotocol/serverInfo',
+  subscriptionId: 'io.modelcontextprotocol/subscriptionId',
+  relatedTask: 'io.modelcontextprotocol/related-task',
+  immediateResponse: 'io.modelcontextprotocol/model-immediate-response',
+} as const;
+
+/** What a result or a notification says of itself in 2026-07-28, and in no older revision. */
+const MODERN_KEYS = [META.serverInfo, META.subscriptionId];
+
+/** The same for the tasks of 2025-11-25, which the next revision took out again. */
+const CORE_TASK_KEYS = [META.relatedTask, META.immediateResponse];
+
+/** The object without these keys of its `_meta`; without any `_meta`, where nothing else is in it. */
+export function withoutMeta(object: RawObject, keys: readonly string[]): RawObject {
+  const meta = object.object('_meta');
+  if (meta === undefined) return object;
+  let kept = meta;
+  for (const key of keys) kept = kept.with(key, undefined);
+  return kept === meta ? object : object.with('_meta', kept.size === 0 ? undefined : kept.toString());
+}
+
+/** A result, or the parameters of a notification, without what 2026-07-28 alone says in its `_meta`. */
+export function withoutModernMeta(object: RawObject): RawObject {
+  return withoutMeta(object, MODERN_KEYS);
+}
+
+/** The same without the marks of 2025-11-25 tasks. */
+export function withoutCoreTaskMeta(object: RawObject): RawObject {
+  return withoutMeta(object, CORE_TASK_KEYS);
+}
+
+/** The object with members of its `_meta` set to raw JSON text or, given undefined, left out. What is no object is replaced. */
+export function withMeta(
+  object: RawObject,
+  members: Iterable<readonly [key: string, raw: string | undefined]>,
+): RawObject {
+  let meta = object.object('_meta') ?? RawObject.EMPTY;
+  for (const [key, raw] of members) meta = meta.with(key, raw);
+  return object.with('_meta', meta.toString());
+}

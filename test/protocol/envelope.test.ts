@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import * as fc from 'fast-check';
+
+import { readEnvelope, withEnvelope, withoutEnvelope } from '../../src/protocol/envelope.ts';
+import { RawObject } from '../../src/protocol/json.ts';
+import { MODERN } from '../../src/protocol/revisions.ts';
+
+const VERSION = 'io.modelcontextprotocol/protocolVersion';
+const CAPABILITIES = 'io.modelcontextprotocol/clientCapabilities';
+const INFO = 'io.modelcontextprotocol/clientInfo';
+const LEVEL = 'io.modelcontextprotocol/logLevel';
+
+function params(meta: unknown): RawObject {
+  return RawObject.of({ name: 'a', _meta: meta });
+}
+
+test('T-002 a request that names no version is none of the modern era, and what it lacks can be said', () => {
+  for (const without of [undefined, RawObject.EMPTY, params({}), params(7), params(null)]) {
+    assert.deepEqual(readEnvelope(without), { kind: 'none', missing: [VERSION, CAPABILITIES] });
+  }
+  assert.deepEqual(readEnvelope(params({ [CAPABILITIES]: {} })), { kind: 'none', missing: [VERSION] });
+});
+
+test('T-005 a version we do not speak is told before anything else is judged', () => {
+  assert.deepEqual(readEnvelope(params({ [VERSION]: '1900-01-01', [CAPABILITIES]: 7 })), {
+    kind: 'unsupported',
+    version: '1900-01-01',
+  });
+  assert.deepEqual(readEnvelope(params({ [VERSION]: '2025-11-25' })), { kind: 'unsupported', version: '2025-11-25' });
+});
+
+const malformed = [
+  { name: 'a version that is no string', meta: { [VERSION]: 7, [CAPABILITIES]: {} }, why: /protocolVersion" must be/ },
+  { name: 'no capabilities', meta: { [VERSION]: MODERN }, why: /clientCapabilities" is missing/ },
+  { name: 'capabilities that are a list', meta: { [VERSION]: MODERN, [CAPABILITIES]: [] }, why: /must be an object/ },
+  {
+    name: 'a capability that is no object',
+    meta: { [VERSION]: MODERN, [CAPABILITIES]: { elicitation: true } },
+    why: /"elicitation" in ".*clientCapabilities" must be an object/,
+  },
+  {
+    name: 'a client without a version',
+    meta: { [VERSION]: MODERN, [CAPABILITIES]: {}, [INFO]: { name: 'x' } },
+    why: /clientInfo" must be an object with a "name" and a "version"/,
+  },
+  { name: 'a client that is null', meta: { [VERSION]: MODERN, [CAPABILITIES]: {}, [INFO]: null }, why: /clientInfo"/ },
+  {
+    name: 'a level nobody knows',
+    meta: { [VERSION]: MODERN, [CAPABILITIES]: {}, [LEVEL]: 'loud' },
+    why: /logLevel" is no log level/,
+  },
+  { name: 'a level that is null', meta: { [VERSION]: MODERN, [CAPABILITIES]: {}, [LEVEL]: null }, why: /logLevel"/ },
+];
+
+for (const { name, meta, why } of malformed) {
+  test(`T-007 a request with ${name} is malformed, and the reason names the key`, () => {
+    const reading = readEnvelope(params(meta));
+    assert.ok(reading.kind === 'malformed');
+    assert.match(reading.why, why);
+    assert.equal(reading.version, meta[VERSION] === MODERN ? MODERN : undefined);
+  });
+}
+
+test('T-008 a client that does not name itself is read like any other', () => {
+  const reading = readEnvelope(params({ [VERSION]: MODERN, [CAPABILITIES]: {}, progressToken: 1 }));
+  assert.ok(reading.kind === 'envelope');
+  assert.equal(reading.envelope.clientInfo, undefined);
+  assert.equal(reading.envelope.logLevel, undefined);
+  assert.equal(reading.envelope.clientCapabilities.toString(), '{}');
+});
+
+test('what an envelope says is read, and unknown capabilities with it', () => {
+  const raw = `{"_meta":{"${VERSION}":"${MODERN}","${CAPABILITIES}":{"roots":{},"x":1.0},"${INFO}":{"name":"n","version":"1","y":[ ]},"${LEVEL}":"notice"}}`;
+  const reading = readEnvelope(RawObject.parse(raw));
+  assert.ok(reading.kind === 'envelope');
+  assert.equal(reading.version, MODERN);
+  assert.equal(reading.envelope.clientCapabilities.toString(), '{"roots":{},"x":1.0}');
+  assert.equal(reading.envelope.clientInfo?.toString(), '{"name":"n","version":"1","y":[ ]}');
+  assert.equal(reading.envelope.logLevel, 'notice');
+});
+
+const OURS = { version: MODERN, clientCapabilities: RawObject.of({ roots: {} }) } as const;
+
+test('an upstream is told our envelope in place of the client’s, and keeps the progress token and what is unknown', () => {
+  const from = params({ progressToken: 12, [VERSION]: 'x', [LEVEL]: 'debug', traceparent: '00-1', [INFO]: {} });
+  const clientInfo = RawObject.of({ name: 'linkspan', version: '1' });
+  assert.equal(
+    withEnvelope(from, { ...OURS, clientInfo, logLevel: 'error' }).toString(),
+    `{"name":"a","_meta":{"progressToken":12,"${VERSION}":"${MODERN}","${LEVEL}":"error","traceparent":"00-1","${INFO}":{"name":"linkspan","version":"1"},"${CAPABILITIES}":{"roots":{}}}}`,
+  );
+});
+
+test('X-030 an upstream is told no level where none is wanted, and no name where none is given', () => {
+  const bare = { ...OURS, clientInfo: undefined, logLevel: undefined };
+  const expected = `{"_meta":{"${VERSION}":"${MODERN}","${CAPABILITIES}":{"roots":{}}}}`;
+  assert.equal(withEnvelope(undefined, bare).toString(), expected);
+  assert.equal(withEnvelope(RawObject.of({ _meta: { [LEVEL]: 'info', [INFO]: {} } }), bare).toString(), expected);
+});
+
+test('an upstream of the older era gets the parameters without the envelope, and with the rest of _meta', () => {
+  const meta = { progressToken: 'p', [VERSION]: MODERN, [CAPABILITIES]: {}, [INFO]: {}, [LEVEL]: 'info', x: 1 };
+  assert.equal(withoutEnvelope(params(meta)).toString(), '{"name":"a","_meta":{"progressToken":"p","x":1}}');
+  assert.equal(withoutEnvelope(params({ [VERSION]: MODERN, [CAPABILITIES]: {} })).toString(), '{"name":"a"}');
+  const old = RawObject.parse('{ "name": "a", "_meta": { "x": 1 } }');
+  assert.equal(withoutEnvelope(old), old);
+});
+
+test('whatever the parameters are, an envelope put on is read as it was, and taken off leaves them as they were', () => {
+  const anyParams = fc
+    .dictionary(fc.string(), fc.jsonValue())
+    .map((value) => RawObject.of(value).with('_meta', undefined));
+  const anyMeta = fc.option(fc.dictionary(fc.string(), fc.jsonValue(), { minKeys: 1 }), { nil: undefined });
+  fc.assert(
+    fc.property(anyParams, anyMeta, fc.constantFrom(undefined, 'info' as const), (plain, meta, logLevel) => {
+      const before = plain.with('_meta', meta === undefined ? undefined : JSON.stringify(meta));
+      const under = withEnvelope(before, { ...OURS, clientInfo: undefined, logLevel });
+      const reading = readEnvelope(RawObject.parse(under.toString()));
+      assert.ok(reading.kind === 'envelope');
+      assert.equal(reading.envelope.logLevel, logLevel);
+      assert.equal(withoutEnvelope(under).toString(), before.toString());
+    }),
+  );
+});

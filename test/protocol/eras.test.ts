@@ -1,0 +1,292 @@
+/** An older server behind us, a modern middle, an older client in front: what both know must come through as it was. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import * as fc from 'fast-check';
+
+import { lowerAskAnswer, raiseAskAnswer } from '../../src/protocol/ask-answer.ts';
+import { readResult } from '../../src/protocol/input-required.ts';
+import { RawObject } from '../../src/protocol/json.ts';
+import {
+  hasWrappedOutput,
+  lowerModernAsk,
+  lowerModernError,
+  lowerModernResult,
+  lowerModernTool,
+} from '../../src/protocol/lower-modern.ts';
+import { readMirrored } from '../../src/protocol/mirrored-params.ts';
+import { raiseAsk, raiseError, raiseListItem, raiseResult, type Stamp } from '../../src/protocol/raise.ts';
+import { LATEST_LEGACY } from '../../src/protocol/revisions.ts';
+
+const STAMP: Stamp = { serverInfo: '{"name":"linkspan","version":"1"}', ttlMs: 0, cacheScope: 'private' };
+
+/** Members that the eras disagree about; everything else is unknown to both, or known to both. */
+const ERA_MEMBERS = new Set([
+  'resultType',
+  'ttlMs',
+  'cacheScope',
+  'execution',
+  'task',
+  'elicitationId',
+  '_meta',
+  'x-mcp-header',
+]);
+
+const unknownName = fc.string().filter((name) => !ERA_MEMBERS.has(name));
+const unknownMembers = fc.dictionary(unknownName, fc.jsonValue({ maxDepth: 2 }), { maxKeys: 3 });
+const meta = fc.option(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 1 }), { minKeys: 1, maxKeys: 3 }), {
+  nil: undefined,
+});
+
+/** The shape with unknown members around it, before and behind, and some `_meta`. */
+function withStrangers(shape: fc.Arbitrary<object>): fc.Arbitrary<object> {
+  return fc.tuple(unknownMembers, shape, unknownMembers, meta).map(([before, known, behind, _meta]) => {
+    const names = new Set(Object.keys(known));
+    const strange = (members: object): object =>
+      Object.fromEntries(Object.entries(members).filter(([name]) => !names.has(name)));
+    const whole = { ...strange(before), ...known, ...strange(behind) };
+    return _meta === undefined ? whole : { ...whole, _meta };
+  });
+}
+
+const text = fc.string({ unit: 'binary' });
+const annotations = fc.option(withStrangers(fc.record({ priority: fc.double({ min: 0, max: 1 }) })), {
+  nil: undefined,
+});
+const resource = withStrangers(
+  fc.oneof(fc.record({ uri: text, text }), fc.record({ uri: text, blob: fc.base64String(), mimeType: text })),
+);
+const block = withStrangers(
+  fc.oneof(
+    fc.record({ type: fc.constant('text'), text, annotations }),
+    fc.record({ type: fc.constant('image'), data: fc.base64String(), mimeType: text }),
+    fc.record({ type: fc.constant('audio'), data: fc.base64String(), mimeType: text }),
+    fc.record({ type: fc.constant('resource_link'), uri: text, name: text, size: fc.nat() }),
+    fc.record({ type: fc.constant('resource'), resource, annotations }),
+    fc.record({ type: fc.string(), x: fc.jsonValue() }),
+  ),
+);
+
+const results = {
+  'tools/call': withStrangers(
+    fc.record(
+      {
+        content: fc.array(block),
+        structuredContent: fc.dictionary(fc.string(), fc.jsonValue()),
+        isError: fc.boolean(),
+      },
+      { requiredKeys: ['content'] },
+    ),
+  ),
+  'prompts/get': withStrangers(
+    fc.record({
+      description: text,
+      messages: fc.array(withStrangers(fc.record({ role: fc.constantFrom('user', 'assistant'), content: block }))),
+    }),
+  ),
+  'resources/read': withStrangers(fc.record({ contents: fc.array(resource) })),
+  'completion/complete': withStrangers(fc.record({ completion: withStrangers(fc.record({ values: fc.array(text) })) })),
+};
+
+/** As a server writes it: compact or laid out, and with characters escaped that need not be. */
+const writing = fc.record({ indent: fc.constantFrom(undefined, 2, '\t'), isEscaped: fc.boolean() });
+
+function written(
+  value: unknown,
+  { indent, isEscaped }: { indent: string | number | undefined; isEscaped: boolean },
+): string {
+  const plain = JSON.stringify(value, undefined, indent);
+  if (!isEscaped) return plain;
+  return plain.replaceAll(/[\u0080-\uffff]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
+}
+
+/** Each member's raw text, in order: equal means that not a byte of a value has changed. */
+function members(raw: string): [string, string | undefined][] {
+  const object = RawObject.parse(raw);
+  return [...object.keys()].map((key) => [key, object.raw(key)]);
+}
+
+/** `_meta` comes back by its members, since ours came into it and went again. */
+function assertSame(actual: string, expected: string): void {
+  const bare = (raw: string): string => RawObject.parse(raw).with('_meta', undefined).toString();
+  assert.deepEqual(members(bare(actual)), members(bare(expected)));
+  assert.deepEqual(
+    members(RawObject.parse(actual).raw('_meta') ?? '{}'),
+    members(RawObject.parse(expected).raw('_meta') ?? '{}'),
+  );
+}
+
+for (const [method, anyResult] of Object.entries(results)) {
+  test(`X-001 X-002 a result of ${method} comes from an older server to an older client as it was`, () => {
+    fc.assert(
+      fc.property(anyResult, writing, (value, style) => {
+        const legacy = written(value, style);
+        const reading = readResult(raiseResult(method, legacy, STAMP));
+        assert.ok(reading.kind === 'complete');
+        assert.equal(reading.result.object('_meta')?.raw('io.modelcontextprotocol/serverInfo'), STAMP.serverInfo);
+        for (const [key, raw] of members(legacy)) if (key !== '_meta') assert.equal(reading.result.raw(key), raw);
+        assertSame(lowerModernResult(method, reading.result, false).toString(), legacy);
+      }),
+    );
+  });
+}
+
+const property = withStrangers(
+  fc.oneof(
+    fc.record({ type: fc.constantFrom('string', 'integer', 'boolean'), description: text }),
+    fc.record({ type: fc.constant('array'), items: fc.record({ type: fc.constant('number') }) }),
+    fc.record({ $ref: fc.constantFrom('#', '#/$defs/a') }),
+  ),
+);
+const schema = withStrangers(
+  fc.record(
+    {
+      $schema: fc.constant('https://json-schema.org/draft/2020-12/schema'),
+      type: fc.constant('object'),
+      properties: fc.dictionary(unknownName, property),
+      required: fc.array(fc.string()),
+      anyOf: fc.array(property),
+    },
+    { requiredKeys: ['type'] },
+  ),
+);
+const items = {
+  tools: withStrangers(
+    fc.record(
+      {
+        name: text,
+        title: text,
+        description: text,
+        inputSchema: schema,
+        outputSchema: schema,
+        annotations: fc.record({ readOnlyHint: fc.boolean() }),
+      },
+      { requiredKeys: ['name', 'inputSchema'] },
+    ),
+  ),
+  prompts: withStrangers(
+    fc.record({ name: text, arguments: fc.array(withStrangers(fc.record({ name: text, required: fc.boolean() }))) }),
+  ),
+  resources: withStrangers(fc.record({ uri: text, name: text, size: fc.nat(), annotations })),
+  templates: withStrangers(fc.record({ uriTemplate: text, name: text })),
+};
+
+for (const kind of ['tools', 'prompts', 'resources', 'templates'] as const) {
+  test(`X-001 X-002 a list of ${kind} comes from an older server to an older client as it was`, () => {
+    fc.assert(
+      fc.property(fc.array(items[kind], { maxLength: 3 }), writing, (list, style) => {
+        for (const value of list) {
+          const legacy = written(value, style);
+          const modern = raiseListItem(kind, legacy);
+          assert.equal(modern, legacy);
+          if (kind !== 'tools') continue;
+          assert.equal(hasWrappedOutput(RawObject.parse(modern)), false);
+          assert.equal(lowerModernTool(modern), legacy);
+        }
+      }),
+    );
+  });
+}
+
+test('a tool that speaks of tasks and headers loses just that on its way through', () => {
+  const named = fc.record({ tool: items.tools, headers: fc.array(fc.string(), { maxLength: 3 }), x: fc.jsonValue() });
+  fc.assert(
+    fc.property(named, writing, ({ tool, headers, x }, style) => {
+      const properties = Object.fromEntries(
+        headers.map((header, i) => [`p${i}`, { type: 'string', 'x-mcp-header': header }]),
+      );
+      const bare = { ...tool, inputSchema: { type: 'object', properties: {}, x } };
+      const full = { ...tool, execution: { taskSupport: 'optional' }, inputSchema: { type: 'object', properties, x } };
+      const raised = RawObject.parse(raiseListItem('tools', written(full, style)));
+      const input = raised.object('inputSchema') ?? RawObject.EMPTY;
+      assert.equal(readMirrored(input).kind, 'mirrored');
+      assert.deepEqual([...(input.object('properties')?.keys() ?? [])], Object.keys(properties));
+      const rest = raised.with('inputSchema', input.with('properties', '{}').toString());
+      assert.deepEqual(rest.value('inputSchema'), JSON.parse(JSON.stringify(bare.inputSchema)));
+      assert.deepEqual(
+        members(rest.with('inputSchema', '0').toString()),
+        members(RawObject.parse(written(bare, style)).with('inputSchema', '0').toString()),
+      );
+    }),
+  );
+});
+
+const asks = {
+  'elicitation/create': withStrangers(
+    fc.oneof(
+      fc.record({ message: text, requestedSchema: schema }),
+      fc.record({ mode: fc.constant('form'), message: text, requestedSchema: schema }),
+    ),
+  ),
+  'sampling/createMessage': withStrangers(
+    fc.record({
+      messages: fc.array(
+        withStrangers(fc.record({ role: fc.constant('user'), content: fc.oneof(block, fc.array(block)) })),
+      ),
+      maxTokens: fc.nat(),
+    }),
+  ),
+  'roots/list': withStrangers(fc.record({})),
+};
+
+for (const [method, anyAsk] of Object.entries(asks)) {
+  test(`X-003 X-010 a question by ${method} comes from an older server to an older client as it was`, () => {
+    fc.assert(
+      fc.property(anyAsk, writing, fc.uuid(), (value, style, elicitationId) => {
+        const legacy = RawObject.parse(written(value, style));
+        const modern = raiseAsk(legacy) ?? RawObject.EMPTY;
+        const lowered = lowerModernAsk(method, LATEST_LEGACY, modern, elicitationId);
+        assert.deepEqual(members(lowered?.toString() ?? ''), members(legacy.with('_meta', undefined).toString()));
+      }),
+    );
+  });
+}
+
+const answers = {
+  'elicitation/create': withStrangers(
+    fc.record({
+      action: fc.constantFrom('accept', 'decline', 'cancel'),
+      content: fc.dictionary(fc.string(), fc.oneof(text, fc.boolean(), fc.double())),
+    }),
+  ),
+  'sampling/createMessage': withStrangers(
+    fc.record({
+      role: fc.constant('assistant'),
+      content: fc.oneof(block, fc.array(block)),
+      model: text,
+      stopReason: text,
+    }),
+  ),
+  'roots/list': withStrangers(fc.record({ roots: fc.array(withStrangers(fc.record({ uri: text, name: text }))) })),
+};
+
+for (const [method, anyAnswer] of Object.entries(answers)) {
+  test(`X-003 X-010 an answer to ${method} comes from an older client to an older server as it was`, () => {
+    fc.assert(
+      fc.property(anyAnswer, writing, (value, style) => {
+        const legacy = written(value, style);
+        assertSame(lowerAskAnswer(method, LATEST_LEGACY, raiseAskAnswer(legacy)) ?? '{}', legacy);
+      }),
+    );
+  });
+}
+
+test('M-007 X-025 an error comes from an older server to an older client as it was', () => {
+  const anyError = fc.record({
+    code: fc.constantFrom(-32002, -32602, -32603, 7),
+    message: text,
+    data: fc.option(fc.record({ uri: text }), { nil: undefined }),
+  });
+  fc.assert(
+    fc.property(anyError, (made) => {
+      const error = { ...made };
+      const modern = raiseError(error);
+      assert.notEqual(modern.code, -32002);
+      const isLostBefore = error.code === -32002 && error.data === undefined;
+      const isFoundLater = error.code === -32602 && error.data !== undefined;
+      const code = isLostBefore ? -32602 : isFoundLater ? -32002 : error.code;
+      assert.deepEqual(lowerModernError('resources/read', modern), { ...error, code });
+    }),
+  );
+});

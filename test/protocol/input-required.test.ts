@@ -1,0 +1,145 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import * as fc from 'fast-check';
+
+import {
+  type InputRequired,
+  inputRequiredResult,
+  isAnswerable,
+  mayAsk,
+  readResult,
+  readRetry,
+  withRetry,
+} from '../../src/protocol/input-required.ts';
+import { RawObject } from '../../src/protocol/json.ts';
+
+test('a complete result, a task and one of a server that names no type are told apart', () => {
+  for (const [text, kind] of [
+    ['{"resultType":"complete","content":[]}', 'complete'],
+    ['{"resultType":"task","taskId":"1"}', 'task'],
+    ['{ "content":[] }', 'absent'],
+  ] as const) {
+    const reading = readResult(text);
+    assert.ok(reading.kind === 'complete' || reading.kind === 'task' || reading.kind === 'absent');
+    assert.equal(reading.kind, kind);
+    assert.equal(reading.result.toString(), text);
+  }
+});
+
+for (const resultType of ['"partial"', '""', 'null', '7', '"Complete"']) {
+  test(`M-029 a result of the type ${resultType} is none we know`, () => {
+    assert.deepEqual(readResult(`{"resultType":${resultType}}`), { kind: 'unknown', resultType });
+  });
+}
+
+test('questions are read in their order, with their parameters as they came, and the state byte for byte', () => {
+  const reading = readResult(
+    '{"resultType":"input_required","inputRequests":{"b":{"method":"elicitation/create","params":{ "x":1.0 },"y":1},"a":{"method":"roots/list"}},"requestState":"s\\u0041"}',
+  );
+  assert.ok(reading.kind === 'input-required');
+  const { inputRequests, requestState } = reading.asked;
+  assert.equal(requestState, '"s\\u0041"');
+  assert.deepEqual(
+    inputRequests.map(({ key, method, params }) => [key, method, params?.toString()]),
+    [
+      ['b', 'elicitation/create', '{ "x":1.0 }'],
+      ['a', 'roots/list', undefined],
+    ],
+  );
+});
+
+test('X-006 a server may only want to be asked again', () => {
+  assert.deepEqual(readResult('{"resultType":"input_required","requestState":""}'), {
+    kind: 'input-required',
+    asked: { inputRequests: [], requestState: '""' },
+  });
+});
+
+const malformed = [
+  { name: 'X-011 nothing at all', rest: '', why: /asks for nothing/ },
+  { name: 'X-011 no question', rest: ',"inputRequests":{}', why: /asks for nothing/ },
+  { name: 'questions in a list', rest: ',"inputRequests":[]', why: /that are no object/ },
+  { name: 'a question that is no object', rest: ',"inputRequests":{"a":7}', why: /no request/ },
+  { name: 'a question without a method', rest: ',"inputRequests":{"a":{"params":{}}}', why: /no request/ },
+  { name: 'parameters in a list', rest: ',"inputRequests":{"a":{"method":"m","params":[]}}', why: /no request/ },
+  { name: 'a state that is no string', rest: ',"requestState":{}', why: /"requestState" that is no string/ },
+];
+
+for (const { name, rest, why } of malformed) {
+  test(`${name} is no way to ask`, () => {
+    const reading = readResult(`{"resultType":"input_required"${rest}}`);
+    assert.ok(reading.kind === 'malformed');
+    assert.match(reading.why, why);
+  });
+}
+
+test('X-012 only calls, prompts and what is read may be answered with questions', () => {
+  for (const method of ['tools/call', 'prompts/get', 'resources/read']) assert.ok(mayAsk(method));
+  for (const method of ['tools/list', 'completion/complete', 'tasks/result', 'server/discover'])
+    assert.ok(!mayAsk(method));
+});
+
+test('X-011 there must be a question or a state to come back with', () => {
+  const ask = { key: 'a', method: 'roots/list', params: undefined };
+  assert.ok(isAnswerable({ inputRequests: [ask], requestState: undefined }));
+  assert.ok(isAnswerable({ inputRequests: [], requestState: '"s"' }));
+  assert.ok(!isAnswerable({ inputRequests: [], requestState: undefined }));
+});
+
+test('what is asked of a client is read by it as it was meant', () => {
+  const anyAsk = fc.record({
+    key: fc.string(),
+    method: fc.string(),
+    params: fc.option(fc.dictionary(fc.string(), fc.jsonValue()), { nil: undefined }),
+  });
+  const anyAsked = fc.record({
+    asks: fc.uniqueArray(anyAsk, { selector: ({ key }) => key }),
+    state: fc.option(fc.string(), { nil: undefined }),
+  });
+  fc.assert(
+    fc.property(anyAsked, ({ asks, state }) => {
+      const asked: InputRequired = {
+        inputRequests: asks.map((ask) => ({
+          ...ask,
+          params: ask.params === undefined ? undefined : RawObject.of(ask.params),
+        })),
+        requestState: state === undefined ? undefined : JSON.stringify(state),
+      };
+      const reading = readResult(inputRequiredResult(asked).toString());
+      if (!isAnswerable(asked)) return assert.equal(reading.kind, 'malformed');
+      assert.ok(reading.kind === 'input-required');
+      assert.equal(reading.asked.requestState, asked.requestState);
+      const shown = ({ inputRequests }: InputRequired): string[] =>
+        inputRequests.map(({ key, method, params }) => JSON.stringify([key, method, params?.toString()]));
+      assert.deepEqual(shown(reading.asked), shown(asked));
+    }),
+  );
+});
+
+test('X-004 X-005 a retry brings this round’s answers and the exact state, in place of what was there before', () => {
+  const params = RawObject.parse('{"name":"a","inputResponses":{"old":{}},"requestState":"old","arguments":{ }}');
+  const inputResponses = RawObject.parse('{"k":{ "action":"accept" }}');
+  assert.equal(
+    withRetry(params, { inputResponses, requestState: '"\\u0041"' }).toString(),
+    '{"name":"a","inputResponses":{"k":{ "action":"accept" }},"requestState":"\\u0041","arguments":{ }}',
+  );
+  assert.equal(
+    withRetry(params, { inputResponses: undefined, requestState: undefined }).toString(),
+    '{"name":"a","arguments":{ }}',
+  );
+});
+
+const retries = [
+  { params: '{"inputResponses":{"a":1},"requestState":"s"}', retry: ['{"a":1}', '"s"'] },
+  { params: '{"name":"a"}', retry: [undefined, undefined] },
+  { params: '{"inputResponses":[]}', retry: undefined },
+  { params: '{"requestState":{}}', retry: undefined },
+];
+
+for (const { params, retry } of retries) {
+  test(`${params} ${retry === undefined ? 'is no retry as it should be' : 'is read'}`, () => {
+    const read = readRetry(RawObject.parse(params));
+    assert.deepEqual(read === undefined ? undefined : [read.inputResponses?.toString(), read.requestState], retry);
+  });
+}

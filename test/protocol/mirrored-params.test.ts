@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { RawObject } from '../../src/protocol/json.ts';
+import { publishedSchema, readMirrored } from '../../src/protocol/mirrored-params.ts';
+
+function schema(properties: unknown, more: object = {}): RawObject {
+  return RawObject.of({ type: 'object', properties, ...more });
+}
+
+const REGION = { type: 'string', 'x-mcp-header': 'Region' };
+
+test('arguments that go into headers are found at any depth, in order', () => {
+  const found = readMirrored(
+    schema({
+      region: REGION,
+      plain: { type: 'string' },
+      'x-mcp-header': { type: 'object', properties: { count: { type: 'integer', 'x-mcp-header': 'Count' } } },
+      deep: {
+        type: 'object',
+        properties: { er: { type: 'object', properties: { flag: { type: 'boolean', 'x-mcp-header': 'Flag' } } } },
+      },
+    }),
+  );
+  assert.deepEqual(found, {
+    kind: 'mirrored',
+    params: [
+      { header: 'Region', path: ['region'], type: 'string' },
+      { header: 'Count', path: ['x-mcp-header', 'count'], type: 'integer' },
+      { header: 'Flag', path: ['deep', 'er', 'flag'], type: 'boolean' },
+    ],
+  });
+});
+
+const none = [
+  { name: 'nothing', root: schema({ a: { type: 'string' } }) },
+  { name: 'a property of that name', root: schema({ 'x-mcp-header': { type: 'string' } }) },
+  { name: 'a default that talks of it', root: schema({ a: { type: 'object', default: { 'x-mcp-header': '' } } }) },
+  { name: 'an example that talks of it', root: schema({}, { examples: [{ 'x-mcp-header': 7 }] }) },
+  { name: 'a keyword nobody knows', root: schema({}, { 'x-notes': { 'x-mcp-header': 'Bad Name' } }) },
+];
+
+for (const { name, root } of none) {
+  test(`a schema with ${name} sends no argument in a header`, () => {
+    assert.deepEqual(readMirrored(root), { kind: 'mirrored', params: [] });
+    assert.equal(publishedSchema(root), root);
+  });
+}
+
+const invalid: { name: string; root: RawObject; why: RegExp }[] = [
+  { name: 'an empty name', root: schema({ a: { type: 'string', 'x-mcp-header': '' } }), why: /no name of a header/ },
+  { name: 'a name that is no text', root: schema({ a: { type: 'string', 'x-mcp-header': true } }), why: /no name/ },
+  { name: 'an annotation at the root', root: schema({}, { 'x-mcp-header': 'A' }), why: /where no argument/ },
+  { name: 'no type', root: schema({ a: { 'x-mcp-header': 'A' } }), why: /no string, integer or boolean/ },
+  {
+    name: 'the same name twice',
+    root: schema({ a: REGION, b: { type: 'object', properties: { c: { type: 'string', 'x-mcp-header': 'REGION' } } } }),
+    why: /"REGION" twice/,
+  },
+  { name: 'a hidden annotation', root: RawObject.parse('{"\\u0078-mcp-header":"A"}'), why: /where no argument/ },
+  {
+    name: 'a member named twice inside',
+    root: RawObject.parse('{"properties":{"a":{"type":"string","type":"integer","x-mcp-header":"A"}}}'),
+    why: /cannot be searched/,
+  },
+];
+
+for (const header of ['My Region', 'Region:Primary', 'Région', 'Region\t1', 'a\r\nSet-Cookie: b']) {
+  invalid.push({
+    name: `the name ${JSON.stringify(header)}`,
+    root: schema({ a: { type: 'string', 'x-mcp-header': header } }),
+    why: /no name of a header/,
+  });
+}
+for (const type of ['array', 'object', 'null', ['string', 'null']]) {
+  const root = schema({ a: { type, 'x-mcp-header': 'A' } });
+  invalid.push({ name: `the type ${JSON.stringify(type)}`, root, why: /no string, integer or boolean/ });
+}
+const INNER = { properties: { a: REGION } };
+for (const keyword of ['items', 'additionalProperties', 'not', 'if', 'then', 'else', 'contains', 'propertyNames']) {
+  invalid.push({ name: `one below ${keyword}`, root: schema({}, { [keyword]: INNER }), why: /where no argument/ });
+}
+for (const keyword of ['allOf', 'anyOf', 'oneOf', 'prefixItems', 'items']) {
+  const root = schema({}, { [keyword]: [true, INNER] });
+  invalid.push({ name: `one in a list below ${keyword}`, root, why: /where no argument/ });
+}
+for (const keyword of ['$defs', 'definitions', 'patternProperties', 'dependentSchemas', 'dependencies']) {
+  const root = schema({ b: { type: 'object', [keyword]: { c: INNER, d: ['e'] } } });
+  invalid.push({ name: `one by name below ${keyword}`, root, why: /where no argument/ });
+}
+
+for (const { name, root, why } of invalid) {
+  test(`M-024 a tool whose schema has ${name} for a header is told apart, with the reason`, () => {
+    const found = readMirrored(root);
+    assert.ok(found.kind === 'invalid');
+    assert.match(found.why, why);
+    assert.doesNotMatch(found.why, /[\r\n]/);
+  });
+}
+
+test('a wrong annotation costs a tool all its annotations, and nothing else', () => {
+  const root = RawObject.parse(
+    '{ "type":"object", "properties":{"a":{"type":"string","x-mcp-header":"A B","maxLength":1.0},"b":{"type":"string","x-mcp-header":"B"},"x-mcp-header":{"type":"array","items":[{"x-mcp-header":"C"}]},"d":{"default":{"x-mcp-header":1}}},"z":1e400}',
+  );
+  const shown = publishedSchema(root);
+  assert.equal(
+    shown.toString(),
+    '{"type":"object","properties":{"a":{"type":"string","maxLength":1.0},"b":{"type":"string"},"x-mcp-header":{"type":"array","items":[{}]},"d":{"default":{"x-mcp-header":1}}},"z":1e400}',
+  );
+  assert.deepEqual(readMirrored(shown), { kind: 'mirrored', params: [] });
+});
+
+test('a number in a header is understood, and not shown to clients, who may not accept it', () => {
+  const root = schema({ a: { type: 'number', 'x-mcp-header': 'A' } });
+  assert.deepEqual(readMirrored(root), { kind: 'mirrored', params: [{ header: 'A', path: ['a'], type: 'number' }] });
+  assert.equal(publishedSchema(root).toString(), '{"type":"object","properties":{"a":{"type":"number"}}}');
+});
+
+test('a schema with good annotations is shown as it came', () => {
+  const root = RawObject.parse('{ "properties" : {"a": {"type":"string", "x-mcp-header":"Method"}} }');
+  assert.equal(publishedSchema(root), root);
+});
+
+test('a schema with very many properties is searched in linear time', { timeout: 20_000 }, () => {
+  const properties = Object.fromEntries(
+    Array.from({ length: 20_000 }, (_, i) => [`p${i}`, { type: 'string', 'x-mcp-header': `H${i}` }]),
+  );
+  const found = readMirrored(schema(properties));
+  assert.ok(found.kind === 'mirrored' && found.params.length === 20_000);
+  assert.equal(
+    publishedSchema(schema(properties, { 'x-mcp-header': 1 }))
+      .toString()
+      .includes('x-mcp-header'),
+    false,
+  );
+});

@@ -1,0 +1,29 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import {
+  isLegacyRevision,
+  isModernRevision,
+  LATEST_LEGACY,
+  LEGACY_REVISIONS,
+  MODERN,
+  negotiate,
+  quirksOf,
+} from '../../src/protocol/revisions.ts';
+
+test('L-002 initialize is answered with the revision asked for, and never with the one that has no initialize', () => {
+  for (const revision of LEGACY_REVISIONS) assert.equal(negotiate(revision), revision);
+  for (const asked of [MODERN, '1900-01-01', undefined]) assert.equal(negotiate(asked), LATEST_LEGACY);
+});
+
+test('a revision is of one era', () => {
+  for (const revision of LEGACY_REVISIONS) assert.ok(isLegacyRevision(revision) && !isModernRevision(revision));
+  assert.ok(isModernRevision(MODERN) && !isLegacyRevision(MODERN));
+  assert.ok(!isModernRevision(undefined) && !isModernRevision('2026-07-29'));
+});
+
+test('T-016 2026-07-28 takes no batches and resumes no streams, and carries all kinds of content and questions', () => {
+  const { batches, priming, ...rest } = quirksOf(MODERN);
+  assert.ok(!batches && !priming);
+  assert.ok(Object.values(rest).every(Boolean));
+});
