@@ -4,7 +4,10 @@ import { createAuthenticator } from './auth/authenticate.ts';
 import { viewsOf } from './catalog/view.ts';
 import type { Config, UpstreamConfig } from './config/config.ts';
 import { createApp } from './downstream/app.ts';
+import { Affinities } from './gateway/affinity.ts';
+import { Answers } from './gateway/answers.ts';
 import { relayAsk } from './gateway/asks.ts';
+import { Completions } from './gateway/completions.ts';
 import { Gateway } from './gateway/gateway.ts';
 import { Links } from './gateway/links.ts';
 import { Lists } from './gateway/lists.ts';
@@ -13,6 +16,7 @@ import { Offers } from './gateway/offers.ts';
 import { Scouts } from './gateway/scouts.ts';
 import { Sealer } from './gateway/seal.ts';
 import type { Exchange } from './gateway/exchange.ts';
+import { Parked } from './gateway/parked.ts';
 import type { Party } from './gateway/party.ts';
 import { Sessions } from './gateway/sessions.ts';
 import { createOperatorApp } from './operator/app.ts';
@@ -95,6 +99,7 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
 
   const upstreams = new Map<string, Upstream<Exchange, Party>>();
   const links = new Links(upstreams, log);
+  const completions = new Completions();
   const sessions = new Sessions({
     sealer,
     store,
@@ -105,7 +110,27 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
     leaving: (session) => links.leave(session),
   });
   const dropped = (reason: string) => metrics.dropped(reason);
-  const news = new News({ upstreams, parties: sessions, offers, links, log, dropped });
+  const affinities = new Affinities({
+    plain: (view) => offers.catalog(view, ''),
+    catalogFor: (party) => offers.catalogOnceRead(party),
+    leaving: (affinity) => links.leave(affinity),
+    idleMs: config.sessions.idleMs,
+    perPrincipal: config.limits.sessionsPerPrincipal,
+  });
+  const parked = new Parked({
+    sealer,
+    level: metrics.parked,
+    ttlMs: config.sessions.parkMs,
+    perPrincipal: config.limits.parkedPerPrincipal,
+    perUpstream: config.limits.parkedPerUpstream,
+  });
+  const parties = {
+    *[Symbol.iterator]() {
+      yield* sessions;
+      yield* affinities;
+    },
+  };
+  const news = new News({ upstreams, parties, offers, links, completions, log, dropped });
   const scouts = new Scouts(views, upstreams, offers);
 
   const countTools = () => {
@@ -140,13 +165,19 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
   countTools();
 
   const requestLog = requestLogBeside(log);
+  const answers = new Answers(clientInfo);
   const gateway = new Gateway({
     views,
     upstreams,
     sessions,
     scouts,
     links,
-    lists: new Lists(sealer),
+    lists: new Lists(sealer, answers),
+    answers,
+    affinities,
+    parked,
+    completions,
+    sealer,
     metrics,
     log,
     requestLog,
@@ -157,6 +188,7 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
   const sweeping = setInterval(() => {
     const now = performance.now();
     sessions.sweep(now);
+    affinities.sweep(now);
     for (const upstream of upstreams.values()) upstream.reap(now);
   }, SWEEP_MS);
   sweeping.unref();
@@ -172,14 +204,15 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
     status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
     settled: async (limitMs) => {
       const untilMs = performance.now() + limitMs;
-      const isBusy = () => [...sessions].some((session) => session.inFlight.size > 0);
-      while (isBusy() && performance.now() < untilMs) {
+      while (gateway.underWay > 0 && performance.now() < untilMs) {
         await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS));
       }
     },
     stop: async () => {
       clearInterval(sweeping);
       sessions.letAllGo();
+      parked.close();
+      affinities.letAllGo();
       await Promise.all([...upstreams.values()].map((upstream) => upstream.stop()));
       await reach[Symbol.asyncDispose]();
       requestLog?.flush();

@@ -21,9 +21,8 @@ export function readCaching(result: RawObject): Caching | undefined {
   return { ttlMs: ttlMs > 0 ? Math.floor(ttlMs) : 0, isPublic: scope === 'public' };
 }
 
-/** What holds for two results together, where one of them may not have been asked for. */
-export function narrower(one: Caching | undefined, other: Caching | undefined): Caching | undefined {
-  if (one === undefined || other === undefined) return one ?? other;
+/** What holds for two results together. */
+export function narrower(one: Caching, other: Caching): Caching {
   return { ttlMs: Math.min(one.ttlMs, other.ttlMs), isPublic: one.isPublic && other.isPublic };
 }
 

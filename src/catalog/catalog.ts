@@ -30,6 +30,8 @@ export interface Catalog {
   readonly fallback: string | undefined;
   /** Whether an upstream without a prefix has not been seen yet, so that any bare name might be one of its own. */
   readonly bareNamesUnknown: boolean;
+  /** Those texts of tools that are in the words of the modern era. */
+  readonly modernTools: ReadonlySet<string>;
   readonly callables: { readonly tools: Callables; readonly prompts: Callables };
   readonly resources: Resources;
 }
@@ -80,13 +82,17 @@ export function buildCatalog(view: View, offers: ReadonlyMap<string, Offer>, lim
     },
     fallback: fallbackOf(view),
     bareNamesUnknown: view.upstreams.some(({ id, prefix }) => prefix === '' && !offers.has(id)),
+    modernTools: new Set(
+      [...tools.owners.values()].flatMap(({ isModern }, i) => (isModern ? (tools.texts[i] ?? []) : [])),
+    ),
     callables: { tools, prompts },
     resources,
   };
 }
 
 function cachingOf(view: View, offers: ReadonlyMap<string, Offer>): Caching {
-  return view.upstreams.map(({ id }) => offers.get(id)?.caching ?? UNCACHED).reduce(narrower) ?? UNCACHED;
+  const all = view.upstreams.map(({ id }) => offers.get(id)?.caching ?? UNCACHED);
+  return all.length === 0 ? UNCACHED : all.reduce(narrower);
 }
 
 /** A name in nobody's list is guessed only where the guess cannot reach another upstream than the one that was meant. */

@@ -61,6 +61,9 @@ export interface LimitsConfig {
   readonly messageBytes: number;
   readonly processes: number;
   readonly sessionsPerPrincipal: number;
+  /** Calls that wait for an answer of their modern client. */
+  readonly parkedPerPrincipal: number;
+  readonly parkedPerUpstream: number;
   readonly inFlightPerSession: number;
 }
 
@@ -69,6 +72,8 @@ export interface SessionsConfig {
   readonly idleMs: number;
   /** After this long a session id is refused. */
   readonly maxAgeMs: number;
+  /** How long a call waits for its modern client to come back with an answer. */
+  readonly parkMs: number;
   readonly keepAliveMs: number;
   /** Events kept for `Last-Event-ID`, per session. */
   readonly eventLimit: number;

@@ -67,6 +67,10 @@ const limits = z.strictObject({
   message: size('1KiB', '1GiB').prefault('16MiB').describe('One message from an upstream.'),
   processes: count(0, 100_000).prefault(128).describe('stdio processes, all upstreams together.'),
   sessionsPerPrincipal: count(1, 1_000_000).prefault(1_000).describe('Open sessions of one principal.'),
+  parkedPerPrincipal: count(1, 1_000_000)
+    .prefault(256)
+    .describe('Calls of one principal that wait at an upstream until their client, of 2026-07-28, answers a question.'),
+  parkedPerUpstream: count(1, 1_000_000).prefault(1_024).describe('The same for one upstream.'),
   inFlightPerSession: count(1, 100_000).prefault(256).describe('Requests under way in one session.'),
 });
 
@@ -74,6 +78,9 @@ const sessions = z.strictObject({
   idle: duration('1s', '30d')
     .prefault('30m')
     .describe('After this long unused, what a session holds is let go. Its id still works.'),
+  park: duration('1s', '1d')
+    .prefault('10m')
+    .describe('How long such a call waits for its client before the upstream is told that nobody answers.'),
   maxAge: duration('1m', '365d').prefault('30d').describe('After this long a session id is refused.'),
   keepAlive: duration('1s', '10m').prefault('15s').describe('Between comments on a silent event stream.'),
   events: count(0, 1_000_000).prefault(1_000).describe('Events kept for Last-Event-ID, per session.'),

@@ -1,40 +1,116 @@
+import type { Owner } from '../catalog/callable.ts';
+import { readCaching, UNCACHED } from '../catalog/caching.ts';
 import { errorToClient, toClient as urisToClient } from '../catalog/rewrite.ts';
 import type { ViewUpstream } from '../catalog/view.ts';
 import { GatewayError } from '../errors.ts';
-import { JsonTextError } from '../protocol/json.ts';
-import type { Answer } from '../protocol/jsonrpc.ts';
+import { JsonTextError, RawObject } from '../protocol/json.ts';
+import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
 import { lowerResult } from '../protocol/lower.ts';
+import { hasWrappedOutput, lowerModernError, lowerModernResult } from '../protocol/lower-modern.ts';
+import { raiseError, raiseResult, stamped } from '../protocol/raise.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import { elicitationIdToClient } from './asks.ts';
 import type { Client, Exchange } from './exchange.ts';
 
 /** URL_ELICITATION_REQUIRED of 2025-11-25. */
-const NEEDS_URL = -32042;
+export const NEEDS_URL = -32042;
+/** A capability is missing that the request did not declare; of the modern era. */
+const MISSING_CAPABILITY = -32021;
 
-/** An upstream's answer as the client can read it: under the URIs it knows, in the words of its revision. @throws {GatewayError} */
-export function toClient(exchange: Exchange, upstream: string, answer: Answer): Answer {
-  const { client, request } = exchange;
-  const seat = client.catalog.view.upstreams.find(({ id }) => id === upstream);
-  if (seat === undefined) return answer;
-  if (answer.kind === 'error') {
-    const error = errorToClient(answer.error, seat);
-    if (error.code !== NEEDS_URL) return { kind: 'error', error };
-    return { kind: 'error', error: { ...error, data: elicitationsToClient(client, upstream, error.data) } };
-  }
-  const result = resultToClient(client, request.method, seat, answer.result);
-  return result === answer.result ? answer : { kind: 'result', result };
+/** What an upstream answered, and in which words. */
+export interface Given {
+  readonly upstream: string;
+  readonly isModern: boolean;
+  /** The tool that was called, where it is listed. */
+  readonly owner: Owner | undefined;
 }
 
-function resultToClient(client: Client, method: string, seat: ViewUpstream, result: string): string {
-  const { revision } = client.caller;
-  try {
-    const known = urisToClient(method, seat, result);
-    return revision === MODERN ? known : lowerResult(method, revision, known);
-  } catch (thrown) {
-    if (!(thrown instanceof JsonTextError)) throw thrown;
-    const say = `upstream "${seat.id}" answered ${method} with what is not well-formed JSON`;
-    throw new GatewayError('upstream-protocol', { upstream: seat.id, executed: 'yes', say }, thrown);
+/** Puts answers into the words of whoever asked. */
+export class Answers {
+  readonly #serverInfo: string;
+
+  /** @param serverInfo who we say we are. */
+  constructor(serverInfo: RawObject) {
+    this.#serverInfo = serverInfo.toString();
   }
+
+  /** An upstream's answer as the client can read it, under the URIs it knows. @throws {GatewayError} `upstream-protocol` */
+  toClient({ client, request }: Exchange, given: Given, answer: Answer): Answer {
+    const { method } = request;
+    const seat = client.catalog.view.upstreams.find(({ id }) => id === given.upstream);
+    if (seat === undefined) return answer;
+    const { revision } = client.caller;
+    try {
+      if (answer.kind === 'error') return errorAnswer(client, given, method, errorToClient(answer.error, seat));
+      // The usual case, and nothing to do.
+      if (revision !== MODERN && !given.isModern) {
+        const result = lowerResult(method, revision, urisToClient(method, seat, answer.result));
+        return result === answer.result ? answer : { kind: 'result', result };
+      }
+      return { kind: 'result', result: this.#translated(client, given, seat, method, answer.result) };
+    } catch (thrown) {
+      if (!(thrown instanceof JsonTextError)) throw thrown;
+      const say = `upstream "${seat.id}" answered ${method} with what is not well-formed JSON`;
+      throw new GatewayError('upstream-protocol', { upstream: seat.id, executed: 'yes', say }, thrown);
+    }
+  }
+
+  #translated(client: Client, given: Given, seat: ViewUpstream, method: string, result: string): string {
+    const { revision } = client.caller;
+    const known = urisToClient(method, seat, result);
+    if (revision === MODERN) return given.isModern ? this.#relayed(method, known) : this.#raised(method, known);
+    const isWrapped = given.owner?.item !== undefined && hasWrappedOutput(given.owner.item);
+    return lowerResult(method, revision, lowerModernResult(method, RawObject.parse(known), isWrapped).toString());
+  }
+
+  #raised(method: string, result: string): string {
+    return raiseResult(method, result, { serverInfo: this.#serverInfo, ttlMs: 0, cacheScope: 'private' });
+  }
+
+  /** From one modern peer to another: only who says it changes. */
+  #relayed(method: string, text: string): string {
+    const result = RawObject.parse(text);
+    const { ttlMs, isPublic } = readCaching(result) ?? UNCACHED;
+    const cacheScope = isPublic ? 'public' : 'private';
+    const whole = result.raw('resultType') === undefined ? result.with('resultType', '"complete"') : result;
+    return stamped(method, whole, { serverInfo: this.#serverInfo, ttlMs, cacheScope }).toString();
+  }
+
+  /** A result of our own, for a modern client. */
+  own(method: string, result: string, ttlMs = 0, isPublic = false): Answer {
+    const cacheScope = isPublic ? 'public' : 'private';
+    return { kind: 'result', result: raiseResult(method, result, { serverInfo: this.#serverInfo, ttlMs, cacheScope }) };
+  }
+}
+
+function errorAnswer(client: Client, given: Given, method: string, error: RpcError): Answer {
+  if (client.caller.revision === MODERN) {
+    return { kind: 'error', error: given.isModern ? error : raiseError(error) };
+  }
+  if (given.isModern) {
+    if (error.code === MISSING_CAPABILITY) return incapable(given.upstream, method, error);
+    return { kind: 'error', error: lowerModernError(method, error) };
+  }
+  if (error.code !== NEEDS_URL) return { kind: 'error', error };
+  return { kind: 'error', error: { ...error, data: elicitationsToClient(client, given.upstream, error.data) } };
+}
+
+/** The client said once what it can do, and cannot say more now: a model may make something of the reason. */
+function incapable(upstream: string, method: string, { message }: RpcError): Answer {
+  const say = `upstream "${upstream}" needs what the client cannot do: ${message}`;
+  if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', say });
+  return toolFailure(say);
+}
+
+/** A failure of ours as a modern client reads it. */
+export function raisedAnswer(answer: Answer): Answer {
+  return answer.kind === 'error' ? { kind: 'error', error: raiseError(answer.error) } : answer;
+}
+
+/** A failure that the model is to read. */
+export function toolFailure(text: string): Answer {
+  const result = RawObject.of({ content: [{ type: 'text', text }], isError: true });
+  return { kind: 'result', result: result.toString() };
 }
 
 function elicitationsToClient(client: Client, upstream: string, data: unknown): unknown {

@@ -30,16 +30,16 @@ export function elicitationIdToClient(client: Client, upstream: string, id: stri
 }
 
 /** What the client reads instead: one server stands before it, so the text says which one asks. */
-function toClient(client: Client, upstream: string, method: string, params: RawObject): RawObject {
+export function labelled(client: Client, upstream: string, method: string, params: RawObject): RawObject {
   const seat = client.catalog.view.upstreams.find(({ id }) => id === upstream);
   if (seat === undefined || client.catalog.view.upstreams.length === 1) return params;
   if (method === 'elicitation/create') {
     const message = params.string('message') ?? '';
     const id = params.string('elicitationId');
-    const labelled = params.with('message', JSON.stringify(`[${seat.title}] ${message}`));
+    const named = params.with('message', JSON.stringify(`[${seat.title}] ${message}`));
     return id === undefined
-      ? labelled
-      : labelled.with('elicitationId', JSON.stringify(elicitationIdToClient(client, upstream, id)));
+      ? named
+      : named.with('elicitationId', JSON.stringify(elicitationIdToClient(client, upstream, id)));
   }
   if (method === 'sampling/createMessage' && params.raw('includeContext') !== undefined) {
     // "This server" would be all of ours.
@@ -61,8 +61,8 @@ export function relayAsk(link: Link<Exchange, Party>, ask: Ask<Exchange>): void 
   }
   const { client, exchange } = to;
   const { revision } = client.caller;
-  const labelled = toClient(client, link.upstream, ask.method, ask.params);
-  const params = revision === MODERN ? labelled : lowerAsk(ask.method, revision, labelled);
+  const told = labelled(client, link.upstream, ask.method, ask.params);
+  const params = revision === MODERN ? told : lowerAsk(ask.method, revision, told);
   if (params === undefined || !canBeAsked(client.offered, ask.method, ask.params)) {
     ask.answer(refusal(-32602, `The client cannot be asked for this: ${ask.method}`));
     return;

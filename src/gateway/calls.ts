@@ -1,13 +1,21 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Owner } from '../catalog/callable.ts';
 import { GatewayError, toGatewayError } from '../errors.ts';
+import { withoutEnvelope } from '../protocol/envelope.ts';
+import { type InputRequired, mayAsk, readResult, type Retry, withRetry } from '../protocol/input-required.ts';
 import type { RawObject } from '../protocol/json.ts';
-import type { Answer } from '../protocol/jsonrpc.ts';
+import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
+import { type Header, paramHeaders } from '../protocol/mcp-headers.ts';
+import { readMirrored } from '../protocol/mirrored-params.ts';
+import { MODERN } from '../protocol/revisions.ts';
 import { errorTypeOf, type ErrorType } from '../telemetry/operation.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
-import { toClient } from './answers.ts';
+import { type Answers, NEEDS_URL, toolFailure } from './answers.ts';
 import type { Exchange } from './exchange.ts';
+import { modernCapabilities } from './features.ts';
+import { answerRound, MAX_ROUNDS } from './held.ts';
 import type { Links } from './links.ts';
 import type { OpenExchange } from './open-exchange.ts';
 import type { Party } from './party.ts';
@@ -17,10 +25,47 @@ export interface CallsParts {
   readonly upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>;
   readonly links: Links;
   readonly metrics: Metrics;
+  readonly answers: Answers;
+}
+
+/** A modern upstream's questions to a modern client, which carries them itself. */
+export class InputRequiredError extends Error {
+  override readonly name = 'InputRequiredError';
+  readonly upstream: string;
+  readonly asked: InputRequired;
+
+  constructor(upstream: string, asked: InputRequired) {
+    super('input required');
+    this.upstream = upstream;
+    this.asked = asked;
+  }
+}
+
+/** A page a user must open before a legacy upstream makes the call. */
+export interface Page {
+  readonly elicitationId: string;
+  readonly url: string;
+  readonly message: string;
+}
+
+/** A legacy upstream refused the call until a modern client's user has opened some pages. */
+export class UrlRequiredError extends Error {
+  override readonly name = 'UrlRequiredError';
+  readonly upstream: string;
+  readonly pages: readonly Page[];
+
+  constructor(upstream: string, pages: readonly Page[]) {
+    super('pages must be opened');
+    this.upstream = upstream;
+    this.pages = pages;
+  }
 }
 
 /** How long after refusing a message an upstream's end has certainly been noticed. */
 const RESEND_MS = 150;
+
+/** Of the modern era: what is in the headers and what is in the body differ. */
+const HEADER_MISMATCH = -32020;
 
 /** Carries requests to the upstreams they belong to, at most once each, and brings the answers back in the client's words. */
 export class Calls {
@@ -30,7 +75,10 @@ export class Calls {
     this.#parts = parts;
   }
 
-  /** @throws {GatewayError} why there is no answer of the upstream. */
+  /**
+   * @throws {GatewayError} why there is no answer of the upstream.
+   * @throws {InputRequiredError} to modern clients alone.
+   */
   async forward(exchange: OpenExchange, to: Route): Promise<Answer> {
     if (to.kind === 'nowhere') throw to.error;
     const upstream = this.#parts.upstreams.get(to.upstream);
@@ -38,41 +86,120 @@ export class Calls {
     exchange.upstream = to.upstream;
     await exchange.enter(upstream.gate);
     try {
-      const answer = await this.#call(exchange, upstream, to.params);
-      return toClient(exchange, upstream.id, answer);
+      return await this.#call(exchange, upstream, to.params, to.owner);
     } finally {
       exchange.leave();
     }
   }
 
-  async #call(exchange: OpenExchange, upstream: Upstream<Exchange, Party>, params: RawObject): Promise<Answer> {
-    const { party, request, progressToken } = exchange;
-    const { callMs, maxMs } = upstream.config.timeouts;
+  async #call(
+    exchange: OpenExchange,
+    upstream: Upstream<Exchange, Party>,
+    params: RawObject,
+    owner: Owner | undefined,
+  ): Promise<Answer> {
+    const { party } = exchange;
+    const { links, answers } = this.#parts;
+    const isModern = exchange.client.caller.revision === MODERN;
     for (let attempt = 1; ; attempt++) {
-      const { links } = this.#parts;
       const ready = links.ready(party, upstream.id);
       const link = ready ?? (await exchange.unlessCancelled(links.of(party, upstream.id)));
-      link.usedMs = performance.now();
-      const call = link.connection.call(request.method, params, {
-        timeoutMs: callMs,
-        maxMs,
-        progress: progressToken !== undefined,
-        owner: exchange,
-      });
-      exchange.begin(call);
       try {
-        const answer = await call.answer;
-        link.served = true;
-        this.#called(exchange, upstream, link, errorTypeOf(request.method, answer));
-        return answer;
+        if (link.listening !== undefined) return await this.#converse(exchange, upstream, link, params, owner);
+        if (exchange.client.logLevel !== undefined) await links.wantsLog(party, link, exchange.client.logLevel);
+        const sent = isModern ? withoutEnvelope(params) : params;
+        const answer = await this.#send(exchange, upstream, link, sent);
+        if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
+          throw new UrlRequiredError(upstream.id, pagesIn(upstream.id, answer.error, exchange.client.offered));
+        }
+        return answers.toClient(exchange, { upstream: upstream.id, isModern: false, owner }, answer);
       } catch (thrown) {
-        this.#called(exchange, upstream, link, toGatewayError(thrown).code);
         if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
         // A process that ended is known to be gone only a moment after it takes nothing any more.
         if (links.ready(party, upstream.id) === link) await sleep(RESEND_MS);
       } finally {
         upstream.release(link);
       }
+    }
+  }
+
+  /** A modern upstream may answer with questions, and is then asked again. */
+  async #converse(
+    exchange: OpenExchange,
+    upstream: Upstream<Exchange, Party>,
+    link: Link<Exchange, Party>,
+    params: RawObject,
+    owner: Owner | undefined,
+  ): Promise<Answer> {
+    const { method } = exchange.request;
+    let sent = params;
+    let hasRefreshed = false;
+    for (let round = 1; round <= MAX_ROUNDS; round++) {
+      const answer = await this.#send(exchange, upstream, link, sent, headersOf(owner, params));
+      if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
+        // It refused before it ran anything: our idea of its schemas is old.
+        hasRefreshed = true;
+        await upstream.relist(link);
+        owner = relisted(exchange, owner);
+        continue;
+      }
+      const asked = answer.kind === 'result' ? askedIn(upstream.id, method, answer.result) : undefined;
+      if (asked === undefined) {
+        return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, owner }, answer);
+      }
+      if (exchange.client.caller.revision === MODERN) throw new InputRequiredError(upstream.id, asked);
+      const retry = await this.#answered(exchange, upstream, asked);
+      if (!('requestState' in retry)) return retry;
+      sent = withRetry(params, retry);
+      await exchange.enter(upstream.gate);
+    }
+    const say = `upstream "${upstream.id}" asked ${MAX_ROUNDS} times and is not done`;
+    throw new GatewayError('upstream-protocol', { upstream: upstream.id, say });
+  }
+
+  /** What the client said, or how the call ends where it would not. */
+  async #answered(
+    exchange: OpenExchange,
+    upstream: Upstream<Exchange, Party>,
+    asked: InputRequired,
+  ): Promise<Retry | Answer> {
+    try {
+      return await answerRound(exchange, upstream.id, asked);
+    } catch (thrown) {
+      const isRefusal = thrown instanceof GatewayError && thrown.code === 'client-unreachable';
+      if (!isRefusal || exchange.request.method !== 'tools/call') throw thrown;
+      return toolFailure(thrown.message);
+    }
+  }
+
+  async #send(
+    exchange: OpenExchange,
+    upstream: Upstream<Exchange, Party>,
+    link: Link<Exchange, Party>,
+    params: RawObject,
+    headers?: readonly Header[],
+  ): Promise<Answer> {
+    const { request, progressToken, client } = exchange;
+    const { callMs, maxMs } = upstream.config.timeouts;
+    link.usedMs = performance.now();
+    const progress = progressToken !== undefined;
+    const limits = { timeoutMs: callMs, maxMs, progress, owner: exchange };
+    const call = link.connection.call(
+      request.method,
+      params,
+      headers === undefined
+        ? limits
+        : { ...limits, headers, capabilities: modernCapabilities(client.offered), logLevel: client.logLevel },
+    );
+    exchange.begin(call);
+    try {
+      const answer = await call.answer;
+      link.served = true;
+      this.#called(exchange, upstream, link, errorTypeOf(request.method, answer));
+      return answer;
+    } catch (thrown) {
+      this.#called(exchange, upstream, link, toGatewayError(thrown).code);
+      throw thrown;
     }
   }
 
@@ -85,6 +212,70 @@ export class Calls {
     const transport = upstream.config.target.kind === 'stdio' ? 'pipe' : 'tcp';
     const operation = { method: request.method, tool, error, revision: link.hello.revision, transport } as const;
     this.#parts.metrics.called(upstream.id, operation, (performance.now() - link.usedMs) / 1000);
+  }
+}
+
+const NO_HEADERS: readonly Header[] = [];
+
+/** `Mcp-Param-…` of a call, by the schema of the tool. */
+function headersOf(owner: Owner | undefined, params: RawObject): readonly Header[] {
+  const schema = owner?.item?.object('inputSchema');
+  if (schema === undefined) return NO_HEADERS;
+  const reading = readMirrored(schema);
+  return reading.kind === 'mirrored' ? paramHeaders(reading.params, params.object('arguments')) : NO_HEADERS;
+}
+
+function relisted({ client }: OpenExchange, owner: Owner | undefined): Owner | undefined {
+  if (owner === undefined) return undefined;
+  for (const one of client.catalog.tools.values()) {
+    if (one.upstream === owner.upstream && one.name === owner.name) return one;
+  }
+  return owner;
+}
+
+/** @throws {GatewayError} `missing-capability`, `upstream-protocol` */
+function pagesIn(upstream: string, { message, data }: RpcError, offered: RawObject): readonly Page[] {
+  const listed: unknown = typeof data === 'object' && data !== null && 'elicitations' in data ? data.elicitations : [];
+  const pages = (Array.isArray(listed) ? listed : []).flatMap((one: unknown) => (isPage(one) ? [one] : []));
+  if (pages.length === 0) {
+    const say = `upstream "${upstream}" wants pages opened and names none: ${message}`;
+    throw new GatewayError('upstream-protocol', { upstream, executed: 'no', say });
+  }
+  if (offered.object('elicitation')?.raw('url') === undefined) {
+    const requiredCapabilities = { elicitation: { url: {} } };
+    throw new GatewayError('missing-capability', { upstream, say: message, data: { requiredCapabilities } });
+  }
+  return pages;
+}
+
+function isPage(one: unknown): one is Page {
+  return (
+    typeof one === 'object' &&
+    one !== null &&
+    ['elicitationId', 'url', 'message'].every(
+      (key) => typeof Object.getOwnPropertyDescriptor(one, key)?.value === 'string',
+    )
+  );
+}
+
+/** The questions in a result, if that is what it is. @throws {GatewayError} `upstream-protocol` */
+function askedIn(upstream: string, method: string, result: string): InputRequired | undefined {
+  const reading = readResult(result);
+  const broke = (why: string) =>
+    new GatewayError('upstream-protocol', { upstream, say: `upstream "${upstream}" answered with ${why}` });
+  switch (reading.kind) {
+    case 'complete':
+    case 'absent':
+      return undefined;
+    case 'input-required':
+      if (!mayAsk(method)) throw broke(`questions, which ${method} may not be answered with`);
+      return reading.asked;
+    case 'task':
+      throw broke('a task, which nobody asked for');
+    case 'unknown':
+      throw broke(`a result of type ${reading.resultType}, which nobody declared`);
+    case 'malformed':
+      throw broke(`a result that ${reading.why}`);
   }
 }
 

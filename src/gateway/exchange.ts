@@ -1,5 +1,6 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { RawObject } from '../protocol/json.ts';
+import type { Severity } from '../protocol/severity.ts';
 import type { Answer, Request } from '../protocol/jsonrpc.ts';
 import type { Caller } from './caller.ts';
 import type { Outlet } from './front.ts';
@@ -23,6 +24,8 @@ export interface Client {
   readonly catalog: Catalog;
   /** What upstreams may use of it. */
   readonly offered: RawObject;
+  /** The lowest it wants to hear of. */
+  readonly logLevel: Severity | undefined;
   /** Whether it wants log messages of this level. */
   isLogWanted(level: string | undefined): boolean;
   /** Tells it about a request of its own. False when it cannot be told. */

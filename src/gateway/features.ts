@@ -38,6 +38,11 @@ export function mirrored(declared: RawObject, quirks: Quirks): RawObject {
   return offered;
 }
 
+/** The same as a modern request declares it: changes of roots are not announced there. */
+export function modernCapabilities(offered: RawObject): RawObject {
+  return without(offered, 'roots', 'listChanged');
+}
+
 function without(offered: RawObject, name: string, part: string): RawObject {
   const whole = offered.object(name);
   return whole?.raw(part) === undefined ? offered : offered.with(name, whole.with(part, undefined).toString());

@@ -1,5 +1,8 @@
 import type { Answer, Notification, Request, Response } from '../protocol/jsonrpc.ts';
 import type { Principal } from '../policy/principal.ts';
+import type { HeaderLookup } from '../protocol/mcp-headers.ts';
+import type { ModernRevision } from '../protocol/revisions.ts';
+import type { Severity } from '../protocol/severity.ts';
 import type { Caller } from './caller.ts';
 
 /** One stream toward a client. Takes the text of one JSON-RPC message at a time and keeps their order. */
@@ -22,6 +25,23 @@ export interface ClientSession {
   listen(outlet: Outlet): void;
   /** Takes back exactly this outlet; another one set since then stays. */
   unlisten(outlet: Outlet): void;
+}
+
+/** Who makes a modern request, by what the request says of itself. */
+export interface ModernCaller extends Caller {
+  readonly revision: ModernRevision;
+  /** Which log messages about this request it wants; none when undefined. */
+  readonly logLevel: Severity | undefined;
+}
+
+/** A modern request under way. */
+export interface ModernCall {
+  /** Never rejects. */
+  readonly answer: Promise<Answer>;
+  /** The client took it back, or is gone, which in this era is the same. */
+  cancel(reason: string | undefined): void;
+  /** Ends what has no end of its own: it is then answered. */
+  close(): void;
 }
 
 /** The gateway as the client's edge sees it. The edge has authenticated the principal and checked the endpoint before. */
@@ -47,6 +67,12 @@ export interface Front {
    * promise settles. The client's going away is not a cancel (legacy era): simply stop using what comes.
    */
   request(session: ClientSession, request: Request, outlet: Outlet): Promise<Answer>;
+  /**
+   * Answers one modern request, whose envelope the edge has read.
+   *
+   * @param lookup of the request's headers, where there are any: what they repeat of the body is compared with it.
+   */
+  modern(request: Request, caller: ModernCaller, outlet: Outlet, lookup: HeaderLookup | undefined): ModernCall;
   notification(session: ClientSession, notification: Notification): void;
   /** A client's answer to a request we sent it. Unknown ids are ignored. */
   response(session: ClientSession, response: Response): void;

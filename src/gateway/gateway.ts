@@ -5,22 +5,29 @@ import { GatewayError, toAnswer, toGatewayError } from '../errors.ts';
 import type { Principal } from '../policy/principal.ts';
 import { JsonTextError, RawObject } from '../protocol/json.ts';
 import type { Answer, Notification, Request, Response } from '../protocol/jsonrpc.ts';
+import type { HeaderLookup } from '../protocol/mcp-headers.ts';
 import { negotiate } from '../protocol/revisions.ts';
 import type { RequestLog } from '../telemetry/request-log.ts';
 import { errorTypeOf } from '../telemetry/operation.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Upstream } from '../upstream/upstream.ts';
+import type { Affinities } from './affinity.ts';
+import { type Answers, raisedAnswer } from './answers.ts';
 import type { Caller } from './caller.ts';
 import { Calls } from './calls.ts';
+import type { Completions } from './completions.ts';
 import type { Exchange } from './exchange.ts';
-import type { ClientSession, Front, Outlet } from './front.ts';
+import type { ClientSession, Front, ModernCall, ModernCaller, Outlet } from './front.ts';
 import type { Links } from './links.ts';
 import type { Lists } from './lists.ts';
 import { isSeverity } from '../protocol/severity.ts';
+import { Modern } from './modern.ts';
 import { OpenExchange } from './open-exchange.ts';
+import type { Parked } from './parked.ts';
 import type { Party } from './party.ts';
 import { ownerOf, route } from './route.ts';
 import type { Scouts } from './scouts.ts';
+import type { Sealer } from './seal.ts';
 import { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
 
@@ -31,6 +38,11 @@ export interface GatewayParts {
   readonly scouts: Scouts;
   readonly links: Links;
   readonly lists: Lists;
+  readonly answers: Answers;
+  readonly affinities: Affinities;
+  readonly parked: Parked;
+  readonly completions: Completions;
+  readonly sealer: Sealer;
   readonly metrics: Metrics;
   readonly log: Logger;
   readonly requestLog: RequestLog | undefined;
@@ -51,10 +63,18 @@ const LISTS: ReadonlyMap<string, ListName> = new Map([
 export class Gateway implements Front {
   readonly #parts: GatewayParts;
   readonly #calls: Calls;
+  readonly #modern: Modern;
+  #underWay = 0;
 
   constructor(parts: GatewayParts) {
     this.#parts = parts;
     this.#calls = new Calls(parts);
+    this.#modern = new Modern({ ...parts, calls: this.#calls });
+  }
+
+  /** Requests that are not answered yet. */
+  get underWay(): number {
+    return this.#underWay;
   }
 
   hasView(view: string): boolean {
@@ -101,9 +121,8 @@ export class Gateway implements Front {
 
   async request(clientSession: ClientSession, request: Request, outlet: Outlet): Promise<Answer> {
     const session = own(clientSession);
-    const { metrics } = this.#parts;
     const startedMs = performance.now();
-    metrics.requestsInFlight.add();
+    this.#begun();
     let exchange: OpenExchange | undefined;
     let answer: Answer;
     try {
@@ -121,9 +140,25 @@ export class Gateway implements Front {
     }
     if (exchange !== undefined) session.inFlight.delete(request.id);
     session.usedMs = performance.now();
-    metrics.requestsInFlight.remove();
     this.#served(session.caller, request, exchange, answer, session.usedMs - startedMs);
     return answer;
+  }
+
+  modern(request: Request, caller: ModernCaller, outlet: Outlet, lookup: HeaderLookup | undefined): ModernCall {
+    const startedMs = performance.now();
+    this.#begun();
+    const call = this.#modern.request(request, caller, outlet, lookup, (thrown) =>
+      raisedAnswer(this.#failed(thrown, request.method)),
+    );
+    void call.answer.then((answer) =>
+      this.#served(caller, request, call.exchange, answer, performance.now() - startedMs),
+    );
+    return call;
+  }
+
+  #begun(): void {
+    this.#underWay++;
+    this.#parts.metrics.requestsInFlight.add();
   }
 
   /** Counts it, and leaves one line about it in the log: who asked what of whom and how it ended, without what was said. */
@@ -134,6 +169,8 @@ export class Gateway implements Front {
     answer: Answer,
     durationMs: number,
   ): void {
+    this.#underWay--;
+    this.#parts.metrics.requestsInFlight.remove();
     const error = errorTypeOf(method, answer);
     const { tool, upstream } = exchange ?? {};
     this.#parts.metrics.served({ method, tool, error, revision, transport: 'tcp' }, durationMs / 1000);

@@ -3,12 +3,13 @@ import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
 import { RawObject } from '../protocol/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
+import type { Severity } from '../protocol/severity.ts';
 import { backoffMs } from '../upstream/backoff.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Listening } from '../upstream/listening.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { atMost } from './at-most.ts';
-import { lowestOf } from './log-level.ts';
+import { isWanted, lowestOf } from './log-level.ts';
 import type { Exchange } from './exchange.ts';
 import type { Party, Subscription } from './party.ts';
 
@@ -119,6 +120,13 @@ export class Links {
       links.map((link) => this.#setLevel(link)),
       PREPARE_MS,
     );
+  }
+
+  /** A request wants to hear of this level and above; its connection may have been asked for less. */
+  async wantsLog(party: Party, link: PartyLink, level: Severity): Promise<void> {
+    if (party.logLevel !== undefined && isWanted(level, party.logLevel)) return;
+    party.logLevel = level;
+    await atMost([this.#setLevel(link)], PREPARE_MS);
   }
 
   /** Never rejects: without it there are more or fewer log messages, and that is all. */
@@ -240,6 +248,6 @@ async function listenTo(listening: Listening, upstream: string, uri: string): Pr
 }
 
 /** A server may report a part of what was subscribed to. */
-function isWithin(uri: string, subscribed: string): boolean {
+export function isWithin(uri: string, subscribed: string): boolean {
   return uri === subscribed || uri.startsWith(subscribed.endsWith('/') ? subscribed : `${subscribed}/`);
 }

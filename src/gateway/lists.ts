@@ -3,9 +3,19 @@ import { cursorText, kindOf, type ListName, page, parseCursor } from '../catalog
 import { GatewayError } from '../errors.ts';
 import type { Answer, Request } from '../protocol/jsonrpc.ts';
 import { lowerListItem } from '../protocol/lower.ts';
+import { lowerModernTool } from '../protocol/lower-modern.ts';
+import { raiseListItem } from '../protocol/raise.ts';
 import { MODERN, type Revision } from '../protocol/revisions.ts';
+import type { Answers } from './answers.ts';
 import type { Sealer } from './seal.ts';
 import type { Party } from './party.ts';
+
+const METHODS = {
+  tools: 'tools/list',
+  prompts: 'prompts/list',
+  resources: 'resources/list',
+  resourceTemplates: 'resources/templates/list',
+} as const satisfies Record<ListName, string>;
 
 const PAGE_ITEMS = 1_000;
 /** Longer than anybody pages. */
@@ -16,11 +26,13 @@ const MAX_SNAPSHOTS = 32;
 /** Answers `…/list` from a session's catalog. The whole text is made once per list and revision. */
 export class Lists {
   readonly #sealer: Sealer;
+  readonly #answers: Answers;
   readonly #whole = new WeakMap<Catalog, Map<string, Answer>>();
   readonly #snapshots = new Map<string, readonly string[]>();
 
-  constructor(sealer: Sealer) {
+  constructor(sealer: Sealer, answers: Answers) {
     this.#sealer = sealer;
+    this.#answers = answers;
   }
 
   /** @throws {GatewayError} `invalid-cursor` */
@@ -61,7 +73,8 @@ export class Lists {
 
   async #page(party: Party, list: ListName, all: readonly string[], digest: string, offset: number): Promise<Answer> {
     const { items, next } = page(all, offset, PAGE_ITEMS);
-    const lowered = items.map((item) => lower(list, party.caller.revision, item));
+    const { revision } = party.caller;
+    const told = list === 'tools' ? toolsFor(revision, party.catalog, items) : items;
     let nextCursor = '';
     if (next !== undefined) {
       this.#keep(`${list} ${digest}`, all);
@@ -71,7 +84,10 @@ export class Lists {
       };
       nextCursor = `,"nextCursor":${JSON.stringify(await this.#sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
     }
-    return { kind: 'result', result: `{"${list}":[${lowered.join(',')}]${nextCursor}}` };
+    const result = `{"${list}":[${told.join(',')}]${nextCursor}}`;
+    if (revision !== MODERN) return { kind: 'result', result };
+    const { ttlMs, isPublic } = party.catalog.caching;
+    return this.#answers.own(METHODS[list], result, ttlMs, isPublic && party.offers.size === 0);
   }
 
   #keep(key: string, items: readonly string[]): void {
@@ -82,6 +98,8 @@ export class Lists {
   }
 }
 
-function lower(list: ListName, revision: Revision, item: string): string {
-  return list === 'tools' && revision !== MODERN ? lowerListItem('tools', revision, item) : item;
+/** Tools in the words of the client's revision, wherever they come from. */
+function toolsFor(revision: Revision, { modernTools }: Catalog, items: readonly string[]): readonly string[] {
+  if (revision === MODERN) return items.map((item) => raiseListItem('tools', item));
+  return items.map((item) => lowerListItem('tools', revision, modernTools.has(item) ? lowerModernTool(item) : item));
 }

@@ -6,6 +6,7 @@ import type { Notification } from '../protocol/jsonrpc.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { elicitationIdToClient } from './asks.ts';
+import type { Completions } from './completions.ts';
 import type { Links } from './links.ts';
 import type { Offers } from './offers.ts';
 import type { Addressee, Exchange } from './exchange.ts';
@@ -21,6 +22,7 @@ export interface NewsParts {
   readonly parties: Iterable<Party>;
   readonly offers: Offers;
   readonly links: Links;
+  readonly completions: Completions;
   readonly log: Logger;
   dropped(reason: string): void;
 }
@@ -94,12 +96,15 @@ export class News {
   }
 
   #other(link: PartyLink, { method, params }: Notification, about: Exchange | undefined): void {
+    const elicitationId = params?.string('elicitationId');
+    if (method === 'notifications/elicitation/complete' && elicitationId !== undefined) {
+      this.#parts.completions.completed(link.upstream, elicitationId);
+    }
     const to = this.#audience(link, about);
     if (to === undefined) {
       this.#parts.dropped('notification-unattributable');
       return;
     }
-    const elicitationId = params?.string('elicitationId');
     const mapped =
       method === 'notifications/elicitation/complete' && elicitationId !== undefined
         ? params?.with('elicitationId', JSON.stringify(elicitationIdToClient(to.client, link.upstream, elicitationId)))

@@ -142,6 +142,13 @@ export class Offers {
       : this.#build(view, (upstream) => party.offers.get(upstream) ?? this.#best(upstream, party.profile));
   }
 
+  /** The same, looked for on disk too. */
+  async catalogOnceRead(party: Party): Promise<Catalog> {
+    const { upstreams } = this.catalog(party.caller.view, '').view;
+    await Promise.all(upstreams.map((seat) => this.knows(seat.id, party.profile)));
+    return this.catalogFor(party);
+  }
+
   catalog(view: string, profile: string): Catalog {
     const key = `${view} ${profile}`;
     const known = this.#catalogs.get(key);

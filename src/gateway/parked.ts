@@ -39,6 +39,9 @@ export interface ParkedParts {
   readonly perUpstream: number;
 }
 
+/** Makes the request that came the one that is told of the call. */
+type Attach = (exchange: OpenExchange, rounds: Rounds) => void;
+
 /** What the sealed state of a parked call says. */
 interface State {
   readonly park: string;
@@ -59,7 +62,9 @@ export function claimOf({ principal, view }: Caller, { method, params }: Request
   const salient = bare.with('_meta', undefined).toString();
   // Parsed, since a client may write the same parameters in another way.
   const text = canonical(JSON.parse(salient));
-  return createHash('sha256').update(JSON.stringify([principal.key, view, method, text])).digest('base64url');
+  return createHash('sha256')
+    .update(JSON.stringify([principal.key, view, method, text]))
+    .digest('base64url');
 }
 
 function canonical(value: unknown): string {
@@ -135,18 +140,18 @@ export class Parked {
   /**
    * Goes on with a parked call, once per round however often the client comes.
    *
-   * @param attach makes the client that came the one who is told of the call; undone when it leaves again.
    * @throws {GatewayError} `invalid-state`
    */
-  resume(state: State, responses: RawObject | undefined, attach: (exchange: OpenExchange) => Rounds): Promise<Answer> {
+  resume(state: State, responses: RawObject | undefined, attach: Attach): Promise<Answer> {
     const call = this.#calls.get(state.park);
-    if (call === undefined || (call.isAbandoned && !call.isOver)) throw new GatewayError('invalid-state', { say: 'the call is over; make it again' });
+    if (call === undefined || (call.isAbandoned && !call.isOver))
+      throw new GatewayError('invalid-state', { say: 'the call is over; make it again' });
     const known = call.outcomes.get(state.round);
     if (known !== undefined) {
-      if (!call.isOver && state.round === call.round) attach(call.exchange);
+      if (!call.isOver && state.round === call.round) attach(call.exchange, call.rounds);
       return known;
     }
-    attach(call.exchange);
+    attach(call.exchange, call.rounds);
     call.dueMs = Infinity;
     call.rounds.answer(responses);
     const outcome = this.#next(call);

@@ -1,4 +1,5 @@
 import { type Catalog, resolvePrompt, resolveResource, resolveTemplate, resolveTool } from '../catalog/catalog.ts';
+import type { Owner } from '../catalog/callable.ts';
 import { GatewayError } from '../errors.ts';
 import type { RawObject } from '../protocol/json.ts';
 import type { Request } from '../protocol/jsonrpc.ts';
@@ -11,6 +12,8 @@ export type Route =
       readonly params: RawObject;
       /** Published name, for metrics and logs. */
       readonly tool: string | undefined;
+      /** The tool that is called, as its owner lists it. */
+      readonly owner?: Owner;
     }
   | { readonly kind: 'nowhere'; readonly error: GatewayError };
 
@@ -18,8 +21,8 @@ function nowhere(code: 'unknown-tool' | 'unknown-prompt' | 'invalid-params', say
   return { kind: 'nowhere', error: new GatewayError(code, { say }) };
 }
 
-function to(upstream: string, params: RawObject, tool?: string): Route {
-  return { kind: 'upstream', upstream, params, tool };
+function to(upstream: string, params: RawObject): Route {
+  return { kind: 'upstream', upstream, params, tool: undefined };
 }
 
 /** Finds the owner of a resource by the URI a client knows. */
@@ -67,7 +70,13 @@ export function route(catalog: Catalog, request: Request): Route {
       const name = params.string('name');
       const owner = name === undefined ? undefined : resolveTool(catalog, name);
       if (name === undefined || owner === undefined) return nowhere('unknown-tool', name ?? '"name" must be a string');
-      return to(owner.upstream, params.with('name', JSON.stringify(owner.name)), name);
+      return {
+        kind: 'upstream',
+        upstream: owner.upstream,
+        params: params.with('name', JSON.stringify(owner.name)),
+        tool: name,
+        owner,
+      };
     }
     case 'prompts/get': {
       const name = params.string('name');

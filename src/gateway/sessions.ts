@@ -123,8 +123,7 @@ export class Sessions {
   async #make(id: string, key: string, caller: Caller): Promise<Session> {
     const { offers } = this.#parts;
     const session = new Session(id, key, caller, offers.catalog(caller.view, ''));
-    await Promise.all(session.catalog.view.upstreams.map((seat) => offers.knows(seat.id, session.profile)));
-    session.catalog = offers.catalogFor(session);
+    session.catalog = await offers.catalogOnceRead(session);
     return session;
   }
 

@@ -26,6 +26,8 @@ export interface Metrics {
   catalogTools(view: string, count: number): void;
 
   readonly sessions: Level;
+  /** Calls that wait for their clients. */
+  readonly parked: Level;
   readonly requestsInFlight: Level;
   readonly processes: Level;
   /** Open event streams toward clients. */
@@ -177,6 +179,7 @@ export function createMetrics(version: string): Metrics {
     ),
     catalogTools: (view, count) => tools.set({ view: view === '' ? '_merged' : views.label(view) }, count),
     sessions: level('linkspan_sessions', 'Sessions of clients held in memory.', registry),
+    parked: level('linkspan_parked_calls', 'Calls under way that wait for an answer of their client.', registry),
     requestsInFlight: level('linkspan_requests_in_flight', 'Requests of clients not answered yet.', registry),
     processes: level('linkspan_processes', 'Processes of stdio upstreams.', registry),
     streams: streamLevels(registry),

@@ -49,11 +49,17 @@ async function all<Owner>(
     const read = readItems(kind, result.raw(member) ?? '[]');
     items.push(...read.items);
     unreadable.push(...read.unreadable);
-    caching = narrower(caching, readCaching(result));
+    const said = readCaching(result);
+    caching = caching === undefined || said === undefined ? (said ?? caching) : narrower(caching, said);
     cursor = result.string('nextCursor') === undefined ? undefined : result.raw('nextCursor');
     if (cursor === undefined) break;
   }
   return { items, unreadable, caching };
+}
+
+function togetherOf(said: readonly (Caching | undefined)[]): Caching | undefined {
+  const known = said.filter((one) => one !== undefined);
+  return known.length === 0 ? undefined : known.reduce(narrower);
 }
 
 /**
@@ -86,7 +92,7 @@ export async function listOffer<Owner, User extends LinkUser>(
       capabilities: hello.capabilities,
       serverInfo,
       instructions,
-      caching: lists.map(({ caching }) => caching).reduce(narrower, undefined),
+      caching: togetherOf(lists.map(({ caching }) => caching)),
       tools: tools.items,
       prompts: prompts.items,
       resources: resources.items,

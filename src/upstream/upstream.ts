@@ -101,6 +101,12 @@ export class Upstream<Owner, User extends LinkUser> {
     return this.config.isolation !== 'shared';
   }
 
+  /** Whether what it asks tells nothing of the call it asks about, so that calls which may be asked about go one by one. */
+  get needsOwnConnection(): boolean {
+    const { isolation, target } = this.config;
+    return isolation === 'session' && target.kind !== 'http' && !this.#opener.isModern;
+  }
+
   /**
    * The connection that serves this user, opened if need be.
    *

@@ -6,7 +6,16 @@ import { RawObject } from '../../src/protocol/json.ts';
 export const LIMITS = { maxNameChars: 48, instructionsMaxChars: 1000 };
 
 export function upstream(id: string, more: Partial<ViewUpstream> = {}): ViewUpstream {
-  return { id, title: id, prefix: `${id}__`, rawUris: false, includeTools: undefined, excludeTools: [], ...more };
+  return {
+    id,
+    title: id,
+    prefix: `${id}__`,
+    rawUris: false,
+    isRemote: false,
+    includeTools: undefined,
+    excludeTools: [],
+    ...more,
+  };
 }
 
 /** An upstream that is published as it is. */

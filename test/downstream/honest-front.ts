@@ -173,6 +173,10 @@ export class HonestFront implements Front {
     return session;
   }
 
+  modern(): never {
+    throw new Error('this front serves sessions alone');
+  }
+
   notification(_: ClientSession, notification: Notification): void {
     this.notifications.push(notification);
   }

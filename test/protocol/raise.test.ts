@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { RawObject } from '../../src/protocol/json.ts';
-import { raiseAsk, raiseError, raiseListItem, raiseResult, type Stamp } from '../../src/protocol/raise.ts';
+import { raiseAsk, raiseError, raiseListItem, raiseResult, type Stamp, stamped } from '../../src/protocol/raise.ts';
 
 const STAMP: Stamp = { serverInfo: '{"name":"linkspan","version":"1"}', ttlMs: 0, cacheScope: 'private' };
 const META = '"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"linkspan","version":"1"}}';
@@ -67,6 +67,18 @@ test('M-010 discovery, the lists and what is read say how long they may be kept,
     assert.equal(result.raw('ttlMs'), cacheable.includes(method) ? '5000' : undefined, method);
     assert.equal(result.string('cacheScope'), cacheable.includes(method) ? 'public' : undefined, method);
   }
+});
+
+test('M-026 a result that is modern already is only put under our name, with how long it may be kept', () => {
+  const result = RawObject.parse('{"resultType":"complete","supportedVersions":[ ],"ttlMs":9}');
+  assert.equal(
+    stamped('server/discover', result, STAMP).toString(),
+    `{"resultType":"complete","supportedVersions":[ ],"ttlMs":0,${META},"cacheScope":"private"}`,
+  );
+  assert.equal(
+    stamped('tools/call', RawObject.parse('{"resultType":"input_required"}'), STAMP).toString(),
+    `{"resultType":"input_required",${META}}`,
+  );
 });
 
 const items = [

@@ -1,0 +1,126 @@
+import { GatewayError } from '../errors.ts';
+import { JsonTextError, RawObject, rawItems } from '../protocol/json.ts';
+import { type Answer, type Id, notificationText } from '../protocol/jsonrpc.ts';
+import { META, withMeta } from '../protocol/meta.ts';
+import { LIST_KINDS, type ListKind } from '../catalog/offer.ts';
+import type { Affinity, Listener } from './affinity.ts';
+import type { Outlet } from './front.ts';
+import { isWithin, type Links } from './links.ts';
+import { ownerOf } from './route.ts';
+
+/** What a `subscriptions/listen` stream is for. */
+interface Filter {
+  readonly kinds: ReadonlySet<ListKind>;
+  /** As the client knows them. */
+  readonly uris: readonly string[];
+}
+
+const MAX_URIS = 1_000;
+
+/** @throws {GatewayError} `invalid-params` */
+export function readFilter(params: RawObject | undefined): Filter {
+  const filter = params?.object('notifications');
+  if (filter === undefined) throw new GatewayError('invalid-params', { say: '"notifications" must be an object' });
+  const kinds = LIST_KINDS.filter((kind) => filter.raw(`${kind}ListChanged`) === 'true');
+  const raw = filter.raw('resourceSubscriptions') ?? '[]';
+  const uris = new Set<string>();
+  try {
+    for (const item of rawItems(raw)) {
+      if (!item.startsWith('"')) throw new JsonTextError('not a string', 0);
+      uris.add(String(JSON.parse(item)));
+    }
+  } catch (thrown) {
+    if (!(thrown instanceof JsonTextError)) throw thrown;
+    throw new GatewayError('invalid-params', { say: '"resourceSubscriptions" must be an array of URIs' });
+  }
+  if (uris.size > MAX_URIS) {
+    throw new GatewayError('invalid-params', { say: `"resourceSubscriptions" may hold ${MAX_URIS} URIs` });
+  }
+  return { kinds: new Set(kinds), uris: [...uris] };
+}
+
+/**
+ * One `subscriptions/listen` stream of a client, from its acknowledgement to its end.
+ *
+ * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
+ */
+export class Listen implements Listener {
+  readonly #id: Id;
+  readonly #outlet: Outlet;
+  readonly #affinity: Affinity;
+  readonly #links: Links;
+  readonly #kinds: ReadonlySet<ListKind>;
+  /** Those the client is told of. */
+  readonly #uris = new Set<string>();
+  readonly #over = Promise.withResolvers<void>();
+
+  constructor(id: Id, outlet: Outlet, affinity: Affinity, links: Links, kinds: ReadonlySet<ListKind>) {
+    this.#id = id;
+    this.#outlet = outlet;
+    this.#affinity = affinity;
+    this.#links = links;
+    this.#kinds = kinds;
+  }
+
+  /** Resolves with the answer when the stream is over. Never rejects. */
+  async run(uris: readonly string[]): Promise<Answer> {
+    await Promise.all(uris.map((uri) => this.#subscribe(uri)));
+    this.#send('notifications/subscriptions/acknowledged', RawObject.EMPTY.with('notifications', this.#honoured()));
+    this.#affinity.listeners.add(this);
+    await this.#over.promise;
+    this.#affinity.listeners.delete(this);
+    for (const uri of this.#uris) this.#unsubscribe(uri);
+    const meta = RawObject.EMPTY.with(META.subscriptionId, this.#id);
+    return { kind: 'result', result: RawObject.EMPTY.with('_meta', meta.toString()).toString() };
+  }
+
+  #honoured(): string {
+    let honoured = RawObject.EMPTY;
+    for (const kind of this.#kinds) honoured = honoured.with(`${kind}ListChanged`, 'true');
+    if (this.#uris.size > 0) honoured = honoured.with('resourceSubscriptions', JSON.stringify([...this.#uris]));
+    return honoured.toString();
+  }
+
+  /** What cannot be subscribed to is left out of the acknowledgement. */
+  async #subscribe(uri: string): Promise<void> {
+    const affinity = this.#affinity;
+    const owner = affinity.subscriptions.get(uri) ?? ownerOf(affinity.catalog, uri);
+    if (owner instanceof GatewayError) return;
+    try {
+      const isHad = affinity.subscriptions.has(uri);
+      const to = { upstream: owner.upstream, uri: owner.uri };
+      if (!isHad && (await this.#links.subscribe(affinity, uri, to)).kind === 'error') return;
+      this.#uris.add(uri);
+    } catch {
+      // Its upstream is down or has no subscriptions: not honoured, which the acknowledgement says.
+    }
+  }
+
+  #unsubscribe(uri: string): void {
+    const affinity = this.#affinity;
+    const to = affinity.subscriptions.get(uri);
+    for (const other of affinity.listeners) if (other instanceof Listen && other.#uris.has(uri)) return;
+    // The upstream may be gone, and the subscription with it.
+    if (to !== undefined) this.#links.unsubscribe(affinity, uri, to).catch(() => undefined);
+  }
+
+  announce(method: string, params: RawObject | undefined): void {
+    if (method === 'notifications/resources/updated') {
+      const updated = params?.string('uri');
+      if (updated === undefined || ![...this.#uris].some((uri) => isWithin(updated, uri))) return;
+    } else if (!LIST_KINDS.some((kind) => this.#kinds.has(kind) && method === `notifications/${kind}/list_changed`)) {
+      return;
+    }
+    this.#send(method, params ?? RawObject.EMPTY);
+  }
+
+  #send(method: string, params: RawObject): void {
+    const text = notificationText(method, withMeta(params, [[META.subscriptionId, this.#id]]));
+    // Whoever cannot be told anything more has gone.
+    if (!this.#outlet.send(text)) this.close();
+  }
+
+  close(): void {
+    this.#over.resolve();
+  }
+}

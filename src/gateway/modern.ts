@@ -1,0 +1,311 @@
+import type { ListName } from '../catalog/page.ts';
+import { GatewayError, toAnswer } from '../errors.ts';
+import {
+  type InputRequest,
+  inputRequiredResult,
+  readRetry,
+  type Retry,
+  withRetry,
+} from '../protocol/input-required.ts';
+import { RawObject } from '../protocol/json.ts';
+import type { Answer, Request } from '../protocol/jsonrpc.ts';
+import { type HeaderLookup, paramHeaderFault } from '../protocol/mcp-headers.ts';
+import { readMirrored } from '../protocol/mirrored-params.ts';
+import { MODERN } from '../protocol/revisions.ts';
+import { resolveTool } from '../catalog/catalog.ts';
+import type { Upstream } from '../upstream/upstream.ts';
+import { Affinity, type Affinities } from './affinity.ts';
+import { type Answers, toolFailure } from './answers.ts';
+import { labelled } from './asks.ts';
+import { type Calls, InputRequiredError, UrlRequiredError } from './calls.ts';
+import type { Completions } from './completions.ts';
+import type { Exchange } from './exchange.ts';
+import type { ModernCaller, ModernCall, Outlet } from './front.ts';
+import { Listen, readFilter } from './listen.ts';
+import type { Links } from './links.ts';
+import type { Lists } from './lists.ts';
+import { OpenExchange } from './open-exchange.ts';
+import { claimOf, type Parked } from './parked.ts';
+import type { Party } from './party.ts';
+import { type Route, route } from './route.ts';
+import type { Scouts } from './scouts.ts';
+import type { Sealer } from './seal.ts';
+import { Visit } from './visit.ts';
+
+export interface ModernParts {
+  readonly affinities: Affinities;
+  readonly upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>;
+  readonly calls: Calls;
+  readonly parked: Parked;
+  readonly scouts: Scouts;
+  readonly links: Links;
+  readonly lists: Lists;
+  readonly answers: Answers;
+  readonly sealer: Sealer;
+  readonly completions: Completions;
+  readonly inFlightPerSession: number;
+}
+
+/** A state we gave out is good for this long where nothing waits for it: people need time. */
+const STATE_MS = 3_600_000;
+
+/** An upstream that was promised a page is opened says within this time that it was. */
+const PAGE_MS = 20_000;
+
+/** One request of a modern client while it is under way. */
+class Visiting implements ModernCall {
+  readonly answer: Promise<Answer>;
+  exchange: OpenExchange | undefined;
+  listen: Listen | undefined;
+  #isCancelled = false;
+
+  constructor(work: (visiting: Visiting) => Promise<Answer>) {
+    this.answer = work(this);
+  }
+
+  /** What is taken up after the client has gone ends at once. */
+  took(exchange: OpenExchange): void {
+    this.exchange = exchange;
+    if (this.#isCancelled) exchange.cancel('the client has gone');
+  }
+
+  cancel(reason: string | undefined): void {
+    this.#isCancelled = true;
+    this.exchange?.cancel(reason);
+    this.listen?.close();
+  }
+
+  close(): void {
+    this.listen?.close();
+  }
+}
+
+/** Answers requests of 2026-07-28, each of which stands alone. */
+export class Modern {
+  readonly #parts: ModernParts;
+
+  constructor(parts: ModernParts) {
+    this.#parts = parts;
+  }
+
+  /** Never rejects: every failure is an answer. `failed` says how one is told. */
+  request(
+    request: Request,
+    caller: ModernCaller,
+    outlet: Outlet,
+    lookup: HeaderLookup | undefined,
+    failed: (thrown: unknown) => Answer,
+  ): Visiting {
+    return new Visiting(async (visiting) => {
+      try {
+        const affinity = await this.#parts.affinities.of(caller);
+        return await this.#answer(visiting, request, new Visit(caller, affinity, caller.logLevel), outlet, lookup);
+      } catch (thrown) {
+        return failed(thrown);
+      }
+    });
+  }
+
+  async #answer(
+    visiting: Visiting,
+    request: Request,
+    visit: Visit,
+    outlet: Outlet,
+    lookup: HeaderLookup | undefined,
+  ): Promise<Answer> {
+    const { method } = request;
+    const { affinity } = visit;
+    const { scouts, lists, answers } = this.#parts;
+    const list = LISTS.get(method);
+    if (list !== undefined) {
+      await scouts.look(affinity);
+      return await lists.answer(affinity, list, request);
+    }
+    switch (method) {
+      case 'tools/call':
+      case 'prompts/get':
+      case 'resources/read':
+      case 'completion/complete':
+        return await this.#routed(visiting, request, visit, outlet, lookup);
+      case 'server/discover':
+        await scouts.greet(visit.caller.view);
+        return this.#discovered(affinity);
+      case 'subscriptions/listen': {
+        const { kinds, uris } = readFilter(request.params);
+        await scouts.look(affinity);
+        const listen = new Listen(request.id, outlet, affinity, this.#parts.links, kinds);
+        visiting.listen = listen;
+        const answer = await listen.run(uris);
+        return answer.kind === 'result' ? answers.own(method, answer.result) : answer;
+      }
+      default:
+        throw new GatewayError('method-not-found', { say: method });
+    }
+  }
+
+  #discovered({ catalog }: Affinity): Answer {
+    const { capabilities, instructions, caching } = catalog;
+    const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify([MODERN]))
+      .with('capabilities', capabilities.toString())
+      .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
+    return this.#parts.answers.own('server/discover', result.toString(), caching.ttlMs, caching.isPublic);
+  }
+
+  async #routed(
+    visiting: Visiting,
+    request: Request,
+    visit: Visit,
+    outlet: Outlet,
+    lookup: HeaderLookup | undefined,
+  ): Promise<Answer> {
+    const { affinity } = visit;
+    const retry = request.params === undefined ? undefined : readRetry(request.params);
+    if (request.params !== undefined && retry === undefined) {
+      throw new GatewayError('invalid-params', { say: '"inputResponses" must be an object, "requestState" a string' });
+    }
+    let to = route(affinity.catalog, request);
+    if (to.kind === 'nowhere') {
+      await this.#parts.scouts.look(affinity);
+      to = route(affinity.catalog, request);
+    }
+    if (to.kind === 'nowhere') throw to.error;
+    if (lookup !== undefined) this.#checkHeaders(request, affinity, lookup);
+
+    let { params } = to;
+    if (retry?.requestState !== undefined) {
+      const state = await this.#unsealed(request, visit, retry.requestState);
+      if (state.kind === 'park') return await this.#resumed(visiting, request, visit, outlet, state, retry);
+      if (state.upstream !== to.upstream) throw new GatewayError('invalid-state');
+      if (state.kind === 'pages') {
+        const end = await this.#opened(to.upstream, state.ids, retry.inputResponses);
+        if (end?.kind === 'result') return this.#parts.answers.own(request.method, end.result);
+        params = withRetry(params, { inputResponses: undefined, requestState: undefined });
+      } else {
+        params = withRetry(params, { inputResponses: retry.inputResponses, requestState: state.inner });
+      }
+    }
+    if (affinity.working.size >= this.#parts.inFlightPerSession) {
+      throw new GatewayError('overloaded', { say: `you have ${affinity.working.size} requests under way` });
+    }
+    const upstream = this.#parts.upstreams.get(to.upstream);
+    const isExclusive = affinity.profile !== '' && upstream?.needsOwnConnection === true;
+    const party = affinity.at(to.upstream, isExclusive, (key) => new Affinity(key, visit.caller, affinity.catalog));
+    const exchange = new OpenExchange(visit, party, request, outlet);
+    exchange.upstream = to.upstream;
+    exchange.tool = to.tool;
+    visiting.took(exchange);
+    party.working.add(exchange);
+    const work = this.#worked(exchange, { ...to, params }).finally(() => party.working.delete(exchange));
+    // Without features nobody asks it anything.
+    if (affinity.profile === '') return await work;
+    const settled = work.catch((thrown: unknown) => toAnswer(thrown));
+    return await this.#parts.parked.follow(exchange, to.upstream, visit.rounds, settled);
+  }
+
+  /** Forwards, and gives a modern upstream's questions on to the client, under a seal. */
+  async #worked(exchange: OpenExchange, to: Extract<Route, { kind: 'upstream' }>): Promise<Answer> {
+    try {
+      return await this.#parts.calls.forward(exchange, to);
+    } catch (thrown) {
+      const { upstream } = to;
+      if (thrown instanceof InputRequiredError) {
+        const { inputRequests, requestState } = thrown.asked;
+        return await this.#asked(exchange, upstream, inputRequests, { kind: 'relay', upstream, inner: requestState });
+      }
+      if (thrown instanceof UrlRequiredError) {
+        const ids = thrown.pages.map(({ elicitationId }) => elicitationId);
+        const requests = thrown.pages.map(({ url, message }, i) => ({
+          key: `url${i + 1}`,
+          method: 'elicitation/create',
+          params: RawObject.of({ mode: 'url', message, url }),
+        }));
+        return await this.#asked(exchange, upstream, requests, { kind: 'pages', upstream, ids });
+      }
+      throw thrown;
+    }
+  }
+
+  /** Questions for the client, and the sealed state that its answers come back with. */
+  async #asked(
+    { client, request }: OpenExchange,
+    upstream: string,
+    requests: readonly InputRequest[],
+    state: State,
+  ): Promise<Answer> {
+    const payload = { ...state, claim: claimOf(client.caller, request) };
+    const sealed = await this.#parts.sealer.seal('state', payload, Date.now() + STATE_MS);
+    const inputRequests = requests.map((one) => ({
+      ...one,
+      params: one.params === undefined ? undefined : labelled(client, upstream, one.method, one.params),
+    }));
+    const result = inputRequiredResult({ inputRequests, requestState: JSON.stringify(sealed) });
+    return { kind: 'result', result: result.toString() };
+  }
+
+  /** The user was sent to some pages. @returns how the call ends, where they would not go. */
+  async #opened(
+    upstream: string,
+    ids: readonly string[],
+    responses: RawObject | undefined,
+  ): Promise<Answer | undefined> {
+    const refused = ids.some((_, i) => responses?.object(`url${i + 1}`)?.string('action') !== 'accept');
+    if (refused) return toolFailure('The page that has to be opened first was not opened');
+    await this.#parts.completions.wait(upstream, ids, PAGE_MS);
+    return undefined;
+  }
+
+  async #resumed(
+    visiting: Visiting,
+    request: Request,
+    { caller, affinity, logLevel }: Visit,
+    outlet: Outlet,
+    state: { readonly park: string; readonly round: number },
+    retry: Retry,
+  ): Promise<Answer> {
+    return await this.#parts.parked.resume(state, retry.inputResponses, (exchange, rounds) => {
+      exchange.attach(new Visit(caller, affinity, logLevel, rounds), request, outlet);
+      visiting.took(exchange);
+    });
+  }
+
+  /** What we sealed for this very request. @throws {GatewayError} `invalid-state` */
+  async #unsealed(request: Request, { caller }: Visit, raw: string): Promise<State> {
+    const payload = await this.#parts.sealer.unseal('state', String(JSON.parse(raw)), Date.now());
+    if (payload === undefined || payload['claim'] !== claimOf(caller, request)) throw new GatewayError('invalid-state');
+    const { kind, park, round, upstream, inner, ids } = payload;
+    if (kind === 'park' && typeof park === 'string' && typeof round === 'number') return { kind, park, round };
+    if (kind === 'relay' && typeof upstream === 'string') {
+      return { kind, upstream, inner: typeof inner === 'string' ? inner : undefined };
+    }
+    if (kind === 'pages' && typeof upstream === 'string' && Array.isArray(ids)) {
+      return { kind, upstream, ids: ids.map(String) };
+    }
+    throw new GatewayError('invalid-state');
+  }
+
+  /** @throws {GatewayError} `header-mismatch` */
+  #checkHeaders({ method, params }: Request, { catalog }: Affinity, lookup: HeaderLookup): void {
+    if (method !== 'tools/call') return;
+    const item = resolveTool(catalog, params?.string('name') ?? '')?.item;
+    const schema = item?.object('inputSchema');
+    const reading = schema === undefined ? undefined : readMirrored(schema);
+    if (reading?.kind !== 'mirrored' || reading.params.length === 0) return;
+    const fault = paramHeaderFault(reading.params, params?.object('arguments'), lookup);
+    if (fault !== undefined) throw new GatewayError('header-mismatch', { say: fault });
+  }
+}
+
+/** What a `requestState` of ours says. */
+type State =
+  | { readonly kind: 'park'; readonly park: string; readonly round: number }
+  /** `inner`: what the upstream itself gave, as raw JSON text. */
+  | { readonly kind: 'relay'; readonly upstream: string; readonly inner: string | undefined }
+  /** Pages the user was sent to, by the names the upstream gave them. */
+  | { readonly kind: 'pages'; readonly upstream: string; readonly ids: readonly string[] };
+
+const LISTS: ReadonlyMap<string, ListName> = new Map([
+  ['tools/list', 'tools'],
+  ['prompts/list', 'prompts'],
+  ['resources/list', 'resources'],
+  ['resources/templates/list', 'resourceTemplates'],
+]);
