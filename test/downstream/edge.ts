@@ -49,19 +49,26 @@ export function configWith({ sessions, limits, ...rest }: Overrides): Config {
 /** Nobody is asked who they are. */
 const OPEN: Authenticator = {
   authenticate: async () => ({ kind: 'principal', principal: LOCAL }),
+  known: () => LOCAL,
 };
 
-/** `Bearer <name>` is that principal; `Bearer bad` and everything else is refused. */
+function byName(authorization: readonly string[]): AuthVerdict {
+  const [only, second] = authorization;
+  const name = /^Bearer ([a-z]+)$/.exec(only ?? '')?.[1];
+  if (second !== undefined) return { kind: 'refused', status: 400, challenge: undefined, why: 'twice' };
+  if (name === undefined || name === 'bad') {
+    return { kind: 'refused', status: 401, challenge: 'Bearer error="invalid_token"', why: 'no token' };
+  }
+  const principal: Principal = { key: name, label: name, scopes: [] };
+  return { kind: 'principal', principal };
+}
+
+/** `Bearer <name>` is that principal; `Bearer bad` and everything else is refused. `Bearer carol` is never known at once. */
 export const BY_NAME: Authenticator = {
-  authenticate: async ({ authorization }): Promise<AuthVerdict> => {
-    const [only, second] = authorization;
-    const name = /^Bearer ([a-z]+)$/.exec(only ?? '')?.[1];
-    if (second !== undefined) return { kind: 'refused', status: 400, challenge: undefined, why: 'twice' };
-    if (name === undefined || name === 'bad') {
-      return { kind: 'refused', status: 401, challenge: 'Bearer error="invalid_token"', why: 'no token' };
-    }
-    const principal: Principal = { key: name, label: name, scopes: [] };
-    return { kind: 'principal', principal };
+  authenticate: async ({ authorization }) => byName(authorization),
+  known: ({ authorization }) => {
+    const verdict = byName(authorization);
+    return verdict.kind === 'principal' && verdict.principal.key !== 'carol' ? verdict.principal : undefined;
   },
 };
 
