@@ -1,6 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import { cursorText, kindOf, type ListName, page, parseCursor } from '../catalog/page.ts';
 import { GatewayError } from '../errors.ts';
+import { oneLine } from '../protocol/json.ts';
 import type { Answer, Request } from '../protocol/jsonrpc.ts';
 import { lowerListItem } from '../protocol/lower.ts';
 import type { LegacyRevision } from '../protocol/revisions.ts';
@@ -36,9 +37,11 @@ export class Lists {
     const known = answers.get(key);
     if (known !== undefined) return known;
     const items = catalog.lists[list];
-    const answer = await this.#page(session, list, items, catalog.digest[kindOf(list)], 0);
+    const result = await this.#page(session, list, items, catalog.digest[kindOf(list)], 0);
     // A cursor inside would expire, so only whole lists are kept.
-    if (items.length <= PAGE_ITEMS) answers.set(key, answer);
+    if (items.length > PAGE_ITEMS) return { kind: 'result', result };
+    const answer: Answer = { kind: 'result', result, tail: Buffer.from(`${oneLine(result)}}`) };
+    answers.set(key, answer);
     return answer;
   }
 
@@ -50,7 +53,7 @@ export class Lists {
     if (place === undefined || items === undefined || place.list !== list || !isOwn) {
       throw new GatewayError('invalid-cursor', { say: 'it is not ours or out of date; list again without a cursor' });
     }
-    return this.#page(session, list, items, place.digest, place.offset);
+    return { kind: 'result', result: await this.#page(session, list, items, place.digest, place.offset) };
   }
 
   /** The list as it was when it had this digest, which after a restart may be as it is now. */
@@ -65,7 +68,7 @@ export class Lists {
     all: readonly string[],
     digest: string,
     offset: number,
-  ): Promise<Answer> {
+  ): Promise<string> {
     const { items, next } = page(all, offset, PAGE_ITEMS);
     const lowered = items.map((item) => lower(list, session.caller.revision, item));
     let nextCursor = '';
@@ -77,7 +80,7 @@ export class Lists {
       };
       nextCursor = `,"nextCursor":${JSON.stringify(await this.#sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
     }
-    return { kind: 'result', result: `{"${list}":[${lowered.join(',')}]${nextCursor}}` };
+    return `{"${list}":[${lowered.join(',')}]${nextCursor}}`;
   }
 
   #keep(key: string, items: readonly string[]): void {
