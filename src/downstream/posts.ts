@@ -1,4 +1,5 @@
 import type { HttpBindings } from '@hono/node-server';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Front } from '../gateway/front.ts';
 import { postShape, type Shape } from './accept.ts';
 import type { Admission, Admitted } from './admission.ts';
@@ -66,6 +67,6 @@ export class Posts {
     } catch (thrown) {
       response = failed(thrown, env);
     }
-    await writeResponse(outgoing, response);
+    if (response !== RESPONSE_ALREADY_SENT) await writeResponse(outgoing, response);
   }
 }

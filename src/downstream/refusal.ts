@@ -1,5 +1,4 @@
 import type { ServerResponse } from 'node:http';
-import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { type GatewayError, toRpcError } from '../errors.ts';
 import type { Id } from '../protocol/jsonrpc.ts';
 
@@ -13,7 +12,6 @@ export function refusalText(error: GatewayError, id: Id = 'null'): string {
 
 /** Writes what a {@link Response} of ours says, for a request that no router sees. Every one of them has a body. */
 export async function writeResponse(outgoing: ServerResponse, response: Response): Promise<void> {
-  if (response === RESPONSE_ALREADY_SENT) return;
   const text = await response.text();
   const bytes = Buffer.byteLength(text);
   outgoing.writeHead(response.status, [...[...response.headers].flat(), 'content-length', String(bytes)]);

@@ -121,7 +121,8 @@ export class Gateway implements Front {
         to = route(session.catalog, request);
       }
       if (to?.kind === 'upstream') exchange.tool = to.tool;
-      answer = to === undefined ? await this.#answer(exchange) : await this.#forward(exchange, to);
+      const answering = to === undefined ? this.#answer(exchange) : this.#forward(exchange, to);
+      answer = answering instanceof Promise ? await answering : answering;
     } catch (thrown) {
       answer = this.#failed(thrown, request.method);
     }
@@ -160,12 +161,14 @@ export class Gateway implements Front {
     return exchange;
   }
 
-  async #answer(exchange: Exchange): Promise<Answer> {
+  #answer(exchange: Exchange): Answer | Promise<Answer> {
     const { session, request } = exchange;
     const list = LISTS.get(request.method);
     if (list !== undefined) {
-      await this.#parts.scouts.look(session);
-      return this.#parts.lists.answer(session, list, request);
+      const { scouts, lists } = this.#parts;
+      const looking = scouts.look(session);
+      if (looking === undefined) return lists.answer(session, list, request);
+      return looking.then(() => lists.answer(session, list, request));
     }
     switch (request.method) {
       case 'ping':
@@ -212,7 +215,8 @@ export class Gateway implements Front {
     const upstream = this.#parts.upstreams.get(to.upstream);
     if (upstream === undefined) throw new GatewayError('internal-error');
     exchange.upstream = to.upstream;
-    await exchange.enter(upstream.gate);
+    const entering = exchange.enter(upstream.gate);
+    if (entering !== undefined) await entering;
     try {
       const answer = await this.#call(exchange, upstream, to.params);
       return this.#toClient(exchange, upstream.id, answer);

@@ -24,18 +24,21 @@ export class Lists {
     this.#sealer = sealer;
   }
 
-  /** @throws {GatewayError} `invalid-cursor` */
-  async answer(session: Session, list: ListName, request: Request): Promise<Answer> {
-    const { catalog, caller } = session;
+  /** At once where the whole list is known. @throws {GatewayError} `invalid-cursor` */
+  answer(session: Session, list: ListName, request: Request): Answer | Promise<Answer> {
     const cursor = request.params?.raw('cursor');
     if (cursor !== undefined && cursor !== '""' && cursor !== 'null') {
       return this.#next(session, list, request.params?.string('cursor') ?? '');
     }
+    const { catalog, caller } = session;
     let answers = this.#whole.get(catalog);
     if (answers === undefined) this.#whole.set(catalog, (answers = new Map()));
     const key = `${list} ${caller.revision}`;
-    const known = answers.get(key);
-    if (known !== undefined) return known;
+    return answers.get(key) ?? this.#first(session, list, answers, key);
+  }
+
+  async #first(session: Session, list: ListName, answers: Map<string, Answer>, key: string): Promise<Answer> {
+    const { catalog } = session;
     const items = catalog.lists[list];
     const result = await this.#page(session, list, items, catalog.digest[kindOf(list)], 0);
     // A cursor inside would expire, so only whole lists are kept.

@@ -14,13 +14,19 @@ const LIST_TTL_MS = 300_000;
 /** A session that looked this lately need not look again. */
 const LOOKED_MS = 30_000;
 
+interface Look {
+  readonly atMs: number;
+  /** Undefined when it is over. */
+  looking: Promise<void> | undefined;
+}
+
 /** Sees to it that the lists a client gets are there and are right, without letting one upstream keep it waiting. */
 export class Scouts {
   readonly #views: ReadonlyMap<string, View>;
   readonly #upstreams: ReadonlyMap<string, Upstream<Exchange, Session>>;
   readonly #offers: Offers;
   /** When each session looked last; whoever asks meanwhile waits for the same. */
-  readonly #looked = new WeakMap<Session, { readonly atMs: number; readonly done: Promise<void> }>();
+  readonly #looked = new WeakMap<Session, Look>();
   /** Upstreams that somebody waited for in vain, and since when (monotonic ms). */
   readonly #silentMs = new Map<string, number>();
 
@@ -45,15 +51,15 @@ export class Scouts {
     await this.#await(unknown, FIRST_WAIT_MS);
   }
 
-  /** Before a list is answered. */
-  async look(session: Session): Promise<void> {
+  /** Before a list is answered. Undefined where there is nothing to wait for. */
+  look(session: Session): Promise<void> | undefined {
     const now = performance.now();
-    let looked = this.#looked.get(session);
-    if (looked === undefined || now - looked.atMs > LOOKED_MS) {
-      looked = { atMs: now, done: this.#look(session) };
-      this.#looked.set(session, looked);
-    }
-    await looked.done;
+    const before = this.#looked.get(session);
+    if (before !== undefined && now - before.atMs <= LOOKED_MS) return before.looking;
+    const looking = this.#look(session);
+    const look: Look = { atMs: now, looking };
+    this.#looked.set(session, look);
+    return looking.then(() => (look.looking = undefined));
   }
 
   async #look(session: Session): Promise<void> {

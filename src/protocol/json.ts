@@ -47,7 +47,7 @@ function skipSpace(text: string, at: number): number {
 function skipString(text: string, at: number): number {
   let end = at;
   // Most strings are short, and a search costs more than it saves.
-  for (const near = at + NEAR; end < near; ) {
+  for (const near = at + NEAR; end < near;) {
     const c = text.charCodeAt(++end);
     if (c === QUOTE) return end + 1;
     if (c === BACKSLASH) break;
