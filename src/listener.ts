@@ -1,11 +1,13 @@
-import { Server } from 'node:http';
-import { createAdaptorServer, type HttpBindings } from '@hono/node-server';
+import { createServer, type Server } from 'node:http';
+import { getRequestListener, type HttpBindings } from '@hono/node-server';
 import type { Hono } from 'hono';
 import type { Address } from './config/config.ts';
 
 /** Something with routes, and a way to say that it is about to go. */
 export interface Door {
   readonly app: Pick<Hono<{ Bindings: HttpBindings }>, 'fetch'>;
+  /** Takes a request before the routes see it; false leaves it to them, untouched. */
+  first?(env: HttpBindings): boolean;
   /** From here on nothing new is taken on. */
   drain(): void;
 }
@@ -36,17 +38,19 @@ export class Listener {
    */
   static async open(address: Address, key: string, make: (origin: string) => Door): Promise<Listener> {
     let door: Door | undefined;
-    const server = createAdaptorServer({
-      fetch: (request, env) => door?.app.fetch(request, env) ?? new Response(null, { status: 503 }),
-      overrideGlobalObjects: false,
-      serverOptions: {
-        headersTimeout: HEADERS_TIMEOUT_MS,
-        requestTimeout: REQUEST_TIMEOUT_MS,
-        connectionsCheckingInterval: CHECK_MS,
-        keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
-      },
+    const routed = getRequestListener(
+      (request, env) => door?.app.fetch(request, env) ?? new Response(null, { status: 503 }),
+      { overrideGlobalObjects: false },
+    );
+    const timeouts = {
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      connectionsCheckingInterval: CHECK_MS,
+      keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+    };
+    const server = createServer(timeouts, (incoming, outgoing) => {
+      if (door?.first?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
     });
-    if (!(server instanceof Server)) throw new TypeError('an HTTP/1.1 server was asked for');
     await new Promise<void>((resolve, reject) => {
       // Stays, for there are errors after the first: with no descriptor left, each connection that cannot be taken is one.
       server.on('error', (error: NodeJS.ErrnoException) => reject(inWords(error, address, key)));

@@ -28,7 +28,13 @@ export interface Authenticator {
    * @param headers every `Authorization` header the request had, from its raw headers.
    * @param endpoint canonical URI of the endpoint that is asked, which is the audience a token must have.
    */
-  authenticate(headers: { readonly authorization: readonly string[] }, endpoint: string): Promise<AuthVerdict>;
+  authenticate(headers: Authorization, endpoint: string): Promise<AuthVerdict>;
+  /** The same, where it is known without waiting that the answer is a principal: of most requests. */
+  known(headers: Authorization, endpoint: string): Principal | undefined;
+}
+
+interface Authorization {
+  readonly authorization: readonly string[];
 }
 
 interface AuthenticatorDeps {
@@ -49,7 +55,7 @@ const INVALID = 'the token is not valid here; get a new one';
  */
 export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps): Authenticator {
   if (config.jwt.length === 0 && config.apiKeys.length === 0) {
-    return { authenticate: async () => ({ kind: 'principal', principal: LOCAL }) };
+    return { authenticate: async () => ({ kind: 'principal', principal: LOCAL }), known: () => LOCAL };
   }
   const { log, now = Date.now, clock = () => performance.now() } = deps;
   const apiKeys = new ApiKeys(config.apiKeys);
@@ -77,12 +83,18 @@ export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps)
     }
   }
 
+  /** All of the header stands for all of the token, and is not even parsed when we know it. */
+  const keyOf = (header: string, endpoint: string) => `${hash('sha256', header)} ${endpoint}`;
+
   return {
+    known: ({ authorization }, endpoint) => {
+      const [only] = authorization;
+      return only === undefined || authorization.length > 1 ? undefined : verified.find(keyOf(only, endpoint), now());
+    },
     authenticate: async ({ authorization }, endpoint) => {
       const nowMs = now();
       const [only = ''] = authorization;
-      // All of the header stands for all of the token, and is not even parsed when we know it.
-      const key = `${hash('sha256', only)} ${endpoint}`;
+      const key = keyOf(only, endpoint);
       const known = authorization.length === 1 ? verified.find(key, nowMs) : undefined;
       if (known !== undefined) return { kind: 'principal', principal: known };
 
@@ -96,7 +108,9 @@ export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps)
       const header = jwtHeader(token);
       if (header === undefined) {
         const principal = apiKeys.find(hash('sha256', token));
-        return principal === undefined ? refuse(401, 'unknown API key', endpoint) : { kind: 'principal', principal };
+        if (principal === undefined) return refuse(401, 'unknown API key', endpoint);
+        verified.add(key, principal, nowMs, Infinity);
+        return { kind: 'principal', principal };
       }
       const verdict = await judge(token, header, endpoint);
       switch (verdict.kind) {

@@ -12,16 +12,21 @@ import type { View } from './view.ts';
 export interface Owner {
   readonly upstream: string;
   readonly name: string;
-  /** As the upstream lists it; undefined for what it does not list. */
-  readonly item?: RawObject;
-  /** Whether it was listed in the words of the modern era. */
-  readonly isModern?: boolean;
+}
+
+/** How an upstream lists what it has. */
+export interface Source {
+  readonly item: RawObject;
+  /** Whether in the words of the modern era. */
+  readonly isModern: boolean;
 }
 
 /** The tools or the prompts of a view: what is called by a name. */
 export interface Callables {
   /** By published name, in list order. */
   readonly owners: ReadonlyMap<string, Owner>;
+  /** Of those owners. */
+  readonly sources: ReadonlyMap<Owner, Source>;
   readonly texts: readonly string[];
   /** Published names that were filtered, quarantined or renamed away: nobody may answer to them instead. */
   readonly hidden: ReadonlySet<string>;
@@ -43,6 +48,7 @@ export function nameAll(
 ): Callables {
   const prefixes = prefixesOf(view);
   const owners = new Map<string, Owner>();
+  const sources = new Map<Owner, Source>();
   const texts: string[] = [];
   const hidden = new Set<string>();
   const apps = new Map<string, Owner>();
@@ -82,15 +88,16 @@ export function nameAll(
         quarantined.push(quarantine(upstream.id, kind, key, position, why));
         continue;
       }
-      const owner = { upstream: upstream.id, name: key, item, isModern };
+      const owner = { upstream: upstream.id, name: key };
       owners.set(name, owner);
+      sources.set(owner, { item, isModern });
       texts.push(publishedText(kind, upstream, item, name));
       if (ui && apps.has(key)) ambiguous.add(key);
       else if (ui) apps.set(key, owner);
     }
   }
   for (const name of ambiguous) apps.delete(name);
-  return { owners, texts, hidden, apps, quarantined };
+  return { owners, sources, texts, hidden, apps, quarantined };
 }
 
 /** Over HTTP, a tool that says wrongly which arguments go into headers must not be offered. */

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { RawObject } from '../protocol/json.ts';
-import { type Callables, fallbackOf, nameAll, type Owner, prefixesOf, reservedFor } from './callable.ts';
+import { type Callables, fallbackOf, nameAll, type Owner, prefixesOf, reservedFor, type Source } from './callable.ts';
 import { type Caching, narrower, UNCACHED } from './caching.ts';
 import { quarantine, type Quarantined } from './item.ts';
 import { mergeCapabilities, mergeInstructions } from './merge.ts';
@@ -82,12 +82,20 @@ export function buildCatalog(view: View, offers: ReadonlyMap<string, Offer>, lim
     },
     fallback: fallbackOf(view),
     bareNamesUnknown: view.upstreams.some(({ id, prefix }) => prefix === '' && !offers.has(id)),
-    modernTools: new Set(
-      [...tools.owners.values()].flatMap(({ isModern }, i) => (isModern ? (tools.texts[i] ?? []) : [])),
-    ),
+    modernTools: modernTexts(tools),
     callables: { tools, prompts },
     resources,
   };
+}
+
+function modernTexts({ owners, sources, texts }: Callables): ReadonlySet<string> {
+  const modern = [...owners.values()].map((owner) => sources.get(owner)?.isModern === true);
+  return new Set(texts.filter((_, i) => modern[i]));
+}
+
+/** How the upstream lists this tool; undefined for one that it does not list. */
+export function sourceOf(catalog: Catalog, tool: Owner): Source | undefined {
+  return catalog.callables.tools.sources.get(tool);
 }
 
 function cachingOf(view: View, offers: ReadonlyMap<string, Offer>): Caching {

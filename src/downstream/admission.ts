@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import type { Logger } from 'pino';
 import type { Authenticator } from '../auth/authenticate.ts';
@@ -25,6 +26,9 @@ export interface AdmissionParts {
 }
 
 const MAX_LOGGED_CHARS = 200;
+
+/** Host names about which no two readers differ. */
+const PLAIN_HOST = /^[a-z\d._-]+(?::(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}))?$/;
 
 /** The row that says in JSON-RPC what a status says in HTTP. */
 const ROWS = {
@@ -69,6 +73,19 @@ export class Admission {
       outgoing.setHeader('vary', 'origin');
     }
     return headers;
+  }
+
+  /**
+   * Who asks, where no doubt is possible and nothing has to be waited for. Undefined says only that it takes {@link admit}.
+   * What this admits, that admits too.
+   */
+  known({ rawHeaders }: IncomingMessage, view: string): Admitted | undefined {
+    const headers = readHeaders(rawHeaders);
+    const { host, origin } = headers;
+    if (origin !== undefined || host === undefined || !PLAIN_HOST.test(host)) return undefined;
+    if (refuseSender(headers, this.#doorway) !== undefined) return undefined;
+    const principal = this.#parts.authenticator.known(headers, this.endpoint(view));
+    return principal === undefined ? undefined : { headers, principal };
   }
 
   async admit(env: HttpBindings, view: string): Promise<Admitted | Response> {

@@ -6,6 +6,7 @@ import { GatewayError } from '../errors.ts';
 import type { Front } from '../gateway/front.ts';
 import { Admission, type AdmissionParts } from './admission.ts';
 import { McpEndpoint } from './mcp.ts';
+import { Posts } from './posts.ts';
 import { Pulse } from './pulse.ts';
 import { refuse } from './refusal.ts';
 import { SseEndpoint } from './sse.ts';
@@ -18,6 +19,8 @@ type Env = { Bindings: HttpBindings };
 
 export interface App {
   readonly app: Hono<Env>;
+  /** Takes the requests that need no router; false for the others. */
+  first(env: HttpBindings): boolean;
   /** New requests are refused from here on, and streams that wait for no answer end. Those under way go on. */
   drain(): void;
 }
@@ -81,16 +84,18 @@ export function createApp(parts: AppParts): App {
     const headers = admission.judge(c.env);
     return headers instanceof Response ? headers : c.text('Not found', 404);
   });
-  app.onError((error, c) => {
+  const failed = (error: unknown, { outgoing }: HttpBindings): Response => {
     log.error({ err: error }, 'request failed');
-    const { outgoing } = c.env;
     if (!outgoing.headersSent) return refuse(new GatewayError('internal-error'));
     outgoing.destroy();
     return RESPONSE_ALREADY_SENT;
-  });
+  };
+  app.onError((error, c) => failed(error, c.env));
+  const posts = new Posts({ front, admission, mcp, bodyBytes, failed });
 
   return {
     app,
+    first: (env) => posts.take(env),
     drain() {
       mcp.drain();
       sse.drain();

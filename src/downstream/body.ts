@@ -12,44 +12,57 @@ export type Body =
 const LINGER_MS = 500;
 const LINGER_BYTES = 67_108_864;
 
-function toText(chunks: readonly Buffer[]): Body {
-  const [first = Buffer.alloc(0)] = chunks;
-  const bytes = chunks.length > 1 ? Buffer.concat(chunks) : first;
+const EMPTY = Buffer.alloc(0);
+
+function toText(bytes: Buffer): Body {
   return isUtf8(bytes) ? { kind: 'text', text: bytes.toString('utf8') } : { kind: 'not-text' };
 }
 
-/** Reads a body of at most `limitBytes`; what is beyond is not held. */
-export function readBody(incoming: IncomingMessage, limitBytes: number, announced: string | undefined): Promise<Body> {
-  if (announced !== undefined && Number(announced) > limitBytes) return Promise.resolve({ kind: 'too-large' });
+function ignore(): void {}
+
+/** Reads a body of at most `limitBytes`, and hands it on once. What is beyond is not held. */
+export function readBody(
+  incoming: IncomingMessage,
+  limitBytes: number,
+  announced: string | undefined,
+  take: (body: Body) => void,
+): void {
+  if (announced !== undefined && Number(announced) > limitBytes) {
+    take({ kind: 'too-large' });
+    return;
+  }
   // Gone while we were waiting for something else: no event will tell.
-  if (incoming.destroyed && !incoming.complete) return Promise.resolve({ kind: 'gone' });
-  return new Promise((resolve) => {
-    const chunks: Buffer[] = [];
-    let bytes = 0;
-    // Cheaper than taking the listeners off a message that ends with them.
-    let isDone = false;
-    const done = (body: Body): void => {
+  if (incoming.destroyed && !incoming.complete) {
+    take({ kind: 'gone' });
+    return;
+  }
+  let only: Buffer | undefined;
+  let chunks: Buffer[] | undefined;
+  let bytes = 0;
+  // Cheaper than taking the listeners off a message that ends with them.
+  let isDone = false;
+  incoming.on('data', (chunk: Buffer) => {
+    if (isDone) return;
+    bytes += chunk.length;
+    if (bytes > limitBytes) {
       isDone = true;
-      resolve(body);
-    };
-    const onData = (chunk: Buffer): void => {
-      if (isDone) return;
-      bytes += chunk.length;
-      if (bytes > limitBytes) {
-        incoming.pause();
-        done({ kind: 'too-large' });
-        return;
-      }
-      chunks.push(chunk);
-    };
-    const onEnd = (): void => done(toText(chunks));
-    const onClose = (): void => done({ kind: 'gone' });
-    incoming.on('data', onData);
-    incoming.on('end', onEnd);
-    incoming.on('close', onClose);
-    // Its `close` follows. Without a listener it would end the process.
-    incoming.on('error', () => undefined);
+      incoming.pause();
+      take({ kind: 'too-large' });
+    } else if (only === undefined) only = chunk;
+    else (chunks ??= [only]).push(chunk);
   });
+  incoming.on('end', () => {
+    if (isDone) return;
+    isDone = true;
+    take(toText(chunks === undefined ? (only ?? EMPTY) : Buffer.concat(chunks)));
+  });
+  incoming.on('close', () => {
+    if (isDone) return;
+    isDone = true;
+    take({ kind: 'gone' });
+  });
+  // Its `close` follows. Without a listener it would end the process.
+  incoming.on('error', ignore);
 }
 
 /**

@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { GatewayError, toAnswer } from '../errors.ts';
@@ -10,9 +11,10 @@ import { getShape, postShape, type Shape } from './accept.ts';
 import type { Admitted } from './admission.ts';
 import { classify, refuseBatch, type Said, sessionOf, toRefusal } from './classify.ts';
 import { pageFor } from './page.ts';
-import { receiveText } from './posted-text.ts';
+import { postedText } from './posted-text.ts';
+import type { Pulse } from './pulse.ts';
 import { refuse } from './refusal.ts';
-import { Reply, writeJson } from './reply.ts';
+import { Reply, type ReplyParts, writeAnswer } from './reply.ts';
 import { SessionStreams, type StreamsParts } from './session-streams.ts';
 import { EVENT_STREAM_HEADERS } from './stream.ts';
 
@@ -33,7 +35,7 @@ function idOf(said: Said): Id {
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
  */
-export class McpEndpoint {
+export class McpEndpoint implements ReplyParts {
   readonly #parts: McpParts;
   /** Of the sessions that ever needed events. */
   readonly #streams = new Map<ClientSession, SessionStreams>();
@@ -41,6 +43,10 @@ export class McpEndpoint {
 
   constructor(parts: McpParts) {
     this.#parts = parts;
+  }
+
+  get pulse(): Pulse {
+    return this.#parts.pulse;
   }
 
   /** @param endpoint external URI, for people. */
@@ -65,30 +71,49 @@ export class McpEndpoint {
     for (const streams of this.#streams.values()) streams.drain();
   }
 
-  async #post(env: HttpBindings, view: string, { headers, principal }: Admitted): Promise<Response> {
-    const shape = postShape(headers.accept);
+  async #post(env: HttpBindings, view: string, admitted: Admitted): Promise<Response> {
+    const shape = postShape(admitted.headers.accept);
     if (shape === undefined) {
       return refuse(new GatewayError('not-acceptable', { say: 'send Accept: application/json, text/event-stream' }));
     }
-    const text = await receiveText(env, headers, this.#parts.bodyBytes);
-    if (typeof text !== 'string') return text;
+    const text = await postedText(env, admitted.headers, this.#parts.bodyBytes);
+    return typeof text === 'string' ? await this.take(env.outgoing, view, admitted, shape, text) : text;
+  }
 
+  /** Answers what was POSTed. */
+  async take(
+    outgoing: ServerResponse,
+    view: string,
+    { headers, principal }: Admitted,
+    shape: Shape,
+    text: string,
+  ): Promise<Response> {
     const posted = classify(text, headers);
     switch (posted.kind) {
       case 'refused':
         return refuse(posted.error, posted.id);
       case 'initialize':
-        return await this.#initialize(env, posted.request, principal, view, shape);
+        return await this.#initialize(outgoing, posted.request, principal, view, shape);
       case 'session': {
-        const session = await this.#find(posted.sessionId, principal, view);
-        if (session instanceof GatewayError) return refuse(session, idOf(posted.said));
-        return await this.#converse(env, session, posted.said, shape);
+        const { said } = posted;
+        const found = this.#find(posted.sessionId, principal, view);
+        const session = found instanceof Promise ? await found : found;
+        if (session instanceof GatewayError) return refuse(session, idOf(said));
+        if (!('kind' in said)) return await this.#converseInBatch(outgoing, session, said, shape);
+        if (said.kind !== 'request') {
+          this.#note(session, said);
+          return accepted(outgoing);
+        }
+        if (this.#isDraining) return refuse(new GatewayError('draining'), said.id);
+        const reply = new Reply(outgoing, { session, shape, request: said.id, expected: 1 }, this);
+        reply.answer(said.id, await this.#parts.front.request(session, said, reply));
+        return RESPONSE_ALREADY_SENT;
       }
     }
   }
 
   async #initialize(
-    { outgoing }: HttpBindings,
+    outgoing: ServerResponse,
     request: Request,
     principal: Principal,
     view: string,
@@ -96,63 +121,46 @@ export class McpEndpoint {
   ): Promise<Response> {
     if (this.#isDraining) return refuse(new GatewayError('draining'), request.id);
     const { session, answer } = await this.#parts.front.initialize(request, principal, view);
-    const text = responseText(request.id, answer);
     if (shape === 'events') {
       const id = session === undefined ? {} : { 'mcp-session-id': session.id };
       outgoing.writeHead(200, { ...EVENT_STREAM_HEADERS, ...id });
-      outgoing.end(eventText({ data: oneLine(text) }));
+      outgoing.end(eventText({ data: oneLine(responseText(request.id, answer)) }));
     } else {
-      writeJson(outgoing, text, session?.id);
+      writeAnswer(outgoing, request.id, answer, session?.id);
     }
     return RESPONSE_ALREADY_SENT;
   }
 
-  async #converse({ outgoing }: HttpBindings, session: ClientSession, said: Said, shape: Shape): Promise<Response> {
-    const { front, pulse } = this.#parts;
-    if (!('kind' in said)) return await this.#converseInBatch(outgoing, session, said, shape);
-    if (said.kind === 'request') {
-      if (this.#isDraining) return refuse(new GatewayError('draining'), said.id);
-      const reply = new Reply(outgoing, { shape, request: said.id, expected: 1 }, pulse, () =>
-        this.#streamsOf(session),
-      );
-      reply.answer(responseText(said.id, await front.request(session, said, reply)));
-      return RESPONSE_ALREADY_SENT;
-    }
-    this.#take(session, said);
-    return accepted(outgoing);
-  }
-
   async #converseInBatch(
-    outgoing: HttpBindings['outgoing'],
+    outgoing: ServerResponse,
     session: ClientSession,
     items: readonly (Message | MessageError)[],
     shape: Shape,
   ): Promise<Response> {
-    const { front, pulse } = this.#parts;
+    const { front } = this.#parts;
     const refused = refuseBatch(items, session.caller.revision);
     if (refused !== undefined) return refuse(refused);
     const expected = items.filter((item) => item instanceof MessageError || item.kind === 'request').length;
     if (expected > 0 && this.#isDraining) return refuse(new GatewayError('draining'));
     if (expected === 0) {
       for (const item of items) {
-        if (!(item instanceof MessageError)) this.#take(session, item);
+        if (!(item instanceof MessageError)) this.#note(session, item);
       }
       return accepted(outgoing);
     }
-    const reply = new Reply(outgoing, { shape, request: undefined, expected }, pulse, () => this.#streamsOf(session));
+    const reply = new Reply(outgoing, { session, shape, request: undefined, expected }, this);
     await Promise.all(
       items.map(async (item) => {
-        if (item instanceof MessageError) reply.answer(responseText(item.id, toAnswer(toRefusal(item))));
-        else if (item.kind === 'request') {
-          reply.answer(responseText(item.id, await front.request(session, item, reply)));
-        } else this.#take(session, item);
+        if (item instanceof MessageError) reply.answer(item.id, toAnswer(toRefusal(item)));
+        else if (item.kind === 'request') reply.answer(item.id, await front.request(session, item, reply));
+        else this.#note(session, item);
       }),
     );
     return RESPONSE_ALREADY_SENT;
   }
 
   /** What is not answered. */
-  #take(session: ClientSession, message: Message): void {
+  #note(session: ClientSession, message: Message): void {
     if (message.kind === 'notification') this.#parts.front.notification(session, message);
     else if (message.kind !== 'request') this.#parts.front.response(session, message);
   }
@@ -175,7 +183,7 @@ export class McpEndpoint {
     const { lastEventId } = headers;
     // A client that comes back for an answer gets it to the last.
     if (this.#isDraining && lastEventId === undefined) return refuse(new GatewayError('draining'));
-    const streams = this.#streamsOf(session);
+    const streams = this.streamsOf(session);
     if (streams === undefined) return refuse(new GatewayError('session-unknown', { say: 'initialize again' }));
     if (lastEventId === undefined) streams.listen(outgoing);
     else streams.resume(outgoing, lastEventId);
@@ -200,18 +208,12 @@ export class McpEndpoint {
     return id instanceof GatewayError ? id : await this.#find(id, principal, view);
   }
 
-  async #find(id: string, principal: Principal, view: string): Promise<ClientSession | GatewayError> {
-    try {
-      const found = this.#parts.front.session(id, principal, view);
-      const session = found instanceof Promise ? await found : found;
-      return session ?? new GatewayError('session-unknown', { say: 'it ended or was never yours; initialize again' });
-    } catch (thrown) {
-      if (thrown instanceof GatewayError) return thrown;
-      throw thrown;
-    }
+  #find(id: string, principal: Principal, view: string): SessionOrWhyNot | Promise<SessionOrWhyNot> {
+    const found = this.#parts.front.session(id, principal, view);
+    return found instanceof Promise ? found.then(orUnknown, orThrow) : orUnknown(found);
   }
 
-  #streamsOf(session: ClientSession): SessionStreams | undefined {
+  streamsOf(session: ClientSession): SessionStreams | undefined {
     if (session.closed.aborted) return undefined;
     let streams = this.#streams.get(session);
     if (streams === undefined) {
@@ -223,7 +225,19 @@ export class McpEndpoint {
   }
 }
 
-function accepted(outgoing: HttpBindings['outgoing']): Response {
+type SessionOrWhyNot = ClientSession | GatewayError;
+
+function orUnknown(session: ClientSession | undefined): SessionOrWhyNot {
+  return session ?? new GatewayError('session-unknown', { say: 'it ended or was never yours; initialize again' });
+}
+
+/** A session that cannot be woken is a refusal; anything else is a fault. */
+function orThrow(thrown: unknown): GatewayError {
+  if (thrown instanceof GatewayError) return thrown;
+  throw thrown;
+}
+
+function accepted(outgoing: ServerResponse): Response {
   outgoing.writeHead(202, { 'content-length': 0 });
   outgoing.end();
   return RESPONSE_ALREADY_SENT;

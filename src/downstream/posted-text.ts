@@ -6,30 +6,47 @@ import { readBody, turnAway } from './body.ts';
 import type { RequestHeaders } from './headers.ts';
 import { refusalText, refuse } from './refusal.ts';
 
-/** The text of a POST, or the answer to one that has none we take. */
-export async function receiveText(
-  { incoming, outgoing }: HttpBindings,
-  { contentType, contentEncoding, contentLength }: RequestHeaders,
-  limitBytes: number,
-): Promise<string | Response> {
+/** Why a body with these headers is not even read. */
+export function refuseMedia({ contentType, contentEncoding }: RequestHeaders): GatewayError | undefined {
   if (!isJson(contentType)) {
-    return refuse(new GatewayError('unsupported-media-type', { say: 'send Content-Type: application/json' }));
+    return new GatewayError('unsupported-media-type', { say: 'send Content-Type: application/json' });
   }
   if (contentEncoding !== undefined && contentEncoding.toLowerCase() !== 'identity') {
-    return refuse(new GatewayError('unsupported-media-type', { say: 'send the body without Content-Encoding' }));
+    return new GatewayError('unsupported-media-type', { say: 'send the body without Content-Encoding' });
   }
-  const body = await readBody(incoming, limitBytes, contentLength);
-  switch (body.kind) {
-    case 'text':
-      return body.text;
-    case 'not-text':
-      return refuse(new GatewayError('parse-error', { say: 'the body is not UTF-8' }));
-    case 'too-large': {
-      const say = `a message may have ${limitBytes} bytes`;
-      turnAway(incoming, outgoing, refusalText(new GatewayError('body-too-large', { say })));
-      return RESPONSE_ALREADY_SENT;
+  return undefined;
+}
+
+/** Hands on the text of a POST, or the answer to one that has none we take. */
+export function receiveText(
+  { incoming, outgoing }: HttpBindings,
+  { contentLength }: RequestHeaders,
+  limitBytes: number,
+  take: (text: string | Response) => void,
+): void {
+  readBody(incoming, limitBytes, contentLength, (body) => {
+    switch (body.kind) {
+      case 'text':
+        take(body.text);
+        return;
+      case 'not-text':
+        take(refuse(new GatewayError('parse-error', { say: 'the body is not UTF-8' })));
+        return;
+      case 'too-large': {
+        const say = `a message may have ${limitBytes} bytes`;
+        turnAway(incoming, outgoing, refusalText(new GatewayError('body-too-large', { say })));
+        take(RESPONSE_ALREADY_SENT);
+        return;
+      }
+      case 'gone':
+        take(RESPONSE_ALREADY_SENT);
     }
-    case 'gone':
-      return RESPONSE_ALREADY_SENT;
-  }
+  });
+}
+
+/** The text of a POST, or the answer to one that has none we take. */
+export function postedText(env: HttpBindings, headers: RequestHeaders, limitBytes: number): Promise<string | Response> {
+  const refused = refuseMedia(headers);
+  if (refused !== undefined) return Promise.resolve(refuse(refused));
+  return new Promise((resolve) => receiveText(env, headers, limitBytes, resolve));
 }

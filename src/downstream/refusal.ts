@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import { type GatewayError, toRpcError } from '../errors.ts';
 import type { Id } from '../protocol/jsonrpc.ts';
 
@@ -7,6 +8,14 @@ import type { Id } from '../protocol/jsonrpc.ts';
 export function refusalText(error: GatewayError, id: Id = 'null'): string {
   const member = id === 'null' ? '' : `"id":${id},`;
   return `{"jsonrpc":"2.0",${member}"error":${JSON.stringify(toRpcError(error))}}`;
+}
+
+/** Writes what a {@link Response} of ours says, for a request that no router sees. Every one of them has a body. */
+export async function writeResponse(outgoing: ServerResponse, response: Response): Promise<void> {
+  const text = await response.text();
+  const bytes = Buffer.byteLength(text);
+  outgoing.writeHead(response.status, [...[...response.headers].flat(), 'content-length', String(bytes)]);
+  outgoing.end(text);
 }
 
 /** A request that got no further than the edge. */

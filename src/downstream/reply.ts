@@ -1,27 +1,61 @@
 import type { ServerResponse } from 'node:http';
-import type { Outlet } from '../gateway/front.ts';
-import type { Id } from '../protocol/jsonrpc.ts';
+import type { ClientSession, Outlet } from '../gateway/front.ts';
+import { oneLine } from '../protocol/json.ts';
+import { type Answer, type Id, responseText } from '../protocol/jsonrpc.ts';
 import type { Shape } from './accept.ts';
 import type { Pulse } from './pulse.ts';
 import type { SessionStreams } from './session-streams.ts';
 import type { EventStream } from './stream.ts';
 
-/** Written to the Node response itself: a web `Response` in between would double what a small answer costs. */
-export function writeJson(response: ServerResponse, text: string, sessionId?: string): void {
-  const bytes = Buffer.byteLength(text);
-  const headers: Record<string, string | number> = { 'content-type': 'application/json', 'content-length': bytes };
-  if (sessionId !== undefined) headers['mcp-session-id'] = sessionId;
+function writeHead(response: ServerResponse, bytes: number, sessionId?: string): void {
+  const headers = ['content-type', 'application/json', 'content-length', String(bytes)];
+  if (sessionId !== undefined) headers.push('mcp-session-id', sessionId);
   response.writeHead(200, headers);
+}
+
+/** Written to the Node response itself: a web `Response` in between would double what a small answer costs. */
+function writeText(response: ServerResponse, text: string, bytes: number, sessionId?: string): void {
+  writeHead(response, bytes, sessionId);
   // As many bytes as characters is ASCII, which needs no encoding, only copying.
   response.end(text, bytes === text.length ? 'latin1' : 'utf8');
 }
 
+/**
+ * Writes one answer as JSON. A big result is joined to what surrounds it as late as can be: what asks for the length of joined text
+ * makes it be copied.
+ */
+export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, sessionId?: string): void {
+  if (answer.kind === 'error') {
+    const text = responseText(id, answer);
+    writeText(response, text, Buffer.byteLength(text), sessionId);
+    return;
+  }
+  const head = `{"jsonrpc":"2.0","id":${id},"result":`;
+  const { tail } = answer;
+  if (tail === undefined) {
+    const result = oneLine(answer.result);
+    writeText(response, `${head}${result}}`, Buffer.byteLength(head) + Buffer.byteLength(result) + 1, sessionId);
+  } else {
+    writeHead(response, Buffer.byteLength(head) + tail.length, sessionId);
+    response.write(head);
+    response.end(tail);
+  }
+}
+
+/** What a POST asked for, and how it can be answered. */
 export interface ReplyOptions {
+  readonly session: ClientSession;
   readonly shape: Shape;
   /** The one request it answers; undefined for a batch. */
   readonly request: Id | undefined;
   /** How many answers make it complete. */
   readonly expected: number;
+}
+
+export interface ReplyParts {
+  readonly pulse: Pulse;
+  /** Asked for when events are needed, which most replies do not. Undefined when the session is over. */
+  streamsOf(session: ClientSession): SessionStreams | undefined;
 }
 
 /**
@@ -31,24 +65,16 @@ export class Reply implements Outlet {
   readonly startedMs: number = performance.now();
   readonly #response: ServerResponse;
   readonly #options: ReplyOptions;
-  readonly #pulse: Pulse;
-  readonly #streams: () => SessionStreams | undefined;
-  #answers: string[] = [];
+  readonly #parts: ReplyParts;
+  #answers: string[] | undefined;
   #answered = 0;
   #stream: EventStream | undefined;
 
-  /** @param streams asked for when events are needed, which most replies do not. Undefined when the session is over. */
-  constructor(
-    response: ServerResponse,
-    options: ReplyOptions,
-    pulse: Pulse,
-    streams: () => SessionStreams | undefined,
-  ) {
+  constructor(response: ServerResponse, options: ReplyOptions, parts: ReplyParts) {
     this.#response = response;
     this.#options = options;
-    this.#pulse = pulse;
-    this.#streams = streams;
-    if (options.shape !== 'json') pulse.decideLater(this);
+    this.#parts = parts;
+    if (options.shape !== 'json') parts.pulse.decideLater(this);
   }
 
   send(text: string): boolean {
@@ -58,28 +84,33 @@ export class Reply implements Outlet {
   }
 
   /** One of the expected answers; the last one ends the reply. */
-  answer(text: string): void {
+  answer(id: Id, answer: Answer): void {
     const { expected, request, shape } = this.#options;
     const isLast = ++this.#answered === expected;
-    if (isLast) this.#pulse.decided(this);
+    if (isLast) this.#parts.pulse.decided(this);
     if (isLast && shape === 'events' && this.#stream === undefined) this.commit();
 
     if (this.#stream !== undefined) {
-      if (isLast) this.#stream.finish(text);
-      else this.#stream.send(text);
+      if (isLast) this.#stream.finish(responseText(id, answer));
+      else this.#stream.send(responseText(id, answer));
       return;
     }
-    if (request === undefined) this.#answers.push(text);
+    if (request === undefined) (this.#answers ??= []).push(responseText(id, answer));
     // The legacy era has no use for a disconnect: the request ran, and its answer has nowhere to go.
     if (!isLast || this.#response.destroyed) return;
-    writeJson(this.#response, request === undefined ? `[${this.#answers.join(',')}]` : text);
+    if (this.#answers === undefined) {
+      writeAnswer(this.#response, id, answer);
+    } else {
+      const text = `[${this.#answers.join(',')}]`;
+      writeText(this.#response, text, Buffer.byteLength(text));
+    }
   }
 
   commit(): void {
-    this.#pulse.decided(this);
+    this.#parts.pulse.decided(this);
     if (this.#stream !== undefined || this.#response.destroyed) return;
-    this.#stream = this.#streams()?.open(this.#response, this.#options.request);
-    for (const answer of this.#answers) this.#stream?.send(answer);
-    this.#answers = [];
+    this.#stream = this.#parts.streamsOf(this.#options.session)?.open(this.#response, this.#options.request);
+    for (const answer of this.#answers ?? []) this.#stream?.send(answer);
+    this.#answers = undefined;
   }
 }

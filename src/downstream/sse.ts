@@ -15,7 +15,7 @@ import type { Admitted } from './admission.ts';
 import { readSaid, toRefusal } from './classify.ts';
 import { Outflow } from './outflow.ts';
 import { Peer } from './peer.ts';
-import { receiveText } from './posted-text.ts';
+import { postedText } from './posted-text.ts';
 import type { Pulse } from './pulse.ts';
 import { refuse } from './refusal.ts';
 import { EVENT_STREAM_HEADERS, STUCK_MS } from './stream.ts';
@@ -117,7 +117,7 @@ export class SseEndpoint {
     if (line === undefined || line.principal.key !== principal.key) {
       return refuse(new GatewayError('session-unknown', { say: 'open /sse again' }));
     }
-    const text = await receiveText(env, headers, this.#parts.bodyBytes);
+    const text = await postedText(env, headers, this.#parts.bodyBytes);
     if (typeof text !== 'string') return text;
     let said;
     try {

@@ -1,5 +1,5 @@
-import type { Owner } from '../catalog/callable.ts';
-import { readCaching, UNCACHED } from '../catalog/caching.ts';
+import type { Source } from '../catalog/callable.ts';
+import { type Caching, readCaching, UNCACHED } from '../catalog/caching.ts';
 import { errorToClient, toClient as urisToClient } from '../catalog/rewrite.ts';
 import type { ViewUpstream } from '../catalog/view.ts';
 import { GatewayError } from '../errors.ts';
@@ -22,7 +22,7 @@ export interface Given {
   readonly upstream: string;
   readonly isModern: boolean;
   /** The tool that was called, where it is listed. */
-  readonly owner: Owner | undefined;
+  readonly source: Source | undefined;
 }
 
 /** Puts answers into the words of whoever asked. */
@@ -59,7 +59,7 @@ export class Answers {
     const { revision } = client.caller;
     const known = urisToClient(method, seat, result);
     if (revision === MODERN) return given.isModern ? this.#relayed(method, known) : this.#raised(method, known);
-    const isWrapped = given.owner?.item !== undefined && hasWrappedOutput(given.owner.item);
+    const isWrapped = given.source !== undefined && hasWrappedOutput(given.source.item);
     return lowerResult(method, revision, lowerModernResult(method, RawObject.parse(known), isWrapped).toString());
   }
 
@@ -76,10 +76,10 @@ export class Answers {
     return stamped(method, whole, { serverInfo: this.#serverInfo, ttlMs, cacheScope }).toString();
   }
 
-  /** A result of our own, for a modern client. */
-  own(method: string, result: string, ttlMs = 0, isPublic = false): Answer {
+  /** A result of our own, as a modern client reads it. */
+  own(method: string, result: string, { ttlMs, isPublic }: Caching = UNCACHED): string {
     const cacheScope = isPublic ? 'public' : 'private';
-    return { kind: 'result', result: raiseResult(method, result, { serverInfo: this.#serverInfo, ttlMs, cacheScope }) };
+    return raiseResult(method, result, { serverInfo: this.#serverInfo, ttlMs, cacheScope });
   }
 }
 

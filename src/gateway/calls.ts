@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Owner } from '../catalog/callable.ts';
+import type { Source } from '../catalog/callable.ts';
+import { sourceOf } from '../catalog/catalog.ts';
 import { GatewayError, toGatewayError } from '../errors.ts';
 import { withoutEnvelope } from '../protocol/envelope.ts';
 import { type InputRequired, mayAsk, readResult, type Retry, withRetry } from '../protocol/input-required.ts';
@@ -84,9 +85,10 @@ export class Calls {
     const upstream = this.#parts.upstreams.get(to.upstream);
     if (upstream === undefined) throw new GatewayError('internal-error');
     exchange.upstream = to.upstream;
-    await exchange.enter(upstream.gate);
+    const entering = exchange.enter(upstream.gate);
+    if (entering !== undefined) await entering;
     try {
-      return await this.#call(exchange, upstream, to.params, to.owner);
+      return await this.#call(exchange, upstream, to.params, to.source);
     } finally {
       exchange.leave();
     }
@@ -96,7 +98,7 @@ export class Calls {
     exchange: OpenExchange,
     upstream: Upstream<Exchange, Party>,
     params: RawObject,
-    owner: Owner | undefined,
+    source: Source | undefined,
   ): Promise<Answer> {
     const { party } = exchange;
     const { links, answers } = this.#parts;
@@ -105,14 +107,14 @@ export class Calls {
       const ready = links.ready(party, upstream.id);
       const link = ready ?? (await exchange.unlessCancelled(links.of(party, upstream.id)));
       try {
-        if (link.listening !== undefined) return await this.#converse(exchange, upstream, link, params, owner);
+        if (link.listening !== undefined) return await this.#converse(exchange, upstream, link, params, source);
         if (exchange.client.logLevel !== undefined) await links.wantsLog(party, link, exchange.client.logLevel);
         const sent = isModern ? withoutEnvelope(params) : params;
         const answer = await this.#send(exchange, upstream, link, sent);
         if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
           throw new UrlRequiredError(upstream.id, pagesIn(upstream.id, answer.error, exchange.client.offered));
         }
-        return answers.toClient(exchange, { upstream: upstream.id, isModern: false, owner }, answer);
+        return answers.toClient(exchange, { upstream: upstream.id, isModern: false, source }, answer);
       } catch (thrown) {
         if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
         // A process that ended is known to be gone only a moment after it takes nothing any more.
@@ -129,28 +131,29 @@ export class Calls {
     upstream: Upstream<Exchange, Party>,
     link: Link<Exchange, Party>,
     params: RawObject,
-    owner: Owner | undefined,
+    source: Source | undefined,
   ): Promise<Answer> {
     const { method } = exchange.request;
     let sent = params;
     let hasRefreshed = false;
     for (let round = 1; round <= MAX_ROUNDS; round++) {
-      const answer = await this.#send(exchange, upstream, link, sent, headersOf(owner, params));
+      const answer = await this.#send(exchange, upstream, link, sent, headersOf(source, params));
       if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
         // It refused before it ran anything: our idea of its schemas is old.
         hasRefreshed = true;
         await upstream.relist(link);
-        owner = relisted(exchange, owner);
+        source = relisted(exchange) ?? source;
         continue;
       }
       const asked = answer.kind === 'result' ? askedIn(upstream.id, method, answer.result) : undefined;
       if (asked === undefined) {
-        return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, owner }, answer);
+        return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source }, answer);
       }
       if (exchange.client.caller.revision === MODERN) throw new InputRequiredError(upstream.id, asked);
       const retry = await this.#answered(exchange, upstream, asked);
       if (!('requestState' in retry)) return retry;
       sent = withRetry(params, retry);
+      exchange.leave();
       await exchange.enter(upstream.gate);
     }
     const say = `upstream "${upstream.id}" asked ${MAX_ROUNDS} times and is not done`;
@@ -218,19 +221,16 @@ export class Calls {
 const NO_HEADERS: readonly Header[] = [];
 
 /** `Mcp-Param-…` of a call, by the schema of the tool. */
-function headersOf(owner: Owner | undefined, params: RawObject): readonly Header[] {
-  const schema = owner?.item?.object('inputSchema');
+function headersOf(source: Source | undefined, params: RawObject): readonly Header[] {
+  const schema = source?.item.object('inputSchema');
   if (schema === undefined) return NO_HEADERS;
   const reading = readMirrored(schema);
   return reading.kind === 'mirrored' ? paramHeaders(reading.params, params.object('arguments')) : NO_HEADERS;
 }
 
-function relisted({ client }: OpenExchange, owner: Owner | undefined): Owner | undefined {
-  if (owner === undefined) return undefined;
-  for (const one of client.catalog.tools.values()) {
-    if (one.upstream === owner.upstream && one.name === owner.name) return one;
-  }
-  return owner;
+function relisted({ client: { catalog }, tool }: OpenExchange): Source | undefined {
+  const owner = tool === undefined ? undefined : catalog.tools.get(tool);
+  return owner === undefined ? undefined : sourceOf(catalog, owner);
 }
 
 /** @throws {GatewayError} `missing-capability`, `upstream-protocol` */

@@ -134,7 +134,8 @@ export class Gateway implements Front {
         to = route(session.catalog, request);
       }
       if (to?.kind === 'upstream') exchange.tool = to.tool;
-      answer = to === undefined ? await this.#answer(session, request) : await this.#calls.forward(exchange, to);
+      const answering = to === undefined ? this.#answer(session, request) : this.#calls.forward(exchange, to);
+      answer = answering instanceof Promise ? await answering : answering;
     } catch (thrown) {
       answer = this.#failed(thrown, request.method);
     }
@@ -191,11 +192,13 @@ export class Gateway implements Front {
     return exchange;
   }
 
-  async #answer(session: Session, request: Request): Promise<Answer> {
+  #answer(session: Session, request: Request): Answer | Promise<Answer> {
     const list = LISTS.get(request.method);
     if (list !== undefined) {
-      await this.#parts.scouts.look(session);
-      return this.#parts.lists.answer(session, list, request);
+      const { scouts, lists } = this.#parts;
+      const looking = scouts.look(session);
+      if (looking === undefined) return lists.answer(session, list, request);
+      return looking.then(() => lists.answer(session, list, request));
     }
     switch (request.method) {
       case 'ping':

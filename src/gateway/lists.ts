@@ -1,6 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import { cursorText, kindOf, type ListName, page, parseCursor } from '../catalog/page.ts';
 import { GatewayError } from '../errors.ts';
+import { oneLine } from '../protocol/json.ts';
 import type { Answer, Request } from '../protocol/jsonrpc.ts';
 import { lowerListItem } from '../protocol/lower.ts';
 import { lowerModernTool } from '../protocol/lower-modern.ts';
@@ -23,7 +24,7 @@ const CURSOR_MS = 3_600_000;
 /** States of lists that a cursor may still point into. */
 const MAX_SNAPSHOTS = 32;
 
-/** Answers `…/list` from a session's catalog. The whole text is made once per list and revision. */
+/** Answers `…/list` from a party's catalog. The whole text is made once per list and revision. */
 export class Lists {
   readonly #sealer: Sealer;
   readonly #answers: Answers;
@@ -35,22 +36,27 @@ export class Lists {
     this.#answers = answers;
   }
 
-  /** @throws {GatewayError} `invalid-cursor` */
-  async answer(party: Party, list: ListName, request: Request): Promise<Answer> {
-    const { catalog, caller } = party;
+  /** At once where the whole list is known. @throws {GatewayError} `invalid-cursor` */
+  answer(party: Party, list: ListName, request: Request): Answer | Promise<Answer> {
     const cursor = request.params?.raw('cursor');
     if (cursor !== undefined && cursor !== '""' && cursor !== 'null') {
       return this.#next(party, list, request.params?.string('cursor') ?? '');
     }
+    const { catalog, caller } = party;
     let answers = this.#whole.get(catalog);
     if (answers === undefined) this.#whole.set(catalog, (answers = new Map()));
     const key = `${list} ${caller.revision}`;
-    const known = answers.get(key);
-    if (known !== undefined) return known;
+    return answers.get(key) ?? this.#first(party, list, answers, key);
+  }
+
+  async #first(party: Party, list: ListName, answers: Map<string, Answer>, key: string): Promise<Answer> {
+    const { catalog } = party;
     const items = catalog.lists[list];
-    const answer = await this.#page(party, list, items, catalog.digest[kindOf(list)], 0);
+    const result = await this.#page(party, list, items, catalog.digest[kindOf(list)], 0);
     // A cursor inside would expire, so only whole lists are kept.
-    if (items.length <= PAGE_ITEMS) answers.set(key, answer);
+    if (items.length > PAGE_ITEMS) return { kind: 'result', result };
+    const answer: Answer = { kind: 'result', result, tail: Buffer.from(`${oneLine(result)}}`) };
+    answers.set(key, answer);
     return answer;
   }
 
@@ -62,7 +68,7 @@ export class Lists {
     if (place === undefined || items === undefined || place.list !== list || !isOwn) {
       throw new GatewayError('invalid-cursor', { say: 'it is not ours or out of date; list again without a cursor' });
     }
-    return this.#page(party, list, items, place.digest, place.offset);
+    return { kind: 'result', result: await this.#page(party, list, items, place.digest, place.offset) };
   }
 
   /** The list as it was when it had this digest, which after a restart may be as it is now. */
@@ -71,7 +77,7 @@ export class Lists {
     return kept ?? (catalog.digest[kindOf(list)] === digest ? catalog.lists[list] : undefined);
   }
 
-  async #page(party: Party, list: ListName, all: readonly string[], digest: string, offset: number): Promise<Answer> {
+  async #page(party: Party, list: ListName, all: readonly string[], digest: string, offset: number): Promise<string> {
     const { items, next } = page(all, offset, PAGE_ITEMS);
     const { revision } = party.caller;
     const told = list === 'tools' ? toolsFor(revision, party.catalog, items) : items;
@@ -85,9 +91,13 @@ export class Lists {
       nextCursor = `,"nextCursor":${JSON.stringify(await this.#sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
     }
     const result = `{"${list}":[${told.join(',')}]${nextCursor}}`;
-    if (revision !== MODERN) return { kind: 'result', result };
-    const { ttlMs, isPublic } = party.catalog.caching;
-    return this.#answers.own(METHODS[list], result, ttlMs, isPublic && party.offers.size === 0);
+    return revision === MODERN ? this.#stamped(party, METHODS[list], result) : result;
+  }
+
+  #stamped({ catalog, offers }: Party, method: string, result: string): string {
+    const { ttlMs, isPublic } = catalog.caching;
+    // What a connection of its own shows is nobody else's.
+    return this.#answers.own(method, result, { ttlMs, isPublic: isPublic && offers.size === 0 });
   }
 
   #keep(key: string, items: readonly string[]): void {

@@ -12,7 +12,7 @@ import type { Answer, Request } from '../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../protocol/mcp-headers.ts';
 import { readMirrored } from '../protocol/mirrored-params.ts';
 import { MODERN } from '../protocol/revisions.ts';
-import { resolveTool } from '../catalog/catalog.ts';
+import { resolveTool, sourceOf } from '../catalog/catalog.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { Affinity, type Affinities } from './affinity.ts';
 import { type Answers, toolFailure } from './answers.ts';
@@ -115,7 +115,7 @@ export class Modern {
   ): Promise<Answer> {
     const { method } = request;
     const { affinity } = visit;
-    const { scouts, lists, answers } = this.#parts;
+    const { scouts, lists } = this.#parts;
     const list = LISTS.get(method);
     if (list !== undefined) {
       await scouts.look(affinity);
@@ -136,7 +136,7 @@ export class Modern {
         const listen = new Listen(request.id, outlet, affinity, this.#parts.links, kinds);
         visiting.listen = listen;
         const answer = await listen.run(uris);
-        return answer.kind === 'result' ? answers.own(method, answer.result) : answer;
+        return this.#own(method, answer);
       }
       default:
         throw new GatewayError('method-not-found', { say: method });
@@ -148,7 +148,13 @@ export class Modern {
     const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify([MODERN]))
       .with('capabilities', capabilities.toString())
       .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
-    return this.#parts.answers.own('server/discover', result.toString(), caching.ttlMs, caching.isPublic);
+    return { kind: 'result', result: this.#parts.answers.own('server/discover', result.toString(), caching) };
+  }
+
+  #own(method: string, answer: Answer): Answer {
+    return answer.kind === 'error'
+      ? answer
+      : { kind: 'result', result: this.#parts.answers.own(method, answer.result) };
   }
 
   async #routed(
@@ -178,7 +184,7 @@ export class Modern {
       if (state.upstream !== to.upstream) throw new GatewayError('invalid-state');
       if (state.kind === 'pages') {
         const end = await this.#opened(to.upstream, state.ids, retry.inputResponses);
-        if (end?.kind === 'result') return this.#parts.answers.own(request.method, end.result);
+        if (end !== undefined) return end;
         params = withRetry(params, { inputResponses: undefined, requestState: undefined });
       } else {
         params = withRetry(params, { inputResponses: retry.inputResponses, requestState: state.inner });
@@ -249,7 +255,7 @@ export class Modern {
     responses: RawObject | undefined,
   ): Promise<Answer | undefined> {
     const refused = ids.some((_, i) => responses?.object(`url${i + 1}`)?.string('action') !== 'accept');
-    if (refused) return toolFailure('The page that has to be opened first was not opened');
+    if (refused) return this.#own('tools/call', toolFailure('The page that has to be opened first was not opened'));
     await this.#parts.completions.wait(upstream, ids, PAGE_MS);
     return undefined;
   }
@@ -286,8 +292,8 @@ export class Modern {
   /** @throws {GatewayError} `header-mismatch` */
   #checkHeaders({ method, params }: Request, { catalog }: Affinity, lookup: HeaderLookup): void {
     if (method !== 'tools/call') return;
-    const item = resolveTool(catalog, params?.string('name') ?? '')?.item;
-    const schema = item?.object('inputSchema');
+    const owner = resolveTool(catalog, params?.string('name') ?? '');
+    const schema = owner === undefined ? undefined : sourceOf(catalog, owner)?.item.object('inputSchema');
     const reading = schema === undefined ? undefined : readMirrored(schema);
     if (reading?.kind !== 'mirrored' || reading.params.length === 0) return;
     const fault = paramHeaderFault(reading.params, params?.object('arguments'), lookup);

@@ -1,7 +1,7 @@
 import { GatewayError } from '../errors.ts';
 import type { Request } from '../protocol/jsonrpc.ts';
 import type { Call } from '../upstream/connection.ts';
-import type { Gate } from '../upstream/gate.ts';
+import type { Gate, Place } from '../upstream/gate.ts';
 import type { Outlet } from './front.ts';
 import type { Client, Exchange } from './exchange.ts';
 import type { Party } from './party.ts';
@@ -36,13 +36,18 @@ export class OpenExchange implements Exchange {
     this.progressToken = request.params?.object('_meta')?.raw('progressToken');
   }
 
-  /** Waits for room at the upstream. @throws {GatewayError} `overloaded`, `cancelled` */
-  async enter(gate: Gate): Promise<void> {
+  /** Takes a place at the upstream; undefined when there was one at once. @throws {GatewayError} `overloaded`, `cancelled` */
+  enter(gate: Gate): Promise<void> | undefined {
+    this.#check();
     const place = gate.enter();
-    if (place !== undefined) {
-      this.#onCancel = () => place.giveUp(new GatewayError('cancelled', { executed: 'no' }));
-      await place.entered;
-    }
+    if (place !== undefined) return this.#wait(place, gate);
+    this.#gate = gate;
+    return undefined;
+  }
+
+  async #wait(place: Place, gate: Gate): Promise<void> {
+    this.#onCancel = () => place.giveUp(new GatewayError('cancelled', { executed: 'no' }));
+    await place.entered;
     this.#gate = gate;
     if (this.#cancelled) this.leave();
     this.#check();

@@ -1,5 +1,12 @@
-import { type Catalog, resolvePrompt, resolveResource, resolveTemplate, resolveTool } from '../catalog/catalog.ts';
-import type { Owner } from '../catalog/callable.ts';
+import {
+  type Catalog,
+  resolvePrompt,
+  resolveResource,
+  resolveTemplate,
+  resolveTool,
+  sourceOf,
+} from '../catalog/catalog.ts';
+import type { Source } from '../catalog/callable.ts';
 import { GatewayError } from '../errors.ts';
 import type { RawObject } from '../protocol/json.ts';
 import type { Request } from '../protocol/jsonrpc.ts';
@@ -13,7 +20,7 @@ export type Route =
       /** Published name, for metrics and logs. */
       readonly tool: string | undefined;
       /** The tool that is called, as its owner lists it. */
-      readonly owner?: Owner;
+      readonly source?: Source | undefined;
     }
   | { readonly kind: 'nowhere'; readonly error: GatewayError };
 
@@ -75,7 +82,7 @@ export function route(catalog: Catalog, request: Request): Route {
         upstream: owner.upstream,
         params: params.with('name', JSON.stringify(owner.name)),
         tool: name,
-        owner,
+        source: sourceOf(catalog, owner),
       };
     }
     case 'prompts/get': {

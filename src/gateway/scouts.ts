@@ -15,13 +15,19 @@ const LIST_TTL_MS = 300_000;
 /** A party that looked this lately need not look again. */
 const LOOKED_MS = 30_000;
 
+interface Look {
+  readonly atMs: number;
+  /** Undefined when it is over. */
+  looking: Promise<void> | undefined;
+}
+
 /** Sees to it that the lists a client gets are there and are right, without letting one upstream keep it waiting. */
 export class Scouts {
   readonly #views: ReadonlyMap<string, View>;
   readonly #upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>;
   readonly #offers: Offers;
   /** When each party looked last; whoever asks meanwhile waits for the same. */
-  readonly #looked = new WeakMap<Party, { readonly atMs: number; readonly done: Promise<void> }>();
+  readonly #looked = new WeakMap<Party, Look>();
   /** Upstreams that somebody waited for in vain, and since when (monotonic ms). */
   readonly #silentMs = new Map<string, number>();
 
@@ -46,15 +52,15 @@ export class Scouts {
     await this.#await(unknown, FIRST_WAIT_MS);
   }
 
-  /** Before a list is answered. */
-  async look(party: Party): Promise<void> {
+  /** Before a list is answered. Undefined where there is nothing to wait for. */
+  look(party: Party): Promise<void> | undefined {
     const now = performance.now();
-    let looked = this.#looked.get(party);
-    if (looked === undefined || now - looked.atMs > LOOKED_MS) {
-      looked = { atMs: now, done: this.#look(party) };
-      this.#looked.set(party, looked);
-    }
-    await looked.done;
+    const before = this.#looked.get(party);
+    if (before !== undefined && now - before.atMs <= LOOKED_MS) return before.looking;
+    const looking = this.#look(party);
+    const look: Look = { atMs: now, looking };
+    this.#looked.set(party, look);
+    return looking.then(() => (look.looking = undefined));
   }
 
   async #look(party: Party): Promise<void> {

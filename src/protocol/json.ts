@@ -4,7 +4,18 @@
  */
 
 const QUOTE = 0x22;
+const COMMA = 0x2c;
+const ZERO = 0x30;
+const NINE = 0x39;
+const COLON = 0x3a;
+const OPEN_ARRAY = 0x5b;
 const BACKSLASH = 0x5c;
+const CLOSE_ARRAY = 0x5d;
+const OPEN_OBJECT = 0x7b;
+const CLOSE_OBJECT = 0x7d;
+
+/** Characters of a string that are looked at one by one. */
+const NEAR = 24;
 
 /** One JSON number or literal. Python's `NaN` and `Infinity` are the usual strangers. */
 const PRIMITIVE = /(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?=[\s,\]}]|$)/y;
@@ -35,6 +46,13 @@ function skipSpace(text: string, at: number): number {
 /** Returns the offset after the closing quote. Escapes are stepped over, not judged. */
 function skipString(text: string, at: number): number {
   let end = at;
+  // Most strings are short, and a search costs more than it saves.
+  for (const near = at + NEAR; end < near;) {
+    const c = text.charCodeAt(++end);
+    if (c === QUOTE) return end + 1;
+    if (c === BACKSLASH) break;
+  }
+  end--;
   for (;;) {
     end = text.indexOf('"', end + 1);
     if (end < 0) throw new JsonTextError('unterminated string', at);
@@ -44,42 +62,58 @@ function skipString(text: string, at: number): number {
   }
 }
 
+/** Returns the offset after a number or literal. */
+function skipPrimitive(text: string, at: number): number {
+  let i = at;
+  let c = text.charCodeAt(i);
+  if (c > ZERO && c <= NINE) {
+    do c = text.charCodeAt(++i);
+    while (c >= ZERO && c <= NINE);
+    if (c === COMMA || c === CLOSE_OBJECT) return i;
+  }
+  PRIMITIVE.lastIndex = at;
+  if (!PRIMITIVE.test(text)) throw new JsonTextError('unexpected text', at);
+  return PRIMITIVE.lastIndex;
+}
+
+/** What closes what is open, outermost first. No value is begun while another is looked through. */
+const closers = new Uint8Array(MAX_DEPTH);
+
 /** Returns the offset after one whole value that starts at `at`; checks brackets, commas, colons and literals on the way. */
 function skipValue(text: string, at: number): number {
-  const closers: string[] = [];
+  let depth = 0;
   let i = skipSpace(text, at);
   for (;;) {
-    const c = text[i];
-    if (c === '"') {
+    const c = text.charCodeAt(i);
+    if (c === QUOTE) {
       i = skipString(text, i);
-    } else if (c === '{' || c === '[') {
-      if (closers.length === MAX_DEPTH) throw new JsonTextError('nested too deeply', i);
-      const closer = c === '{' ? '}' : ']';
+    } else if (c === OPEN_OBJECT || c === OPEN_ARRAY) {
+      if (depth === MAX_DEPTH) throw new JsonTextError('nested too deeply', i);
+      const closer = c === OPEN_OBJECT ? CLOSE_OBJECT : CLOSE_ARRAY;
       i = skipSpace(text, i + 1);
-      if (text[i] === closer) {
+      if (text.charCodeAt(i) === closer) {
         i++;
       } else {
-        closers.push(closer);
-        if (c === '{') i = skipColon(text, skipName(text, i));
+        closers[depth++] = closer;
+        if (c === OPEN_OBJECT) i = skipColon(text, skipName(text, i));
         continue;
       }
     } else {
-      PRIMITIVE.lastIndex = i;
-      if (!PRIMITIVE.test(text)) throw new JsonTextError('unexpected text', i);
-      i = PRIMITIVE.lastIndex;
+      i = skipPrimitive(text, i);
     }
 
     for (;;) {
-      const closer = closers.at(-1);
-      if (closer === undefined) return i;
+      if (depth === 0) return i;
+      const closer = closers[depth - 1] === CLOSE_OBJECT ? CLOSE_OBJECT : CLOSE_ARRAY;
       i = skipSpace(text, i);
-      if (text[i] === ',') {
+      const next = text.charCodeAt(i);
+      if (next === COMMA) {
         i = skipSpace(text, i + 1);
-        if (closer === '}') i = skipColon(text, skipName(text, i));
+        if (closer === CLOSE_OBJECT) i = skipColon(text, skipName(text, i));
         break;
       }
-      if (text[i] !== closer) throw new JsonTextError(`expected "," or "${closer}"`, i);
-      closers.pop();
+      if (next !== closer) throw new JsonTextError(`expected "," or "${String.fromCharCode(closer)}"`, i);
+      depth--;
       i++;
     }
   }
@@ -92,7 +126,7 @@ function skipName(text: string, at: number): number {
 
 function skipColon(text: string, at: number): number {
   const colon = skipSpace(text, at);
-  if (text[colon] !== ':') throw new JsonTextError('expected ":"', colon);
+  if (text.charCodeAt(colon) !== COLON) throw new JsonTextError('expected ":"', colon);
   return skipSpace(text, colon + 1);
 }
 
@@ -126,24 +160,26 @@ export class RawObject {
   static parse(text: string): RawObject {
     const members = new Map<string, string>();
     let i = skipSpace(text, 0);
-    if (text[i] !== '{') throw new JsonTextError('expected an object', i);
+    if (text.charCodeAt(i) !== OPEN_OBJECT) throw new JsonTextError('expected an object', i);
     i = skipSpace(text, i + 1);
-    if (text[i] === '}') {
+    if (text.charCodeAt(i) === CLOSE_OBJECT) {
       i++;
     } else {
       for (;;) {
         const nameEnd = skipName(text, i);
-        const key = unquote(text.slice(i, nameEnd), i);
+        const name = text.slice(i + 1, nameEnd - 1);
+        const key = name.includes('\\') ? unquote(text.slice(i, nameEnd), i) : name;
         if (members.has(key)) throw new JsonTextError(`member "${key.slice(0, 40)}" appears twice`, i);
         const value = skipColon(text, nameEnd);
         const end = skipValue(text, value);
         members.set(key, text.slice(value, end));
         i = skipSpace(text, end);
-        if (text[i] === '}') {
+        const next = text.charCodeAt(i);
+        if (next === CLOSE_OBJECT) {
           i++;
           break;
         }
-        if (text[i] !== ',') throw new JsonTextError('expected "," or "}"', i);
+        if (next !== COMMA) throw new JsonTextError('expected "," or "}"', i);
         i = skipSpace(text, i + 1);
       }
     }

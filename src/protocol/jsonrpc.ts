@@ -22,9 +22,12 @@ export interface RpcError {
   readonly data?: unknown;
 }
 
-/** How a request ended: the raw text of its result object, or an error with all its members. */
+/**
+ * How a request ended: the raw text of its result object, or an error with all its members. A result that is given again and again
+ * may bring its `tail`, which is the result on one line and the brace that ends a response, in UTF-8.
+ */
 export type Answer =
-  | { readonly kind: 'result'; readonly result: string }
+  | { readonly kind: 'result'; readonly result: string; readonly tail?: Buffer }
   | { readonly kind: 'error'; readonly error: RpcError };
 
 /** `id` is `null` when the peer could not read the id of what it answers. */

@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import type { Offer } from '../catalog/offer.ts';
 import type { UpstreamConfig } from '../config/config.ts';
@@ -6,8 +5,9 @@ import { GatewayError, toGatewayError } from '../errors.ts';
 import type { RawObject } from '../protocol/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import type { Ask } from './connection.ts';
+import { admitted } from './admitted.ts';
 import { Gate } from './gate.ts';
-import { admit, CONFIGURED, type Lifecycle, type LifecycleEvent, step } from './lifecycle.ts';
+import { CONFIGURED, type Lifecycle, type LifecycleEvent, step } from './lifecycle.ts';
 import type { Budget, Idle } from './budget.ts';
 import { type Features, isIdle, type Link, type LinkUser } from './link.ts';
 import { listOffer } from './listing.ts';
@@ -255,7 +255,7 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   async #open(key: string, { offered, profile }: Features): Promise<Link<Owner, User>> {
-    await this.#admitted();
+    await admitted(this.id, () => this.#lifecycle, this.#stopping.signal);
     await this.#reserve();
     try {
       const slot = await this.#slot();
@@ -271,24 +271,6 @@ export class Upstream<Owner, User extends LinkUser> {
       }
     } finally {
       this.#opening--;
-    }
-  }
-
-  /** Waits out a short pause after failures. @throws {GatewayError} `upstream-unavailable` in a long one. */
-  async #admitted(): Promise<void> {
-    for (;;) {
-      const admission = admit(this.#lifecycle, performance.now());
-      if (admission.kind === 'go') return;
-      if (admission.kind === 'refuse') {
-        throw new GatewayError('upstream-unavailable', {
-          upstream: this.id,
-          say: `upstream "${this.id}" is not available: ${admission.reason}`,
-          ...(admission.retryAfterMs === undefined
-            ? { retryable: false }
-            : { data: { retryAfterMs: admission.retryAfterMs } }),
-        });
-      }
-      await sleep(admission.ms, undefined, { signal: this.#stopping.signal });
     }
   }
 

@@ -265,6 +265,33 @@ test('SEC-05 a token is verified again after a minute, and dead once it has expi
   refusal(await ask(authenticator, token), 401);
 });
 
+test('SEC-05 who asked a moment ago is known without waiting, and nobody else is', OPTIONS, async () => {
+  await using issuer = await start();
+  let nowMs = Date.now();
+  const config = { jwt: [accepts(issuer)], apiKeys: [apiKey('ci', 'the-key-of-ci')] };
+  const authenticator = createAuthenticator(config, { log: SILENT, now: () => nowMs });
+  const known = (token: string, endpoint = ENDPOINT) =>
+    authenticator.known({ authorization: [`Bearer ${token}`] }, endpoint);
+
+  const bad = await issuer.token({ aud: ['https://elsewhere.example.com'] });
+  for (const token of [await issuer.token(), 'the-key-of-ci']) {
+    assert.equal(known(token), undefined);
+    const who = principal(await ask(authenticator, token));
+    assert.equal(known(token), who);
+    assert.equal(known(`${token}x`), undefined);
+    assert.equal(known(token, `${ENDPOINT}/files`), undefined);
+    const twice = { authorization: [`Bearer ${token}`, `Bearer ${token}`] };
+    assert.equal(authenticator.known(twice, ENDPOINT), undefined);
+    nowMs += 60_000;
+    assert.equal(known(token), undefined);
+  }
+  for (const token of [bad, 'no-key']) {
+    refusal(await ask(authenticator, token), 401);
+    assert.equal(known(token), undefined);
+  }
+  assert.equal(authenticator.known({ authorization: [] }, ENDPOINT), undefined);
+});
+
 test('SEC-06 a token that lacks a scope is told exactly the scopes that are needed', OPTIONS, async () => {
   await using issuer = await start();
   const jwt = [accepts(issuer, { requiredScopes: ['mcp', 'tools'] })];
@@ -369,6 +396,7 @@ test('without credentials configured everyone is the local principal', OPTIONS, 
   const authenticator = createAuthenticator({ jwt: [], apiKeys: [] }, { log: SILENT });
   for (const authorization of [[], ['Bearer x'], ['nonsense', '']]) {
     assert.equal(principal(await authenticator.authenticate({ authorization }, ENDPOINT)), LOCAL);
+    assert.equal(authenticator.known({ authorization }, ENDPOINT), LOCAL);
   }
 });
 

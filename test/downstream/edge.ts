@@ -21,9 +21,18 @@ const DEFAULTS: Config = {
     messageBytes: 4_194_304,
     processes: 8,
     sessionsPerPrincipal: 100,
+    parkedPerPrincipal: 256,
+    parkedPerUpstream: 1_024,
     inFlightPerSession: 100,
   },
-  sessions: { idleMs: 60_000, maxAgeMs: 600_000, keepAliveMs: 15_000, eventLimit: 1_000, eventLimitBytes: 8_388_608 },
+  sessions: {
+    idleMs: 60_000,
+    maxAgeMs: 600_000,
+    parkMs: 60_000,
+    keepAliveMs: 15_000,
+    eventLimit: 1_000,
+    eventLimitBytes: 8_388_608,
+  },
   legacySse: true,
   logLevel: 'silent',
   names: { maxChars: 48 },
@@ -49,19 +58,26 @@ export function configWith({ sessions, limits, ...rest }: Overrides): Config {
 /** Nobody is asked who they are. */
 const OPEN: Authenticator = {
   authenticate: async () => ({ kind: 'principal', principal: LOCAL }),
+  known: () => LOCAL,
 };
 
-/** `Bearer <name>` is that principal; `Bearer bad` and everything else is refused. */
+function byName(authorization: readonly string[]): AuthVerdict {
+  const [only, second] = authorization;
+  const name = /^Bearer ([a-z]+)$/.exec(only ?? '')?.[1];
+  if (second !== undefined) return { kind: 'refused', status: 400, challenge: undefined, why: 'twice' };
+  if (name === undefined || name === 'bad') {
+    return { kind: 'refused', status: 401, challenge: 'Bearer error="invalid_token"', why: 'no token' };
+  }
+  const principal: Principal = { key: name, label: name, scopes: [] };
+  return { kind: 'principal', principal };
+}
+
+/** `Bearer <name>` is that principal; `Bearer bad` and everything else is refused. `Bearer carol` is never known at once. */
 export const BY_NAME: Authenticator = {
-  authenticate: async ({ authorization }): Promise<AuthVerdict> => {
-    const [only, second] = authorization;
-    const name = /^Bearer ([a-z]+)$/.exec(only ?? '')?.[1];
-    if (second !== undefined) return { kind: 'refused', status: 400, challenge: undefined, why: 'twice' };
-    if (name === undefined || name === 'bad') {
-      return { kind: 'refused', status: 401, challenge: 'Bearer error="invalid_token"', why: 'no token' };
-    }
-    const principal: Principal = { key: name, label: name, scopes: [] };
-    return { kind: 'principal', principal };
+  authenticate: async ({ authorization }) => byName(authorization),
+  known: ({ authorization }) => {
+    const verdict = byName(authorization);
+    return verdict.kind === 'principal' && verdict.principal.key !== 'carol' ? verdict.principal : undefined;
   },
 };
 

@@ -228,6 +228,8 @@ test(
       messageBytes: 16 << 20,
       processes: 3,
       sessionsPerPrincipal: 1_000,
+      parkedPerPrincipal: 256,
+      parkedPerUpstream: 1_024,
       inFlightPerSession: 256,
     };
     await using gateway = await testCore({ up: { memory } }, { limits });
@@ -265,6 +267,8 @@ test('D6 a process that sits idle gives way when the budget is spent', TIMEOUT, 
     messageBytes: 16 << 20,
     processes: 3,
     sessionsPerPrincipal: 1_000,
+    parkedPerPrincipal: 256,
+    parkedPerUpstream: 1_024,
     inFlightPerSession: 256,
   };
   await using gateway = await testCore({ up: { memory }, other: { memory: other } }, { limits });

@@ -12,6 +12,8 @@ const LIMITS = {
   messageBytes: 16 << 20,
   processes: 64,
   sessionsPerPrincipal: 1_000,
+  parkedPerPrincipal: 256,
+  parkedPerUpstream: 1_024,
   inFlightPerSession: 256,
 };
 
