@@ -1,0 +1,74 @@
+import { GatewayError } from '../errors.ts';
+import { type Envelope, readEnvelope } from '../protocol/envelope.ts';
+import { JsonTextError } from '../protocol/json.ts';
+import type { Id, Notification, Request } from '../protocol/jsonrpc.ts';
+import { type HeaderLookup, standardHeaderFault } from '../protocol/mcp-headers.ts';
+import { isModernRevision, MODERN } from '../protocol/revisions.ts';
+
+/** A message of the modern era, which names its revision itself; or why it is none that we take. */
+export type ModernSaid =
+  | { readonly kind: 'modern'; readonly request: Request; readonly envelope: Envelope }
+  /** Nothing that a client may notify is about anything but a request of its own. */
+  | { readonly kind: 'modern-notification'; readonly notification: Notification }
+  | { readonly kind: 'refused'; readonly error: GatewayError; readonly id: Id };
+
+/** A header that came twice says nothing that could be compared. */
+export function headerLookup(raw: readonly string[]): HeaderLookup {
+  return (wanted) => {
+    let found: string | undefined;
+    for (let i = 0; i + 1 < raw.length; i += 2) {
+      if (raw[i]?.toLowerCase() !== wanted) continue;
+      if (found !== undefined) return `${found}, ${raw[i + 1]}`;
+      found = raw[i + 1];
+    }
+    return found;
+  };
+}
+
+function unsupported(requested: string): GatewayError {
+  const say = `this endpoint speaks ${MODERN} to clients that send no initialize`;
+  return new GatewayError('unsupported-revision', { say, data: { supported: [MODERN], requested } });
+}
+
+function judge(message: Request | Notification, lookup: HeaderLookup | undefined): Envelope | GatewayError | undefined {
+  const header = lookup?.('mcp-protocol-version')?.trim();
+  const reading = readEnvelope(message.params);
+  if (reading.kind === 'none') {
+    // Without an envelope it is of the older era, unless the header says that it is not.
+    if (!isModernRevision(header)) return undefined;
+    return new GatewayError('invalid-envelope', { say: `"params._meta" needs ${reading.missing.join(' and ')}` });
+  }
+  if (lookup !== undefined && reading.version !== undefined && header !== reading.version) {
+    const say = header === undefined ? 'is missing' : `says ${header.slice(0, 40)}, and the body ${reading.version}`;
+    return new GatewayError('header-mismatch', { say: `the MCP-Protocol-Version header ${say}` });
+  }
+  if (reading.kind === 'unsupported') return unsupported(reading.version);
+  if (reading.kind === 'malformed') return new GatewayError('invalid-envelope', { say: reading.why });
+  const fault = lookup === undefined ? undefined : standardHeaderFault(message, lookup);
+  return fault === undefined ? reading.envelope : new GatewayError('header-mismatch', { say: fault });
+}
+
+/**
+ * Reads a message as one of the modern era; undefined when it is none. What it says of itself decides, and a header alone only
+ * where it leaves no other reading.
+ *
+ * @param lookup of the request's headers; none over stdio, where there are no headers to agree with.
+ * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+ */
+export function readModern(message: Request | Notification, lookup: HeaderLookup | undefined): ModernSaid | undefined {
+  const id = message.kind === 'request' ? message.id : 'null';
+  try {
+    if (message.kind === 'notification') {
+      const isModern =
+        isModernRevision(lookup?.('mcp-protocol-version')?.trim()) || readEnvelope(message.params).kind !== 'none';
+      return isModern ? { kind: 'modern-notification', notification: message } : undefined;
+    }
+    const judged = judge(message, lookup);
+    if (judged === undefined) return undefined;
+    if (judged instanceof GatewayError) return { kind: 'refused', error: judged, id };
+    return { kind: 'modern', request: message, envelope: judged };
+  } catch (thrown) {
+    if (!(thrown instanceof JsonTextError)) throw thrown;
+    return { kind: 'refused', error: new GatewayError('invalid-envelope', { say: thrown.message }), id };
+  }
+}
