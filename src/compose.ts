@@ -1,5 +1,4 @@
 import type { Logger } from 'pino';
-import type { Pool } from 'undici';
 import { createAuthenticator } from './auth/authenticate.ts';
 import { viewsOf } from './catalog/view.ts';
 import type { Config, UpstreamConfig } from './config/config.ts';
@@ -22,7 +21,7 @@ import { createMemorySessionStore } from './store/memory.ts';
 import { requestLogBeside } from './telemetry/log.ts';
 import { createMetrics, type Metrics } from './telemetry/metrics.ts';
 import { httpTransport } from './upstream/http.ts';
-import { upstreamDispatcher } from './upstream/http-pool.ts';
+import { upstreamWire } from './upstream/http-wire.ts';
 import type { Lifecycle } from './upstream/lifecycle.ts';
 import { Budget } from './upstream/budget.ts';
 import { ProcessGuard } from './upstream/process-guard.ts';
@@ -30,6 +29,7 @@ import { sseTransport } from './upstream/sse.ts';
 import { stdioTransport } from './upstream/stdio.ts';
 import type { StartTransport } from './upstream/transport.ts';
 import { Upstream, type UpstreamEvents } from './upstream/upstream.ts';
+import type { Wire } from './upstream/wire.ts';
 import { VERSION } from './version.ts';
 
 const SWEEP_MS = 5_000;
@@ -58,7 +58,7 @@ export interface Reach extends AsyncDisposable {
 /** Over stdio and HTTP. Disposing ends whatever the transports share. */
 export function wires(config: Config, metrics: Metrics, log: Logger): Reach {
   const guard = new ProcessGuard(log);
-  const pools: Pool[] = [];
+  const shared: Wire[] = [];
   return {
     transportsOf: ({ id, target, timeouts }) => {
       const { messageBytes } = config.limits;
@@ -66,14 +66,14 @@ export function wires(config: Config, metrics: Metrics, log: Logger): Reach {
         const onJunk = () => metrics.stdioJunk(id);
         return [stdioTransport(target, { upstream: id, messageBytes, log, guard, onJunk })];
       }
-      const dispatcher = upstreamDispatcher(target, timeouts);
-      pools.push(dispatcher);
-      const options = { upstream: id, timeouts, messageBytes, log, dispatcher, userAgent: `linkspan/${VERSION}` };
+      const wire = upstreamWire(target, timeouts);
+      shared.push(wire);
+      const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}` };
       const sse = sseTransport(target, options);
       return target.kind === 'sse' ? [sse] : [httpTransport(target, options), sse];
     },
     [Symbol.asyncDispose]: async () => {
-      await Promise.all(pools.map((pool) => pool.destroy()));
+      await Promise.all(shared.map((wire) => wire.destroy()));
       await guard[Symbol.asyncDispose]();
     },
   };

@@ -1,9 +1,8 @@
-import type { Dispatcher } from 'undici';
-
 import { GatewayError } from '../errors.ts';
 import { EventReader, type StreamPosition } from '../protocol/event-stream.ts';
 import { type Refused, wireFailure } from './http-failure.ts';
-import { isEncoded, mediaType, type ResponseHeaders, retryAfterMs } from './http-headers.ts';
+import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
+import type { ResponseHeaders, WireController, WireHandler } from './wire.ts';
 
 /** Whoever sends POSTs. Each is told `done`, `refused`, `broken` or `failed`, once and last, unless it was cancelled. */
 export interface PostOwner {
@@ -27,12 +26,12 @@ const LINGER_MS = 1_000;
 type Stage = 'queued' | 'sent' | 'json' | 'events' | 'refusal' | 'ignored' | 'over';
 
 /** One message on its way to the upstream by POST, and the response to it. Never sent again. */
-export class Post implements Dispatcher.DispatchHandler {
+export class Post implements WireHandler {
   readonly id: number | undefined;
   readonly method: string | undefined;
   readonly #owner: PostOwner;
   readonly #wantsAnswer: boolean;
-  #controller: Dispatcher.DispatchController | undefined;
+  #controller: WireController | undefined;
   #stage: Stage = 'queued';
   #isAnswered = false;
   #chunks: Buffer[] = [];
@@ -72,7 +71,7 @@ export class Post implements Dispatcher.DispatchHandler {
     this.#end(() => this.#owner.failed(this, error));
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
+  onRequestStart(controller: WireController): void {
     if (this.#isOver()) {
       // Cancelled before a byte was written. Unlike abort(), this leaves the socket to the next request.
       throw new GatewayError('cancelled', { upstream: this.#owner.upstream, executed: 'no' });
@@ -81,7 +80,7 @@ export class Post implements Dispatcher.DispatchHandler {
     this.#stage = 'sent';
   }
 
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: ResponseHeaders): void {
+  onResponseStart(_controller: WireController, status: number, headers: ResponseHeaders): void {
     if (this.#stage !== 'sent' || status < 200) return;
     if (status >= 300) {
       this.#refuse(status, headers);
@@ -97,7 +96,7 @@ export class Post implements Dispatcher.DispatchHandler {
     if (this.#stage !== 'ignored' && isEncoded(headers)) this.fail(this.#broke('compressed its answer unasked'));
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onResponseData(_controller: WireController, chunk: Buffer): void {
     switch (this.#stage) {
       case 'events':
         this.#reader?.feed(chunk);
@@ -144,7 +143,7 @@ export class Post implements Dispatcher.DispatchHandler {
     }
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController, thrown: Error): void {
+  onResponseError(_controller: WireController, thrown: Error): void {
     if (this.#isOver()) return;
     const refused = this.#refused;
     if (this.#stage === 'events') this.#streamEnded(thrown);
