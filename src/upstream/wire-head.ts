@@ -16,7 +16,7 @@ const KEEP_TIMEOUT = /(?:^|[,;\s])timeout=(\d{1,6})(?![^,;\s])/i;
 
 const [TAB, LF, CR, SPACE, COLON] = [0x09, 0x0a, 0x0d, 0x20, 0x3a];
 
-/** By character code: 1 where it may stand in a name, 2 in a value, 3 in both. */
+/** By character code: 2 where it may stand in a value, 3 where also in a name. */
 const KINDS = new Uint8Array(256);
 for (let code = SPACE; code < 256; code++) if (code !== 0x7f) KINDS[code] = 2;
 KINDS[TAB] = 2;

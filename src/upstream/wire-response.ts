@@ -13,6 +13,10 @@ export interface ResponseSink {
 }
 
 const MAX_HEAD_BYTES = 65_536;
+/** What is looked at for the end of a head at once: mostly more than it has, and not the whole of a large answer. */
+const HEAD_STEP_BYTES = 2_048;
+/** A head up to this is kept: the next one is often the same to the letter. */
+const MAX_KEPT_HEAD_BYTES = 1_024;
 
 /** A line break that is none: why wait for the end of the head? */
 const STRAY = /(?<!\r)\n|\r(?!\n|$)|\0/g;
@@ -29,6 +33,8 @@ export class ResponseReader {
   /** Bytes of the body that are still to come, where that is known. */
   #left = 0;
   #chunks: ChunkReader | undefined;
+  #keptText = '';
+  #keptHead: ResponseHead | undefined;
 
   constructor(sink: ResponseSink) {
     this.#sink = sink;
@@ -86,7 +92,8 @@ export class ResponseReader {
   /** Each of these returns where it stopped: at `length` when the response is over, whatever comes after it. */
   #readHead(bytes: Buffer, at: number, length: number): number {
     const before = this.#begun.length;
-    const text = this.#begun + bytes.toString('latin1', at, Math.min(length, at + MAX_HEAD_BYTES));
+    const stop = Math.min(length, at + HEAD_STEP_BYTES);
+    const text = this.#begun + bytes.toString('latin1', at, stop);
     const blank = text.indexOf('\r\n\r\n', Math.max(0, before - 3));
     if (blank < 0) {
       const isHttp = text.startsWith(PROTOCOL) || PROTOCOL.startsWith(text);
@@ -98,13 +105,23 @@ export class ResponseReader {
     }
     if (blank < 0) {
       this.#begun = text;
-      return length;
+      return stop;
     }
     this.#begun = '';
     const end = at + blank + 4 - before;
-    const head = readHead(text.slice(0, blank + 4));
+    const head = this.#parse(text.slice(0, blank + 4));
     if (head.status < 200) return end;
     return this.#begin(head, end === length) ? end : length;
+  }
+
+  #parse(text: string): ResponseHead {
+    if (this.#keptHead !== undefined && text === this.#keptText) return this.#keptHead;
+    const head = readHead(text);
+    if (text.length <= MAX_KEPT_HEAD_BYTES) {
+      this.#keptText = text;
+      this.#keptHead = head;
+    }
+    return head;
   }
 
   /** Whether a body is to be read. */
