@@ -1,5 +1,6 @@
 import { GatewayError } from '../errors.ts';
 import { EventReader, type StreamPosition } from '../protocol/event-stream.ts';
+import { Body } from './http-body.ts';
 import { type Refused, wireFailure } from './http-failure.ts';
 import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
 import type { ResponseHeaders, WireController, WireHandler } from './wire.ts';
@@ -34,8 +35,7 @@ export class Post implements WireHandler {
   #controller: WireController | undefined;
   #stage: Stage = 'queued';
   #isAnswered = false;
-  #chunks: Buffer[] = [];
-  #bytes = 0;
+  #body: Body | undefined;
   #reader: EventReader | undefined;
   #position: StreamPosition | undefined;
   #refused: Refused | undefined;
@@ -91,7 +91,7 @@ export class Post implements WireHandler {
     if (this.#isOver()) return;
     if (type === 'text/event-stream') this.#readEvents();
     else if (!this.#wantsAnswer) this.#stage = 'ignored';
-    else if (type === 'application/json') this.#stage = 'json';
+    else if (type === 'application/json') this.#readJson(headers);
     else this.fail(this.#broke(unreadable(status, type)));
     if (this.#stage !== 'ignored' && isEncoded(headers)) this.fail(this.#broke('compressed its answer unasked'));
   }
@@ -103,9 +103,9 @@ export class Post implements WireHandler {
         return;
       case 'json':
       case 'refusal':
-        this.#bytes += chunk.length;
-        if (this.#bytes > this.#owner.messageBytes) this.#overflow();
-        else this.#chunks.push(chunk);
+        if (this.#body === undefined) return;
+        if (this.#body.bytes + chunk.length > this.#owner.messageBytes) this.#overflow();
+        else this.#body.add(chunk);
         return;
       case 'queued':
       case 'sent':
@@ -120,7 +120,7 @@ export class Post implements WireHandler {
     switch (this.#stage) {
       case 'json':
         this.#stage = 'ignored';
-        this.#owner.text(this, this.#body());
+        this.#owner.text(this, this.#body?.text() ?? '');
         if (this.#isOver()) return;
         if (this.#isAnswered) this.#end(() => this.#owner.done(this));
         else this.fail(this.#broke('answered with something that is no answer to the request'));
@@ -130,7 +130,7 @@ export class Post implements WireHandler {
         return;
       case 'refusal': {
         const refused = this.#refused;
-        const body = this.#body();
+        const body = this.#body?.text();
         if (refused !== undefined) this.#end(() => this.#owner.refused(this, { ...refused, body }));
         return;
       }
@@ -158,10 +158,16 @@ export class Post implements WireHandler {
     const isReadable = status >= 400 && status !== 401 && status !== 403 && mediaType(headers) === 'application/json';
     if (isReadable && !isEncoded(headers)) {
       this.#refused = refused;
+      this.#body = new Body(headers['content-length']);
       this.#stage = 'refusal';
     } else {
       this.#end(() => this.#owner.refused(this, refused));
     }
+  }
+
+  #readJson(headers: ResponseHeaders): void {
+    this.#stage = 'json';
+    this.#body = new Body(headers['content-length']);
   }
 
   #readEvents(): void {
@@ -205,13 +211,6 @@ export class Post implements WireHandler {
   #broke(what: string): GatewayError {
     const { upstream } = this.#owner;
     return new GatewayError('upstream-protocol', { upstream, say: `upstream "${upstream}" ${what}` });
-  }
-
-  #body(): string {
-    const [only] = this.#chunks;
-    const whole = this.#chunks.length === 1 && only !== undefined ? only : Buffer.concat(this.#chunks, this.#bytes);
-    this.#chunks = [];
-    return whole.toString('utf8');
   }
 
   #isOver(): boolean {

@@ -137,9 +137,7 @@ export class WireSocket implements ResponseSink {
     const turn = this.#turn;
     if (turn === undefined) return;
     if (turn.request.bodyMs > 0) this.#await(turn.request.bodyMs);
-    const chunk = Buffer.allocUnsafe(to - from);
-    bytes.copy(chunk, 0, from, to);
-    turn.handler.onResponseData(turn, chunk);
+    turn.handler.onResponseData(turn, bytes.subarray(from, to));
   }
 
   end(isClean: boolean): void {

@@ -27,7 +27,7 @@ export interface WireHandler {
   onRequestStart(controller: WireController): void;
   /** The response begins. What it throws, like what `onResponseData` does, breaks the response off. */
   onResponseStart(controller: WireController, status: number, headers: ResponseHeaders): void;
-  /** The chunk is the handler's to keep. */
+  /** The chunk is lent: after the call it may hold something else. */
   onResponseData(controller: WireController, chunk: Buffer): void;
   onResponseEnd(controller: WireController): void;
   /** Without an `onRequestStart` before it, no byte of the request was sent. */

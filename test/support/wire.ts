@@ -116,7 +116,7 @@ export function ask(wire: Wire, options: AskOptions = {}): Asked {
       },
       onResponseData(given, chunk) {
         if (told.at(-1) !== 'data') told.push('data');
-        chunks.push(chunk);
+        chunks.push(Buffer.from(chunk));
         on.onResponseData?.(given, chunk);
       },
       onResponseEnd(given) {

@@ -68,7 +68,7 @@ test('a request sent from the end of another uses its socket, and each gets its 
   assert.equal(to.sockets.length, 1);
 });
 
-test('10 MB come whole, and what was handed over stays as it was', LIMIT, async () => {
+test('10 MB come whole', LIMIT, async () => {
   const big = Buffer.alloc(10_000_000, 'abcdefghijklmnopqrstuvwxyz-');
   await using to = await line((socket) => {
     socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${big.length}\r\n\r\n`);
