@@ -95,7 +95,7 @@ export function statusFailure(upstream: string, { status, retryAfterMs }: Refuse
 
 /** Why no connection came about, by the code of the error. */
 const NO_CONNECTION: ReadonlyMap<string, string> = new Map([
-  ['unsendable', 'has a header configured, or a session id, that HTTP cannot carry'],
+  ['unsendable', 'has a header in its config that HTTP cannot carry; check for line breaks and special characters'],
   ['ECONNREFUSED', 'refused the connection; check that it is running'],
   ['ENOTFOUND', 'has a host name that does not exist'],
   ['EAI_AGAIN', 'has a host name that could not be looked up'],
