@@ -1,4 +1,5 @@
-import { type ResponseHeaders, WireError } from './wire.ts';
+import type { ResponseHeaders } from './wire.ts';
+import { WireError } from './wire-error.ts';
 
 /** The head of a response, and what it says of the bytes after it. */
 export interface ResponseHead {

@@ -1,4 +1,5 @@
-import { type Wire, WireError, type WireHandler, type WireRequest } from './wire.ts';
+import type { Wire, WireHandler, WireRequest } from './wire.ts';
+import { WireError } from './wire-error.ts';
 import { type SocketOwner, type WireAddress, WireSocket } from './wire-socket.ts';
 
 /** How exact deadlines are. */

@@ -1,4 +1,4 @@
-import { WireError } from './wire.ts';
+import { WireError } from './wire-error.ts';
 import { ChunkReader } from './wire-chunks.ts';
 import { readHead, type ResponseHead } from './wire-head.ts';
 

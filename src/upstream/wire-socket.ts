@@ -1,13 +1,7 @@
 import { connect, type Socket } from 'node:net';
 
-import {
-  KEEP_ALIVE_MS,
-  type WireController,
-  WireError,
-  type WireFault,
-  type WireHandler,
-  type WireRequest,
-} from './wire.ts';
+import { KEEP_ALIVE_MS, type WireController, type WireHandler, type WireRequest } from './wire.ts';
+import { WireError, type WireFault } from './wire-error.ts';
 import type { ResponseHead } from './wire-head.ts';
 import { requestBytes } from './wire-request.ts';
 import { ResponseReader, type ResponseSink } from './wire-response.ts';
