@@ -1,5 +1,4 @@
 import type { Logger } from 'pino';
-import type { Pool } from 'undici';
 import { createAuthenticator } from './auth/authenticate.ts';
 import { viewsOf } from './catalog/view.ts';
 import type { Config, UpstreamConfig } from './config/config.ts';
@@ -28,7 +27,7 @@ import { requestLogBeside } from './telemetry/log.ts';
 import { createMetrics, type Metrics } from './telemetry/metrics.ts';
 import { httpTransport } from './upstream/http.ts';
 import { modernHttpTransport } from './upstream/http-modern.ts';
-import { upstreamDispatcher } from './upstream/http-pool.ts';
+import { upstreamWire } from './upstream/http-wire.ts';
 import type { Lifecycle } from './upstream/lifecycle.ts';
 import { Budget } from './upstream/budget.ts';
 import { ProcessGuard } from './upstream/process-guard.ts';
@@ -36,6 +35,7 @@ import { sseTransport } from './upstream/sse.ts';
 import { stdioTransport } from './upstream/stdio.ts';
 import type { Way } from './upstream/transport.ts';
 import { Upstream, type UpstreamEvents } from './upstream/upstream.ts';
+import type { Wire } from './upstream/wire.ts';
 import { VERSION } from './version.ts';
 
 const SWEEP_MS = 5_000;
@@ -64,7 +64,7 @@ export interface Reach extends AsyncDisposable {
 /** Over stdio and HTTP. Disposing ends whatever the transports share. */
 export function wires(config: Config, metrics: Metrics, log: Logger): Reach {
   const guard = new ProcessGuard(log);
-  const pools: Pool[] = [];
+  const shared: Wire[] = [];
   return {
     waysTo: ({ id, target, era, timeouts }) => {
       const { messageBytes } = config.limits;
@@ -73,9 +73,9 @@ export function wires(config: Config, metrics: Metrics, log: Logger): Reach {
         const start = stdioTransport(target, { upstream: id, messageBytes, log, guard, onJunk });
         return [{ speaks: era === 'auto' ? 'either' : era, start }];
       }
-      const dispatcher = upstreamDispatcher(target, timeouts);
-      pools.push(dispatcher);
-      const options = { upstream: id, timeouts, messageBytes, log, dispatcher, userAgent: `linkspan/${VERSION}` };
+      const wire = upstreamWire(target, timeouts);
+      shared.push(wire);
+      const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}` };
       const sse: Way = { speaks: 'legacy', start: sseTransport(target, options) };
       if (target.kind === 'sse') return [sse];
       const modern: Way = { speaks: 'modern', start: modernHttpTransport(target, options) };
@@ -83,7 +83,7 @@ export function wires(config: Config, metrics: Metrics, log: Logger): Reach {
       return [...(era === 'legacy' ? [] : [modern]), ...(era === 'modern' ? [] : [legacy, sse])];
     },
     [Symbol.asyncDispose]: async () => {
-      await Promise.all(pools.map((pool) => pool.destroy()));
+      await Promise.all(shared.map((wire) => wire.destroy()));
       await guard[Symbol.asyncDispose]();
     },
   };

@@ -8,6 +8,8 @@ import {
   parseMessage,
   type Request,
 } from '../protocol/jsonrpc.ts';
+import type { HeaderLookup } from '../protocol/mcp-headers.ts';
+import { type ModernSaid, readModern } from './modern.ts';
 import { isLegacyRevision, LEGACY_REVISIONS, quirksOf, type Revision } from '../protocol/revisions.ts';
 
 /** One message, or the items of a batch, of which each may be broken by itself. */
@@ -28,6 +30,7 @@ interface Refused {
 /** What a POST to the endpoint is. */
 export type Posted =
   | Refused
+  | ModernSaid
   /** The legacy era's handshake. It starts afresh, whatever session the client still names. */
   | { readonly kind: 'initialize'; readonly request: Request }
   | { readonly kind: 'session'; readonly sessionId: string; readonly said: Said };
@@ -92,7 +95,7 @@ export function sessionOf({ sessionId, version }: SessionHeaders): string | Gate
 /**
  * The ladder: which era and which kind of message a POST body is. The body decides, never a header alone.
  */
-export function classify(text: string, headers: SessionHeaders): Posted {
+export function classify(text: string, headers: SessionHeaders, lookup: HeaderLookup): Posted {
   let said: Said;
   try {
     said = readSaid(text);
@@ -100,6 +103,9 @@ export function classify(text: string, headers: SessionHeaders): Posted {
     if (thrown instanceof MessageError) return { kind: 'refused', error: toRefusal(thrown), id: thrown.id };
     throw thrown;
   }
+  const modern =
+    'kind' in said && (said.kind === 'request' || said.kind === 'notification') ? readModern(said, lookup) : undefined;
+  if (modern !== undefined) return modern;
   if ('kind' in said && said.kind === 'request' && said.method === 'initialize') {
     return { kind: 'initialize', request: said };
   }

@@ -2,14 +2,17 @@ import type { ServerResponse } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { GatewayError, toAnswer } from '../errors.ts';
-import type { ClientSession, Front } from '../gateway/front.ts';
+import type { ClientSession, Front, ModernCall } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import { eventText } from '../protocol/event-stream.ts';
 import { oneLine } from '../protocol/json.ts';
+import type { HeaderLookup } from '../protocol/mcp-headers.ts';
 import { type Id, type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
 import { getShape, postShape, type Shape } from './accept.ts';
 import type { Admitted } from './admission.ts';
 import { classify, refuseBatch, type Said, sessionOf, toRefusal } from './classify.ts';
+import { headerLookup, modernCaller, type ModernSaid } from './modern.ts';
+import { ModernReply } from './modern-reply.ts';
 import { pageFor } from './page.ts';
 import { postedText } from './posted-text.ts';
 import type { Pulse } from './pulse.ts';
@@ -39,6 +42,7 @@ export class McpEndpoint implements ReplyParts {
   readonly #parts: McpParts;
   /** Of the sessions that ever needed events. */
   readonly #streams = new Map<ClientSession, SessionStreams>();
+  readonly #calls = new Set<ModernCall>();
   #isDraining = false;
 
   constructor(parts: McpParts) {
@@ -69,6 +73,7 @@ export class McpEndpoint implements ReplyParts {
   drain(): void {
     this.#isDraining = true;
     for (const streams of this.#streams.values()) streams.drain();
+    for (const call of this.#calls) call.close();
   }
 
   async #post(env: HttpBindings, view: string, admitted: Admitted): Promise<Response> {
@@ -88,10 +93,15 @@ export class McpEndpoint implements ReplyParts {
     shape: Shape,
     text: string,
   ): Promise<Response> {
-    const posted = classify(text, headers);
+    const lookup = headerLookup(outgoing.req.rawHeaders);
+    const posted = classify(text, headers, lookup);
     switch (posted.kind) {
       case 'refused':
         return refuse(posted.error, posted.id);
+      case 'modern':
+        return await this.#modern(outgoing, posted, principal, view, shape, lookup);
+      case 'modern-notification':
+        return accepted(outgoing);
       case 'initialize':
         return await this.#initialize(outgoing, posted.request, principal, view, shape);
       case 'session': {
@@ -110,6 +120,24 @@ export class McpEndpoint implements ReplyParts {
         return RESPONSE_ALREADY_SENT;
       }
     }
+  }
+
+  async #modern(
+    outgoing: ServerResponse,
+    { request, envelope }: Extract<ModernSaid, { kind: 'modern' }>,
+    principal: Principal,
+    view: string,
+    shape: Shape,
+    lookup: HeaderLookup,
+  ): Promise<Response> {
+    if (this.#isDraining) return refuse(new GatewayError('draining'), request.id);
+    const { front, pulse, metrics } = this.#parts;
+    const reply = new ModernReply(outgoing, shape, pulse, metrics);
+    const call = front.modern(request, modernCaller(envelope, principal, view), reply, lookup);
+    this.#calls.add(call);
+    await reply.carry(request.id, call);
+    this.#calls.delete(call);
+    return RESPONSE_ALREADY_SENT;
   }
 
   async #initialize(

@@ -56,7 +56,8 @@ export class ModernReply implements Outlet {
     if (this.#shape === 'events') this.commit();
     this.#isOver = true;
     if (this.#outflow === undefined) {
-      writeAnswer(this.#response, id, answer, { status: answer.kind === 'error' ? STATUS.get(answer.error.code) : 200 });
+      const status = answer.kind === 'error' ? STATUS.get(answer.error.code) : undefined;
+      writeAnswer(this.#response, id, answer, undefined, status);
       return;
     }
     this.#write(responseText(id, answer));

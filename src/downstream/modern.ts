@@ -1,4 +1,6 @@
 import { GatewayError } from '../errors.ts';
+import type { ModernCaller } from '../gateway/front.ts';
+import type { Principal } from '../policy/principal.ts';
 import { type Envelope, readEnvelope } from '../protocol/envelope.ts';
 import { JsonTextError } from '../protocol/json.ts';
 import type { Id, Notification, Request } from '../protocol/jsonrpc.ts';
@@ -23,6 +25,12 @@ export function headerLookup(raw: readonly string[]): HeaderLookup {
     }
     return found;
   };
+}
+
+/** Who makes a request, by its envelope and credentials. */
+export function modernCaller(envelope: Envelope, principal: Principal, view: string): ModernCaller {
+  const { version, clientCapabilities, logLevel } = envelope;
+  return { principal, view, revision: version, capabilities: clientCapabilities, logLevel };
 }
 
 function unsupported(requested: string): GatewayError {

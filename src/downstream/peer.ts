@@ -1,8 +1,10 @@
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
-import type { ClientSession, Front, Outlet } from '../gateway/front.ts';
+import type { ClientSession, Front, ModernCall, Outlet } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
-import { type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
+import type { Envelope } from '../protocol/envelope.ts';
+import { type Id, type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
+import { modernCaller, readModern } from './modern.ts';
 import { refuseBatch, type Said, toRefusal } from './classify.ts';
 
 export interface PeerParts {
@@ -26,6 +28,7 @@ function errorText(error: unknown, id = 'null'): string {
  */
 export class Peer {
   readonly #parts: PeerParts;
+  readonly #calls = new Map<Id, Pick<ModernCall, 'cancel' | 'close'>>();
   #session: ClientSession | undefined;
   #opening: Promise<void> | undefined;
   #isClosed = false;
@@ -39,10 +42,10 @@ export class Peer {
     const { outlet, log } = this.#parts;
     try {
       if (!('kind' in said)) await this.#receiveBatch(said);
-      else if (said.kind === 'request' && said.method === 'initialize' && this.#opening === undefined) {
+      else if (said.kind === 'request' && said.method === 'initialize' && this.#canOpen(said)) {
         this.#opening = this.#initialize(said);
         await this.#opening;
-      } else {
+      } else if (!(await this.#receivedModern(said))) {
         const text = await this.#answer(said);
         if (text !== undefined) outlet.send(text);
       }
@@ -52,13 +55,63 @@ export class Peer {
     }
   }
 
+  /** No more is to come: ends what has no end of its own. */
+  drain(): void {
+    for (const call of this.#calls.values()) call.close();
+  }
+
   /** The line is gone. */
   async close(): Promise<void> {
     this.#isClosed = true;
+    for (const call of this.#calls.values()) call.cancel('the client has gone');
     await this.#opening;
     const session = this.#session;
     this.#session = undefined;
     if (session !== undefined && !session.closed.aborted) await this.#parts.front.end(session);
+  }
+
+  #canOpen(request: Request): boolean {
+    return this.#opening === undefined && readModern(request, undefined) === undefined;
+  }
+
+  /** Takes a message of the modern era, which needs no session. False when it is none. */
+  async #receivedModern(said: Message): Promise<boolean> {
+    if (said.kind === 'notification' && said.method === 'notifications/cancelled') {
+      const call = this.#calls.get(said.params?.raw('requestId') ?? '');
+      if (call === undefined) return false;
+      call.cancel(said.params?.string('reason'));
+      return true;
+    }
+    if (said.kind !== 'request' && said.kind !== 'notification') return false;
+    const modern = readModern(said, undefined);
+    if (modern === undefined) return false;
+    if (modern.kind === 'refused') this.#parts.outlet.send(errorText(modern.error, modern.id));
+    else if (modern.kind === 'modern') await this.#answerModern(modern.request, modern.envelope);
+    return true;
+  }
+
+  async #answerModern(request: Request, envelope: Envelope): Promise<void> {
+    const { front, principal, view, outlet } = this.#parts;
+    const { id } = request;
+    if (this.#calls.has(id)) {
+      const say = `a request with id ${id} is already under way`;
+      outlet.send(errorText(new GatewayError('invalid-request', { say }), id));
+      return;
+    }
+    let isCancelled = false;
+    // Nothing more is said about a request that was taken back.
+    const own: Outlet = { send: (text) => !isCancelled && outlet.send(text) };
+    const call = front.modern(request, modernCaller(envelope, principal, view), own, undefined);
+    this.#calls.set(id, {
+      cancel: (reason) => {
+        isCancelled = true;
+        call.cancel(reason);
+      },
+      close: () => call.close(),
+    });
+    const answer = await call.answer;
+    this.#calls.delete(id);
+    own.send(responseText(id, answer));
   }
 
   async #initialize(request: Request): Promise<void> {

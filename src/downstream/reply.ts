@@ -7,15 +7,15 @@ import type { Pulse } from './pulse.ts';
 import type { SessionStreams } from './session-streams.ts';
 import type { EventStream } from './stream.ts';
 
-function writeHead(response: ServerResponse, bytes: number, sessionId?: string): void {
+function writeHead(response: ServerResponse, status: number, bytes: number, sessionId?: string): void {
   const headers = ['content-type', 'application/json', 'content-length', String(bytes)];
   if (sessionId !== undefined) headers.push('mcp-session-id', sessionId);
-  response.writeHead(200, headers);
+  response.writeHead(status, headers);
 }
 
 /** Written to the Node response itself: a web `Response` in between would double what a small answer costs. */
-function writeText(response: ServerResponse, text: string, bytes: number, sessionId?: string): void {
-  writeHead(response, bytes, sessionId);
+function writeText(response: ServerResponse, status: number, text: string, bytes: number, sessionId?: string): void {
+  writeHead(response, status, bytes, sessionId);
   // As many bytes as characters is ASCII, which needs no encoding, only copying.
   response.end(text, bytes === text.length ? 'latin1' : 'utf8');
 }
@@ -24,19 +24,25 @@ function writeText(response: ServerResponse, text: string, bytes: number, sessio
  * Writes one answer as JSON. A big result is joined to what surrounds it as late as can be: what asks for the length of joined text
  * makes it be copied.
  */
-export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, sessionId?: string): void {
+export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, sessionId?: string, status = 200): void {
   if (answer.kind === 'error') {
     const text = responseText(id, answer);
-    writeText(response, text, Buffer.byteLength(text), sessionId);
+    writeText(response, status, text, Buffer.byteLength(text), sessionId);
     return;
   }
   const head = `{"jsonrpc":"2.0","id":${id},"result":`;
   const { tail } = answer;
   if (tail === undefined) {
     const result = oneLine(answer.result);
-    writeText(response, `${head}${result}}`, Buffer.byteLength(head) + Buffer.byteLength(result) + 1, sessionId);
+    writeText(
+      response,
+      status,
+      `${head}${result}}`,
+      Buffer.byteLength(head) + Buffer.byteLength(result) + 1,
+      sessionId,
+    );
   } else {
-    writeHead(response, Buffer.byteLength(head) + tail.length, sessionId);
+    writeHead(response, status, Buffer.byteLength(head) + tail.length, sessionId);
     response.write(head);
     response.end(tail);
   }
@@ -102,7 +108,7 @@ export class Reply implements Outlet {
       writeAnswer(this.#response, id, answer);
     } else {
       const text = `[${this.#answers.join(',')}]`;
-      writeText(this.#response, text, Buffer.byteLength(text));
+      writeText(this.#response, 200, text, Buffer.byteLength(text));
     }
   }
 

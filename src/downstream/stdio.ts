@@ -98,6 +98,7 @@ export async function serveStdio(
   input.on('error', end);
 
   await over;
+  peer.drain();
   await settled(working, LAST_ANSWERS_MS);
   await peer.close();
 }

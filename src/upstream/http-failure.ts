@@ -95,15 +95,19 @@ export function statusFailure(upstream: string, { status, retryAfterMs }: Refuse
 
 /** Why no connection came about, by the code of the error. */
 const NO_CONNECTION: ReadonlyMap<string, string> = new Map([
+  ['unsendable', 'has a header in its config that HTTP cannot carry; check for line breaks and special characters'],
   ['ECONNREFUSED', 'refused the connection; check that it is running'],
   ['ENOTFOUND', 'has a host name that does not exist'],
   ['EAI_AGAIN', 'has a host name that could not be looked up'],
+  ['connect-timeout', 'did not accept a connection in time'],
   ['UND_ERR_CONNECT_TIMEOUT', 'did not accept a connection in time'],
   ['ETIMEDOUT', 'did not accept a connection in time'],
   ['EHOSTUNREACH', 'cannot be reached: there is no route to its host'],
   ['ENETUNREACH', 'cannot be reached: there is no route to its network'],
   ['ECONNRESET', 'closed the connection before the request was sent'],
+  ['closed', 'closed the connection before the request was sent'],
   ['UND_ERR_SOCKET', 'closed the connection before the request was sent'],
+  ['destroyed', 'is being disconnected'],
   ['UND_ERR_DESTROYED', 'is being disconnected'],
   ['UND_ERR_CLOSED', 'is being disconnected'],
 ]);
@@ -132,12 +136,12 @@ export function wireFailure(upstream: string, thrown: unknown, written: boolean)
   if (thrown instanceof EventTooLargeError) {
     return new GatewayError('too-large', { upstream, say: `${named} sent a message beyond the limit` }, thrown);
   }
-  if (code === 'UND_ERR_HEADERS_TIMEOUT') {
+  if (code === 'headers-timeout' || code === 'UND_ERR_HEADERS_TIMEOUT') {
     const say = `${named} accepted the request and did not begin to answer in time`;
     return new GatewayError('upstream-timeout', { upstream, say }, thrown);
   }
   const isNoHttp = thrown instanceof Error && thrown.name === 'HTTPParserError';
-  if (isNoHttp || code === 'UND_ERR_HEADERS_OVERFLOW') {
+  if (isNoHttp || code === 'not-http' || code === 'UND_ERR_HEADERS_OVERFLOW') {
     return new GatewayError('upstream-protocol', { upstream, say: `${named} answered with invalid HTTP` }, thrown);
   }
   const say = `${named} broke the connection before it answered`;

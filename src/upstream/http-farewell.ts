@@ -1,18 +1,14 @@
-import type { Dispatcher } from 'undici';
+import type { Wire, WireRequest } from './wire.ts';
 
 /** Sends a request nobody reads the answer to. Resolves when there was one, when it failed, or when the time is over. */
-export async function farewell(
-  dispatcher: Dispatcher,
-  options: Dispatcher.DispatchOptions,
-  limitMs: number,
-): Promise<void> {
+export async function farewell(wire: Wire, request: WireRequest, limitMs: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setTimeout(resolve, limitMs);
   let isOver = false;
   let end = (): void => {
     isOver = true;
   };
-  dispatcher.dispatch(options, {
+  wire.dispatch(request, {
     onRequestStart(controller) {
       if (isOver) throw new Error('too late');
       end = () => controller.abort(new Error('too late'));

@@ -1,9 +1,8 @@
-import type { Dispatcher } from 'undici';
-
 import { GatewayError } from '../errors.ts';
 import { EventReader, type StreamPosition } from '../protocol/event-stream.ts';
 import { wireFailure } from './http-failure.ts';
-import { isEncoded, mediaType, type ResponseHeaders, retryAfterMs } from './http-headers.ts';
+import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
+import type { ResponseHeaders, WireController, WireHandler } from './wire.ts';
 
 /** How one GET of an event stream came to its end. */
 export type StreamEnd =
@@ -24,11 +23,11 @@ export interface EventGetEvents {
 }
 
 /** One GET of an event stream. */
-export class EventGet implements Dispatcher.DispatchHandler {
+export class EventGet implements WireHandler {
   readonly #upstream: string;
   readonly #events: EventGetEvents;
   readonly #reader: EventReader;
-  #controller: Dispatcher.DispatchController | undefined;
+  #controller: WireController | undefined;
   #isWritten = false;
   #isOpen = false;
   #isOver = false;
@@ -52,14 +51,14 @@ export class EventGet implements Dispatcher.DispatchHandler {
     this.#controller?.abort(new GatewayError('cancelled', { upstream: this.#upstream }));
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
+  onRequestStart(controller: WireController): void {
     // Unlike abort(), this leaves the socket to the next request.
     if (this.#isOver) throw new GatewayError('cancelled', { upstream: this.#upstream, executed: 'no' });
     this.#controller = controller;
     this.#isWritten = true;
   }
 
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: ResponseHeaders): void {
+  onResponseStart(_controller: WireController, status: number, headers: ResponseHeaders): void {
     if (status < 200) return;
     const type = mediaType(headers);
     if (status === 204 || status >= 300) {
@@ -77,7 +76,7 @@ export class EventGet implements Dispatcher.DispatchHandler {
     }
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onResponseData(_controller: WireController, chunk: Buffer): void {
     if (!this.#isOver) this.#reader.feed(chunk);
   }
 
@@ -85,7 +84,7 @@ export class EventGet implements Dispatcher.DispatchHandler {
     this.#end({ kind: 'ended' });
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController, thrown: Error): void {
+  onResponseError(_controller: WireController, thrown: Error): void {
     const error = wireFailure(this.#upstream, thrown, this.#isWritten);
     this.#end({ kind: error.code === 'too-large' ? 'unreadable' : 'broken', error });
   }

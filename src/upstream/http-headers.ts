@@ -1,10 +1,6 @@
 import type { HttpTarget } from '../config/config.ts';
-
-/** Response headers as undici hands them over: names in lower case, repeated ones as arrays. */
-export type ResponseHeaders = Readonly<Record<string, string | string[] | undefined>>;
-
-/** Request headers as undici writes them fastest: name, value, name, value. */
-export type HeaderList = string[];
+import type { ResponseHeaders } from './wire.ts';
+import type { HeaderList } from './wire-request.ts';
 
 /** Headers the protocol or the connection decides: setting them in the config has no effect. */
 const RESERVED_HEADERS: ReadonlySet<string> = new Set([

@@ -1,15 +1,16 @@
 import type { Logger } from 'pino';
-import type { Dispatcher } from 'undici';
-
 import type { HttpTarget, UpstreamTimeouts } from '../config/config.ts';
 import { GatewayError } from '../errors.ts';
 import type { Message } from '../protocol/jsonrpc.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import { readRefusal, type Refused } from './http-failure.ts';
-import { configuredHeaders, type HeaderList } from './http-headers.ts';
+import { configuredHeaders } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
 import { Post, type PostOwner } from './http-post.ts';
 import type { HttpOptions } from './http.ts';
+import type { Header } from '../protocol/mcp-headers.ts';
+import { type HeaderList, RequestHead } from './wire-request.ts';
+import type { Wire } from './wire.ts';
 import type { Outgoing, StartTransport, Transport, TransportEvents } from './transport.ts';
 
 /**
@@ -27,13 +28,17 @@ export function modernHttpTransport(target: HttpTarget, options: HttpOptions): S
   };
 }
 
+const MAX_HEADS = 1_000;
+
 class ModernHttpTransport implements Transport, PostOwner {
   readonly upstream: string;
   readonly messageBytes: number;
-  readonly #origin: string;
+  readonly #authority: string;
   readonly #path: string;
   readonly #headers: HeaderList;
-  readonly #dispatcher: Dispatcher;
+  readonly #wire: Wire;
+  /** By what sets them apart: most requests are like one before. */
+  readonly #heads = new Map<string, RequestHead>();
   readonly #timeouts: UpstreamTimeouts;
   readonly #log: Logger;
   readonly #events: TransportEvents;
@@ -41,10 +46,10 @@ class ModernHttpTransport implements Transport, PostOwner {
   #isOver = false;
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
-    const { origin, pathname, search } = new URL(target.url);
+    const { host, pathname, search } = new URL(target.url);
     this.upstream = options.upstream;
     this.messageBytes = options.messageBytes;
-    this.#origin = origin;
+    this.#authority = host;
     this.#path = pathname + search;
     this.#headers = [
       'content-type',
@@ -55,7 +60,7 @@ class ModernHttpTransport implements Transport, PostOwner {
       MODERN,
       ...configuredHeaders(target, options.userAgent),
     ];
-    this.#dispatcher = options.dispatcher;
+    this.#wire = options.wire;
     this.#timeouts = options.timeouts;
     this.#log = options.log;
     this.#events = events;
@@ -67,18 +72,20 @@ class ModernHttpTransport implements Transport, PostOwner {
     const post = new Post(this, id, method, true);
     this.#inFlight.set(id, post);
     const { firstByteMs, callMs } = this.#timeouts;
-    this.#dispatcher.dispatch(
-      {
-        origin: this.#origin,
-        path: this.#path,
-        method: 'POST',
-        headers: [...this.#headers, ...headers.flat()],
-        body: text,
-        headersTimeout: Math.max(firstByteMs, callMs),
-        bodyTimeout: 0,
-      },
-      post,
-    );
+    const headersMs = Math.max(firstByteMs, callMs);
+    this.#wire.dispatch({ head: this.#head(headers), body: text, headersMs, bodyMs: 0 }, post);
+  }
+
+  #head(headers: readonly Header[]): RequestHead {
+    // A value never holds a line break.
+    const key = headers.map(([name, value]) => `${name}:${value}`).join('\n');
+    let head = this.#heads.get(key);
+    if (head === undefined) {
+      head = new RequestHead('POST', this.#authority, this.#path, [...this.#headers, ...headers.flat()]);
+      if (this.#heads.size >= MAX_HEADS) this.#heads.clear();
+      this.#heads.set(key, head);
+    }
+    return head;
   }
 
   forget(id: number): void {

@@ -1,9 +1,9 @@
-import type { Dispatcher } from 'undici';
-
 import { GatewayError } from '../errors.ts';
 import { EventReader, type StreamPosition } from '../protocol/event-stream.ts';
+import { Body } from './http-body.ts';
 import { type Refused, wireFailure } from './http-failure.ts';
-import { isEncoded, mediaType, type ResponseHeaders, retryAfterMs } from './http-headers.ts';
+import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
+import type { ResponseHeaders, WireController, WireHandler } from './wire.ts';
 
 /** Whoever sends POSTs. Each is told `done`, `refused`, `broken` or `failed`, once and last, unless it was cancelled. */
 export interface PostOwner {
@@ -27,16 +27,15 @@ const LINGER_MS = 1_000;
 type Stage = 'queued' | 'sent' | 'json' | 'events' | 'refusal' | 'ignored' | 'over';
 
 /** One message on its way to the upstream by POST, and the response to it. Never sent again. */
-export class Post implements Dispatcher.DispatchHandler {
+export class Post implements WireHandler {
   readonly id: number | undefined;
   readonly method: string | undefined;
   readonly #owner: PostOwner;
   readonly #wantsAnswer: boolean;
-  #controller: Dispatcher.DispatchController | undefined;
+  #controller: WireController | undefined;
   #stage: Stage = 'queued';
   #isAnswered = false;
-  #chunks: Buffer[] = [];
-  #bytes = 0;
+  #body: Body | undefined;
   #reader: EventReader | undefined;
   #position: StreamPosition | undefined;
   #refused: Refused | undefined;
@@ -72,7 +71,7 @@ export class Post implements Dispatcher.DispatchHandler {
     this.#end(() => this.#owner.failed(this, error));
   }
 
-  onRequestStart(controller: Dispatcher.DispatchController): void {
+  onRequestStart(controller: WireController): void {
     if (this.#isOver()) {
       // Cancelled before a byte was written. Unlike abort(), this leaves the socket to the next request.
       throw new GatewayError('cancelled', { upstream: this.#owner.upstream, executed: 'no' });
@@ -81,7 +80,7 @@ export class Post implements Dispatcher.DispatchHandler {
     this.#stage = 'sent';
   }
 
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: ResponseHeaders): void {
+  onResponseStart(_controller: WireController, status: number, headers: ResponseHeaders): void {
     if (this.#stage !== 'sent' || status < 200) return;
     if (status >= 300) {
       this.#refuse(status, headers);
@@ -92,21 +91,21 @@ export class Post implements Dispatcher.DispatchHandler {
     if (this.#isOver()) return;
     if (type === 'text/event-stream') this.#readEvents();
     else if (!this.#wantsAnswer) this.#stage = 'ignored';
-    else if (type === 'application/json') this.#stage = 'json';
+    else if (type === 'application/json') this.#readJson(headers);
     else this.fail(this.#broke(unreadable(status, type)));
     if (this.#stage !== 'ignored' && isEncoded(headers)) this.fail(this.#broke('compressed its answer unasked'));
   }
 
-  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
+  onResponseData(_controller: WireController, chunk: Buffer): void {
     switch (this.#stage) {
       case 'events':
         this.#reader?.feed(chunk);
         return;
       case 'json':
       case 'refusal':
-        this.#bytes += chunk.length;
-        if (this.#bytes > this.#owner.messageBytes) this.#overflow();
-        else this.#chunks.push(chunk);
+        if (this.#body === undefined) return;
+        if (this.#body.bytes + chunk.length > this.#owner.messageBytes) this.#overflow();
+        else this.#body.add(chunk);
         return;
       case 'queued':
       case 'sent':
@@ -121,7 +120,7 @@ export class Post implements Dispatcher.DispatchHandler {
     switch (this.#stage) {
       case 'json':
         this.#stage = 'ignored';
-        this.#owner.text(this, this.#body());
+        this.#owner.text(this, this.#body?.text() ?? '');
         if (this.#isOver()) return;
         if (this.#isAnswered) this.#end(() => this.#owner.done(this));
         else this.fail(this.#broke('answered with something that is no answer to the request'));
@@ -131,7 +130,7 @@ export class Post implements Dispatcher.DispatchHandler {
         return;
       case 'refusal': {
         const refused = this.#refused;
-        const body = this.#body();
+        const body = this.#body?.text();
         if (refused !== undefined) this.#end(() => this.#owner.refused(this, { ...refused, body }));
         return;
       }
@@ -144,7 +143,7 @@ export class Post implements Dispatcher.DispatchHandler {
     }
   }
 
-  onResponseError(_controller: Dispatcher.DispatchController, thrown: Error): void {
+  onResponseError(_controller: WireController, thrown: Error): void {
     if (this.#isOver()) return;
     const refused = this.#refused;
     if (this.#stage === 'events') this.#streamEnded(thrown);
@@ -159,10 +158,16 @@ export class Post implements Dispatcher.DispatchHandler {
     const isReadable = status >= 400 && status !== 401 && status !== 403 && mediaType(headers) === 'application/json';
     if (isReadable && !isEncoded(headers)) {
       this.#refused = refused;
+      this.#body = new Body(headers['content-length']);
       this.#stage = 'refusal';
     } else {
       this.#end(() => this.#owner.refused(this, refused));
     }
+  }
+
+  #readJson(headers: ResponseHeaders): void {
+    this.#stage = 'json';
+    this.#body = new Body(headers['content-length']);
   }
 
   #readEvents(): void {
@@ -206,13 +211,6 @@ export class Post implements Dispatcher.DispatchHandler {
   #broke(what: string): GatewayError {
     const { upstream } = this.#owner;
     return new GatewayError('upstream-protocol', { upstream, say: `upstream "${upstream}" ${what}` });
-  }
-
-  #body(): string {
-    const [only] = this.#chunks;
-    const whole = this.#chunks.length === 1 && only !== undefined ? only : Buffer.concat(this.#chunks, this.#bytes);
-    this.#chunks = [];
-    return whole.toString('utf8');
   }
 
   #isOver(): boolean {

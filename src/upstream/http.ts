@@ -1,5 +1,4 @@
 import type { Logger } from 'pino';
-import type { Dispatcher } from 'undici';
 
 import type { HttpTarget, UpstreamTimeouts } from '../config/config.ts';
 import { GatewayError } from '../errors.ts';
@@ -7,21 +6,22 @@ import type { StreamPosition } from '../protocol/event-stream.ts';
 import type { Message, MessageError, Response } from '../protocol/jsonrpc.ts';
 import { farewell } from './http-farewell.ts';
 import { readRefusal, type Refused } from './http-failure.ts';
-import { isSessionId, type ResponseHeaders } from './http-headers.ts';
+import { isSessionId } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
 import { INITIALIZED, Outbox } from './http-outbox.ts';
 import { Post, type PostOwner } from './http-post.ts';
 import { HttpSession } from './http-session.ts';
 import { type Next, reconnectMs, resumedNext, standingNext, Stream } from './http-stream.ts';
 import type { Outgoing, StartTransport, Transport, TransportEvents } from './transport.ts';
+import type { ResponseHeaders, Wire, WireHandler } from './wire.ts';
 
 export interface HttpOptions {
   readonly upstream: string;
   readonly timeouts: UpstreamTimeouts;
   readonly messageBytes: number;
   readonly log: Logger;
-  /** Made by `upstreamDispatcher`, shared by all transports with the same credentials, and not ours to end. */
-  readonly dispatcher: Dispatcher;
+  /** Made by `upstreamWire`, shared by all transports with the same credentials, and not ours to end. */
+  readonly wire: Wire;
   /** `linkspan/<version>` */
   readonly userAgent: string;
 }
@@ -166,7 +166,7 @@ class HttpTransport implements Transport, PostOwner {
     // A server may answer only when it is done. How long a call may take is for whoever calls forget().
     const headersMs = isRequest ? Math.max(firstByteMs, callMs) : firstByteMs;
     const sent = this.#session.post(message.text, headersMs, isRequest ? 0 : firstByteMs);
-    this.#options.dispatcher.dispatch(sent, post);
+    this.#options.wire.dispatch(sent, post);
   }
 
   /** The POST is over: whatever waited for it goes on. */
@@ -272,8 +272,8 @@ class HttpTransport implements Transport, PostOwner {
       upstream,
       messageBytes,
       position,
-      open: (get: Dispatcher.DispatchHandler, at: StreamPosition) => {
-        this.#options.dispatcher.dispatch(this.#session.get(at), get);
+      open: (get: WireHandler, at: StreamPosition) => {
+        this.#options.wire.dispatch(this.#session.get(at), get);
       },
       inSession: () => this.#session.id !== undefined,
     };
@@ -327,7 +327,7 @@ class HttpTransport implements Transport, PostOwner {
     await this.#quiet(CLOSE_MS);
     for (const post of this.#others) post.cancel();
     this.#others.clear();
-    if (this.#session.id !== undefined) await farewell(this.#options.dispatcher, this.#session.delete(), CLOSE_MS);
+    if (this.#session.id !== undefined) await farewell(this.#options.wire, this.#session.delete(), CLOSE_MS);
     const { upstream } = this;
     const say = `the connection to upstream "${upstream}" was closed`;
     this.#events.closed(new GatewayError('upstream-lost', { upstream, say }));

@@ -51,7 +51,7 @@ class SseTransport implements Transport, PostOwner {
 
   /** Resolves when the server has said where to POST to. @throws {GatewayError} */
   async start(signal: AbortSignal): Promise<void> {
-    const { dispatcher, timeouts, userAgent } = this.#options;
+    const { wire, timeouts, userAgent } = this.#options;
     const giveUp = (what: string) => {
       const say = `upstream "${this.upstream}" ${what}`;
       this.#named.reject(new GatewayError('upstream-unavailable', { upstream: this.upstream, say }, signal.reason));
@@ -64,7 +64,7 @@ class SseTransport implements Transport, PostOwner {
       if (signal.aborted) abort();
       else {
         const get = new HttpSession(this.#target, userAgent).get({ lastEventId: '', retryMs: undefined });
-        dispatcher.dispatch(get, this.#stream);
+        wire.dispatch(get, this.#stream);
       }
       await this.#named.promise;
     } catch (thrown) {
@@ -138,7 +138,7 @@ class SseTransport implements Transport, PostOwner {
     const post = new Post(this, message.id, message.method, false);
     this.#posts.add(post);
     const { firstByteMs } = this.#options.timeouts;
-    this.#options.dispatcher.dispatch(this.#endpoint.post(message.text, firstByteMs, firstByteMs), post);
+    this.#options.wire.dispatch(this.#endpoint.post(message.text, firstByteMs, firstByteMs), post);
   }
 
   #settle(post: Post): void {

@@ -83,22 +83,24 @@ const cases = [
   },
 ];
 
+const NO_HEADERS = () => undefined;
+
 for (const { says, text, headers, is } of cases) {
   test(`SEC-23 T-002 a body with ${says} is classified as ${is}`, () => {
-    const posted = classify(text, headers);
+    const posted = classify(text, headers, NO_HEADERS);
     assert.equal(posted.kind === 'refused' ? posted.error.code : posted.kind, is);
   });
 }
 
 test('a refusal carries the id of the request when it can be read', () => {
-  const posted = classify(PING.replace('1', '"é7"'), { sessionId: undefined, version: undefined });
+  const posted = classify(PING.replace('1', '"é7"'), { sessionId: undefined, version: undefined }, NO_HEADERS);
   assert.ok(posted.kind === 'refused');
   assert.equal(posted.id, '"é7"');
   assert.match(posted.error.message, /Mcp-Session-Id/);
 });
 
 test('T-032 a refused version names those that are supported', () => {
-  const posted = classify(PING, { ...SESSION, version: '2024-01-01' });
+  const posted = classify(PING, { ...SESSION, version: '2024-01-01' }, NO_HEADERS);
   assert.ok(posted.kind === 'refused');
   assert.match(posted.error.message, /2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25/);
 });

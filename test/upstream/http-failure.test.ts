@@ -19,6 +19,7 @@ import {
   stream,
   TIMEOUTS,
 } from '../fixtures/servers/http-harness.ts';
+import { neverAccepting } from '../support/wire.ts';
 
 const LIMIT = { timeout: 20_000 };
 
@@ -261,6 +262,26 @@ test('an upstream whose host does not exist is said to', LIMIT, async () => {
   const error = await peer.failure(2);
   assert.equal(error.code, 'upstream-unavailable');
   assert.match(error.message, /host name/);
+});
+
+test('an upstream that accepts no connection in time is said to, and the call did not run', LIMIT, async () => {
+  await using full = await neverAccepting();
+  const timeouts = { ...TIMEOUTS, connectMs: 100 };
+  await using peer = await connect(`http://127.0.0.1:${full.port}/mcp`, { timeouts });
+  peer.request(2);
+  const { message, data } = toRpcError(await peer.failure(2));
+  assert.match(message, /did not accept a connection in time/);
+  assert.deepEqual(data, { code: 'upstream-unavailable', upstream: 'notes', executed: 'no', retryable: true });
+});
+
+test('a configured header that HTTP cannot carry is named as the reason, and nothing is sent', LIMIT, async () => {
+  await using server = await serve((_request, response) => response.end());
+  await using peer = await connect(server.url, { headers: { 'x-note': 'a\r\nevil: b' } });
+  peer.request(2);
+  const { message, data } = toRpcError(await peer.failure(2));
+  assert.deepEqual(data, { code: 'upstream-unavailable', upstream: 'notes', executed: 'no', retryable: true });
+  assert.match(message, /a header in its config that HTTP cannot carry/);
+  assert.deepEqual(server.received.items, []);
 });
 
 test('TLS that fails is said to, and the call did not run', LIMIT, async () => {

@@ -278,7 +278,7 @@ test('close() ends the session with DELETE and leaves no socket', LIMIT, async (
   assert.equal(peer.told.items.filter(({ kind }) => kind === 'closed').length, 1);
   assert.ok(peer.told.items.every(({ kind }) => kind !== 'failed'));
   peer.request(3);
-  await peer.pool.destroy();
+  await peer.wire.destroy();
   await server.idle();
   assert.ok(server.received.items.every(({ id }) => id !== 3));
 });

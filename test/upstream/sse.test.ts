@@ -167,7 +167,7 @@ test('close() leaves no socket, and closed is told once', LIMIT, async () => {
   const { closed } = await server.received.at(1);
   await closed;
   await Promise.all([peer.transport.close(), peer.transport.close()]);
-  await peer.pool.destroy();
+  await peer.wire.destroy();
   await server.idle();
   assert.deepEqual(
     peer.told.items.map(({ kind }) => kind),

@@ -1,0 +1,40 @@
+/** A body of this length is put together in one piece of memory, had as soon as the length is known. */
+const MAX_AHEAD_BYTES = 1_048_576;
+
+/** Puts a body in UTF-8 together from chunks that are lent: one that comes whole is never copied. */
+export class Body {
+  /** As the headers say; NaN where they do not. */
+  readonly #length: number;
+  #bytes = 0;
+  #text: string | undefined;
+  #whole: Buffer | undefined;
+  #chunks: Buffer[] = [];
+
+  constructor(contentLength: string | string[] | undefined) {
+    this.#length = typeof contentLength === 'string' ? Number(contentLength) : Number.NaN;
+  }
+
+  /** So far. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  add(chunk: Buffer): void {
+    const at = this.#bytes;
+    this.#bytes += chunk.length;
+    if (chunk.length === this.#length) {
+      this.#text = chunk.toString('utf8');
+      return;
+    }
+    if (at === 0 && this.#length <= MAX_AHEAD_BYTES) this.#whole = Buffer.allocUnsafeSlow(this.#length);
+    if (this.#whole === undefined) this.#chunks.push(Buffer.from(chunk));
+    else chunk.copy(this.#whole, at);
+  }
+
+  /** The whole of it. Asked for once, at the end. */
+  text(): string {
+    if (this.#text !== undefined) return this.#text;
+    if (this.#whole !== undefined) return this.#whole.toString('utf8', 0, this.#bytes);
+    return Buffer.concat(this.#chunks, this.#bytes).toString('utf8');
+  }
+}

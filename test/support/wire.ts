@@ -1,0 +1,194 @@
+import { once } from 'node:events';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { Worker } from 'node:worker_threads';
+
+import type { ResponseHeaders, Wire, WireController, WireHandler } from '../../src/upstream/wire.ts';
+import { WirePool } from '../../src/upstream/wire-pool.ts';
+import { RequestHead } from '../../src/upstream/wire-request.ts';
+
+/** A TCP server, and the client under test that is pointed at it. */
+export interface Line extends AsyncDisposable {
+  readonly wire: Wire;
+  readonly server: Server;
+  readonly port: number;
+  /** Of the connections so far, in their order, open or not. */
+  readonly sockets: readonly Socket[];
+  /** What came on each of them. */
+  readonly came: readonly string[];
+  ask(options?: AskOptions): Asked;
+}
+
+export interface AskOptions {
+  readonly method?: 'GET' | 'POST' | 'DELETE';
+  readonly headers?: readonly string[];
+  readonly body?: string;
+  readonly headersMs?: number;
+  readonly bodyMs?: number;
+  /** Called before anything else is done about it. */
+  readonly on?: Partial<WireHandler>;
+}
+
+/** One request, and what was told of it. */
+export interface Asked {
+  /** In their order: `start`, `response 200`, `data`, `end`, `error`. */
+  readonly told: string[];
+  /** Resolves with the body at the end of the response. */
+  readonly answer: Promise<{ readonly status: number; readonly headers: ResponseHeaders; readonly body: Buffer }>;
+  /** Resolves with what it failed with. */
+  readonly failure: Promise<Error>;
+  abort(): void;
+}
+
+/** Listens, and hands over what came on a socket so far, whenever more came. */
+export async function line(
+  talk: (socket: Socket, soFar: string, index: number) => void,
+  host = '127.0.0.1',
+): Promise<Line> {
+  const sockets: Socket[] = [];
+  const came: string[] = [];
+  const server = createServer((socket) => {
+    const index = sockets.push(socket) - 1;
+    came.push('');
+    socket.on('error', () => undefined);
+    socket.on('data', (chunk) => {
+      const soFar = `${came[index]}${chunk.toString('latin1')}`;
+      came[index] = soFar;
+      talk(socket, soFar, index);
+    });
+  });
+  server.listen(0, host);
+  await new Promise((resolve) => {
+    server.once('listening', resolve);
+  });
+  const port = portOf(server);
+  const wire = wireTo(host.includes(':') ? `[${host}]` : host, port);
+  return {
+    wire,
+    server,
+    port,
+    sockets,
+    came,
+    ask: (options) => ask(wire, options),
+    [Symbol.asyncDispose]: async () => {
+      await wire.destroy();
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => {
+        server.close(resolve);
+      });
+    },
+  };
+}
+
+export function wireTo(host: string, port: number, connectMs = 2_000): Wire {
+  return new WirePool(new URL(`http://${host}:${port}/mcp`), connectMs);
+}
+
+function portOf(server: Server): number {
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new TypeError('not listening on a port');
+  return address.port;
+}
+
+export function ask(wire: Wire, options: AskOptions = {}): Asked {
+  const { method = 'POST', headers = [], headersMs = 0, bodyMs = 0, on = {} } = options;
+  const body = method === 'POST' ? (options.body ?? '{}') : undefined;
+  const told: string[] = [];
+  const answer = Promise.withResolvers<Awaited<Asked['answer']>>();
+  const failure = Promise.withResolvers<Error>();
+  const chunks: Buffer[] = [];
+  let controller: WireController | undefined;
+  let head: { status: number; headers: ResponseHeaders } = { status: 0, headers: {} };
+  // Only one of them is looked at.
+  answer.promise.catch(() => undefined);
+  failure.promise.catch(() => undefined);
+  wire.dispatch(
+    { head: new RequestHead(method, 'test.example', '/mcp', headers), body, headersMs, bodyMs },
+    {
+      onRequestStart(given) {
+        told.push('start');
+        controller = given;
+        on.onRequestStart?.(given);
+      },
+      onResponseStart(given, status, responseHeaders) {
+        told.push(`response ${status}`);
+        head = { status, headers: responseHeaders };
+        on.onResponseStart?.(given, status, responseHeaders);
+      },
+      onResponseData(given, chunk) {
+        if (told.at(-1) !== 'data') told.push('data');
+        chunks.push(Buffer.from(chunk));
+        on.onResponseData?.(given, chunk);
+      },
+      onResponseEnd(given) {
+        told.push('end');
+        on.onResponseEnd?.(given);
+        answer.resolve({ ...head, body: Buffer.concat(chunks) });
+        failure.reject(new Error('it was answered'));
+      },
+      onResponseError(given, thrown) {
+        told.push('error');
+        on.onResponseError?.(given, thrown);
+        failure.resolve(thrown);
+        answer.reject(new Error('it failed', { cause: thrown }));
+      },
+    },
+  );
+  return {
+    told,
+    answer: answer.promise,
+    failure: failure.promise,
+    abort: () => controller?.abort(new Error('aborted by the test')),
+  };
+}
+
+/** Whether the text is so many whole requests with the body `{}`. */
+export function holds(soFar: string, requests: number): boolean {
+  return soFar.split('\r\n\r\n{}').length - 1 === requests;
+}
+
+export function ok(body: string, ...headers: readonly string[]): string {
+  return [`HTTP/1.1 200 OK`, `Content-Length: ${body.length}`, ...headers, '', body].join('\r\n');
+}
+
+const ASLEEP = `
+  const server = require('node:net').createServer().listen(0, '127.0.0.1', 1, () => {
+    require('node:worker_threads').parentPort.postMessage(server.address().port);
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0);
+  });
+`;
+const MAX_WAITING = 64;
+
+/** A port whose server accepts nothing, with as many connections waiting as the system lets wait. */
+export async function neverAccepting(): Promise<AsyncDisposable & { readonly port: number }> {
+  const worker = new Worker(ASLEEP, { eval: true });
+  const port = await new Promise<number>((resolve) => {
+    worker.once('message', (given) => resolve(Number(given)));
+  });
+  const waiting: Socket[] = [];
+  let isFull = false;
+  while (!isFull && waiting.length < MAX_WAITING) {
+    const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+    waiting.push(socket);
+    isFull = await Promise.race([
+      once(socket, 'connect').then(() => false),
+      new Promise<boolean>((resolve) => {
+        setTimeout(() => resolve(true), 300);
+      }),
+    ]);
+  }
+  return {
+    port,
+    [Symbol.asyncDispose]: async () => {
+      for (const socket of waiting) socket.destroy();
+      await worker.terminate();
+    },
+  };
+}
+
+/** Resolves when the other end has closed the connection. */
+export function closed(socket: Socket): Promise<void> {
+  return new Promise((resolve) => {
+    if (socket.closed) resolve();
+    else socket.once('close', () => resolve());
+  });
+}

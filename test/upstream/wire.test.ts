@@ -1,0 +1,399 @@
+import assert from 'node:assert/strict';
+import { lookup } from 'node:dns/promises';
+import { networkInterfaces } from 'node:os';
+import { test } from 'node:test';
+
+import { ask, closed, holds, line, neverAccepting, ok, wireTo } from '../support/wire.ts';
+
+const LIMIT = { timeout: 20_000 };
+
+/** Any turn of the event loop, so that what is on its way may arrive. */
+const passing = (ms = 20): Promise<void> =>
+  new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });
+
+function assertCode(error: Error, code: string): void {
+  assert.equal('code' in error ? error.code : undefined, code, String(error));
+}
+
+test('a request is written in one piece, and its answer is told in order', LIMIT, async () => {
+  await using to = await line((socket) => socket.write(ok('hello', 'X-One: a', 'x-one: b')));
+  const asked = to.ask({ headers: ['x-test', 'y'], body: '{"ä":1}' });
+  const { status, headers, body } = await asked.answer;
+  assert.equal(status, 200);
+  assert.deepEqual(headers['x-one'], ['a', 'b']);
+  assert.equal(body.toString(), 'hello');
+  assert.deepEqual(asked.told, ['start', 'response 200', 'data', 'end']);
+  const lines = [
+    'POST /mcp HTTP/1.1',
+    'host: test.example',
+    'connection: keep-alive',
+    'x-test: y',
+    'content-length: 8',
+  ];
+  assert.equal(to.came[0], `${lines.join('\r\n')}\r\n\r\n${Buffer.from('{"ä":1}').toString('latin1')}`);
+});
+
+test('one after the other, requests share a socket; at once, each has its own', LIMIT, async () => {
+  await using to = await line((socket) => socket.write(ok('x')));
+  for (let n = 0; n < 3; n++) await to.ask().answer;
+  assert.equal(to.sockets.length, 1);
+  await Promise.all([to.ask(), to.ask(), to.ask()].map(({ answer }) => answer));
+  assert.equal(to.sockets.length, 3);
+  await Promise.all([to.ask(), to.ask(), to.ask()].map(({ answer }) => answer));
+  assert.equal(to.sockets.length, 3);
+});
+
+test('a request sent from the end of another uses its socket, and each gets its own answer', LIMIT, async () => {
+  await using to = await line((socket, soFar) => socket.write(ok(String(soFar.split('POST ').length - 1))));
+  const bodies = await new Promise<string[]>((resolve) => {
+    const got: string[] = [];
+    const next = (): void => {
+      let body = '';
+      to.ask({
+        on: {
+          onResponseData: (_controller, chunk) => {
+            body += chunk.toString();
+          },
+          onResponseEnd: () => {
+            if (got.push(body) === 3) resolve(got);
+            else next();
+          },
+        },
+      });
+    };
+    next();
+  });
+  assert.deepEqual(bodies, ['1', '2', '3']);
+  assert.equal(to.sockets.length, 1);
+});
+
+test('10 MB come whole', LIMIT, async () => {
+  const big = Buffer.alloc(10_000_000, 'abcdefghijklmnopqrstuvwxyz-');
+  await using to = await line((socket) => {
+    socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${big.length}\r\n\r\n`);
+    socket.write(big);
+  });
+  const { body } = await to.ask().answer;
+  assert.ok(body.equals(big));
+});
+
+test('10 MB are sent whole', LIMIT, async () => {
+  const big = 'x'.repeat(10_000_000);
+  let bytes = 0;
+  await using to = await line(() => undefined);
+  to.server.on('connection', (socket) => {
+    socket.on('data', (chunk) => {
+      bytes += chunk.length;
+      if (chunk.at(-1) === 0x21) socket.write(ok('x'));
+    });
+  });
+  await to.ask({ body: `${big}!` }).answer;
+  assert.ok(bytes > big.length);
+});
+
+for (const [name, head, then] of [
+  ['connection: close', ok('x', 'Connection: close'), ''],
+  ['HTTP/1.0', 'HTTP/1.0 200 OK\r\ncontent-length: 1\r\n\r\nx', ''],
+  ['keep-alive: timeout=1', ok('x', 'Keep-Alive: timeout=1'), ''],
+  ['bytes that belong to nothing', ok('x'), ok('smuggled')],
+] as const) {
+  test(`after an answer with ${name} the socket is closed and not used again`, LIMIT, async () => {
+    await using to = await line((socket) => socket.write(head + then));
+    const first = to.ask();
+    assert.equal((await first.answer).body.toString(), 'x');
+    const second = to.ask();
+    assert.equal((await second.answer).body.toString(), 'x');
+    assert.equal(to.sockets.length, 2);
+    await Promise.all(to.sockets.map(closed));
+  });
+}
+
+test('a socket on which something came while it was idle is not used again', LIMIT, async () => {
+  await using to = await line((socket, _soFar, index) => {
+    socket.write(ok(String(index)));
+    if (index === 0) setTimeout(() => socket.write(ok('smuggled')), 5);
+  });
+  await to.ask().answer;
+  await closed(to.sockets[0] ?? assert.fail());
+  assert.equal((await to.ask().answer).body.toString(), '1');
+});
+
+test('a socket that the server closed while it was idle is not used again', LIMIT, async () => {
+  await using to = await line((socket, _soFar, index) => {
+    socket.write(ok(String(index)));
+    if (index === 0) setTimeout(() => socket.end(), 5);
+  });
+  await to.ask().answer;
+  await closed(to.sockets[0] ?? assert.fail());
+  await passing();
+  assert.equal((await to.ask().answer).body.toString(), '1');
+});
+
+test('an idle socket is closed by us, before the time the server named is over', LIMIT, async () => {
+  await using to = await line((socket) => socket.write(ok('x', 'Keep-Alive: timeout=2')));
+  await to.ask().answer;
+  await closed(to.sockets[0] ?? assert.fail());
+  await to.ask().answer;
+  assert.equal(to.sockets.length, 2);
+});
+
+test('a body that ends with the connection is read to its end', LIMIT, async () => {
+  await using to = await line((socket) => {
+    socket.write('HTTP/1.1 200 OK\r\n\r\nhe');
+    setTimeout(() => socket.end('llo'), 5);
+  });
+  assert.equal((await to.ask().answer).body.toString(), 'hello');
+  assert.equal((await to.ask().answer).body.toString(), 'hello');
+});
+
+test('a body that should end with the connection fails when the connection is reset', LIMIT, async () => {
+  await using to = await line((socket) => {
+    socket.write('HTTP/1.1 200 OK\r\n\r\nhe');
+    setTimeout(() => socket.resetAndDestroy(), 20);
+  });
+  const asked = to.ask();
+  await asked.failure;
+  assert.deepEqual(asked.told, ['start', 'response 200', 'data', 'error']);
+});
+
+test('interim answers are passed over', LIMIT, async () => {
+  await using to = await line((socket) => socket.write(`HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n${ok('x')}`));
+  const asked = to.ask();
+  await asked.answer;
+  assert.deepEqual(asked.told, ['start', 'response 200', 'data', 'end']);
+});
+
+for (const [name, text, told] of [
+  ['a word of its answer', '', ['start', 'error']],
+  ['the end of the head', 'HTTP/1.1 200 OK\r\ncont', ['start', 'error']],
+  ['the body', 'HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n', ['start', 'response 200', 'error']],
+  [
+    'the body was complete',
+    'HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe',
+    ['start', 'response 200', 'data', 'error'],
+  ],
+  [
+    'the last chunk',
+    'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhe\r\n',
+    ['start', 'response 200', 'data', 'error'],
+  ],
+] as const) {
+  test(`a server that closes before ${name} fails the request as sent, and it is not sent again`, LIMIT, async () => {
+    await using to = await line((socket) => socket.end(text));
+    const asked = to.ask();
+    assertCode(await asked.failure, 'closed');
+    assert.deepEqual(asked.told, told);
+    await passing();
+    assert.equal(to.sockets.length, 1);
+  });
+}
+
+for (const text of [
+  'SSH-2.0-OpenSSH_9\r\n',
+  'HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nx',
+  'HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
+  `HTTP/1.1 200 OK\r\nx: ${'y'.repeat(70_000)}`,
+]) {
+  test(
+    `SEC-18 an answer that begins ${JSON.stringify(text.slice(0, 60))} fails, and its socket is closed`,
+    LIMIT,
+    async () => {
+      await using to = await line((socket) => socket.write(text));
+      const asked = to.ask();
+      assertCode(await asked.failure, 'not-http');
+      assert.deepEqual(asked.told, ['start', 'error']);
+      await closed(to.sockets[0] ?? assert.fail());
+    },
+  );
+}
+
+test('an answer before the request was read whole counts, and its socket is not used again', LIMIT, async () => {
+  await using to = await line(() => undefined);
+  to.server.on('connection', (socket) => {
+    socket.removeAllListeners('data');
+    socket.pause();
+    socket.write(ok('early'));
+  });
+  const asked = to.ask({ body: 'x'.repeat(20_000_000) });
+  assert.equal((await asked.answer).body.toString(), 'early');
+  assert.equal((await to.ask().answer).body.toString(), 'early');
+  assert.equal(to.sockets.length, 2);
+});
+
+test('an aborted request has its socket closed at once, and is not heard of again', LIMIT, async () => {
+  for (const said of [
+    '',
+    'HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n',
+    'HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe',
+  ]) {
+    const { promise: heard, resolve } = Promise.withResolvers<void>();
+    await using to = await line((socket) => {
+      socket.write(said);
+      resolve();
+    });
+    const asked = to.ask();
+    await heard;
+    await passing();
+    const before = [...asked.told];
+    asked.abort();
+    await closed(to.sockets[0] ?? assert.fail());
+    assert.deepEqual(asked.told, before);
+  }
+});
+
+test('a request can be aborted from each of its callbacks', LIMIT, async () => {
+  for (const at of ['onRequestStart', 'onResponseStart', 'onResponseData'] as const) {
+    await using to = await line((socket) => socket.write(ok('hello')));
+    const { promise: aborted, resolve } = Promise.withResolvers<void>();
+    const asked = to.ask({
+      on: {
+        [at]: (controller: { abort(reason: Error): void }) => {
+          controller.abort(new Error('enough'));
+          resolve();
+        },
+      },
+    });
+    await aborted;
+    await passing();
+    assert.ok(!asked.told.includes('end'));
+    assert.equal((await to.ask().answer).body.toString(), 'hello');
+  }
+});
+
+test('to abort a request that has its answer does nothing to the next one on its socket', LIMIT, async () => {
+  await using to = await line((socket, soFar) => {
+    if (holds(soFar, 1)) socket.write(ok('one'));
+    else setTimeout(() => socket.write(ok('two')), 10);
+  });
+  const first = to.ask();
+  await first.answer;
+  const second = to.ask();
+  first.abort();
+  assert.equal((await second.answer).body.toString(), 'two');
+  assert.equal(to.sockets.length, 1);
+});
+
+test('a request refused at its start is not written, and leaves the socket to the next', LIMIT, async () => {
+  await using to = await line((socket) => socket.write(ok('x')));
+  const refusing = {
+    onRequestStart: () => {
+      throw new Error('too late');
+    },
+  };
+  for (let n = 0; n < 2; n++) {
+    const asked = to.ask({ on: refusing });
+    assert.equal((await asked.failure).message, 'too late');
+    assert.deepEqual(asked.told, ['start', 'error']);
+    await to.ask().answer;
+  }
+  assert.equal(to.sockets.length, 1);
+  assert.ok(holds(to.came[0] ?? '', 2));
+});
+
+test('what a reader throws ends the request and the socket', LIMIT, async () => {
+  await using to = await line((socket) => socket.write(ok('x')));
+  const asked = to.ask({
+    on: {
+      onResponseData: () => {
+        throw new Error('too large');
+      },
+    },
+  });
+  assert.equal((await asked.failure).message, 'too large');
+  await closed(to.sockets[0] ?? assert.fail());
+});
+
+test('a header that would break the request open is not sent', LIMIT, async () => {
+  await using to = await line((socket) => socket.write(ok('x')));
+  const asked = to.ask({ headers: ['x', 'y\r\nevil: 1'] });
+  assertCode(await asked.failure, 'unsendable');
+  assert.deepEqual(asked.told, ['error']);
+  await to.ask().answer;
+  assert.ok(!to.came.join('').includes('evil'));
+});
+
+test('a server that does not begin to answer in time fails the request as sent', LIMIT, async () => {
+  await using to = await line(() => undefined);
+  const asked = to.ask({ headersMs: 50 });
+  assertCode(await asked.failure, 'headers-timeout');
+  assert.deepEqual(asked.told, ['start', 'error']);
+  await closed(to.sockets[0] ?? assert.fail());
+});
+
+test('a server that falls silent within the body fails the request', LIMIT, async () => {
+  await using to = await line((socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe'));
+  assertCode(await to.ask({ headersMs: 5_000, bodyMs: 50 }).failure, 'body-timeout');
+});
+
+test('a body may be silent for as long as it likes where no time is set', LIMIT, async () => {
+  await using to = await line((socket) => {
+    socket.write('HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe');
+    setTimeout(() => socket.write('llo'), 1_500);
+  });
+  assert.equal((await to.ask({ headersMs: 1_000 }).answer).body.toString(), 'hello');
+});
+
+test('a port nobody listens on fails the request as not sent', LIMIT, async () => {
+  const to = await line(() => undefined);
+  await to[Symbol.asyncDispose]();
+  const wire = wireTo('127.0.0.1', to.port);
+  const asked = ask(wire);
+  assertCode(await asked.failure, 'ECONNREFUSED');
+  assert.deepEqual(asked.told, ['error']);
+  await wire.destroy();
+});
+
+test('a host name that does not exist fails the request as not sent', LIMIT, async () => {
+  const wire = wireTo('nowhere.invalid', 80, 10_000);
+  const asked = ask(wire);
+  const failure = await asked.failure;
+  assert.match('code' in failure ? String(failure.code) : '', /^(?:ENOTFOUND|EAI_AGAIN|connect-timeout)$/);
+  assert.deepEqual(asked.told, ['error']);
+  await wire.destroy();
+});
+
+test('a connection that does not come about in time fails the request as not sent', LIMIT, async () => {
+  await using full = await neverAccepting();
+  const wire = wireTo('127.0.0.1', full.port, 100);
+  const asked = ask(wire);
+  assertCode(await asked.failure, 'connect-timeout');
+  assert.deepEqual(asked.told, ['error']);
+  await wire.destroy();
+});
+
+test('IPv6 addresses are connected to, and host names, whichever of their addresses is served', LIMIT, async () => {
+  const hasIPv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1'));
+  for (const host of hasIPv6 ? ['127.0.0.1', '::1'] : ['127.0.0.1']) {
+    await using to = await line((socket) => socket.write(ok(host)), host);
+    assert.equal((await to.ask().answer).body.toString(), host);
+    const names = await lookup('localhost', { all: true });
+    if (!names.some(({ address }) => address === host)) continue;
+    const wire = wireTo('localhost', to.port);
+    assert.equal((await ask(wire).answer).body.toString(), host);
+    await wire.destroy();
+  }
+});
+
+test('destroy() fails what is under way, in whatever stage, and leaves no socket', LIMIT, async () => {
+  await using to = await line((socket, _soFar, index) => {
+    if (index === 0) socket.write(ok('idle'));
+    if (index === 1) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe');
+  });
+  const first = to.ask();
+  const second = to.ask();
+  const third = to.ask();
+  await first.answer;
+  await passing();
+  const fourth = to.ask();
+  const fifth = to.ask();
+  await to.wire.destroy();
+  for (const { failure } of [second, third, fourth, fifth]) assertCode(await failure, 'destroyed');
+  assert.deepEqual(fifth.told, ['error']);
+  await Promise.all(to.sockets.map(closed));
+  const late = to.ask();
+  assertCode(await late.failure, 'destroyed');
+  assert.deepEqual(late.told, ['error']);
+  await to.wire.destroy();
+});
