@@ -18,12 +18,12 @@ export interface Row {
 const COLUMNS = ['legacy', 'modern', 'both'] as const;
 const LINES = ['2025-06-18', '2025-11-25', '2026-07-28'] as const;
 
-export interface Counts {
+interface Counts {
   readonly passed: number;
   readonly of: number;
 }
 
-export function count(scores: readonly Score[]): Counts {
+function count(scores: readonly Score[]): Counts {
   return { passed: scores.filter(({ passed }) => passed).length, of: scores.length };
 }
 
