@@ -6,6 +6,7 @@ import { stripVTControlCharacters } from 'node:util';
 import * as z from 'zod';
 import { Child } from '../support/child.ts';
 import type { FrontRevision } from './front.ts';
+import { inLanes } from './lanes.ts';
 import { score, type Check, type Score } from './score.ts';
 
 const LOOPBACK = fileURLToPath(new URL('loopback.ts', import.meta.url));
@@ -15,6 +16,8 @@ const STABLE = fileURLToPath(import.meta.resolve('conformance-stable/dist/index.
 const LIST_MS = 30_000;
 const BATCH_MS = 120_000;
 const SCENARIO_MS = 25_000;
+/** Scenarios run one by one wait for tasks most of their time. */
+const AT_ONCE = 3;
 
 export const SELECTIONS = ['2025-06-18', '2025-11-25', '2026-07-28', '0.1.16', 'tasks'] as const;
 export type SelectionName = (typeof SELECTIONS)[number];
@@ -143,7 +146,10 @@ export async function serverLeg(
   const isWhole = only === undefined && !SELECTED[name].oneByOne;
   const whats = isWhole ? [['--suite', 'all']] : expected.map((scenario) => ['--scenario', scenario]);
   const runs: Run[] = [];
-  for (const what of whats) runs.push(await runServer(name, url, what, out));
+  const jobs = whats.map((what, index) => async () => {
+    runs[index] = await runServer(name, url, what, out);
+  });
+  await inLanes(jobs, AT_ONCE);
   const found = await collect(join(out, 'checks'));
   return expected.map((scenario, index) => {
     const checks = found.get(scenario);

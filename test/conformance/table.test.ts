@@ -53,3 +53,13 @@ test('each reason of a failure is a line with its scenario', () => {
   const failed = row('both', '2026-07-28', [scored('caching', 'first', 'second'), scored('tools-list')]);
   assert.deepEqual(failureLines(failed), ['  FAIL caching: first', '  FAIL caching: second']);
 });
+
+test('scenarios that all failed for one reason are one line', () => {
+  const names = ['ping', 'caching', 'tools-list', 'prompts-list'];
+  const failed = row(
+    'both',
+    '2026-07-28',
+    names.map((name) => scored(name, 'did not start')),
+  );
+  assert.deepEqual(failureLines(failed), ['  FAIL 4 scenarios: did not start']);
+});

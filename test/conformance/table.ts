@@ -36,9 +36,17 @@ export function rowLine({ target, name, seconds, scores }: Row): string {
   return `${target.padEnd(24)}${name.padEnd(28)}${shown(count(scores)).padStart(7)}${seconds.toFixed(1).padStart(7)} s`;
 }
 
+/** More than so many scenarios that failed for one reason are not named one by one. */
+const NAMED = 3;
+
 /** `FAIL scenario: check: why`, one line for each reason. */
 export function failureLines({ scores }: Row): string[] {
-  return scores.flatMap(({ scenario, reasons }) => reasons.map((reason) => `  FAIL ${scenario}: ${reason}`));
+  const failures = scores.flatMap(({ scenario, reasons }) => reasons.map((reason) => ({ scenario, reason })));
+  const byReason = Map.groupBy(failures, ({ reason }) => reason);
+  return [...byReason].flatMap(([reason, same]) => {
+    if (same.length > NAMED) return [`  FAIL ${same.length} scenarios: ${reason}`];
+    return same.map(({ scenario }) => `  FAIL ${scenario}: ${reason}`);
+  });
 }
 
 /** Revision of the client by era of the upstream, for each way to the upstream. Empty without rows for it. */
@@ -74,8 +82,10 @@ const isLine = (selection: SelectionName | undefined): boolean => LINES.some((re
 /** What the gateway does by itself, whatever is behind it, and what it carries. */
 export function ownerLines(rows: readonly Row[]): string[] {
   const scores = rows.filter(({ server, isRepeat }) => server !== undefined && !isRepeat).flatMap((row) => row.scores);
-  if (scores.length === 0) return [];
   const own = scores.filter(({ scenario }) => isGatewaysOwn(scenario));
   const carried = scores.filter(({ scenario }) => !isGatewaysOwn(scenario));
-  return [line("the gateway's own", [shown(count(own))]), line('carried or bridged', [shown(count(carried))])];
+  return [
+    ...(own.length === 0 ? [] : [line("the gateway's own", [shown(count(own))])]),
+    ...(carried.length === 0 ? [] : [line('carried or bridged', [shown(count(carried))])]),
+  ];
 }
