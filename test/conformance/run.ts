@@ -1,140 +1,150 @@
 /**
  * Runs the official conformance suite against a gateway, and prints what it found.
  *
- *     node test/conformance/run.ts [--direct] [--only SCENARIO] [--upstream http|stdio] [--endpoint single|merged]
- *                                  [--leg server|client] [--json FILE]
+ *     node test/conformance/run.ts [--all] [--direct] [--only SCENARIO] [--json FILE]
+ *                                  [--leg server|tasks|client] [--upstream http|stdio] [--era legacy|modern|both]
+ *                                  [--revision 2025-06-18|2025-11-25|2026-07-28|0.1.16|tasks] [--endpoint single|merged]
+ *
+ * `--all` adds clients and upstreams of 2026-07-28 in every combination, and tasks; `--direct` leaves the gateway out.
  */
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
+import { availableParallelism, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
+import { inLanes } from './lanes.ts';
+import { choose, clientPlans, serverPlans, type Cell, type ClientPlan, type ServerPlan } from './plan.ts';
 import { score, type Score } from './score.ts';
-import { SERVER_SELECTIONS, clientScenario, serverLeg } from './suite.ts';
-import { ENDPOINTS, UPSTREAMS, direct, gateway, type Target } from './targets.ts';
+import { clientScenario, scenarios, serverLeg } from './suite.ts';
+import { failureLines, matrixLines, ownerLines, rowLine, type Row } from './table.ts';
+import { direct, gateway, type Target } from './targets.ts';
 
 const { values: options } = parseArgs({
   options: {
-    direct: { type: 'boolean', default: false },
+    all: { type: 'boolean' },
+    direct: { type: 'boolean' },
     only: { type: 'string' },
-    upstream: { type: 'string' },
-    endpoint: { type: 'string' },
     leg: { type: 'string' },
+    upstream: { type: 'string' },
+    era: { type: 'string' },
+    revision: { type: 'string' },
+    endpoint: { type: 'string' },
     json: { type: 'string' },
   },
 });
+const choice = choose(options);
 
-/** One line of the table. */
-interface Row {
-  readonly target: string;
-  readonly selection: string;
-  readonly seconds: number;
-  readonly scores: readonly Score[];
-}
-
+/** What has not begun by then fails, so that a gateway that hangs does not hang everything. */
+const LATEST_MS = 20 * 60_000;
+const LANES = Math.min(2, availableParallelism());
 const DRIVER = fileURLToPath(new URL('client-driver.ts', import.meta.url));
-
-/** Those of 2025-11-25 that need no OAuth. */
-const CLIENT_SCENARIOS = [
-  'initialize',
-  'tools_call',
-  'elicitation-sep1034-client-defaults',
-  'sse-retry',
-  'json-schema-2020-12-preservation',
-];
-
-/** A race between the last notification and the answer: once proves little. */
-const RACY = 'tools-call-with-progress';
-const RACY_TIMES = 5;
 
 const rows: Row[] = [];
 const out = await mkdtemp(join(tmpdir(), 'linkspan-conformance-'));
 
-const chosen = <T extends string>(all: readonly T[], wanted: string | undefined): readonly T[] =>
-  all.filter((one) => wanted === undefined || one === wanted);
+type Measured = Omit<Row, 'seconds' | 'scores'>;
 
-async function add(target: string, selection: string, run: (out: string) => Promise<Score[]>): Promise<boolean> {
-  const dir = join(out, target.replaceAll(' ', '-'), selection.replaceAll(' ', '-'));
+async function add(row: Measured, run: (dir: string) => Promise<Score[]>): Promise<boolean> {
+  const dir = join(out, row.target.replaceAll(' ', '-'), row.name.replaceAll(' ', '-'));
   await mkdir(dir, { recursive: true });
   const began = performance.now();
   const scores = await run(dir);
   if (scores.length === 0) return true;
-  const row = { target, selection, seconds: (performance.now() - began) / 1000, scores };
-  rows.push(row);
-  const passed = scores.filter((one) => one.passed).length;
-  console.log(
-    `${target.padEnd(16)}${selection.padEnd(28)}${`${passed}/${scores.length}`.padStart(7)}${row.seconds.toFixed(1).padStart(7)} s`,
-  );
-  for (const { scenario, reasons } of scores.filter((one) => !one.passed)) {
-    for (const reason of reasons) console.log(`  FAIL ${scenario}: ${reason}`);
-  }
-  return passed === scores.length;
+  const measured = { ...row, seconds: (performance.now() - began) / 1000, scores };
+  rows.push(measured);
+  console.log(rowLine(measured));
+  return scores.every(({ passed }) => passed);
 }
 
-/** A target that does not start, or does not end when asked, fails its line and leaves the others to run. */
-async function pointAt(name: string, start: () => Promise<Target>): Promise<void> {
+async function measure({ selection, only, times }: Cell, url: string, dir: string): Promise<Score[]> {
+  const found: Score[] = [];
+  for (let time = 1; time <= times; time++) {
+    const own = join(dir, String(time));
+    await mkdir(own);
+    found.push(...(await serverLeg(selection, url, only, own)));
+  }
+  return found;
+}
+
+/** What every scenario of a cell gets that could not be run. */
+async function unmeasured({ selection, only, times }: Cell, dir: string, why: string): Promise<Score[]> {
+  const names = await scenarios(selection, only, dir);
+  return Array.from({ length: times }, () => names.map((name) => score(name, undefined, why))).flat();
+}
+
+/** A target that does not start fails its lines; one that does not end when asked fails a line of its own. */
+async function server(plan: ServerPlan): Promise<void> {
+  const { behind, transport, cells } = plan;
+  const way = plan.direct ? 'direct fixture' : undefined;
+  const titled = (cell: Cell): Measured => ({
+    target: `${way ?? `${transport} ${cell.endpoint}`} ${behind}`,
+    server: { behind, endpoint: cell.endpoint, selection: cell.selection },
+    name: cell.times === 1 ? cell.selection : `${cell.only} ×${cell.times}`,
+    isRepeat: cell.times > 1,
+  });
+  let target: Target | undefined;
+  let why = '';
   try {
-    await using target = await start();
-    await measure(name, target);
+    target = await (plan.direct ? direct(behind) : gateway(behind, transport, join(out, 'compiled')));
   } catch (error) {
-    await add(name, 'start to end', () => Promise.resolve([score('target', undefined, String(error))]));
+    why = `the target did not start: ${String(error)}`;
   }
-}
-
-async function measure(name: string, target: Target): Promise<void> {
-  let clean = true;
-  for (const selection of SERVER_SELECTIONS) {
-    const run = (dir: string) => serverLeg(selection, target.url, options.only, dir);
-    clean = (await add(name, selection.name, run)) && clean;
-  }
-  const again = SERVER_SELECTIONS.find(({ name: revision }) => revision === '2025-11-25');
-  if (again !== undefined && (options.only === undefined || options.only === RACY)) {
-    const run = async (dir: string) => {
-      const scores: Score[] = [];
-      for (let time = 1; time <= RACY_TIMES; time++) {
-        const own = join(dir, String(time));
-        await mkdir(own);
-        scores.push(...(await serverLeg(again, target.url, RACY, own)));
-      }
-      return scores;
+  let isClean = true;
+  for (const cell of cells) {
+    const isLate = performance.now() > LATEST_MS;
+    const run = (dir: string) => {
+      if (target === undefined || isLate) return unmeasured(cell, dir, isLate ? 'the run took too long' : why);
+      return measure(cell, target.url(cell.endpoint), dir);
     };
-    clean = (await add(name, `${RACY} ×${RACY_TIMES}`, run)) && clean;
+    isClean = (await add(titled(cell), run)) && isClean;
   }
-  if (!clean) await writeFile(join(out, name.replaceAll(' ', '-'), 'target.log'), target.logs());
-}
-
-async function serverMatrix(): Promise<void> {
-  if (options.direct) {
-    await pointAt('direct', direct);
-    return;
-  }
-  for (const upstream of chosen(UPSTREAMS, options.upstream)) {
-    for (const endpoint of chosen(ENDPOINTS, options.endpoint)) {
-      await pointAt(`${upstream} ${endpoint}`, () => gateway(upstream, endpoint, join(out, 'compiled')));
-    }
+  if (target === undefined) return;
+  if (!isClean) await writeFile(join(out, `${way ?? transport}-${behind}.log`.replaceAll(' ', '-')), target.logs());
+  try {
+    await target[Symbol.asyncDispose]();
+  } catch (error) {
+    const failed = score('target', undefined, `it did not end when asked: ${String(error)}`);
+    const row = { target: `${way ?? transport} ${behind}`, name: 'its end', isRepeat: false };
+    await add(row, () => Promise.resolve([failed]));
   }
 }
 
-async function clientMatrix(): Promise<void> {
+async function client({ front, revision, scenarios: wanted }: ClientPlan): Promise<void> {
   const quoted = [process.execPath, DRIVER].map((part) => `'${part}'`).join(' ');
-  const command = options.direct ? `${quoted} --direct` : quoted;
-  await add('as a client', '2025-11-25', async (dir) => {
+  const command = `${quoted} --front ${front}${choice.direct ? ' --direct' : ''}`;
+  const row = { target: `client of ${front}`, name: `as a client, ${revision}`, isRepeat: false };
+  await add(row, async (dir) => {
     const scores: Score[] = [];
-    for (const scenario of chosen(CLIENT_SCENARIOS, options.only)) {
+    for (const scenario of wanted) {
       const own = join(dir, scenario);
       await mkdir(own);
-      scores.push(await clientScenario(scenario, command, own));
+      scores.push(await clientScenario(scenario, revision, command, own));
     }
     return scores;
   });
 }
 
-if (options.leg !== 'client') await serverMatrix();
-if (options.leg !== 'server') await clientMatrix();
+// The longest first, so that the lanes end together: over stdio every session is a process.
+const servers = serverPlans(choice).toSorted((a, b) => b.transport.localeCompare(a.transport));
+await inLanes(
+  [...servers.map((plan) => () => server(plan)), ...clientPlans(choice).map((plan) => () => client(plan))],
+  LANES,
+);
 
-const scores = rows.flatMap((row) => row.scores);
-const passed = scores.filter((one) => one.passed).length;
-const failed = scores.length - passed;
+rows.sort((a, b) => a.target.localeCompare(b.target));
+const failedRows = rows.filter(({ scores }) => scores.some(({ passed }) => !passed));
+const summary = [
+  ...rows.map(rowLine),
+  '',
+  ...matrixLines(rows),
+  ...ownerLines(rows),
+  ...failedRows.flatMap((row) => [`\n${row.target}, ${row.name}`, ...failureLines(row)]),
+];
+console.log(`\n${summary.join('\n')}`);
+
+const all = rows.flatMap((row) => row.scores);
+const passed = all.filter((one) => one.passed).length;
+const failed = all.length - passed;
 if (options.json !== undefined) await writeFile(options.json, JSON.stringify({ passed, failed, rows }, undefined, 2));
 if (failed === 0) await rm(out, { recursive: true });
 else console.log(`logs of what failed: ${out}`);

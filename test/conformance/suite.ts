@@ -1,10 +1,12 @@
-import { mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
+import { appendFile, mkdir, readdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
 import * as z from 'zod';
 import { Child } from '../support/child.ts';
+import type { FrontRevision } from './front.ts';
+import { inLanes } from './lanes.ts';
 import { score, type Check, type Score } from './score.ts';
 
 const LOOPBACK = fileURLToPath(new URL('loopback.ts', import.meta.url));
@@ -12,23 +14,48 @@ const ALPHA = fileURLToPath(import.meta.resolve('@modelcontextprotocol/conforman
 const STABLE = fileURLToPath(import.meta.resolve('conformance-stable/dist/index.js'));
 
 const LIST_MS = 30_000;
-const BATCH_MS = 180_000;
+const BATCH_MS = 120_000;
 const SCENARIO_MS = 25_000;
+/** Scenarios run one by one wait for tasks most of their time. */
+const AT_ONCE = 3;
+
+export const SELECTIONS = ['2025-06-18', '2025-11-25', '2026-07-28', '0.1.16', 'tasks'] as const;
+export type SelectionName = (typeof SELECTIONS)[number];
 
 /** Which scenarios of which version of the suite. */
-export interface Selection {
-  readonly name: string;
+interface Selection {
   readonly cli: string;
   readonly args: readonly string[];
+  /** Of those listed. */
+  readonly takes: (scenario: string) => boolean;
   /** How many it has to have: an update of the suite that drops one is noticed. */
   readonly size: number;
+  /** Where the suite cannot be told to run exactly these. */
+  readonly oneByOne: boolean;
 }
 
-export const SERVER_SELECTIONS: readonly Selection[] = [
-  { name: '2025-06-18', cli: ALPHA, args: ['--spec-version', '2025-06-18'], size: 27 },
-  { name: '2025-11-25', cli: ALPHA, args: ['--spec-version', '2025-11-25'], size: 33 },
-  { name: '0.1.16', cli: STABLE, args: [], size: 32 },
-];
+const dated = (revision: string, size: number): Selection => ({
+  cli: ALPHA,
+  args: ['--spec-version', revision],
+  takes: () => true,
+  size,
+  oneByOne: false,
+});
+
+const SELECTED: Readonly<Record<SelectionName, Selection>> = {
+  '2025-06-18': dated('2025-06-18', 27),
+  '2025-11-25': dated('2025-11-25', 33),
+  '2026-07-28': dated('2026-07-28', 40),
+  '0.1.16': { cli: STABLE, args: [], takes: () => true, size: 32, oneByOne: false },
+  // The suite itself always skips the one about notifications.
+  tasks: {
+    cli: ALPHA,
+    args: [],
+    takes: (scenario) => scenario.startsWith('tasks-') && scenario !== 'tasks-status-notifications',
+    size: 9,
+    oneByOne: true,
+  },
+};
 
 const CHECKS = z.array(
   z.object({
@@ -57,18 +84,22 @@ async function conformance(cli: string, args: readonly string[], limitMs: number
   return { code: ending?.code ?? null, output: stripVTControlCharacters(child.logs()), timedOut: ending === undefined };
 }
 
-const listed = new Map<string, readonly string[]>();
+const listed = new Map<SelectionName, Promise<readonly string[]>>();
 
-/** Names of the scenarios of a selection; asked once. */
-async function scenarios({ name, cli, args, size }: Selection, out: string): Promise<readonly string[]> {
-  const known = listed.get(name);
-  if (known !== undefined) return known;
+async function list(name: SelectionName, out: string): Promise<readonly string[]> {
+  const { cli, args, takes, size } = SELECTED[name];
   const run = await conformance(cli, ['list', '--server', ...args], LIST_MS, out);
-  const names = [...run.output.matchAll(/^\s+- (\S+)/gm)].map(([, scenario = '']) => scenario);
+  const names = [...run.output.matchAll(/^\s+- (\S+)/gm)].map(([, scenario = '']) => scenario).filter(takes);
   if (names.length !== size)
     throw new Error(`suite ${name} has ${names.length} scenarios, not ${size}:\n${run.output}`);
-  listed.set(name, names);
   return names;
+}
+
+/** Names of the scenarios of a selection; asked once. */
+export async function scenarios(name: SelectionName, only: string | undefined, out: string): Promise<string[]> {
+  const names = listed.get(name) ?? list(name, out);
+  listed.set(name, names);
+  return (await names).filter((scenario) => only === undefined || scenario === only);
 }
 
 /** The suite leaves `[server-]<scenario>-<time>/checks.json`. */
@@ -88,6 +119,16 @@ function complaint({ output, timedOut, code }: Run, scenario: string): string {
   return timedOut ? 'no result: the suite took too long' : `no result: the suite ended with ${code}`;
 }
 
+async function runServer(name: SelectionName, url: string, what: readonly string[], out: string): Promise<Run> {
+  const { cli, args } = SELECTED[name];
+  const dir = join(out, 'checks');
+  await mkdir(dir, { recursive: true });
+  const timeout = cli === ALPHA ? ['--timeout', String(SCENARIO_MS)] : [];
+  const run = await conformance(cli, ['server', '--url', url, ...what, ...args, ...timeout, '-o', dir], BATCH_MS, out);
+  await appendFile(join(out, 'suite.log'), run.output);
+  return run;
+}
+
 /**
  * Points the suite at a server.
  *
@@ -95,36 +136,44 @@ function complaint({ output, timedOut, code }: Run, scenario: string): string {
  * @param out an existing directory for what the suite leaves.
  */
 export async function serverLeg(
-  selection: Selection,
+  name: SelectionName,
   url: string,
   only: string | undefined,
   out: string,
 ): Promise<Score[]> {
-  const expected = (await scenarios(selection, out)).filter((name) => only === undefined || name === only);
+  const expected = await scenarios(name, only, out);
   if (expected.length === 0) return [];
-  const dir = join(out, 'checks');
-  await mkdir(dir, { recursive: true });
-  const what = only === undefined ? ['--suite', 'all'] : ['--scenario', only];
-  const timeout = selection.cli === ALPHA ? ['--timeout', String(SCENARIO_MS)] : [];
-  const args = ['server', '--url', url, ...what, ...selection.args, ...timeout, '-o', dir];
-  const run = await conformance(selection.cli, args, BATCH_MS, out);
-  await writeFile(join(out, 'suite.log'), run.output);
-  const found = await collect(dir);
-  return expected.map((name) => {
-    const checks = found.get(name);
-    return score(name, checks, checks === undefined ? complaint(run, name) : undefined);
+  const isWhole = only === undefined && !SELECTED[name].oneByOne;
+  const whats = isWhole ? [['--suite', 'all']] : expected.map((scenario) => ['--scenario', scenario]);
+  const runs: Run[] = [];
+  const jobs = whats.map((what, index) => async () => {
+    runs[index] = await runServer(name, url, what, out);
+  });
+  await inLanes(jobs, AT_ONCE);
+  const found = await collect(join(out, 'checks'));
+  return expected.map((scenario, index) => {
+    const checks = found.get(scenario);
+    const run = isWhole ? runs[0] : runs[index];
+    const failure = checks === undefined && run !== undefined ? complaint(run, scenario) : undefined;
+    return score(scenario, checks, failure);
   });
 }
 
 /**
  * Lets the suite play the server for one client scenario.
  *
+ * @param revision what the scripted server speaks.
  * @param command for `sh -c`; the URL of the scripted server is appended.
  */
-export async function clientScenario(scenario: string, command: string, out: string): Promise<Score> {
+export async function clientScenario(
+  scenario: string,
+  revision: FrontRevision,
+  command: string,
+  out: string,
+): Promise<Score> {
   const dir = join(out, 'checks');
   await mkdir(dir, { recursive: true });
-  const what = ['--scenario', scenario, '--spec-version', '2025-11-25', '--timeout', String(SCENARIO_MS)];
+  const what = ['--scenario', scenario, '--spec-version', revision, '--timeout', String(SCENARIO_MS)];
   const run = await conformance(ALPHA, ['client', '--command', command, ...what, '-o', dir], SCENARIO_MS + 15_000, out);
   await writeFile(join(out, 'suite.log'), run.output);
   const checks = (await collect(dir)).get(scenario);

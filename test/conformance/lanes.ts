@@ -1,0 +1,9 @@
+/** Does all the jobs, so many at a time, in their order. @throws what a job throws, once those begun have ended. */
+export async function inLanes(jobs: readonly (() => Promise<void>)[], lanes: number): Promise<void> {
+  const queue = jobs.values();
+  async function lane(): Promise<void> {
+    for (const job of queue) await job();
+  }
+  const ended = await Promise.allSettled(Array.from({ length: lanes }, lane));
+  for (const one of ended) if (one.status === 'rejected') throw one.reason;
+}
