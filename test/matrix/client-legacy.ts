@@ -76,7 +76,7 @@ export class LegacyClient implements Client {
   }
 
   async #open(address: Address): Promise<void> {
-    const received = (message: Message, on: Id | 'get' | undefined) => this.#received(message, on);
+    const received = (message: Message, on: Id | null | undefined) => this.#received(message, on);
     if (address.kind === 'stdio') this.#wire = new StdioWire(address.args, received);
     else if (this.revision === '2024-11-05') this.#wire = await SseWire.open(address.url, received);
     else {
@@ -173,7 +173,7 @@ export class LegacyClient implements Client {
     await this.#wire?.close();
   }
 
-  #received(message: Message, on: Id | 'get' | undefined): void {
+  #received(message: Message, on: Id | null | undefined): void {
     const { method } = message;
     const id = idOf(message);
     if (message['jsonrpc'] !== '2.0') this.violations.push(`not JSON-RPC: ${JSON.stringify(message).slice(0, 200)}`);
@@ -186,14 +186,14 @@ export class LegacyClient implements Client {
     }
   }
 
-  #answered({ result, error }: Message, id: Id | undefined, on: Id | 'get' | undefined): void {
+  #answered({ result, error }: Message, id: Id | undefined, on: Id | null | undefined): void {
     const pending = id === undefined ? undefined : this.#pending.get(id);
     if (id === undefined || pending === undefined) {
       this.violations.push(`an answer to a request that is not there: ${String(id)}`);
       return;
     }
     this.#pending.delete(id);
-    if (on !== undefined && on !== id) this.violations.push(`the answer to ${id} came on the stream of ${on}`);
+    if (on !== undefined && on !== id) this.violations.push(`the answer to ${id} came on the stream of ${on ?? 'GET'}`);
     // An error may still come, where a transport wants every request answered.
     if (pending.isCancelled && error === undefined)
       this.violations.push(`a result of ${pending.method}, which was cancelled`);
@@ -231,7 +231,7 @@ export class LegacyClient implements Client {
       .catch((thrown: unknown) => this.violations.push(String(thrown)));
   }
 
-  #noted(method: string, params: Members, on: Id | 'get' | undefined): void {
+  #noted(method: string, params: Members, on: Id | null | undefined): void {
     const heard = { method, params };
     if (method === 'notifications/progress') {
       const token = params['progressToken'];
@@ -243,7 +243,7 @@ export class LegacyClient implements Client {
       }
     } else if (method === 'notifications/message') {
       // Where streams do not tell, the one call that is under way is meant.
-      const whose = typeof on === 'number' || (on !== undefined && on !== 'get') ? this.#pending.get(on) : undefined;
+      const whose = typeof on === 'number' || (on !== undefined && on !== null) ? this.#pending.get(on) : undefined;
       const underWay = [...this.#pending.values()].findLast(({ isCancelled }) => !isCancelled);
       (whose ?? underWay)?.heard.push(heard);
       this.news.heard.push(heard);

@@ -55,7 +55,7 @@ export class ModernClient implements Client {
 
   static async connect(address: Address): Promise<ModernClient> {
     const client = new ModernClient();
-    const received = (message: Message, on: Id | 'get' | undefined) => client.#received(message, on);
+    const received = (message: Message, on: Id | null | undefined) => client.#received(message, on);
     if (address.kind === 'stdio') {
       client.#isStdio = true;
       client.disconnectMeans = 'the session ends';
@@ -256,7 +256,7 @@ export class ModernClient implements Client {
     await this.#wire?.close();
   }
 
-  #received(message: Message, on: Id | 'get' | undefined): void {
+  #received(message: Message, on: Id | null | undefined): void {
     const { method } = message;
     const id = idOf(message);
     if (message['jsonrpc'] !== '2.0') this.violations.push(`not JSON-RPC: ${JSON.stringify(message).slice(0, 200)}`);
@@ -271,14 +271,14 @@ export class ModernClient implements Client {
       return;
     }
     this.#pending.delete(id);
-    if (on !== undefined && on !== id) this.violations.push(`the answer to ${id} came on the stream of ${on}`);
+    if (on !== undefined && on !== id) this.violations.push(`the answer to ${id} came on the stream of ${on ?? 'GET'}`);
     if (pending.isCancelled && pending.filter === undefined && message['error'] === undefined) {
       this.violations.push(`a result of ${pending.method}, which was cancelled`);
     }
     pending.answered.resolve(message);
   }
 
-  #noted(method: string, message: Message, on: Id | 'get' | undefined): void {
+  #noted(method: string, message: Message, on: Id | null | undefined): void {
     const params = object(message['params']);
     this.violations.push(...messageProblems(MODERN, method, params));
     const subscription = object(params['_meta'])[META.subscription];
@@ -292,7 +292,7 @@ export class ModernClient implements Client {
     }
     if (method === 'notifications/message') {
       const whose =
-        on === undefined || on === 'get'
+        on === undefined || on === null
           ? [...this.#pending.values()].find(({ options }) => options.logLevel !== undefined)
           : this.#pending.get(on);
       if (whose?.options.logLevel === undefined) this.violations.push('a log message for a request that wants none');
@@ -303,7 +303,7 @@ export class ModernClient implements Client {
     this.news.heard.push(heard);
   }
 
-  #listened({ method }: Heard, subscription: unknown, on: Id | 'get' | undefined): void {
+  #listened({ method }: Heard, subscription: unknown, on: Id | null | undefined): void {
     const [id, pending] = [...this.#pending].find(([id]) => same(id, subscription)) ?? [];
     if (pending?.filter === undefined || (on !== undefined && on !== id)) {
       if (pending?.isCancelled !== true) this.violations.push(`${method} of no subscription of ours`);

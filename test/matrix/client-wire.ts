@@ -7,10 +7,10 @@ import { EventReader } from './events.ts';
 import { idOf, parse, type Id, type Message } from './json.ts';
 
 /**
- * @param on id of the request on whose own stream it came; `get` for the standing stream; undefined where a transport has one
+ * @param on id of the request on whose own stream it came; null for the standing stream; undefined where a transport has one
  *   stream for all.
  */
-export type Received = (message: Message, on: Id | 'get' | undefined) => void;
+export type Received = (message: Message, on: Id | null | undefined) => void;
 
 export interface Wire {
   /** @throws {Error} where it is refused without a message that says why. */
@@ -36,10 +36,10 @@ export interface HttpOptions {
 export class HttpWire implements Wire {
   readonly #options: HttpOptions;
   readonly #agent = new Agent({ keepAlive: true });
-  readonly #open = new Map<Id | 'get', IncomingMessage>();
+  readonly #open = new Map<Id | null, IncomingMessage>();
   /** Requests that wait for the head of their answer. */
   readonly #sent = new Map<Id, ClientRequest>();
-  readonly #lastEvents = new Map<Id | 'get', string>();
+  readonly #lastEvents = new Map<Id | null, string>();
 
   constructor(options: HttpOptions) {
     this.#options = options;
@@ -73,7 +73,7 @@ export class HttpWire implements Wire {
   async listen(): Promise<boolean> {
     const response = await this.#get({});
     if (response === undefined) return false;
-    this.#read(response, 'get');
+    this.#read(response, null);
     return true;
   }
 
@@ -131,7 +131,7 @@ export class HttpWire implements Wire {
     }
   }
 
-  #read(response: IncomingMessage, on: Id | 'get'): void {
+  #read(response: IncomingMessage, on: Id | null): void {
     this.#open.set(on, response);
     const reader = new EventReader(({ id, data }) => {
       if (id !== undefined) this.#lastEvents.set(on, id);

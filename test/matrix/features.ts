@@ -40,14 +40,14 @@ export function newNonce(): string {
 }
 
 /** The result as its sender meant it: without what belongs to the envelope of a revision. @throws {Error} where it is an error. */
-export function resultOf({ result, error }: Reply, what: string): Members {
+function resultOf({ result, error }: Reply, what: string): Members {
   if (result === undefined) throw new Error(`${what}: ${JSON.stringify(error)}`);
   const bare = without(result, 'resultType', 'ttlMs', 'cacheScope');
   const meta = without(object(bare['_meta']), META.serverInfo);
   return Object.keys(meta).length === 0 ? without(bare, '_meta') : { ...bare, _meta: meta };
 }
 
-export function callTool({ client }: Scene, name: string, args: Members, options?: CallOptions): Call {
+function callTool({ client }: Scene, name: string, args: Members, options?: CallOptions): Call {
   return client.call('tools/call', { name, arguments: args }, options);
 }
 

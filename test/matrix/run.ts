@@ -5,7 +5,8 @@
  *                             [--feature FEATURE] [--json FILE] [--verbose]
  *
  * `legacy` and `modern` stand for revisions too. `--direct` leaves the gateway out and joins clients to upstreams of their own
- * revision, which shows that the two are right. A full run writes `docs/interop.md`; with `--check` it fails where that would change.
+ * revision, which shows that the two are right. A full run in which nothing fails writes `docs/interop.md`; with `--check` it fails
+ * where that would change.
  */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -97,8 +98,9 @@ async function runClient(target: Target, revision: Revision): Promise<Observed[]
   try {
     client = await connect(target, revision);
   } catch (thrown) {
-    const outcome = failure(thrown);
-    return cells.map((cell) => ({ ...cell, outcome }));
+    const failed = cells.map((cell): Observed => ({ ...cell, outcome: failure(thrown) }));
+    for (const cell of failed) report(cell, 0);
+    return failed;
   }
   const scene: Scene = { client, upstream, ledger, connect: () => connect(target, revision) };
   const observed: Observed[] = [];
@@ -168,7 +170,7 @@ let isStale = false;
 const isWhole = [options.client, options.upstream, options.transport, options.feature].every(
   (one) => one === undefined,
 );
-if (isWhole && !options.direct && observed.length > 0) {
+if (isWhole && !options.direct && failed.length === 0 && passed > 0) {
   const page = pageOf(observed);
   if (!options.check) await writeFile(PAGE, page);
   else if (page !== (await readFile(PAGE, 'utf8').catch(() => ''))) {

@@ -181,7 +181,7 @@ function metaProblems(revision: Revision, meta: unknown, what: string): string[]
     .map((key) => `${what} has _meta["${key}"], which ${revision} does not know`);
 }
 
-export function shapeProblems(revision: Revision, shape: string, value: unknown): string[] {
+function shapeProblems(revision: Revision, shape: string, value: unknown): string[] {
   const spans = SHAPES[shape];
   if (!isMembers(value)) return [`${shape} is not an object`];
   if (spans === undefined) return shape.startsWith('block ') ? [`${shape}: no such kind of content`] : [];

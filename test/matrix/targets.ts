@@ -60,7 +60,7 @@ export interface Stage extends AsyncDisposable {
 }
 
 async function stopAll(started: readonly Started[]): Promise<void> {
-  await Promise.all(started.map(({ child }) => child?.stop()));
+  await Promise.all(started.flatMap(({ child }) => (child === undefined ? [] : [child.stop()])));
 }
 
 export async function throughGateway(places: readonly Place[], root: string): Promise<Stage> {

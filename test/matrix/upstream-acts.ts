@@ -32,12 +32,12 @@ export interface Act {
   readonly world: World;
   /** Aborts when the client cancels. */
   readonly signal: AbortSignal;
-  progress(params: Members): void;
-  log(params: Members): void;
+  readonly progress: (params: Members) => void;
+  readonly log: (params: Members) => void;
   /** Asks all at once. @throws {NotAsked} @throws {Refusal} where the client answers with an error. */
-  ask(questions: Readonly<Record<string, Question>>): Promise<Readonly<Record<string, Members>>>;
+  readonly ask: (questions: Readonly<Record<string, Question>>) => Promise<Readonly<Record<string, Members>>>;
   /** Tells the client that what a URL was opened for is done, where the revision has words for it. */
-  elicited(elicitationId: string): void;
+  readonly elicited: (elicitationId: string) => void;
 }
 
 /** The client's answer to the call is this error. */

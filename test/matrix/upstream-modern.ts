@@ -35,7 +35,7 @@ class InputRequired extends Error {
 
 /** One request under way. */
 export interface Served {
-  notify(message: Message): void;
+  readonly notify: (message: Message) => void;
   readonly signal: AbortSignal;
 }
 
@@ -197,8 +197,10 @@ export class ModernUpstream {
     if (state['digest'] !== digestOf(params)) throw new Refusal({ code: -32602, message: 'Another requestState' });
     const now = Object.entries(object(inputResponses));
     const keys = now.map(([key]) => key).toSorted();
-    if (!same(keys, array(state['asked']).toSorted())) {
-      this.#ledger.violation(`inputResponses for ${keys.join()} where ${array(state['asked']).join()} was asked`);
+    if (!same(keys, array(state['asked']).map(string).toSorted())) {
+      this.#ledger.violation(
+        `inputResponses for ${keys.join()} where ${array(state['asked']).map(string).join()} was asked`,
+      );
     }
     const before = Object.entries(object(state['answers']));
     return Object.fromEntries([...before, ...now].map(([key, answer]) => [key, object(answer)]));

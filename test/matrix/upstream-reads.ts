@@ -34,7 +34,7 @@ function read(revision: Revision, uri: string): Members {
 function get(params: Members): Members {
   const { who, tone } = object(params['arguments']);
   if (params['name'] !== 'greet' || who === undefined) throw new Refusal({ code: -32602, message: 'Unknown prompt' });
-  const [block] = array(textResult(`Greet ${String(who)} ${String(tone)}`)['content']);
+  const [block] = array(textResult(`Greet ${string(who)} ${string(tone)}`)['content']);
   return { description: 'A greeting', messages: [{ role: 'user', content: block }] };
 }
 

@@ -48,15 +48,13 @@ export const META = {
   task: 'io.modelcontextprotocol/related-task',
 } as const;
 
-/** The first revision that defines a feature; none of them was ever taken back, tasks became an extension. */
+/** What was not there from the beginning. None of it was ever taken back; tasks became an extension. */
+const FIRST: Partial<Record<Feature, Revision>> = {
+  'elicitation form': '2025-06-18',
+  'elicitation url': '2025-11-25',
+  tasks: '2025-11-25',
+};
+
 export function defines(revision: Revision, feature: Feature): boolean {
-  switch (feature) {
-    case 'elicitation form':
-      return revision >= '2025-06-18';
-    case 'elicitation url':
-    case 'tasks':
-      return revision >= '2025-11-25';
-    default:
-      return true;
-  }
+  return revision >= (FIRST[feature] ?? REVISIONS[0]);
 }
