@@ -1,7 +1,7 @@
 /** Drivers of what an upstream asks in the middle of a call. */
 import { isOffered, listening, newNonce, said, toolResult, type Driver, type Scene } from './features.ts';
 import { array, object, string, without, type Members } from './json.ts';
-import { formQuestion, ROOTS_QUESTION, samplingQuestion, shortSampling, urlQuestion } from './offering.ts';
+import { formQuestion, ROOTS_QUESTION, samplingQuestion, shortSampling, textResult, urlQuestion } from './offering.ts';
 import { degraded, HOW, LOSSLESS, mustEqual, NOT_DEFINED, type Outcome } from './outcome.ts';
 import { defines, MODERN, type Feature } from './words.ts';
 
@@ -109,10 +109,34 @@ function modeless(params: Members): Members {
   return params['mode'] === 'form' ? without(params, 'mode') : params;
 }
 
+/** The other way of 2025-11-25: an error says which URL comes first, and the call is made again afterwards. */
+async function urlFirst(scene: Scene): Promise<void> {
+  const { client, upstream } = scene;
+  const nonce = newNonce();
+  const { asked, listen } = listening(() => ({ action: 'accept' }));
+  const { params } = urlQuestion(upstream, nonce);
+  if (client.revision === '2025-11-25') {
+    const call = { name: 'needs_url', arguments: { nonce } };
+    const { error } = await client.call('tools/call', call).reply;
+    mustEqual([-32042, { elicitations: [params] }], [error?.['code'], error?.['data']], 'error');
+    const id = params['elicitationId'];
+    await client.news.wait('notifications/elicitation/complete', (told) => told['elicitationId'] === id);
+  }
+  const result = await toolResult(scene, 'needs_url', { nonce }, { asked: listen });
+  mustEqual(textResult(`visited: ${nonce}`), result, 'result');
+  const questions = client.revision === '2025-11-25' ? [] : [without(params, 'elicitationId')];
+  mustEqual(
+    questions,
+    asked.map((one) => one['params']),
+    'questions',
+  );
+}
+
 async function elicitationUrl(scene: Scene): Promise<Outcome> {
   const gap = await missing(scene, 'elicitation url', 'elicits_url');
   if (gap !== undefined) return gap;
   const { client, upstream } = scene;
+  if (upstream === '2025-11-25') await urlFirst(scene);
   const nonce = newNonce();
   const { asked, listen } = listening(() => ({ action: 'accept' }));
   const result = await toolResult(scene, 'elicits_url', { nonce }, { asked: listen });

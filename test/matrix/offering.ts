@@ -68,6 +68,7 @@ export function tools(revision: Revision, grown: Iterable<string>): readonly Mem
     ...PLAIN_TOOLS.map(simpleTool),
     ...(revision >= '2025-06-18' ? [simpleTool('elicits')] : []),
     ...(revision >= '2025-11-25' ? [simpleTool('elicits_url')] : []),
+    ...(revision === '2025-11-25' ? [simpleTool('needs_url')] : []),
     ...(revision >= '2025-11-25'
       ? [{ ...simpleTool('task'), ...(revision === '2025-11-25' ? { execution: { taskSupport: 'required' } } : {}) }]
       : []),

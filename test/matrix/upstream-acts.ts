@@ -37,7 +37,7 @@ export interface Act {
   /** Asks all at once. @throws {NotAsked} @throws {Refusal} where the client answers with an error. */
   readonly ask: (questions: Readonly<Record<string, Question>>) => Promise<Readonly<Record<string, Members>>>;
   /** Tells the client that what a URL was opened for is done, where the revision has words for it. */
-  readonly elicited: (elicitationId: string) => void;
+  readonly elicited: (elicitationId: string, isLate: boolean) => void;
 }
 
 /** The client's answer to the call is this error. */
@@ -74,6 +74,8 @@ export function mustBeAskable(capabilities: Members, { method, params }: Questio
   }
 }
 
+const VISIT_MS = 30;
+
 /** Calls of `waits` that are let go by `release`, by nonce. */
 const waiting = new Map<string, () => void>();
 
@@ -105,8 +107,21 @@ async function rounds({ nonce, ask }: Act): Promise<Members> {
 
 async function elicitsUrl({ revision, nonce, ask, elicited }: Act): Promise<Members> {
   const { visit } = await ask({ visit: urlQuestion(revision, nonce) });
-  elicited(`el-${nonce}`);
+  elicited(`el-${nonce}`, false);
   return textResult(JSON.stringify({ nonce, visit }));
+}
+
+/** Refuses until somebody went to the URL, which they do at once. @throws {Refusal} */
+function needsUrl({ revision, nonce, capabilities, world, elicited }: Act): Members {
+  if (world.visited.has(nonce)) return textResult(`visited: ${nonce}`);
+  const question = urlQuestion(revision, nonce);
+  mustBeAskable(capabilities, question);
+  setTimeout(() => {
+    world.add({ kind: 'visited', nonce });
+    elicited(`el-${nonce}`, true);
+  }, VISIT_MS);
+  const data = { elicitations: [question.params] };
+  throw new Refusal({ code: -32042, message: 'Go there first', data });
 }
 
 /** @throws {Refusal} */
@@ -149,6 +164,8 @@ export async function perform(act: Act): Promise<Members> {
       return textResult(JSON.stringify({ nonce, ...(await act.ask({ form: formQuestion(revision, nonce) })) }));
     case 'elicits_url':
       return await elicitsUrl(act);
+    case 'needs_url':
+      return needsUrl(act);
     default:
       ledger.note('unknown tool', name);
       throw new Refusal({ code: -32602, message: `Unknown tool: ${name}` });

@@ -44,7 +44,7 @@ export class LegacyUpstream {
     this.#world = world;
     this.#say = say;
     this.#unlisten = world.listen((change) => {
-      if (this.#state !== 'ready') return;
+      if (this.#state !== 'ready' || change.kind === 'visited') return;
       if (change.kind === 'touched') {
         if (this.#subscribed.has(change.uri)) this.#notify('notifications/resources/updated', { uri: change.uri });
         return;
@@ -193,9 +193,9 @@ export class LegacyUpstream {
           this.#notify('notifications/message', logged, id);
         },
         ask: (questions) => this.#ask(questions, id),
-        elicited: (elicitationId) => {
+        elicited: (elicitationId, isLate) => {
           if (this.#revision === '2025-11-25')
-            this.#notify('notifications/elicitation/complete', { elicitationId }, id);
+            this.#notify('notifications/elicitation/complete', { elicitationId }, isLate ? undefined : id);
         },
       });
     } catch (thrown) {

@@ -230,6 +230,7 @@ export class ModernUpstream {
         if (uris.includes(change.uri)) say('notifications/resources/updated', { uri: change.uri });
         return;
       }
+      if (change.kind === 'visited') return;
       for (const list of ['tools', 'prompts', 'resources']) {
         if (filter[`${list}ListChanged`] === true) say(`notifications/${list}/list_changed`, {});
       }

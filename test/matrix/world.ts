@@ -4,12 +4,14 @@ import { object, parse, string } from './json.ts';
 
 /** What happens outside every process of an upstream, as files change under a real server. */
 export type Change =
-  | { readonly kind: 'grown' | 'shrunk'; readonly nonce: string }
+  | { readonly kind: 'grown' | 'shrunk' | 'visited'; readonly nonce: string }
   | { readonly kind: 'touched'; readonly uri: string };
 
 /** A file of changes that all processes of one upstream watch. */
 export class World {
   readonly grown = new Set<string>();
+  /** Nonces of URLs that somebody went to. */
+  readonly visited = new Set<string>();
   readonly #file: string;
   readonly #listeners = new Set<(change: Change) => void>();
   #offset = 0;
@@ -48,12 +50,15 @@ export class World {
     for (const line of lines) {
       const { kind, nonce, uri } = object(parse(line));
       if (kind === 'grown') this.grown.add(string(nonce));
+      if (kind === 'visited') this.visited.add(string(nonce));
       if (kind === 'shrunk') this.grown.delete(string(nonce));
-      const change: Change =
-        kind === 'touched'
-          ? { kind, uri: string(uri) }
-          : { kind: kind === 'grown' ? 'grown' : 'shrunk', nonce: string(nonce) };
+      const change = changeOf(string(kind), string(nonce), string(uri));
       for (const listener of this.#listeners) listener(change);
     }
   }
+}
+
+function changeOf(kind: string, nonce: string, uri: string): Change {
+  if (kind === 'touched') return { kind, uri };
+  return { kind: kind === 'grown' || kind === 'shrunk' ? kind : 'visited', nonce };
 }
