@@ -169,6 +169,10 @@ async function log(scene: Scene): Promise<Outcome> {
     heard.map(({ params }) => params),
     'log',
   );
+  if (scene.client.revision === MODERN) {
+    // Nobody asked for messages, so the strict client complains of any.
+    await toolResult(scene, 'logs', { nonce });
+  }
   return LOSSLESS;
 }
 
