@@ -1,0 +1,341 @@
+/** One driver for each feature: does it, compares what came through with what the upstream says, and judges. */
+import { randomBytes } from 'node:crypto';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Asked, Call, CallOptions, Client, Reply } from './client.ts';
+import { array, isMembers, object, string, tryParse, without, type Members } from './json.ts';
+import type { Ledger } from './ledger.ts';
+import {
+  completed,
+  failedResult,
+  LOGGED,
+  logged,
+  noteContents,
+  progress,
+  PROGRESS_STEPS,
+  refusalError,
+  staticContents,
+  textResult,
+} from './offering.ts';
+import { HOW, LOSSLESS, NOT_DEFINED, degraded, mustEqual, type Outcome } from './outcome.ts';
+import { META, MODERN, type Feature, type Revision } from './words.ts';
+
+/** Where a feature is tried. */
+export interface Scene {
+  readonly client: Client;
+  /** Revision of the upstream. */
+  readonly upstream: Revision;
+  readonly ledger: Ledger;
+  /** Another client like this one. */
+  connect(): Promise<Client>;
+}
+
+export type Driver = (scene: Scene) => Promise<Outcome>;
+
+const UPSTREAM_MS = 5_000;
+const POLL_MS = 5;
+const TASK_POLL_MS = 20;
+
+export function newNonce(): string {
+  return randomBytes(6).toString('hex');
+}
+
+/** The result as its sender meant it: without what belongs to the envelope of a revision. @throws {Error} where it is an error. */
+function resultOf({ result, error }: Reply, what: string): Members {
+  if (result === undefined) throw new Error(`${what}: ${JSON.stringify(error)}`);
+  const bare = without(result, 'resultType', 'ttlMs', 'cacheScope');
+  const meta = without(object(bare['_meta']), META.serverInfo);
+  return Object.keys(meta).length === 0 ? without(bare, '_meta') : { ...bare, _meta: meta };
+}
+
+function callTool({ client }: Scene, name: string, args: Members, options?: CallOptions): Call {
+  return client.call('tools/call', { name, arguments: args }, options);
+}
+
+export async function toolResult(scene: Scene, name: string, args: Members, options?: CallOptions): Promise<Members> {
+  return resultOf(await callTool(scene, name, args, options).reply, name);
+}
+
+/** All pages of a list. */
+export async function listAll({ client }: Scene, method: string, member: string): Promise<readonly Members[]> {
+  const items: Members[] = [];
+  let more: Members = {};
+  do {
+    const result = resultOf(await client.call(method, more).reply, method);
+    items.push(...array(result[member]).map(object));
+    more = result['nextCursor'] === undefined ? {} : { cursor: result['nextCursor'] };
+  } while (more['cursor'] !== undefined);
+  return items;
+}
+
+export async function isOffered(scene: Scene, tool: string): Promise<boolean> {
+  return (await listAll(scene, 'tools/list', 'tools')).some(({ name }) => name === tool);
+}
+
+/** The JSON that a tool put into its only text. */
+export function said(result: Members): Members {
+  const value = tryParse(string(object(array(result['content'])[0])['text']));
+  if (!isMembers(value)) throw new Error(`the tool said ${JSON.stringify(result)}`);
+  return value;
+}
+
+async function toolError(scene: Scene): Promise<Outcome> {
+  const nonce = newNonce();
+  mustEqual(failedResult(nonce), await toolResult(scene, 'fails', { nonce }), 'result');
+  return LOSSLESS;
+}
+
+async function protocolError(scene: Scene): Promise<Outcome> {
+  const nonce = newNonce();
+  const { error } = await callTool(scene, 'refuses', { nonce }).reply;
+  mustEqual(refusalError(nonce), error, 'error');
+  const uri = `test://note/missing-${nonce}`;
+  const missing = await scene.client.call('resources/read', { uri }).reply;
+  const expected = { code: scene.client.revision === MODERN ? -32602 : -32002, uri };
+  const { code, data } = object(missing.error);
+  mustEqual(expected, { code, uri: object(data)['uri'] }, 'error for a resource that is not there');
+  return LOSSLESS;
+}
+
+async function progresses(scene: Scene): Promise<Outcome> {
+  for (const progressToken of [7, `token-${newNonce()}`]) {
+    const nonce = newNonce();
+    const reply = await callTool(scene, 'progresses', { nonce }, { progressToken }).reply;
+    mustEqual(textResult(`progressed: ${nonce}`), resultOf(reply, 'progresses'), 'result');
+    const steps = Array.from({ length: PROGRESS_STEPS }, (_, i) => i + 1);
+    const expected = steps.map((step) => ({ progressToken, ...progress(scene.upstream, nonce, step) }));
+    const heard = reply.heard.filter(({ method }) => method === 'notifications/progress');
+    mustEqual(
+      expected,
+      heard.map(({ params }) => params),
+      'progress',
+    );
+  }
+  return LOSSLESS;
+}
+
+async function cancel(scene: Scene): Promise<Outcome> {
+  const nonce = newNonce();
+  const call = callTool(scene, 'waits', { nonce });
+  await scene.ledger.wait(['started'], nonce, UPSTREAM_MS);
+  call.cancel();
+  await scene.ledger.wait(['cancelled'], nonce, UPSTREAM_MS);
+  return LOSSLESS;
+}
+
+/** @throws {Error} where nothing is heard in time. */
+async function heardSomething(call: Call): Promise<void> {
+  const deadline = performance.now() + UPSTREAM_MS;
+  while (call.heard.length === 0) {
+    if (performance.now() > deadline) throw new Error('no progress was heard before the connection was to break');
+    await delay(POLL_MS);
+  }
+}
+
+/** What a broken connection means is said by the client's revision. */
+async function disconnect(scene: Scene): Promise<Outcome> {
+  const client = await scene.connect();
+  try {
+    const own = { ...scene, client };
+    const nonce = newNonce();
+    const call = callTool(own, 'waits', { nonce }, { progressToken: nonce });
+    await scene.ledger.wait(['started'], nonce, UPSTREAM_MS);
+    if (client.disconnectMeans !== 'the call goes on') {
+      call.disconnect();
+      await scene.ledger.wait(['cancelled'], nonce, UPSTREAM_MS);
+      return LOSSLESS;
+    }
+    // Before the first event there is nothing to come back to.
+    await heardSomething(call);
+    call.disconnect();
+    mustEqual(textResult('released'), await toolResult(own, 'release', { nonce }), 'result of release');
+    await scene.ledger.wait(['released'], nonce, UPSTREAM_MS);
+    client.resume(call);
+    mustEqual(textResult(`released: ${nonce}`), resultOf(await call.reply, 'waits'), 'result');
+    return LOSSLESS;
+  } finally {
+    scene.client.violations.push(...client.violations);
+    await client.close();
+  }
+}
+
+async function log(scene: Scene): Promise<Outcome> {
+  const nonce = newNonce();
+  const reply = await callTool(scene, 'logs', { nonce }, { logLevel: 'warning' }).reply;
+  mustEqual(textResult(`logged: ${nonce}`), resultOf(reply, 'logs'), 'result');
+  const heard = reply.heard.filter(({ method }) => method === 'notifications/message');
+  const wanted = LOGGED.filter((level) => level === 'warning' || level === 'error');
+  mustEqual(
+    wanted.map((level) => logged(level, nonce)),
+    heard.map(({ params }) => params),
+    'log',
+  );
+  if (scene.client.revision === MODERN) {
+    // Nobody asked for messages, so the strict client complains of any.
+    await toolResult(scene, 'logs', { nonce });
+  }
+  return LOSSLESS;
+}
+
+async function completion({ client, upstream }: Scene): Promise<Outcome> {
+  const hows: string[] = [];
+  for (const ref of [
+    { type: 'ref/prompt', name: 'greet' },
+    { type: 'ref/resource', uri: 'test://note/{id}' },
+  ]) {
+    const argument = { name: 'who', value: newNonce() };
+    const context = client.revision >= '2025-06-18' ? { arguments: { tone: 'warm' } } : undefined;
+    const params = { ref, argument, ...(context === undefined ? {} : { context }) };
+    const result = resultOf(await client.call('completion/complete', params).reply, 'completion/complete');
+    const isCarried = upstream >= '2025-06-18';
+    mustEqual({ completion: completed(argument, ref, isCarried ? context : undefined) }, result, 'result');
+    if (context !== undefined && !isCarried) hows.push(HOW.noContext);
+  }
+  return degraded(...hows);
+}
+
+async function resourceRead({ client, upstream }: Scene): Promise<Outcome> {
+  const reply = await client.call('resources/read', { uri: 'test://static/text' }).reply;
+  mustEqual({ contents: staticContents(upstream) }, resultOf(reply, 'resources/read'), 'result');
+  return LOSSLESS;
+}
+
+async function template({ client }: Scene): Promise<Outcome> {
+  const nonce = newNonce();
+  const uri = `test://note/${nonce}`;
+  const read = resultOf(await client.call('resources/read', { uri }).reply, uri);
+  mustEqual({ contents: noteContents(uri) }, read, 'result');
+  const params = { name: 'greet', arguments: { who: nonce, tone: 'dry' } };
+  const prompt = resultOf(await client.call('prompts/get', params).reply, 'prompts/get');
+  const content = { type: 'text', text: `Greet ${nonce} dry` };
+  mustEqual({ description: 'A greeting', messages: [{ role: 'user', content }] }, prompt, 'prompt');
+  return LOSSLESS;
+}
+
+async function subscribe(scene: Scene): Promise<Outcome> {
+  const { client, ledger } = scene;
+  const nonce = newNonce();
+  const uri = `test://note/${nonce}`;
+  const watching = await client.watch([uri]);
+  await ledger.wait(['subscribed'], uri, UPSTREAM_MS);
+  await toolResult(scene, 'touch', { nonce });
+  await client.news.wait('notifications/resources/updated', (params) => params['uri'] === uri);
+  await watching.end();
+  await ledger.wait(['unsubscribed'], uri, UPSTREAM_MS);
+  return LOSSLESS;
+}
+
+const LISTS = ['tools', 'prompts', 'resources'] as const;
+
+async function listChanged(scene: Scene): Promise<Outcome> {
+  const { client } = scene;
+  const nonce = newNonce();
+  const watching = await client.watch([]);
+  for (const [tool, isThere] of [
+    ['grow', true],
+    ['shrink', false],
+  ] as const) {
+    const since = client.news.heard.length;
+    await toolResult(scene, tool, { nonce });
+    for (const list of LISTS) await client.news.wait(`notifications/${list}/list_changed`, () => true, since);
+    for (const list of LISTS) {
+      const names = (await listAll(scene, `${list}/list`, list)).map(
+        (item) => item[list === 'resources' ? 'uri' : 'name'],
+      );
+      const grown = list === 'resources' ? `test://grown/${nonce}` : `grown_${nonce}`;
+      mustEqual(isThere, names.includes(grown), `${grown} in ${list} after ${tool}`);
+    }
+  }
+  await watching.end();
+  return LOSSLESS;
+}
+
+async function tasks(scene: Scene): Promise<Outcome> {
+  const { client } = scene;
+  if (!(await isOffered(scene, 'task')))
+    return client.revision >= '2025-11-25' ? degraded(HOW.upstreamCannot) : NOT_DEFINED;
+  const nonce = newNonce();
+  const done = textResult(`task done: ${nonce}`);
+  if (
+    client.revision === '2025-11-25' &&
+    isMembers(object(object(client.capabilities['tasks'])['requests'])['tools'])
+  ) {
+    return await coreTasks(scene, nonce, done);
+  }
+  const { result, error } = await callTool(scene, 'task', { nonce }).reply;
+  if (result?.['resultType'] === 'task') return await extensionTasks(scene, result, done);
+  mustEqual(done, resultOf({ result, error, heard: [] }, 'task'), 'result');
+  return degraded(HOW.held);
+}
+
+async function polled(client: Client, taskId: string): Promise<Members> {
+  for (let time = 0; time < 200; time++) {
+    const { result, error } = await client.call('tasks/get', { taskId }).reply;
+    if (result === undefined) throw new Error(`tasks/get: ${JSON.stringify(error)}`);
+    if (result['taskId'] !== taskId) throw new Error(`tasks/get tells of ${string(result['taskId'])}`);
+    if (result['status'] !== 'working') return result;
+    await delay(TASK_POLL_MS);
+  }
+  throw new Error('the task never ended');
+}
+
+async function coreTasks({ client }: Scene, nonce: string, done: Members): Promise<Outcome> {
+  const create = async (args: Members): Promise<string> => {
+    const params = { name: 'task', arguments: args, task: { ttl: 60_000 } };
+    const { result, error } = await client.call('tools/call', params).reply;
+    const taskId = object(result?.['task'])['taskId'];
+    if (typeof taskId !== 'string') throw new Error(`no task was made: ${JSON.stringify(result ?? error)}`);
+    return taskId;
+  };
+  const taskId = await create({ nonce });
+  mustEqual('completed', (await polled(client, taskId))['status'], 'status');
+  const result = resultOf(await client.call('tasks/result', { taskId }).reply, 'tasks/result');
+  mustEqual({ ...done, _meta: { [META.task]: { taskId } } }, result, 'tasks/result');
+  const list = resultOf(await client.call('tasks/list', {}).reply, 'tasks/list');
+  const isListed = array(list['tasks']).some((task) => object(task)['taskId'] === taskId);
+  mustEqual(true, isListed, 'in tasks/list');
+  const other = await create({ nonce, patient: true });
+  const cancelled = resultOf(await client.call('tasks/cancel', { taskId: other }).reply, 'tasks/cancel');
+  mustEqual('cancelled', cancelled['status'], 'status of tasks/cancel');
+  mustEqual('cancelled', (await polled(client, other))['status'], 'status');
+  return LOSSLESS;
+}
+
+async function extensionTasks(scene: Scene, created: Members, done: Members): Promise<Outcome> {
+  const { client } = scene;
+  const ended = await polled(client, string(created['taskId']));
+  mustEqual('completed', ended['status'], 'status');
+  const result = resultOf({ result: object(ended['result']), error: undefined, heard: [] }, 'result');
+  mustEqual(done, without(result, '_meta'), 'result of the task');
+  const other = await callTool(scene, 'task', { nonce: newNonce(), patient: true }).reply;
+  const taskId = string(other.result?.['taskId']);
+  resultOf(await client.call('tasks/cancel', { taskId }).reply, 'tasks/cancel');
+  mustEqual('cancelled', (await polled(client, taskId))['status'], 'status');
+  return LOSSLESS;
+}
+
+/** Answers questions with what is given, and keeps them. */
+export function listening(answers: (method: string) => Members): { readonly asked: Members[]; readonly listen: Asked } {
+  const asked: Members[] = [];
+  return {
+    asked,
+    listen: (method, params) => {
+      asked.push({ method, params });
+      return answers(method);
+    },
+  };
+}
+
+export const PLAIN_DRIVERS: Partial<Record<Feature, Driver>> = {
+  'tool error': toolError,
+  'protocol error': protocolError,
+  progress: progresses,
+  cancel,
+  disconnect,
+  log,
+  completion,
+  'resource read': resourceRead,
+  template,
+  'subscribe/update': subscribe,
+  list_changed: listChanged,
+  tasks,
+};

@@ -1,0 +1,77 @@
+import { appendFileSync, closeSync, openSync, readSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { object, string, parse } from './json.ts';
+
+/** What an upstream tells past the gateway: what it did, and what it was sent that its revision does not know. */
+export interface Entry {
+  readonly kind: string;
+  /** Nonce of the call or URI of the subscription; empty where it belongs to none. */
+  readonly about: string;
+  readonly detail: string;
+}
+
+const POLL_MS = 5;
+
+function fileIn(dir: string): string {
+  return join(dir, 'ledger.jsonl');
+}
+
+export class LedgerWriter {
+  readonly #file: string;
+
+  constructor(dir: string) {
+    this.#file = fileIn(dir);
+  }
+
+  note(kind: string, about: string, detail = ''): void {
+    appendFileSync(this.#file, `${JSON.stringify({ kind, about, detail })}\n`);
+  }
+
+  violation(detail: string): void {
+    this.note('violation', '', detail);
+  }
+}
+
+/** What all processes of one upstream wrote, in order. */
+export class Ledger {
+  readonly #file: string;
+  readonly #entries: Entry[] = [];
+  #offset = 0;
+  #rest = '';
+
+  constructor(dir: string) {
+    this.#file = fileIn(dir);
+    writeFileSync(this.#file, '', { flag: 'a' });
+  }
+
+  get entries(): readonly Entry[] {
+    const fd = openSync(this.#file, 'r');
+    const buffer = Buffer.alloc(65_536);
+    for (;;) {
+      const bytes = readSync(fd, buffer, 0, buffer.length, this.#offset);
+      if (bytes === 0) break;
+      this.#offset += bytes;
+      this.#rest += buffer.toString('utf8', 0, bytes);
+    }
+    closeSync(fd);
+    const lines = this.#rest.split('\n');
+    this.#rest = lines.pop() ?? '';
+    for (const line of lines) {
+      const { kind, about, detail } = object(parse(line));
+      this.#entries.push({ kind: string(kind), about: string(about), detail: string(detail) });
+    }
+    return this.#entries;
+  }
+
+  /** The first such entry from `since` on. @throws {Error} where it is not written within `timeoutMs`. */
+  async wait(kinds: readonly string[], about: string, timeoutMs: number, since = 0): Promise<Entry> {
+    const deadline = performance.now() + timeoutMs;
+    for (;;) {
+      const found = this.entries.slice(since).find((entry) => kinds.includes(entry.kind) && entry.about === about);
+      if (found !== undefined) return found;
+      if (performance.now() > deadline) throw new Error(`the upstream never saw: ${kinds.join(' or ')}`);
+      await delay(POLL_MS);
+    }
+  }
+}

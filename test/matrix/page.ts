@@ -1,0 +1,46 @@
+/** `docs/interop.md`, from what was observed. */
+import { outcomeText, type Outcome } from './outcome.ts';
+import type { Cell } from './expected.ts';
+import { FEATURES, REVISIONS, transportsOf, type Feature, type Revision } from './words.ts';
+
+export interface Observed extends Cell {
+  readonly outcome: Outcome;
+}
+
+const HEAD = `# What meets what
+
+Clients and upstreams of every revision of MCP, each pinned to exactly one, through the gateway. A client of 2024-11-05 comes by
+HTTP+SSE, the others by Streamable HTTP. An upstream is reached over stdio and over the HTTP transport of its revision: HTTP+SSE for
+2024-11-05, Streamable HTTP since. Where both come to the same, the cell says it once.
+
+* *lossless*: what one side says is what the other hears, by comparing whole structures.
+* *degraded*: it works, and the cell says what became less.
+* *not defined by either revision*: there is nothing to carry.
+
+This page is written by \`npm run matrix\`; do not edit it.
+`;
+
+function cellText(all: readonly Observed[], feature: Feature, client: Revision, upstream: Revision): string {
+  const found = all.filter((one) => one.feature === feature && one.client === client && one.upstream === upstream);
+  const texts = transportsOf(upstream).map((transport) => {
+    const one = found.find((cell) => cell.transport === transport);
+    return [transport, one === undefined ? 'not run' : outcomeText(one.outcome)] as const;
+  });
+  const [first] = texts;
+  const isSame = texts.every(([, text]) => text === first?.[1]);
+  const text = isSame ? (first?.[1] ?? '') : texts.map(([transport, text]) => `${transport}: ${text}`).join('; ');
+  return text.replaceAll('|', '\\|');
+}
+
+function table(all: readonly Observed[], feature: Feature): string {
+  const head = `| client ↓ upstream → | ${REVISIONS.join(' | ')} |\n|${'---|'.repeat(REVISIONS.length + 1)}`;
+  const rows = REVISIONS.map((client) => {
+    const cells = REVISIONS.map((upstream) => cellText(all, feature, client, upstream));
+    return `| **${client}** | ${cells.join(' | ')} |`;
+  });
+  return `## ${feature}\n\n${head}\n${rows.join('\n')}\n`;
+}
+
+export function pageOf(all: readonly Observed[]): string {
+  return `${HEAD}\n${FEATURES.map((feature) => table(all, feature)).join('\n')}`;
+}

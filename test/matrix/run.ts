@@ -1,0 +1,198 @@
+/**
+ * Every client revision against every upstream revision over every transport, for every feature:
+ *
+ *     node test/matrix/run.ts [--check] [--direct] [--client REVISION] [--upstream REVISION] [--transport stdio|http]
+ *                             [--feature FEATURE] [--json FILE] [--verbose]
+ *
+ * `legacy` and `modern` stand for revisions too. `--direct` leaves the gateway out and joins clients to upstreams of their own
+ * revision, which shows that the two are right. A full run in which nothing fails writes `docs/interop.md`; with `--check` it fails
+ * where that would change.
+ */
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+import type { Client } from './client.ts';
+import { expected, type Cell } from './expected.ts';
+import { CONTENT_DRIVERS } from './feature-content.ts';
+import { QUESTION_DRIVERS } from './feature-questions.ts';
+import { PLAIN_DRIVERS, type Driver, type Scene } from './features.ts';
+import { LOSSLESS, outcomeText, type Outcome } from './outcome.ts';
+import { pageOf, type Observed } from './page.ts';
+import { connect, direct, type Place, throughGateway, type Target } from './targets.ts';
+import { defines, FEATURES, MODERN, REVISIONS, transportsOf, type Feature, type Revision } from './words.ts';
+
+const { values: options } = parseArgs({
+  options: {
+    check: { type: 'boolean', default: false },
+    direct: { type: 'boolean', default: false },
+    verbose: { type: 'boolean', default: false },
+    client: { type: 'string' },
+    upstream: { type: 'string' },
+    transport: { type: 'string' },
+    feature: { type: 'string' },
+    json: { type: 'string' },
+  },
+});
+
+const PAGE = fileURLToPath(new URL('../../docs/interop.md', import.meta.url));
+
+/** Upstreams tried at once; the cells of one are tried one after the other, so that what it notes belongs to one. */
+const AT_ONCE = 4;
+
+const DRIVERS: Partial<Record<Feature, Driver>> = { ...PLAIN_DRIVERS, ...CONTENT_DRIVERS, ...QUESTION_DRIVERS };
+
+function isWanted(revision: Revision, wanted: string | undefined): boolean {
+  if (wanted === undefined) return true;
+  return wanted === revision || wanted === (revision === MODERN ? 'modern' : 'legacy');
+}
+
+const features = FEATURES.filter((feature) => options.feature === undefined || options.feature === feature);
+const clients = REVISIONS.filter((revision) => isWanted(revision, options.client));
+const places: readonly Place[] = REVISIONS.filter((revision) => isWanted(revision, options.upstream)).flatMap(
+  (upstream) =>
+    transportsOf(upstream)
+      .filter(
+        (transport) => options.transport === undefined || (transport === 'stdio') === (options.transport === 'stdio'),
+      )
+      .map((transport) => ({ upstream, transport })),
+);
+
+function failure(thrown: unknown): Outcome {
+  return { kind: 'fails', why: thrown instanceof Error ? thrown.message : String(thrown) };
+}
+
+async function observe(feature: Feature, scene: Scene): Promise<Outcome> {
+  try {
+    const driver = DRIVERS[feature];
+    if (driver === undefined) throw new Error('no driver');
+    return await driver(scene);
+  } catch (thrown) {
+    return failure(thrown);
+  }
+}
+
+/** What either side was sent that its revision does not know, since it was last asked. */
+function complaints({ client, ledger }: Scene, seen: { client: number; ledger: number }): string[] {
+  const entries = ledger.entries.slice(seen.ledger).filter(({ kind }) => kind === 'violation');
+  const found = [
+    ...client.violations.slice(seen.client).map((text) => `to the client: ${text}`),
+    ...entries.map(({ detail }) => `to the upstream: ${detail}`),
+  ];
+  seen.client = client.violations.length;
+  seen.ledger = ledger.entries.length;
+  return [...new Set(found)];
+}
+
+/** Directly, a feature that the revision does not define is not there to try. */
+function wantedOf(cell: Cell): Outcome {
+  return options.direct && defines(cell.client, cell.feature) ? LOSSLESS : expected(cell);
+}
+
+async function runClient(target: Target, revision: Revision): Promise<Observed[]> {
+  const { upstream, transport, ledger } = target;
+  const seen = { client: 0, ledger: ledger.entries.length };
+  const cells = features.map((feature): Cell => ({ feature, client: revision, upstream, transport }));
+  let client: Client;
+  try {
+    client = await connect(target, revision);
+  } catch (thrown) {
+    const failed = cells.map((cell): Observed => ({ ...cell, outcome: failure(thrown) }));
+    for (const cell of failed) report(cell, 0);
+    return failed;
+  }
+  const scene: Scene = { client, upstream, ledger, connect: () => connect(target, revision) };
+  const observed: Observed[] = [];
+  for (const cell of cells) {
+    const began = performance.now();
+    const outcome = await observe(cell.feature, scene);
+    const wrong = complaints(scene, seen);
+    const isWrong = wrong.length > 0;
+    const whole: Outcome = isWrong
+      ? { kind: 'fails', why: [...(outcome.kind === 'fails' ? [outcome.why] : []), ...wrong].join('; ') }
+      : outcome;
+    observed.push({ ...cell, outcome: whole });
+    report({ ...cell, outcome: whole }, performance.now() - began);
+  }
+  try {
+    await client.close();
+    return observed;
+  } catch (thrown) {
+    // One upstream whose end goes wrong leaves the others to be tried.
+    const last = observed.splice(-1).map((cell): Observed => ({ ...cell, outcome: failure(thrown) }));
+    for (const cell of last) report(cell, 0);
+    return [...observed, ...last];
+  }
+}
+
+function isAsExpected(cell: Observed): boolean {
+  return outcomeText(cell.outcome) === outcomeText(wantedOf(cell));
+}
+
+function report(cell: Observed, ms: number): void {
+  const isGood = isAsExpected(cell);
+  if (isGood && !options.verbose) return;
+  const { feature, client, upstream, transport, outcome } = cell;
+  const wanted = isGood ? '' : `\n       expected ${outcomeText(wantedOf(cell))}`;
+  console.log(
+    `${isGood ? 'ok  ' : 'FAIL'} ${feature}: ${client} → ${upstream} over ${transport} (${ms.toFixed(0)} ms): ` +
+      `${outcomeText(outcome)}${wanted}`,
+  );
+}
+
+async function runAll(targets: readonly Target[]): Promise<Observed[]> {
+  const left = [...targets];
+  const observed: Observed[] = [];
+  const work = async () => {
+    for (let target = left.shift(); target !== undefined; target = left.shift()) {
+      for (const revision of clients) {
+        if (options.direct && revision !== target.upstream) continue;
+        const cells = await runClient(target, revision);
+        observed.push(...cells);
+      }
+    }
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, work));
+  return observed;
+}
+
+const root = await mkdtemp(join(tmpdir(), 'linkspan-matrix-'));
+// Upstreams over stdio are started many times: Node compiles them once.
+process.env['NODE_COMPILE_CACHE'] ??= join(root, 'code');
+const began = performance.now();
+const observed: Observed[] = [];
+let logs = '';
+try {
+  await using stage = await (options.direct ? direct(places, root) : throughGateway(places, root));
+  observed.push(...(await runAll(stage.targets)));
+  logs = stage.logs();
+} catch (thrown) {
+  console.error(thrown);
+}
+
+const failed = observed.filter((cell) => !isAsExpected(cell));
+const passed = observed.length - failed.length;
+let isStale = false;
+const isWhole = [options.client, options.upstream, options.transport, options.feature].every(
+  (one) => one === undefined,
+);
+if (isWhole && !options.direct && failed.length === 0 && passed > 0) {
+  const page = pageOf(observed);
+  if (!options.check) await writeFile(PAGE, page);
+  else if (page !== (await readFile(PAGE, 'utf8').catch(() => ''))) {
+    isStale = true;
+    console.error('docs/interop.md would change: run npm run matrix');
+  }
+}
+if (failed.length === 0) await rm(root, { recursive: true });
+else {
+  await writeFile(join(root, 'log.txt'), logs);
+  console.log(`ledgers and logs of what failed: ${root}`);
+}
+const counts = { passed, failed: failed.length + (isStale ? 1 : 0) };
+if (options.json !== undefined)
+  await writeFile(options.json, JSON.stringify({ ...counts, cells: observed }, undefined, 2));
+console.log(`${((performance.now() - began) / 1000).toFixed(1)} s`);
+console.log(`${counts.passed} passed, ${counts.failed} failed`);
+process.exitCode = counts.failed === 0 && passed > 0 ? 0 : 1;

@@ -1,0 +1,105 @@
+/** The upstreams of the matrix, and the ways to them: through a gateway, or straight. */
+import { mkdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Child } from '../support/child.ts';
+import { startGateway } from '../support/gateway.ts';
+import type { Client } from './client.ts';
+import { type Address, LegacyClient } from './client-legacy.ts';
+import { ModernClient } from './client-modern.ts';
+import { Ledger } from './ledger.ts';
+import { MODERN, type Revision, type Transport } from './words.ts';
+
+const PROGRAM = fileURLToPath(new URL('upstream.ts', import.meta.url));
+const START_MS = 20_000;
+
+/** One upstream of one revision over one transport. */
+export interface Target {
+  readonly upstream: Revision;
+  readonly transport: Transport;
+  readonly ledger: Ledger;
+  addressFor(client: Revision): Address;
+}
+
+export interface Place {
+  readonly upstream: Revision;
+  readonly transport: Transport;
+}
+
+interface Started extends Place {
+  readonly id: string;
+  readonly args: readonly string[];
+  readonly url: string | undefined;
+  readonly child: Child | undefined;
+  readonly ledger: Ledger;
+}
+
+export async function connect(target: Target, revision: Revision): Promise<Client> {
+  const address = target.addressFor(revision);
+  return revision === MODERN ? await ModernClient.connect(address) : await LegacyClient.connect(revision, address);
+}
+
+async function start(place: Place, root: string): Promise<Started> {
+  const { upstream, transport } = place;
+  const kind = transport === 'stdio' ? 'stdio' : 'http';
+  const id = `${kind}-${upstream}`;
+  const dir = join(root, id);
+  await mkdir(dir, { recursive: true });
+  const args = [PROGRAM, upstream, kind, dir];
+  const ledger = new Ledger(dir);
+  if (kind === 'stdio') return { ...place, id, args, url: undefined, child: undefined, ledger };
+  const child = await Child.start(process.execPath, args);
+  const url = await child.saying((line) => /listening on (\S+)/.exec(line)?.[1], START_MS);
+  return { ...place, id, args, url, child, ledger };
+}
+
+/** What is under test, and how to end it. */
+export interface Stage extends AsyncDisposable {
+  readonly targets: readonly Target[];
+  logs(): string;
+}
+
+async function stopAll(started: readonly Started[]): Promise<void> {
+  await Promise.all(started.flatMap(({ child }) => (child === undefined ? [] : [child.stop()])));
+}
+
+export async function throughGateway(places: readonly Place[], root: string): Promise<Stage> {
+  const started = await Promise.all(places.map((place) => start(place, root)));
+  const servers = started.map(({ id, transport, args, url }): [string, Readonly<Record<string, unknown>>] => [
+    id,
+    url === undefined ? { command: process.execPath, args } : { type: transport === 'HTTP+SSE' ? 'sse' : 'http', url },
+  ]);
+  const gateway = await startGateway({ mcpServers: Object.fromEntries(servers) });
+  return {
+    targets: started.map(({ id, upstream, transport, ledger }) => ({
+      upstream,
+      transport,
+      ledger,
+      addressFor: (client) => ({
+        kind: 'http',
+        url: client === '2024-11-05' ? `${gateway.url}/sse/${id}` : gateway.endpoint(id),
+      }),
+    })),
+    logs: () => gateway.logs(),
+    async [Symbol.asyncDispose]() {
+      await gateway.stop();
+      await stopAll(started);
+    },
+  };
+}
+
+export async function direct(places: readonly Place[], root: string): Promise<Stage> {
+  const started = await Promise.all(places.map((place) => start(place, root)));
+  return {
+    targets: started.map(({ upstream, transport, ledger, url, args }) => ({
+      upstream,
+      transport,
+      ledger,
+      addressFor: () => (url === undefined ? { kind: 'stdio', args } : { kind: 'http', url }),
+    })),
+    logs: () => started.map(({ child }) => child?.logs() ?? '').join('\n'),
+    async [Symbol.asyncDispose]() {
+      await stopAll(started);
+    },
+  };
+}
