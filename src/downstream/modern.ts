@@ -43,7 +43,7 @@ function judge(message: Request | Notification, lookup: HeaderLookup | undefined
   const reading = readEnvelope(message.params);
   if (reading.kind === 'none') {
     // Without an envelope it is of the older era, unless the header says that it is not.
-    if (!isModernRevision(header)) return undefined;
+    if (!isModernRevision(header) || message.method === 'initialize') return undefined;
     return new GatewayError('invalid-envelope', { say: `"params._meta" needs ${reading.missing.join(' and ')}` });
   }
   if (lookup !== undefined && reading.version !== undefined && header !== reading.version) {
