@@ -10,6 +10,9 @@ import type { Pulse } from './pulse.ts';
 import { writeAnswer } from './reply.ts';
 import { EVENT_STREAM_HEADERS, STUCK_MS } from './stream.ts';
 
+/** A stream here is nothing to come back to, and ends the time in which an error has a status: only proof that we are alive. */
+const DECIDE_MODERN_MS = 2_000;
+
 /** Errors that have a status of their own where they are the whole answer. */
 const STATUS: ReadonlyMap<number, number> = new Map([
   [-32601, 404],
@@ -23,7 +26,7 @@ const STATUS: ReadonlyMap<number, number> = new Map([
  * Nothing of it can be had again, so when the client goes, the request is over.
  */
 export class ModernReply implements Outlet {
-  readonly startedMs: number = performance.now();
+  readonly dueMs: number = performance.now() + DECIDE_MODERN_MS;
   readonly #response: ServerResponse;
   readonly #shape: Shape;
   readonly #pulse: Pulse;

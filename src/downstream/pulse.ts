@@ -3,7 +3,8 @@ import type { Outflow } from './outflow.ts';
 
 /** A reply nobody has begun to write. */
 interface Undecided {
-  readonly startedMs: number;
+  /** When it is begun at the latest; monotonic ms. */
+  readonly dueMs: number;
   /** Begins it as events. */
   commit(): void;
 }
@@ -16,7 +17,7 @@ const SWEEP_MS = 400;
 /** What is kept for minutes is looked through once in so many sweeps. */
 const EXPIRE_SWEEPS = 16;
 /** A client that waits longer than this gets events: proof that somebody works on it, and a stream it can come back to. */
-const DECIDE_MS = 50;
+export const DECIDE_MS = 50;
 const DECIDE_SWEEP_MS = 25;
 
 /**
@@ -72,11 +73,16 @@ export class Pulse {
 
   #decide(): void {
     const nowMs = performance.now();
+    let isWaiting = false;
     for (const reply of this.#undecided) {
-      if (nowMs - reply.startedMs < DECIDE_MS) return;
+      if (nowMs < reply.dueMs) {
+        isWaiting = true;
+        continue;
+      }
       this.#undecided.delete(reply);
       reply.commit();
     }
+    if (isWaiting) return;
     clearInterval(this.#deciding);
     this.#deciding = undefined;
   }

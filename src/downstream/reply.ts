@@ -3,7 +3,7 @@ import type { ClientSession, Outlet } from '../gateway/front.ts';
 import { oneLine } from '../protocol/json.ts';
 import { type Answer, type Id, responseText } from '../protocol/jsonrpc.ts';
 import type { Shape } from './accept.ts';
-import type { Pulse } from './pulse.ts';
+import { DECIDE_MS, type Pulse } from './pulse.ts';
 import type { SessionStreams } from './session-streams.ts';
 import type { EventStream } from './stream.ts';
 
@@ -68,7 +68,7 @@ export interface ReplyParts {
  * What one POST is answered with: a JSON body where the answer is the first thing said and comes soon, else events.
  */
 export class Reply implements Outlet {
-  readonly startedMs: number = performance.now();
+  readonly dueMs: number = performance.now() + DECIDE_MS;
   readonly #response: ServerResponse;
   readonly #options: ReplyOptions;
   readonly #parts: ReplyParts;

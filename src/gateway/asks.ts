@@ -65,6 +65,7 @@ export function relayAsk(link: Link<Exchange, Party>, ask: Ask<Exchange>): void 
   const params = revision === MODERN ? told : lowerAsk(ask.method, revision, told);
   if (params === undefined || !canBeAsked(client.offered, ask.method, ask.params)) {
     ask.answer(refusal(-32602, `The client cannot be asked for this: ${ask.method}`));
+    client.cannotBeAsked(ask.method, ask.params, exchange);
     return;
   }
   // Somebody thinking must not keep others from the upstream.

@@ -1,4 +1,5 @@
 import type { Catalog } from '../catalog/catalog.ts';
+import type { GatewayError } from '../errors.ts';
 import type { RawObject } from '../protocol/json.ts';
 import type { Severity } from '../protocol/severity.ts';
 import type { Answer, Request } from '../protocol/jsonrpc.ts';
@@ -32,6 +33,8 @@ export interface Client {
   tell(method: string, params: RawObject | undefined, exchange: Exchange | undefined): boolean;
   /** Tells it what belongs to no request of its own, now or later. */
   announce(method: string, params: RawObject | undefined): void;
+  /** Is told that an upstream asks what it did not declare. */
+  cannotBeAsked(method: string, params: RawObject, exchange: Exchange | undefined): void;
   /** Lets it be asked. Always answers the upstream, in bounded time. */
   ask(inquiry: Inquiry, exchange: Exchange | undefined): void;
 }
@@ -47,6 +50,8 @@ export interface Exchange {
   /** The upstream that works on it. */
   readonly upstream: string | undefined;
   cancel(reason: string | undefined): void;
+  /** Ends it with this error, whatever the upstream may still say. */
+  fail(error: GatewayError): void;
   /** Whether this is more progress than was told before, as it must be. */
   advances(progress: number): boolean;
   /** Gives its room at the upstream back: at the end, or already when it is the client who is waited for. */

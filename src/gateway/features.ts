@@ -38,6 +38,20 @@ export function mirrored(declared: RawObject, quirks: Quirks): RawObject {
   return offered;
 }
 
+/** What a client would have to declare to be asked this. */
+export function capabilitiesFor(method: string, params: RawObject): object | undefined {
+  switch (method) {
+    case 'roots/list':
+      return { roots: {} };
+    case 'sampling/createMessage':
+      return { sampling: params.raw('tools') === undefined ? {} : { tools: {} } };
+    case 'elicitation/create':
+      return { elicitation: params.string('mode') === 'url' ? { url: {} } : { form: {} } };
+    default:
+      return undefined;
+  }
+}
+
 /** The same as a modern request declares it: changes of roots are not announced there. */
 export function modernCapabilities(offered: RawObject): RawObject {
   return without(offered, 'roots', 'listChanged');

@@ -30,6 +30,7 @@ import type { Party } from './party.ts';
 import { type Route, route } from './route.ts';
 import type { Scouts } from './scouts.ts';
 import type { Sealer } from './seal.ts';
+import { Rounds } from './rounds.ts';
 import { Visit } from './visit.ts';
 
 export interface ModernParts {
@@ -99,7 +100,13 @@ export class Modern {
     return new Visiting(async (visiting) => {
       try {
         const affinity = await this.#parts.affinities.of(caller);
-        return await this.#answer(visiting, request, new Visit(caller, affinity, caller.logLevel), outlet, lookup);
+        return await this.#answer(
+          visiting,
+          request,
+          new Visit(caller, affinity, caller.logLevel, new Rounds(request.params?.object('inputResponses'))),
+          outlet,
+          lookup,
+        );
       } catch (thrown) {
         return failed(thrown);
       }
@@ -211,8 +218,12 @@ export class Modern {
   /** Forwards, and gives a modern upstream's questions on to the client, under a seal. */
   async #worked(exchange: OpenExchange, to: Extract<Route, { kind: 'upstream' }>): Promise<Answer> {
     try {
-      return await this.#parts.calls.forward(exchange, to);
+      const answer = await this.#parts.calls.forward(exchange, to);
+      // It asked what it could not, and made something of the refusal.
+      if (exchange.failure !== undefined) throw exchange.failure;
+      return answer;
     } catch (thrown) {
+      if (exchange.failure !== undefined) throw exchange.failure;
       const { upstream } = to;
       if (thrown instanceof InputRequiredError) {
         const { inputRequests, requestState } = thrown.asked;

@@ -19,6 +19,8 @@ export class OpenExchange implements Exchange {
   upstream: string | undefined;
   /** Published name of the tool that is called, for metrics. */
   tool: string | undefined;
+  /** Why it ended before the upstream did. */
+  failure: GatewayError | undefined;
   #call: Call<Exchange> | undefined;
   #gate: Gate | undefined;
   #cancelled = false;
@@ -92,6 +94,11 @@ export class OpenExchange implements Exchange {
   /** From here on a cancel reaches the upstream. @throws {GatewayError} `cancelled` when one came before. */
   begin(call: Call<Exchange>): void {
     this.#call = call;
+  }
+
+  fail(error: GatewayError): void {
+    this.failure = error;
+    this.cancel(error.message);
   }
 
   cancel(reason: string | undefined): void {

@@ -168,6 +168,8 @@ export class Parked {
     const { exchange, rounds } = call;
     const { sealer, ttlMs } = this.#parts;
     const inputRequests = rounds.take();
+    // The upstream has withdrawn them meanwhile.
+    if (inputRequests.length === 0) return await this.#next(call);
     call.round++;
     call.dueMs = performance.now() + ttlMs;
     exchange.detach();

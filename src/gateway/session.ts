@@ -107,6 +107,10 @@ export class Session extends Party implements Client, ClientSession {
     return { client: this, exchange: this.latestExchangeAt(upstream), isOnly: this.inFlight.size === 1 };
   }
 
+  cannotBeAsked(): void {
+    // It said so at the beginning, and the upstream has been told.
+  }
+
   ask(inquiry: Inquiry, exchange: Exchange | undefined): void {
     if (this.#questions.size >= MAX_QUESTIONS) {
       const message = 'The client has too many unanswered questions';

@@ -1,4 +1,5 @@
 import type { Catalog } from '../catalog/catalog.ts';
+import { GatewayError } from '../errors.ts';
 import type { RawObject } from '../protocol/json.ts';
 import { notificationText } from '../protocol/jsonrpc.ts';
 import type { Severity } from '../protocol/severity.ts';
@@ -6,7 +7,8 @@ import type { Affinity } from './affinity.ts';
 import type { Caller } from './caller.ts';
 import type { Client, Exchange, Inquiry } from './exchange.ts';
 import { isWanted } from './log-level.ts';
-import { Rounds } from './rounds.ts';
+import { capabilitiesFor } from './features.ts';
+import type { Rounds } from './rounds.ts';
 
 /** A modern client, as long as one request lasts: nothing of it is remembered, and it is told nothing but of this request. */
 export class Visit implements Client {
@@ -15,8 +17,8 @@ export class Visit implements Client {
   readonly rounds: Rounds;
   readonly logLevel: Severity | undefined;
 
-  /** @param rounds of the call that this request takes up. */
-  constructor(caller: Caller, affinity: Affinity, logLevel: Severity | undefined, rounds = new Rounds()) {
+  /** @param rounds of the call, which this request may only have taken up. */
+  constructor(caller: Caller, affinity: Affinity, logLevel: Severity | undefined, rounds: Rounds) {
     this.caller = caller;
     this.affinity = affinity;
     this.logLevel = logLevel;
@@ -41,6 +43,14 @@ export class Visit implements Client {
 
   announce(): void {
     // It has no stream for what belongs to no request, but for those it opens with subscriptions/listen.
+  }
+
+  /** The request did not declare what it takes, so it is refused with what it would take. */
+  cannotBeAsked(method: string, params: RawObject, exchange: Exchange | undefined): void {
+    const requiredCapabilities = capabilitiesFor(method, params);
+    if (exchange === undefined || requiredCapabilities === undefined) return;
+    const say = `the server asks for ${method}`;
+    exchange.fail(new GatewayError('missing-capability', { say, executed: 'unknown', data: { requiredCapabilities } }));
   }
 
   ask(inquiry: Inquiry): void {

@@ -12,8 +12,8 @@ const KEYWORD = 'x-mcp-header';
 /** RFC 9110 `token`: safe in the name of a header. */
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 
-/** `number` is against the specification, and known to be out there: taken, never given. */
-const TYPES = ['string', 'integer', 'boolean', 'number'] as const;
+/** Not `number`: two sides may write the same one differently. */
+const TYPES = ['string', 'integer', 'boolean'] as const;
 
 /** One argument that is repeated in the header `Mcp-Param-<header>`. */
 export interface MirroredParam {
@@ -96,6 +96,6 @@ function without(schema: RawObject): RawObject {
  */
 export function publishedSchema(inputSchema: RawObject): RawObject {
   const reading = readMirrored(inputSchema);
-  const isFine = reading.kind === 'mirrored' && reading.params.every(({ type }) => type !== 'number');
+  const isFine = reading.kind === 'mirrored';
   return isFine ? inputSchema : without(inputSchema);
 }

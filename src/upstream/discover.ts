@@ -11,8 +11,8 @@ import { HttpStatusError } from './http-status-error.ts';
 export type Verdict =
   | { readonly kind: 'modern'; readonly hello: Hello }
   | { readonly kind: 'legacy' }
-  /** No answer that tells; `error` says why. */
-  | { readonly kind: 'unknown'; readonly error: GatewayError };
+  /** No answer that tells; `error` says why. `isModern` where a server of the older era would not answer so. */
+  | { readonly kind: 'unknown'; readonly error: GatewayError; readonly isModern: boolean };
 
 /** Errors that only a server of the modern era knows. */
 const UNSUPPORTED_VERSION = -32022;
@@ -36,16 +36,24 @@ function versionsOf(list: unknown): readonly unknown[] {
   return Array.isArray(list) ? list : [];
 }
 
+function supports({ code, data }: RpcError): boolean {
+  return code === UNSUPPORTED_VERSION && supportedBy(data).includes(MODERN);
+}
+
+function supportedBy(data: unknown): readonly unknown[] {
+  return versionsOf(typeof data === 'object' && data !== null && 'supported' in data ? data.supported : []);
+}
+
 function judgeError(upstream: string, { code, message, data }: RpcError): Verdict {
   if (!MODERN_ERRORS.has(code)) return { kind: 'legacy' };
-  const supported = versionsOf(typeof data === 'object' && data !== null && 'supported' in data ? data.supported : []);
+  const supported = supportedBy(data);
   const newer = supported.filter((version) => String(version) > MODERN);
   if (code === UNSUPPORTED_VERSION && newer.length === 0 && !supported.includes(MODERN)) return { kind: 'legacy' };
   const say =
     newer.length > 0
       ? `upstream "${upstream}" speaks only protocol revision ${newer.join(', ')}, which we do not`
       : `upstream "${upstream}" refused server/discover: ${message}`;
-  return { kind: 'unknown', error: new GatewayError('upstream-unavailable', { upstream, say }) };
+  return { kind: 'unknown', error: new GatewayError('upstream-unavailable', { upstream, say }), isModern: true };
 }
 
 /**
@@ -63,7 +71,10 @@ export async function discover<Owner>(
   connection.speakModern(clientInfo);
   try {
     const options = { timeoutMs, maxMs: timeoutMs, progress: false, owner: undefined };
-    const answer = await connection.call('server/discover', undefined, options).answer;
+    const ask = () => connection.call('server/discover', undefined, options).answer;
+    let answer = await ask();
+    // It names the very revision we asked in: once more, as the specification has it.
+    if (answer.kind === 'error' && supports(answer.error)) answer = await ask();
     if (answer.kind === 'error') return judgeError(upstream, answer.error);
     const result = RawObject.parse(answer.result);
     return versionsOf(result.value('supportedVersions')).includes(MODERN)
@@ -74,6 +85,8 @@ export async function discover<Owner>(
     const { cause, code } = thrown;
     const isRefused = cause instanceof HttpStatusError && !isPassing(cause.status);
     // What is not even an answer is no modern server's answer.
-    return isRefused || code === 'upstream-protocol' ? { kind: 'legacy' } : { kind: 'unknown', error: thrown };
+    return isRefused || code === 'upstream-protocol'
+      ? { kind: 'legacy' }
+      : { kind: 'unknown', error: thrown, isModern: false };
   }
 }

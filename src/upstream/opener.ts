@@ -203,8 +203,8 @@ export class Opener<Owner, User extends LinkUser> {
         this.#judged('modern');
         return verdict.hello;
       }
-      // Whoever lacks the right credentials lacks them in any words.
-      if (verdict.kind === 'unknown' && isRefusedOutright(verdict.error)) throw verdict.error;
+      // A modern server is not spoken to in older words; and whoever lacks the right credentials lacks them in any.
+      if (verdict.kind === 'unknown' && (verdict.isModern || isRefusedOutright(verdict.error))) throw verdict.error;
       const say = `upstream "${upstream}" does not speak revision ${MODERN}, which the config asks for`;
       const reason =
         verdict.kind === 'unknown' ? verdict.error : new GatewayError('upstream-unavailable', { upstream, say });
