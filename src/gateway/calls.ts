@@ -8,7 +8,7 @@ import type { RawObject } from '../protocol/json.ts';
 import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../protocol/mcp-headers.ts';
 import { readMirrored } from '../protocol/mirrored-params.ts';
-import { MODERN } from '../protocol/revisions.ts';
+import { MODERN, type Revision } from '../protocol/revisions.ts';
 import { errorTypeOf, type ErrorType } from '../telemetry/operation.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Link } from '../upstream/link.ts';
@@ -109,7 +109,8 @@ export class Calls {
       try {
         if (link.listening !== undefined) return await this.#converse(exchange, upstream, link, params, source);
         if (exchange.client.logLevel !== undefined) await links.wantsLog(party, link, exchange.client.logLevel);
-        const sent = isModern ? withoutEnvelope(params) : params;
+        const bare = isModern ? withoutEnvelope(params) : params;
+        const sent = known(exchange.request.method, link.hello.revision, bare);
         const answer = await this.#send(exchange, upstream, link, sent);
         if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
           throw new UrlRequiredError(upstream.id, pagesIn(upstream.id, answer.error, exchange.client.offered));
@@ -216,6 +217,12 @@ export class Calls {
     const operation = { method: request.method, tool, error, revision: link.hello.revision, transport } as const;
     this.#parts.metrics.called(upstream.id, operation, (performance.now() - link.usedMs) / 1000);
   }
+}
+
+/** Parameters without what an upstream of this revision does not know. */
+function known(method: string, revision: Revision, params: RawObject): RawObject {
+  const isStrange = method === 'completion/complete' && revision < '2025-06-18';
+  return isStrange ? params.with('context', undefined) : params;
 }
 
 const NO_HEADERS: readonly Header[] = [];

@@ -3,6 +3,7 @@ import { LIST_KINDS, type ListKind, sameOffer } from '../catalog/offer.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { uriToClient } from '../catalog/uri.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
+import { MODERN } from '../protocol/revisions.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { elicitationIdToClient } from './asks.ts';
@@ -105,6 +106,8 @@ export class News {
       this.#parts.dropped('notification-unattributable');
       return;
     }
+    // A modern client knows none of these: it hears of the end of a page by the answer to its call.
+    if (to.client.caller.revision === MODERN) return;
     const mapped =
       method === 'notifications/elicitation/complete' && elicitationId !== undefined
         ? params?.with('elicitationId', JSON.stringify(elicitationIdToClient(to.client, link.upstream, elicitationId)))
