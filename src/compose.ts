@@ -12,6 +12,7 @@ import { Links } from './gateway/links.ts';
 import { Lists } from './gateway/lists.ts';
 import { News } from './gateway/news.ts';
 import { Offers } from './gateway/offers.ts';
+import { Reads } from './gateway/reads.ts';
 import { Scouts } from './gateway/scouts.ts';
 import { Sealer } from './gateway/seal.ts';
 import type { Exchange } from './gateway/exchange.ts';
@@ -100,6 +101,7 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
   const upstreams = new Map<string, Upstream<Exchange, Party>>();
   const links = new Links(upstreams, log);
   const completions = new Completions();
+  const reads = new Reads();
   const sessions = new Sessions({
     sealer,
     store,
@@ -130,7 +132,7 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
       yield* affinities;
     },
   };
-  const news = new News({ upstreams, parties, offers, links, completions, log, dropped });
+  const news = new News({ upstreams, parties, offers, links, completions, reads, log, dropped });
   const scouts = new Scouts(views, upstreams, offers);
 
   const countTools = () => {
@@ -177,6 +179,7 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
     affinities,
     parked,
     completions,
+    reads,
     sealer,
     metrics,
     log,

@@ -20,6 +20,7 @@ import { answerRound, MAX_ROUNDS } from './held.ts';
 import type { Links } from './links.ts';
 import type { OpenExchange } from './open-exchange.ts';
 import type { Party } from './party.ts';
+import type { Reads } from './reads.ts';
 import type { Route } from './route.ts';
 
 export interface CallsParts {
@@ -27,6 +28,7 @@ export interface CallsParts {
   readonly links: Links;
   readonly metrics: Metrics;
   readonly answers: Answers;
+  readonly reads: Reads;
 }
 
 /** A modern upstream's questions to a modern client, which carries them itself. */
@@ -135,6 +137,12 @@ export class Calls {
     source: Source | undefined,
   ): Promise<Answer> {
     const { method } = exchange.request;
+    const { reads } = this.#parts;
+    const isRead = method === 'resources/read';
+    const kept = isRead ? reads.find(exchange, upstream.id, params.string('uri') ?? '', performance.now()) : undefined;
+    if (kept !== undefined) {
+      return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source }, kept);
+    }
     let sent = params;
     let hasRefreshed = false;
     for (let round = 1; round <= MAX_ROUNDS; round++) {
@@ -148,6 +156,7 @@ export class Calls {
       }
       const asked = answer.kind === 'result' ? askedIn(upstream.id, method, answer.result) : undefined;
       if (asked === undefined) {
+        if (isRead) reads.keep(exchange, upstream.id, sent, answer, performance.now());
         return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source }, answer);
       }
       if (exchange.client.caller.revision === MODERN) throw new InputRequiredError(upstream.id, asked);

@@ -25,6 +25,7 @@ import { Modern } from './modern.ts';
 import { OpenExchange } from './open-exchange.ts';
 import type { Parked } from './parked.ts';
 import type { Party } from './party.ts';
+import type { Reads } from './reads.ts';
 import { ownerOf, route } from './route.ts';
 import type { Scouts } from './scouts.ts';
 import type { Sealer } from './seal.ts';
@@ -39,6 +40,7 @@ export interface GatewayParts {
   readonly links: Links;
   readonly lists: Lists;
   readonly answers: Answers;
+  readonly reads: Reads;
   readonly affinities: Affinities;
   readonly parked: Parked;
   readonly completions: Completions;

@@ -9,6 +9,7 @@ import type { Upstream } from '../upstream/upstream.ts';
 import { elicitationIdToClient } from './asks.ts';
 import type { Completions } from './completions.ts';
 import type { Links } from './links.ts';
+import type { Reads } from './reads.ts';
 import type { Offers } from './offers.ts';
 import type { Addressee, Exchange } from './exchange.ts';
 import type { Party } from './party.ts';
@@ -24,6 +25,7 @@ export interface NewsParts {
   readonly offers: Offers;
   readonly links: Links;
   readonly completions: Completions;
+  readonly reads: Reads;
   readonly log: Logger;
   dropped(reason: string): void;
 }
@@ -87,6 +89,7 @@ export class News {
   }
 
   #updated(link: PartyLink, { method, params }: Notification): void {
+    this.#parts.reads.changed(link.upstream);
     const uri = params?.string('uri');
     if (params === undefined || uri === undefined) return;
     for (const party of this.#parts.links.subscribers(link, uri)) {
@@ -117,6 +120,7 @@ export class News {
   }
 
   #listChanged(link: PartyLink): void {
+    this.#parts.reads.changed(link.upstream);
     if (link.shared) {
       const upstream = this.#parts.upstreams.get(link.upstream);
       upstream?.relist(link).catch((thrown: unknown) => {

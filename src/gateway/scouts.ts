@@ -12,6 +12,8 @@ const FIRST_WAIT_MS = 8_000;
 const FEATURES_WAIT_MS = 3_000;
 /** Remote servers' lists are asked for again after this long, told of a change or not. A process started afresh says the same. */
 const LIST_TTL_MS = 300_000;
+/** A server that lets its lists be kept only so shortly is not asked more often. */
+const LEAST_TTL_MS = 5_000;
 /** A party that looked this lately need not look again. */
 const LOOKED_MS = 30_000;
 
@@ -99,9 +101,16 @@ export class Scouts {
     }
   }
 
+  /** A modern upstream may say for how long its lists hold, which is no longer than we would believe of any. */
+  #ttlMs({ id, config }: Upstream<Exchange, Party>, profile: string): number {
+    const said = this.#offers.of(id, profile)?.caching?.ttlMs ?? 0;
+    if (said > 0) return Math.min(Math.max(said, LEAST_TTL_MS), LIST_TTL_MS);
+    return config.target.kind === 'stdio' ? Number.POSITIVE_INFINITY : LIST_TTL_MS;
+  }
+
   #refreshIfStale(upstream: Upstream<Exchange, Party>, features: Features | undefined): Promise<boolean> | undefined {
     const ageMs = this.#offers.ageMs(upstream.id, features?.profile ?? '');
-    const ttlMs = upstream.config.target.kind === 'stdio' ? Number.POSITIVE_INFINITY : LIST_TTL_MS;
+    const ttlMs = this.#ttlMs(upstream, features?.profile ?? '');
     if (ageMs !== undefined && ageMs < ttlMs) return undefined;
     // The upstream's state tells why it failed; whoever waits gets what is known instead.
     return upstream.refresh(features).then(

@@ -55,8 +55,13 @@ export async function post(url: string, body: string, sessionId?: string, header
 }
 
 /** Initializes a session and returns its id. */
-export async function initialize(url: string, protocolVersion = '2025-11-25', headers: Headers = {}): Promise<string> {
-  const params = { protocolVersion, capabilities: {}, clientInfo: { name: 'test', version: '1' } };
+export async function initialize(
+  url: string,
+  protocolVersion = '2025-11-25',
+  headers: Headers = {},
+  capabilities: object = {},
+): Promise<string> {
+  const params = { protocolVersion, capabilities, clientInfo: { name: 'test', version: '1' } };
   const got = await post(url, rpc(0, 'initialize', params), undefined, headers);
   const id = got.headers['mcp-session-id'];
   if (got.status !== 200 || typeof id !== 'string') throw new Error(`initialize: ${got.status} ${got.text}`);

@@ -1,0 +1,62 @@
+import { readCaching } from '../catalog/caching.ts';
+import { RawObject } from '../protocol/json.ts';
+import type { Answer } from '../protocol/jsonrpc.ts';
+import type { OpenExchange } from './open-exchange.ts';
+
+interface Kept {
+  readonly answer: Answer;
+  /** Monotonic. */
+  readonly untilMs: number;
+  readonly upstream: string;
+}
+
+const MAX_KEPT = 1_000;
+const MAX_KEPT_CHARS = 1_048_576;
+/** However long an upstream says, it is asked again after this. */
+const LONGEST_MS = 3_600_000;
+
+/**
+ * Resources as modern upstreams let them be kept: for everybody where they say so, else for the one who asked.
+ *
+ * @see https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
+ */
+export class Reads {
+  readonly #kept = new Map<string, Kept>();
+
+  /** What is kept of this resource, as the upstream gave it. */
+  find(exchange: OpenExchange, upstream: string, uri: string, nowMs: number): Answer | undefined {
+    for (const key of [keyOf(upstream, uri, ''), keyOf(upstream, uri, ownerOf(exchange))]) {
+      const kept = this.#kept.get(key);
+      if (kept !== undefined && nowMs < kept.untilMs) return kept.answer;
+    }
+    return undefined;
+  }
+
+  /** Keeps it, if the upstream allows. Whoever brought answers to questions gets what is nobody else's, not even their own later. */
+  keep(exchange: OpenExchange, upstream: string, params: RawObject, answer: Answer, nowMs: number): void {
+    if (answer.kind !== 'result' || answer.result.length > MAX_KEPT_CHARS) return;
+    if (params.raw('inputResponses') !== undefined || params.raw('requestState') !== undefined) return;
+    const uri = params.string('uri');
+    const caching = readCaching(RawObject.parse(answer.result));
+    if (uri === undefined || caching === undefined || caching.ttlMs === 0) return;
+    const key = keyOf(upstream, uri, caching.isPublic ? '' : ownerOf(exchange));
+    this.#kept.delete(key);
+    this.#kept.set(key, { answer, untilMs: nowMs + Math.min(caching.ttlMs, LONGEST_MS), upstream });
+    const [oldest] = this.#kept.keys();
+    if (this.#kept.size > MAX_KEPT && oldest !== undefined) this.#kept.delete(oldest);
+  }
+
+  /** Something of this upstream's changed. Which resources that touches, a server may name by a whole they belong to. */
+  changed(upstream: string): void {
+    for (const [key, kept] of this.#kept) if (kept.upstream === upstream) this.#kept.delete(key);
+  }
+}
+
+/** Whoever is told apart from others: by credentials, and by what its client can do. */
+function ownerOf({ party }: OpenExchange): string {
+  return `${party.principal} ${party.profile}`;
+}
+
+function keyOf(upstream: string, uri: string, owner: string): string {
+  return JSON.stringify([upstream, uri, owner]);
+}
