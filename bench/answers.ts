@@ -23,14 +23,34 @@ export function textOf(tool: CalledTool): string {
   return text.slice(0, bytes);
 }
 
-const LIST = Buffer.from(`${JSON.stringify({ tools: TOOLS })}}`);
+const SERVER_INFO = { name: 'bench-upstream', version: '1.0.0' };
 
-const CALLS = new Map<unknown, Buffer>(
-  CALLED_TOOLS.map((tool) => {
-    const result = { content: [{ type: 'text', text: textOf(tool) }], isError: false };
-    return [tool, Buffer.from(`${JSON.stringify(result)}}`)];
-  }),
-);
+function tailOf(value: object): Buffer {
+  return Buffer.from(`${JSON.stringify(value)}}`);
+}
+
+/** What the fixture speaks. */
+export type Speaks = '2025-11-25' | '2026-07-28';
+
+const MODERN = { resultType: 'complete', _meta: { 'io.modelcontextprotocol/serverInfo': SERVER_INFO } };
+const CACHED = { ttlMs: 300_000, cacheScope: 'public' };
+
+function listTail(speaks: Speaks): Buffer {
+  return tailOf(speaks === '2026-07-28' ? { tools: TOOLS, ...MODERN, ...CACHED } : { tools: TOOLS });
+}
+
+const LISTS = { '2025-11-25': listTail('2025-11-25'), '2026-07-28': listTail('2026-07-28') };
+
+function callTails(speaks: Speaks): ReadonlyMap<unknown, Buffer> {
+  return new Map(
+    CALLED_TOOLS.map((tool) => {
+      const result = { content: [{ type: 'text', text: textOf(tool) }], isError: false };
+      return [tool, tailOf(speaks === '2026-07-28' ? { ...result, ...MODERN } : result)];
+    }),
+  );
+}
+
+const CALLS = { '2025-11-25': callTails('2025-11-25'), '2026-07-28': callTails('2026-07-28') };
 
 /** An answer in two pieces: its start, where the id is, and its end, which is the same each time. */
 export interface Answer {
@@ -48,20 +68,18 @@ function member(value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined;
 }
 
-function tailOf(value: object): Buffer {
-  return Buffer.from(`${JSON.stringify(value)}}`);
-}
-
-const HELLO = tailOf({
-  protocolVersion: '2025-11-25',
+const HELLO = tailOf({ protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: SERVER_INFO });
+const DISCOVERED = tailOf({
+  supportedVersions: ['2026-07-28'],
   capabilities: { tools: {} },
-  serverInfo: { name: 'bench-upstream', version: '1.0.0' },
+  ...MODERN,
+  ...CACHED,
 });
 const PONG = tailOf({});
 
-function called(start: string, params: unknown): Answer {
+function called(start: string, params: unknown, speaks: Speaks): Answer {
   const name = member(params, 'name');
-  const tail = CALLS.get(name);
+  const tail = CALLS[speaks].get(name);
   if (tail === undefined) return { head: `${start}"error":`, tail: tailOf({ code: -32602, message: 'Unknown tool' }) };
   const head = `${start}"result":`;
   if (name === 'sse') return { head, tail, asEvent: true };
@@ -72,12 +90,16 @@ function called(start: string, params: unknown): Answer {
   return { head, tail, asEvent: true, before };
 }
 
+function unknown(start: string, method: string): Answer {
+  return { head: `${start}"error":`, tail: tailOf({ code: -32601, message: `Method not found: ${method}` }) };
+}
+
 /**
- * What the fixture, an MCP server of revision 2025-11-25 with {@link TOOLS}, answers; undefined to what needs no answer.
+ * What the fixture, an MCP server of one revision with {@link TOOLS}, answers; undefined to what needs no answer.
  *
  * @throws {SyntaxError} where the message is not JSON.
  */
-export function answerTo(text: string): Answer | undefined {
+export function answerTo(text: string, speaks: Speaks = '2025-11-25'): Answer | undefined {
   const message: unknown = JSON.parse(text);
   const id = member(message, 'id');
   const method = member(message, 'method');
@@ -85,14 +107,18 @@ export function answerTo(text: string): Answer | undefined {
   const start = `{"jsonrpc":"2.0","id":${JSON.stringify(id)},`;
   switch (method) {
     case 'tools/call':
-      return called(start, member(message, 'params'));
+      return called(start, member(message, 'params'), speaks);
     case 'tools/list':
-      return { head: `${start}"result":`, tail: LIST };
+      return { head: `${start}"result":`, tail: LISTS[speaks] };
     case 'ping':
       return { head: `${start}"result":`, tail: PONG };
+    case 'server/discover':
+      if (speaks !== '2026-07-28') return unknown(start, method);
+      return { head: `${start}"result":`, tail: DISCOVERED };
     case 'initialize':
+      if (speaks !== '2025-11-25') return unknown(start, method);
       return { head: `${start}"result":`, tail: HELLO, opens: true };
     default:
-      return { head: `${start}"error":`, tail: tailOf({ code: -32601, message: `Method not found: ${method}` }) };
+      return unknown(start, method);
   }
 }

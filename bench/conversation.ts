@@ -78,11 +78,11 @@ export class Conversation {
 
   /** @throws {Error} where the handshake is refused. */
   async open(): Promise<void> {
-    const { revision, ask } = this.#options;
+    const { revision, ask, toolPrefix } = this.#options;
     const dialect = dialectOf(revision);
     await once(this.#socket, 'connect');
     for (const body of dialect.opening) {
-      const head = this.#requestHead('POST', dialect.headers(this.#session, undefined));
+      const head = this.#requestHead('POST', dialect.headers(this.#session, undefined, toolPrefix));
       const reply = await this.#request(`${head}content-length: ${body.length}\r\n\r\n${body}`);
       const code = status(reply.head);
       const text = reply.body.toString();
@@ -91,7 +91,7 @@ export class Conversation {
       }
       this.#session ??= SESSION.exec(reply.head)?.[1];
     }
-    this.#head = this.#requestHead('POST', dialect.headers(this.#session, ask));
+    this.#head = this.#requestHead('POST', dialect.headers(this.#session, ask, toolPrefix));
   }
 
   /** Sends the next request; `onAnswer` follows. */
@@ -107,7 +107,7 @@ export class Conversation {
   /** Ends the session, where there is one. */
   async close(): Promise<void> {
     if (this.#session !== undefined) {
-      const headers = dialectOf(this.#options.revision).headers(this.#session, undefined);
+      const headers = dialectOf(this.#options.revision).headers(this.#session, undefined, '');
       await this.#request(`${this.#requestHead('DELETE', headers)}content-length: 0\r\n\r\n`);
     }
     this.#isEnding = true;

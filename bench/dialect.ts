@@ -8,12 +8,19 @@ interface Dialect {
   /** Messages of the handshake, posted in this order before anything else. */
   readonly opening: readonly string[];
   /** @param session as the answer to the first message named it. */
-  headers(session: string | undefined, ask: Ask | undefined): Readonly<Record<string, string>>;
+  headers(session: string | undefined, ask: Ask | undefined, prefix: string): Readonly<Record<string, string>>;
   /** @param prefix in front of tool names. */
   request(id: number, ask: Ask, prefix: string): string;
 }
 
 const CLIENT_INFO = { name: 'bench-load', version: '1.0.0' };
+
+/** What every request of 2026-07-28 says of its client. */
+const ENVELOPE = JSON.stringify({
+  'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+  'io.modelcontextprotocol/clientInfo': CLIENT_INFO,
+  'io.modelcontextprotocol/clientCapabilities': {},
+});
 
 function callParams(id: number, tool: CalledTool, prefix: string): string {
   const meta = tool === 'progress' ? `,"_meta":{"progressToken":${id}}` : '';
@@ -39,11 +46,24 @@ const DIALECTS = {
         ? `{"jsonrpc":"2.0","id":${id},"method":"tools/list","params":{}}`
         : `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":${callParams(id, ask.tool, prefix)}}`,
   },
+  '2026-07-28': {
+    opening: [],
+    headers: (_session, ask, prefix) => ({
+      'mcp-protocol-version': '2026-07-28',
+      ...(ask === undefined ? {} : { 'mcp-method': ask.method }),
+      ...(ask?.method === 'tools/call' ? { 'mcp-name': `${prefix}${ask.tool}` } : {}),
+    }),
+    request: (id, ask, prefix) =>
+      ask.method === 'tools/list'
+        ? `{"jsonrpc":"2.0","id":${id},"method":"tools/list","params":{"_meta":${ENVELOPE}}}`
+        : `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{"name":"${prefix}${ask.tool}",` +
+          `"arguments":{"city":"Oostende","days":3},"_meta":${ENVELOPE}}}`,
+  },
 } as const satisfies Readonly<Record<string, Dialect>>;
 
 export type Revision = keyof typeof DIALECTS;
 
-export const REVISIONS = ['2025-11-25'] as const satisfies readonly Revision[];
+export const REVISIONS = ['2025-11-25', '2026-07-28'] as const satisfies readonly Revision[];
 
 export function dialectOf(revision: Revision): Dialect {
   return DIALECTS[revision];

@@ -9,8 +9,10 @@ export type UpstreamKind =
 export interface Scenario {
   readonly id: string;
   readonly title: string;
-  /** Revision of the clients. The fixtures speak 2025-11-25. */
+  /** Revision of the clients. */
   readonly client: Revision;
+  /** Revision of the fixture; 2025-11-25 unless given. */
+  readonly speaks?: Revision;
   readonly upstream: UpstreamKind;
   readonly ask: Ask;
   /** Requests per second over all connections. Without it, each connection asks again as soon as it was answered. */
@@ -28,6 +30,38 @@ const STDIO = {
 
 export const SCENARIOS: readonly Scenario[] = [
   { ...HTTP, id: 'small', title: 'tools/call, 64 B', ask: { method: 'tools/call', tool: 'small' } },
+  {
+    ...HTTP,
+    id: 'modern',
+    title: 'tools/call, 64 B, 2026-07-28 on both sides',
+    client: '2026-07-28',
+    speaks: '2026-07-28',
+    ask: { method: 'tools/call', tool: 'small' },
+  },
+  {
+    ...HTTP,
+    id: 'modern-client',
+    title: 'tools/call, 64 B, from 2026-07-28 to 2025-11-25',
+    client: '2026-07-28',
+    ask: { method: 'tools/call', tool: 'small' },
+    baseline: 'gateway',
+  },
+  {
+    ...HTTP,
+    id: 'modern-upstream',
+    title: 'tools/call, 64 B, from 2025-11-25 to 2026-07-28',
+    speaks: '2026-07-28',
+    ask: { method: 'tools/call', tool: 'small' },
+    baseline: 'gateway',
+  },
+  {
+    ...HTTP,
+    id: 'modern-list',
+    title: 'tools/list, 23 tools, 2026-07-28 on both sides',
+    client: '2026-07-28',
+    speaks: '2026-07-28',
+    ask: { method: 'tools/list' },
+  },
   { ...HTTP, id: '10kb', title: 'tools/call, 10 kB', ask: { method: 'tools/call', tool: 'text_10kb' } },
   { ...HTTP, id: '100kb', title: 'tools/call, 100 kB', ask: { method: 'tools/call', tool: 'text_100kb' } },
   { ...HTTP, id: 'list', title: 'tools/list, 23 tools', ask: { method: 'tools/list' } },
@@ -66,6 +100,8 @@ export interface Target {
   readonly scenario: string;
   readonly subject: string;
   readonly of: string;
+  /** Where `of` is measured in another scenario of the same run: medians are compared. */
+  readonly ofScenario?: string;
   readonly atMost: number;
 }
 
@@ -74,4 +110,5 @@ export const TARGETS: readonly Target[] = [
   { scenario: 'list', subject: 'gateway', of: 'nginx', atMost: 2 },
   { scenario: 'stdio', subject: 'gateway', of: 'bare', atMost: 1.6 },
   { scenario: 'small', subject: 'gateway', of: 'sdk', atMost: 1 / 8 },
+  { scenario: 'modern', subject: 'gateway', of: 'gateway', ofScenario: 'small', atMost: 1 },
 ];

@@ -56,12 +56,15 @@ export class Stage implements AsyncDisposable {
 
   /** What goes wrong with one subject is in its row. @throws {Error} where the fixture does not start. */
   async play(): Promise<ScenarioResult> {
-    const { upstream: kind } = this.#scenario;
+    const { upstream: kind, client, speaks } = this.#scenario;
+    const isModern = client === '2026-07-28' || speaks === '2026-07-28';
     const { connections, rounds } = this.#options;
     const upstream = await this.#upstream();
     const core = this.#options.isPinned ? SUBJECT_CORE : undefined;
     const entries: Entry[] = [];
-    for (const subject of this.#options.subjects.filter(({ serves }) => serves.includes(kind.kind))) {
+    for (const subject of this.#options.subjects.filter(
+      ({ serves, isLegacyOnly }) => serves.includes(kind.kind) && !(isModern && isLegacyOnly === true),
+    )) {
       const entry: Entry = { subject, rounds: [] };
       entries.push(entry);
       await attempt(entry, async () => {
@@ -92,12 +95,12 @@ export class Stage implements AsyncDisposable {
   }
 
   async #upstream(): Promise<UpstreamAddress> {
-    const { upstream } = this.#scenario;
+    const { upstream, speaks = '2025-11-25' } = this.#scenario;
     if (upstream.kind === 'stdio') {
-      const [command = '', ...args] = pinned(this.#core, [process.execPath, beside('upstream-stdio.ts')]);
+      const [command = '', ...args] = pinned(this.#core, [process.execPath, beside('upstream-stdio.ts'), speaks]);
       return { kind: 'stdio', command, args, isolation: upstream.isolation };
     }
-    const command = pinned(this.#core, [process.execPath, beside('upstream-http.ts')]);
+    const command = pinned(this.#core, [process.execPath, beside('upstream-http.ts'), speaks]);
     const program = await Program.start('upstream-http', command, this.#dir);
     this.#programs.push(program);
     return { kind: 'http', url: await program.listening() };

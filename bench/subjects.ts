@@ -28,6 +28,8 @@ export interface Subject {
   readonly title: string;
   /** Left out unless named. */
   readonly onRequest?: true;
+  /** Knows nothing of 2026-07-28. */
+  readonly isLegacyOnly?: true;
   readonly serves: readonly UpstreamKind['kind'][];
   /** What it puts in front of the upstream's tool names. */
   readonly toolPrefix: string;
@@ -83,6 +85,7 @@ export const SUBJECTS: readonly Subject[] = [
   {
     id: 'bare',
     title: 'bare prototype',
+    isLegacyOnly: true,
     serves: ['stdio'],
     toolPrefix: 'bench__',
     start: (place) => startScript('bare-stdio', place),
@@ -105,6 +108,7 @@ export const SUBJECTS: readonly Subject[] = [
   {
     id: 'sdk',
     title: 'SDK v1 client and server glued together',
+    isLegacyOnly: true,
     serves: ['http', 'stdio'],
     toolPrefix: 'bench__',
     start: (place) => startScript('sdk-glue', place),

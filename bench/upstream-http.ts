@@ -1,5 +1,5 @@
 /**
- * The upstream of the HTTP scenarios: Streamable HTTP of revision 2025-11-25 on raw sockets, so that it is never the
+ * The upstream of the HTTP scenarios: Streamable HTTP of the revision given on raw sockets, so that it is never the
  * bottleneck. The tool `sse` is answered as an event stream of one event, `progress` as one of two, everything else as JSON.
  */
 import { createServer, type Socket } from 'node:net';
@@ -11,6 +11,8 @@ import { serve } from './loopback.ts';
 const COPIED_BYTES = 16_384;
 
 const SESSION = /\r\nmcp-session-id: *\S/i;
+
+const speaks = process.argv[2] === '2026-07-28' ? '2026-07-28' : '2025-11-25';
 
 let sessions = 0;
 
@@ -58,12 +60,12 @@ function take(socket: Socket, head: string, body: Buffer): void {
   }
   let answer;
   try {
-    answer = answerTo(body.toString());
+    answer = answerTo(body.toString(), speaks);
   } catch {
     sendStatus(socket, '400 Bad Request');
     return;
   }
-  if (answer?.opens !== true && !SESSION.test(head)) sendStatus(socket, '400 Bad Request');
+  if (speaks === '2025-11-25' && answer?.opens !== true && !SESSION.test(head)) sendStatus(socket, '400 Bad Request');
   else if (answer === undefined) sendStatus(socket, '202 Accepted');
   else sendAnswer(socket, answer);
 }

@@ -4,6 +4,8 @@ import { answerTo } from './answers.ts';
 const LF = 0x0a;
 const LINE_BREAK = Buffer.from('\n');
 
+const speaks = process.argv[2] === '2026-07-28' ? '2026-07-28' : '2025-11-25';
+
 let held: Buffer[] = [];
 
 process.stdin.on('data', (chunk: Buffer) => {
@@ -16,7 +18,7 @@ process.stdin.on('data', (chunk: Buffer) => {
     const line = held.length === 0 ? piece : Buffer.concat([...held, piece]);
     held = [];
     start = end + 1;
-    const answer = line.length === 0 ? undefined : answerTo(line.toString());
+    const answer = line.length === 0 ? undefined : answerTo(line.toString(), speaks);
     if (answer === undefined) continue;
     if (answer.before !== undefined) answers.push(Buffer.from(answer.before), LINE_BREAK);
     answers.push(Buffer.from(answer.head), answer.tail, LINE_BREAK);
