@@ -104,15 +104,13 @@ export interface AffinitiesParts {
   plain(view: string): Catalog;
 }
 
-const MAX_CLAIMS = 10_000;
-
 /** The affinities in use. */
 export class Affinities {
   readonly #parts: AffinitiesParts;
   readonly #all = new Map<string, Promise<Affinity>>();
   readonly #ready = new Map<string, Affinity>();
-  /** By what requests say, word for word: most say the same as those before. */
-  readonly #claims = new Map<string, Affinity>();
+  /** By what requests declare and who makes them: most say the same as those before, and are read but once. */
+  #claims = new WeakMap<RawObject, Map<string, Affinity>>();
 
   constructor(parts: AffinitiesParts) {
     this.#parts = parts;
@@ -127,8 +125,9 @@ export class Affinities {
 
   /** At once where it is known. @throws {GatewayError} `invalid-params` for capabilities nobody could carry. */
   of(caller: Caller): Affinity | Promise<Affinity> {
-    const claim = `${caller.view} ${caller.principal.key} ${caller.capabilities.toString()}`;
-    const claimed = this.#claims.get(claim);
+    const claim = `${caller.view} ${caller.principal.key}`;
+    let claims = this.#claims.get(caller.capabilities);
+    const claimed = claims?.get(claim);
     if (claimed !== undefined) {
       claimed.usedMs = performance.now();
       return claimed;
@@ -137,8 +136,8 @@ export class Affinities {
     const key = `modern ${profile} ${caller.view} ${caller.principal.key}`;
     const known = this.#ready.get(key);
     if (known !== undefined) {
-      if (this.#claims.size >= MAX_CLAIMS) this.#claims.clear();
-      this.#claims.set(claim, known);
+      if (claims === undefined) this.#claims.set(caller.capabilities, (claims = new Map()));
+      claims.set(claim, known);
       return known;
     }
     let making = this.#all.get(key);
@@ -183,7 +182,7 @@ export class Affinities {
 
   #letGo(affinity: Affinity): void {
     this.#ready.delete(affinity.key);
-    this.#claims.clear();
+    this.#claims = new WeakMap();
     for (const lease of affinity.leases()) this.#parts.leaving(lease);
     this.#parts.leaving(affinity);
     affinity.close();

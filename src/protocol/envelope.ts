@@ -64,9 +64,25 @@ function logLevelFault(meta: RawObject): string | undefined {
   return isFine ? undefined : `"${META.logLevel}" is no log level`;
 }
 
+/** A client says the same of itself with every request, so most envelopes have been read before. */
+const MAX_KNOWN = 1_000;
+const MAX_KNOWN_CHARS = 4_096;
+const known = new Map<string, EnvelopeReading>();
+
 /** @throws {JsonTextError} when `_meta` is no well-formed JSON after all. */
 export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
-  const meta = params?.object('_meta');
+  const raw = params?.raw('_meta');
+  if (raw === undefined) return { kind: 'none', missing: REQUIRED };
+  let reading = known.get(raw);
+  if (reading === undefined) {
+    reading = read(params?.object('_meta'));
+    if (known.size >= MAX_KNOWN) known.clear();
+    if (raw.length <= MAX_KNOWN_CHARS) known.set(raw, reading);
+  }
+  return reading;
+}
+
+function read(meta: RawObject | undefined): EnvelopeReading {
   if (meta?.raw(META.protocolVersion) === undefined) {
     return { kind: 'none', missing: REQUIRED.filter((key) => meta?.raw(key) === undefined) };
   }
