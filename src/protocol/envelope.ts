@@ -64,11 +64,15 @@ function logLevelFault(meta: RawObject): string | undefined {
   return isFine ? undefined : `"${META.logLevel}" is no log level`;
 }
 
+/** Of nearly every request of the older era. */
+const NOTHING: EnvelopeReading = { kind: 'none', missing: REQUIRED };
+
 /** @throws {JsonTextError} when `_meta` is no well-formed JSON after all. */
 export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
   const meta = params?.object('_meta');
-  if (meta?.raw(META.protocolVersion) === undefined) {
-    return { kind: 'none', missing: REQUIRED.filter((key) => meta?.raw(key) === undefined) };
+  if (meta === undefined) return NOTHING;
+  if (meta.raw(META.protocolVersion) === undefined) {
+    return { kind: 'none', missing: REQUIRED.filter((key) => meta.raw(key) === undefined) };
   }
   const version = meta.string(META.protocolVersion);
   if (version === undefined) {
