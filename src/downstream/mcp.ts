@@ -93,7 +93,7 @@ export class McpEndpoint implements ReplyParts {
     shape: Shape,
     text: string,
   ): Promise<Response> {
-    const lookup = headerLookup(outgoing.req.rawHeaders);
+    const lookup = headerLookup(outgoing.req.rawHeaders, headers.version);
     const posted = classify(text, headers, lookup);
     switch (posted.kind) {
       case 'refused':

@@ -14,9 +14,16 @@ export type ModernSaid =
   | { readonly kind: 'modern-notification'; readonly notification: Notification }
   | { readonly kind: 'refused'; readonly error: GatewayError; readonly id: Id };
 
-/** A header that came twice says nothing that could be compared. */
-export function headerLookup(raw: readonly string[]): HeaderLookup {
+const VERSION = 'mcp-protocol-version';
+
+/**
+ * A header that came twice says nothing that could be compared.
+ *
+ * @param version what the headers are known to say of it: asked for in every request.
+ */
+export function headerLookup(raw: readonly string[], version: string | undefined): HeaderLookup {
   return (wanted) => {
+    if (wanted === VERSION) return version;
     let found: string | undefined;
     for (let i = 0; i + 1 < raw.length; i += 2) {
       if (raw[i]?.toLowerCase() !== wanted) continue;
@@ -39,7 +46,7 @@ function unsupported(requested: string): GatewayError {
 }
 
 function judge(message: Request | Notification, lookup: HeaderLookup | undefined): Envelope | GatewayError | undefined {
-  const header = lookup?.('mcp-protocol-version')?.trim();
+  const header = lookup?.(VERSION)?.trim();
   const reading = readEnvelope(message.params);
   if (reading.kind === 'none') {
     // Without an envelope it is of the older era, unless the header says that it is not.
@@ -67,8 +74,7 @@ export function readModern(message: Request | Notification, lookup: HeaderLookup
   const id = message.kind === 'request' ? message.id : 'null';
   try {
     if (message.kind === 'notification') {
-      const isModern =
-        isModernRevision(lookup?.('mcp-protocol-version')?.trim()) || readEnvelope(message.params).kind !== 'none';
+      const isModern = isModernRevision(lookup?.(VERSION)?.trim()) || readEnvelope(message.params).kind !== 'none';
       return isModern ? { kind: 'modern-notification', notification: message } : undefined;
     }
     const judged = judge(message, lookup);

@@ -82,20 +82,18 @@ export class Calls {
    * @throws {GatewayError} why there is no answer of the upstream.
    * @throws {InputRequiredError} to modern clients alone.
    */
-  async forward(exchange: OpenExchange, to: Route): Promise<Answer> {
+  forward(exchange: OpenExchange, to: Route): Promise<Answer> {
     if (to.kind === 'nowhere') throw to.error;
     const upstream = this.#parts.upstreams.get(to.upstream);
     if (upstream === undefined) throw new GatewayError('internal-error');
     exchange.upstream = to.upstream;
     const entering = exchange.enter(upstream.gate);
-    if (entering !== undefined) await entering;
-    try {
-      return await this.#call(exchange, upstream, to.params, to.source);
-    } finally {
-      exchange.leave();
-    }
+    // Usually there is room, and then there is nothing to wait for.
+    if (entering === undefined) return this.#call(exchange, upstream, to.params, to.source);
+    return entering.then(() => this.#call(exchange, upstream, to.params, to.source));
   }
 
+  /** Whoever calls it has a place at the upstream, which is given back at the end. */
   async #call(
     exchange: OpenExchange,
     upstream: Upstream<Exchange, Party>,
@@ -103,28 +101,32 @@ export class Calls {
     source: Source | undefined,
   ): Promise<Answer> {
     const { party } = exchange;
-    const { links, answers } = this.#parts;
-    const isModern = exchange.client.caller.revision === MODERN;
-    for (let attempt = 1; ; attempt++) {
-      const ready = links.ready(party, upstream.id);
-      const link = ready ?? (await exchange.unlessCancelled(links.of(party, upstream.id)));
-      try {
-        if (link.listening !== undefined) return await this.#converse(exchange, upstream, link, params, source);
-        if (exchange.client.logLevel !== undefined) await links.wantsLog(party, link, exchange.client.logLevel);
-        const bare = isModern ? withoutEnvelope(params) : params;
-        const sent = known(exchange.request.method, link.hello.revision, bare);
-        const answer = await this.#send(exchange, upstream, link, sent);
-        if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
-          throw new UrlRequiredError(upstream.id, pagesIn(upstream.id, answer.error, exchange.client.offered));
+    const { links } = this.#parts;
+    try {
+      for (let attempt = 1; ; attempt++) {
+        const ready = links.ready(party, upstream.id);
+        const link = ready ?? (await exchange.unlessCancelled(links.of(party, upstream.id)));
+        try {
+          if (link.listening !== undefined) return await this.#converse(exchange, upstream, link, params, source);
+          if (exchange.client.logLevel !== undefined) await links.wantsLog(party, link, exchange.client.logLevel);
+          const isModern = exchange.client.caller.revision === MODERN;
+          const bare = isModern ? withoutEnvelope(params) : params;
+          const sent = known(exchange.request.method, link.hello.revision, bare);
+          const answer = await this.#send(exchange, upstream, link, sent);
+          if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
+            throw new UrlRequiredError(upstream.id, pagesIn(upstream.id, answer.error, exchange.client.offered));
+          }
+          return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: false, source }, answer);
+        } catch (thrown) {
+          if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
+          // A process that ended is known to be gone only a moment after it takes nothing any more.
+          if (links.ready(party, upstream.id) === link) await sleep(RESEND_MS);
+        } finally {
+          upstream.release(link);
         }
-        return answers.toClient(exchange, { upstream: upstream.id, isModern: false, source }, answer);
-      } catch (thrown) {
-        if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
-        // A process that ended is known to be gone only a moment after it takes nothing any more.
-        if (links.ready(party, upstream.id) === link) await sleep(RESEND_MS);
-      } finally {
-        upstream.release(link);
       }
+    } finally {
+      exchange.leave();
     }
   }
 

@@ -1,6 +1,6 @@
 import { GatewayError } from '../errors.ts';
 import type { Request } from '../protocol/jsonrpc.ts';
-import type { Call } from '../upstream/connection.ts';
+import type { Call } from '../upstream/call.ts';
 import type { Gate, Place } from '../upstream/gate.ts';
 import type { Outlet } from './front.ts';
 import type { Client, Exchange } from './exchange.ts';

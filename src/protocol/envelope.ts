@@ -64,6 +64,9 @@ function logLevelFault(meta: RawObject): string | undefined {
   return isFine ? undefined : `"${META.logLevel}" is no log level`;
 }
 
+/** Of nearly every request of the older era. */
+const NOTHING: EnvelopeReading = { kind: 'none', missing: REQUIRED };
+
 /** A client says the same of itself with every request, so most envelopes have been read before. */
 const MAX_KNOWN = 1_000;
 const MAX_KNOWN_CHARS = 4_096;
@@ -72,7 +75,7 @@ const known = new Map<string, EnvelopeReading>();
 /** @throws {JsonTextError} when `_meta` is no well-formed JSON after all. */
 export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
   const raw = params?.raw('_meta');
-  if (raw === undefined) return { kind: 'none', missing: REQUIRED };
+  if (raw === undefined) return NOTHING;
   let reading = known.get(raw);
   if (reading === undefined) {
     reading = read(params?.object('_meta'));

@@ -13,7 +13,7 @@ export interface RequestLine {
 }
 
 /** Lines are written this many at once at most. */
-const BATCH = 64;
+const BATCH = 256;
 const FLUSH_MS = 100;
 
 /** Texts that come again and again, as JSON. */
@@ -29,6 +29,9 @@ export class RequestLog {
   readonly #destination: DestinationStream;
   readonly #time: () => string;
   readonly #quoted = new Map<string, string>();
+  /** The line written last, and what it says but for times: the next one often says the same. */
+  #last: RequestLine | undefined;
+  #lastText = '';
   #lines = '';
   #count = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -39,13 +42,13 @@ export class RequestLog {
     this.#time = time;
   }
 
-  write({ method, tool, upstream, principal, revision, error, ms }: RequestLine): void {
-    let line = `{"level":30${this.#time()},"name":"linkspan","pid":${process.pid},"method":${this.#quote(method)}`;
-    if (tool !== undefined) line += `,"tool":${this.#quote(tool)}`;
-    if (upstream !== undefined) line += `,"upstream":"${upstream}"`;
-    line += `,"principal":${this.#quote(principal)},"revision":"${revision}"`;
-    if (error !== undefined) line += `,"error":"${error}"`;
-    this.#lines += `${line},"ms":${Math.round(ms * 1000) / 1000},"msg":"request"}\n`;
+  write(line: RequestLine): void {
+    if (!isAlike(line, this.#last)) {
+      this.#last = line;
+      this.#lastText = this.#describe(line);
+    }
+    const ms = Math.round(line.ms * 1000) / 1000;
+    this.#lines += `{"level":30${this.#time()}${this.#lastText}${ms},"msg":"request"}\n`;
     if (++this.#count >= BATCH) this.flush();
     else this.#timer ??= setTimeout(() => this.flush(), FLUSH_MS).unref();
   }
@@ -59,6 +62,16 @@ export class RequestLog {
     this.#count = 0;
   }
 
+  /** What is between the time and the duration. */
+  #describe({ method, tool, upstream, principal, revision, error }: RequestLine): string {
+    let text = `,"name":"linkspan","pid":${process.pid},"method":${this.#quote(method)}`;
+    if (tool !== undefined) text += `,"tool":${this.#quote(tool)}`;
+    if (upstream !== undefined) text += `,"upstream":"${upstream}"`;
+    text += `,"principal":${this.#quote(principal)},"revision":"${revision}"`;
+    if (error !== undefined) text += `,"error":"${error}"`;
+    return `${text},"ms":`;
+  }
+
   #quote(text: string): string {
     const known = this.#quoted.get(text);
     if (known !== undefined) return known;
@@ -66,4 +79,15 @@ export class RequestLog {
     if (this.#quoted.size < MAX_QUOTED) this.#quoted.set(text, quoted);
     return quoted;
   }
+}
+
+function isAlike(line: RequestLine, last: RequestLine | undefined): boolean {
+  return (
+    line.method === last?.method &&
+    line.tool === last.tool &&
+    line.upstream === last.upstream &&
+    line.principal === last.principal &&
+    line.revision === last.revision &&
+    line.error === last.error
+  );
 }

@@ -12,40 +12,11 @@ import {
   type Response,
   responseText,
 } from '../protocol/jsonrpc.ts';
-import { type Header, standardHeaders } from '../protocol/mcp-headers.ts';
+import { standardHeaders } from '../protocol/mcp-headers.ts';
 import { META } from '../protocol/meta.ts';
 import { MODERN } from '../protocol/revisions.ts';
-import type { Severity } from '../protocol/severity.ts';
+import { type Call, type CallOptions, PendingCall } from './call.ts';
 import type { Outgoing, StartTransport, Transport } from './transport.ts';
-
-export interface CallOptions<Owner> {
-  /** How long to wait without progress, and with it. Milliseconds; `Infinity` for ever. */
-  readonly timeoutMs: number;
-  readonly maxMs: number;
-  /** Whether to ask for progress: puts a token of ours in the place of the client's. */
-  readonly progress: boolean;
-  /** Whether nobody waits for it: the connection counts as idle all the same. */
-  readonly background?: true;
-  /** Whose call this is: what {@link ConnectionEvents} are told about it. */
-  readonly owner: Owner | undefined;
-  /** In the modern era: what the client can do, `{}` unless given, and which log messages of this call it wants. */
-  readonly capabilities?: RawObject;
-  readonly logLevel?: Severity | undefined;
-  /** In the modern era: `Mcp-Param-…`. */
-  readonly headers?: readonly Header[];
-  /** Is told what is said about this call, in place of the connection's own events. */
-  readonly told?: (notification: Notification) => void;
-}
-
-/** A request to the upstream that is under way. */
-export interface Call<Owner> {
-  readonly id: number;
-  readonly owner: Owner | undefined;
-  /** Rejects with a {@link GatewayError} when no answer will come. */
-  readonly answer: Promise<Answer>;
-  /** Tells the upstream, rejects the answer with `cancelled` and drops what may still arrive. */
-  cancel(reason: string | undefined): void;
-}
 
 /** A request the upstream makes of its client. */
 export interface Ask<Owner> {
@@ -67,17 +38,8 @@ export interface ConnectionEvents<Owner> {
   closed(error: GatewayError): void;
 }
 
-interface Pending<Owner> extends Call<Owner> {
-  readonly method: string;
-  readonly told: ((notification: Notification) => void) | undefined;
-  readonly isLogWanted: boolean;
-  readonly background: boolean;
-  readonly resolve: (answer: Answer) => void;
-  readonly reject: (error: GatewayError) => void;
-  readonly startedMs: number;
-  heardMs: number;
-  timer: NodeJS.Timeout | undefined;
-}
+/** How late a call that got no answer may fail. */
+const SWEEP_MS = 100;
 
 interface OpenAsk {
   withdrawn: (() => void) | undefined;
@@ -89,13 +51,15 @@ const EMPTY_RESULT: Answer = { kind: 'result', result: '{}' };
 export class Connection<Owner> {
   readonly #upstream: string;
   readonly #events: ConnectionEvents<Owner>;
-  readonly #pending = new Map<number, Pending<Owner>>();
+  readonly #pending = new Map<number, PendingCall<Owner>>();
   readonly #asks = new Map<Id, OpenAsk>();
   #transport: Transport | undefined;
   #lastId = 0;
   #closed: GatewayError | undefined;
   #isClosing = false;
   #inBackground = 0;
+  /** While there are calls, and a moment longer. */
+  #sweeping: NodeJS.Timeout | undefined;
   /** Who we say we are with every request; undefined in the legacy era, where `initialize` says it once. */
   #modernAs: RawObject | undefined;
 
@@ -135,34 +99,16 @@ export class Connection<Owner> {
 
   call(method: string, params: RawObject | undefined, options: CallOptions<Owner>): Call<Owner> {
     const id = ++this.#lastId;
-    const { promise, resolve, reject } = Promise.withResolvers<Answer>();
-    // Whoever asked may be gone by the time it fails.
-    promise.catch(() => undefined);
-    const now = performance.now();
-    const pending: Pending<Owner> = {
-      id,
-      method,
-      told: options.told,
-      isLogWanted: options.logLevel !== undefined,
-      owner: options.owner,
-      background: options.background === true,
-      answer: promise,
-      resolve,
-      reject,
-      startedMs: now,
-      heardMs: now,
-      timer: undefined,
-      cancel: (reason) => this.#cancel(id, reason, new GatewayError('cancelled', { upstream: this.#upstream })),
-    };
+    const pending = new PendingCall(this, id, method, options);
     if (this.#closed !== undefined || this.#isClosing || this.#transport === undefined) {
-      reject(
+      pending.reject(
         new GatewayError('upstream-lost', { upstream: this.#upstream, executed: 'no', retryable: true }, this.#closed),
       );
       return pending;
     }
     this.#pending.set(id, pending);
-    if (pending.background) this.#inBackground++;
-    this.#watch(pending, options, options.timeoutMs);
+    if (options.background === true) this.#inBackground++;
+    this.#sweeping ??= setInterval(() => this.#sweep(), SWEEP_MS);
     const sent = options.progress ? withToken(params, id) : params;
     this.#transport.send(
       this.#modernAs === undefined
@@ -192,36 +138,41 @@ export class Connection<Owner> {
     this.#end(new GatewayError('upstream-lost', { upstream: this.#upstream, say: 'the connection was closed' }));
   }
 
-  /** One timer per call; progress only notes the time, and the timer looks at it when it fires. */
-  #watch(pending: Pending<Owner>, options: CallOptions<Owner>, delayMs: number): void {
-    if (delayMs === Infinity) return;
-    pending.timer = setTimeout(() => {
-      const now = performance.now();
-      // While the upstream waits for an answer itself, the wait is not its own.
-      if (this.#asks.size > 0) pending.heardMs = now;
-      const dueMs = Math.min(pending.heardMs + options.timeoutMs, pending.startedMs + options.maxMs);
-      if (now < dueMs - 1) {
-        this.#watch(pending, options, dueMs - now);
-        return;
-      }
-      const seconds = Math.round((now - pending.startedMs) / 100) / 10;
-      this.#cancel(
-        pending.id,
-        'timed out',
-        new GatewayError('upstream-timeout', {
-          upstream: this.#upstream,
-          say: `upstream "${this.#upstream}" did not answer ${pending.method} within ${seconds} s`,
-        }),
-      );
-    }, delayMs);
+  /** Tells the upstream that nobody waits for this call any more, and fails it. Without effect once it is settled. */
+  cancel({ id }: Call<Owner>, reason: string | undefined): void {
+    this.#cancel(id, reason, new GatewayError('cancelled', { upstream: this.#upstream }));
   }
 
-  #settle(id: number): Pending<Owner> | undefined {
+  /** One look at the clock for all calls: a timer for each would cost more than most other parts of a call. */
+  #sweep(): void {
+    if (this.#pending.size === 0) {
+      this.#rest();
+      return;
+    }
+    const now = performance.now();
+    for (const pending of this.#pending.values()) {
+      // While the upstream waits for an answer itself, the wait is not its own.
+      if (this.#asks.size > 0) pending.heardMs = now;
+      if (now >= pending.dueMs) this.#timeOut(pending, now);
+    }
+  }
+
+  #rest(): void {
+    clearInterval(this.#sweeping);
+    this.#sweeping = undefined;
+  }
+
+  #timeOut({ id, method, startedMs }: PendingCall<Owner>, nowMs: number): void {
+    const seconds = Math.round((nowMs - startedMs) / 100) / 10;
+    const say = `upstream "${this.#upstream}" did not answer ${method} within ${seconds} s`;
+    this.#cancel(id, 'timed out', new GatewayError('upstream-timeout', { upstream: this.#upstream, say }));
+  }
+
+  #settle(id: number): PendingCall<Owner> | undefined {
     const pending = this.#pending.get(id);
     if (pending === undefined) return undefined;
     this.#pending.delete(id);
-    if (pending.background) this.#inBackground--;
-    clearTimeout(pending.timer);
+    if (pending.options.background === true) this.#inBackground--;
     return pending;
   }
 
@@ -283,26 +234,27 @@ export class Connection<Owner> {
       if (this.#modernAs !== undefined) this.#tornDown(Number(id));
     } else {
       const pending = this.#subject(notification, about);
-      if (pending?.told === undefined) this.#events.notification(notification, pending?.owner);
-      else pending.told(notification);
+      const told = pending?.options.told;
+      if (told === undefined) this.#events.notification(notification, pending?.owner);
+      else told(notification);
     }
   }
 
   /** The call a notification is about, where that can be told. */
-  #subject({ method, params }: Notification, about: number | undefined): Pending<Owner> | undefined {
+  #subject({ method, params }: Notification, about: number | undefined): PendingCall<Owner> | undefined {
     if (about !== undefined) return this.#pending.get(about);
     if (this.#modernAs === undefined) return undefined;
     const subscription = params?.object('_meta')?.raw(META.subscriptionId);
     if (subscription !== undefined) return this.#pending.get(Number(subscription));
     if (method !== 'notifications/message') return undefined;
     // On one channel for all, a log message names no call: it can only be told where a single one wants any.
-    const wanting = [...this.#pending.values()].filter(({ isLogWanted }) => isLogWanted);
+    const wanting = [...this.#pending.values()].filter(({ options }) => options.logLevel !== undefined);
     return wanting.length === 1 ? wanting[0] : undefined;
   }
 
   /** The upstream gave up a call of ours that has no end of its own: `subscriptions/listen` over stdio. */
   #tornDown(id: number): void {
-    if (this.#pending.get(id)?.told === undefined) return;
+    if (this.#pending.get(id)?.options.told === undefined) return;
     this.#settle(id)?.reject(
       new GatewayError('upstream-lost', { upstream: this.#upstream, say: 'it ended the stream' }),
     );
@@ -344,6 +296,7 @@ export class Connection<Owner> {
     if (this.#closed !== undefined) return;
     this.#closed = error;
     for (const id of this.#pending.keys()) this.#settle(id)?.reject(error);
+    this.#rest();
     for (const id of this.#asks.keys()) this.#withdraw(id);
     this.#events.closed(error);
   }

@@ -6,15 +6,30 @@ export function readMessages(
   message: (message: Message) => void,
   malformed: (error: MessageError) => void,
 ): void {
-  for (const item of parse(text)) {
+  if (!isBatch(text)) {
+    const only = oneOf(text);
+    if (only instanceof MessageError) malformed(only);
+    else message(only);
+    return;
+  }
+  for (const item of eachOf(text)) {
     if (item instanceof MessageError) malformed(item);
     else message(item);
   }
 }
 
-function parse(text: string): (Message | MessageError)[] {
+function oneOf(text: string): Message | MessageError {
   try {
-    return isBatch(text) ? parseBatch(text) : [parseMessage(text)];
+    return parseMessage(text);
+  } catch (thrown) {
+    if (thrown instanceof MessageError) return thrown;
+    throw thrown;
+  }
+}
+
+function eachOf(text: string): readonly (Message | MessageError)[] {
+  try {
+    return parseBatch(text);
   } catch (thrown) {
     if (thrown instanceof MessageError) return [thrown];
     throw thrown;

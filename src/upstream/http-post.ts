@@ -35,6 +35,7 @@ export class Post implements WireHandler {
   #controller: WireController | undefined;
   #stage: Stage = 'queued';
   #isAnswered = false;
+  #hasEnded = false;
   #body: Body | undefined;
   #reader: EventReader | undefined;
   #position: StreamPosition | undefined;
@@ -51,6 +52,11 @@ export class Post implements WireHandler {
 
   get isAnswered(): boolean {
     return this.#isAnswered;
+  }
+
+  /** Whether all of the response has come, whatever is made of it. */
+  get hasEnded(): boolean {
+    return this.#hasEnded;
   }
 
   /** Its answer has come, here or elsewhere: the rest may still be said, but is not waited for. */
@@ -117,6 +123,7 @@ export class Post implements WireHandler {
   onResponseEnd(): void {
     // Its socket serves the next request already.
     this.#controller = undefined;
+    this.#hasEnded = true;
     switch (this.#stage) {
       case 'json':
         this.#stage = 'ignored';

@@ -208,7 +208,7 @@ class HttpTransport implements Transport, PostOwner {
     entry.stream?.close();
     entry.post.answered();
     // It may be a while until its stream ends, and close() has to find it.
-    if (entry.stream === undefined) this.#others.add(entry.post);
+    if (entry.stream === undefined && !entry.post.hasEnded) this.#others.add(entry.post);
     this.#events.message(response.id === 'null' ? { ...response, id: String(id) } : response, about?.id);
   }
 

@@ -5,7 +5,8 @@ import { JsonTextError, RawObject, rawItems } from '../protocol/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { META, withoutMeta } from '../protocol/meta.ts';
 import { backoffMs } from './backoff.ts';
-import type { Call, Connection } from './connection.ts';
+import type { Call } from './call.ts';
+import type { Connection } from './connection.ts';
 import type { Hello } from './handshake.ts';
 
 export interface ListeningParts<Owner> {

@@ -4,7 +4,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../../src/errors.ts';
 import { RawObject } from '../../src/protocol/json.ts';
 import type { Notification } from '../../src/protocol/jsonrpc.ts';
-import { type Ask, type CallOptions, Connection } from '../../src/upstream/connection.ts';
+import type { CallOptions } from '../../src/upstream/call.ts';
+import { type Ask, Connection } from '../../src/upstream/connection.ts';
 import { memoryUpstream, type Peer, result, type Script } from '../support/memory-upstream.ts';
 
 const OPTIONS: CallOptions<string> = { timeoutMs: 5_000, maxMs: 60_000, progress: false, owner: undefined };
@@ -73,6 +74,37 @@ test('L-015 a call without an answer ends after its timeout, and the upstream is
   assert.ok(cancelled?.kind === 'notification' && cancelled.params?.raw('requestId') === '1');
 });
 
+test('L-015 each call ends after its own timeout, however many are under way', async () => {
+  const { connection, peer } = await connect({ request: () => undefined });
+  const patient = connection.call('tools/call', undefined, OPTIONS);
+  const endless = connection.call('tools/call', undefined, { ...OPTIONS, timeoutMs: Infinity, maxMs: Infinity });
+  const hasty = connection.call('tools/call', undefined, HASTY);
+  const limited = connection.call('tools/call', undefined, { ...OPTIONS, maxMs: HASTY.timeoutMs });
+  await Promise.all([hasty, limited].map(({ answer }) => assert.rejects(answer, { code: 'upstream-timeout' })));
+  assert.equal(connection.inFlight, 2);
+  peer.say('{"jsonrpc":"2.0","id":1,"result":{}}');
+  peer.say('{"jsonrpc":"2.0","id":2,"result":{}}');
+  assert.equal((await patient.answer).kind, 'result');
+  assert.equal((await endless.answer).kind, 'result');
+  await assert.rejects(connection.call('tools/call', undefined, HASTY).answer, { code: 'upstream-timeout' });
+});
+
+test('L-015 progress puts a timeout off, but not the longest a call may take', async () => {
+  const { connection, peer } = await connect({ request: () => undefined });
+  const limits = { ...OPTIONS, timeoutMs: 300, progress: true };
+  const heardOf = connection.call('tools/call', undefined, limits);
+  const tooLong = connection.call('tools/call', undefined, { ...limits, maxMs: 600 });
+  while (connection.inFlight === 2) {
+    for (const token of [1, 2]) {
+      peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1}}`);
+    }
+    await sleep(20);
+  }
+  await assert.rejects(tooLong.answer, { code: 'upstream-timeout' });
+  await connection.close();
+  await assert.rejects(heardOf.answer, { code: 'upstream-lost' });
+});
+
 test('L-006 initialize is never cancelled', async () => {
   const { connection, peer } = await connect({ isRaw: true, request: () => undefined });
   const silent = connection.call('initialize', RawObject.EMPTY, HASTY);
@@ -111,7 +143,7 @@ test('an upstream that waits for an answer itself is not timed out meanwhile', a
   const call = connection.call('tools/call', undefined, HASTY);
   await new Promise((resolve) => setImmediate(resolve));
   peer.say('{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{}}', 1);
-  await sleep(3 * HASTY.timeoutMs);
+  await sleep(6 * HASTY.timeoutMs);
   assert.equal(connection.inFlight, 1);
   asks[0]?.answer({ kind: 'result', result: '{"action":"accept"}' });
   peer.say('{"jsonrpc":"2.0","id":1,"result":{}}');

@@ -1,0 +1,85 @@
+import type { GatewayError } from '../errors.ts';
+import type { RawObject } from '../protocol/json.ts';
+import type { Answer, Notification } from '../protocol/jsonrpc.ts';
+import type { Header } from '../protocol/mcp-headers.ts';
+import type { Severity } from '../protocol/severity.ts';
+
+export interface CallOptions<Owner> {
+  /** How long to wait without progress, and with it. Milliseconds; `Infinity` for ever. */
+  readonly timeoutMs: number;
+  readonly maxMs: number;
+  /** Whether to ask for progress: puts a token of ours in the place of the client's. */
+  readonly progress: boolean;
+  /** Whether nobody waits for it: the connection counts as idle all the same. */
+  readonly background?: true;
+  /** Whose call this is: what {@link ConnectionEvents} are told about it. */
+  readonly owner: Owner | undefined;
+  /** In the modern era: what the client can do, `{}` unless given, and which log messages of this call it wants. */
+  readonly capabilities?: RawObject;
+  readonly logLevel?: Severity | undefined;
+  /** In the modern era: `Mcp-Param-…`. */
+  readonly headers?: readonly Header[];
+  /** Is told what is said about this call, in place of the connection's own events. */
+  readonly told?: (notification: Notification) => void;
+}
+
+/** A request to the upstream that is under way. */
+export interface Call<Owner> {
+  readonly id: number;
+  readonly owner: Owner | undefined;
+  /** Rejects with a {@link GatewayError} when no answer will come. */
+  readonly answer: Promise<Answer>;
+  /** Tells the upstream, rejects the answer with `cancelled` and drops what may still arrive. */
+  cancel(reason: string | undefined): void;
+}
+
+/** Whoever can end a call. */
+interface Canceller<Owner> {
+  cancel(call: Call<Owner>, reason: string | undefined): void;
+}
+
+function ignore(): void {}
+
+/** A call until it is settled: what its connection knows of it. */
+export class PendingCall<Owner> implements Call<Owner> {
+  readonly id: number;
+  readonly method: string;
+  readonly options: CallOptions<Owner>;
+  readonly answer: Promise<Answer>;
+  readonly startedMs: number = performance.now();
+  heardMs: number = this.startedMs;
+  readonly #canceller: Canceller<Owner>;
+  #settle: { resolve(answer: Answer): void; reject(error: GatewayError): void } | undefined;
+
+  constructor(canceller: Canceller<Owner>, id: number, method: string, options: CallOptions<Owner>) {
+    this.#canceller = canceller;
+    this.id = id;
+    this.method = method;
+    this.options = options;
+    this.answer = new Promise((resolve, reject) => (this.#settle = { resolve, reject }));
+  }
+
+  get owner(): Owner | undefined {
+    return this.options.owner;
+  }
+
+  resolve(answer: Answer): void {
+    this.#settle?.resolve(answer);
+  }
+
+  reject(why: GatewayError): void {
+    // Whoever asked may be gone by now.
+    this.answer.catch(ignore);
+    this.#settle?.reject(why);
+  }
+
+  cancel(reason: string | undefined): void {
+    this.#canceller.cancel(this, reason);
+  }
+
+  /** Monotonic ms. */
+  get dueMs(): number {
+    const { timeoutMs, maxMs } = this.options;
+    return timeoutMs === Infinity ? Infinity : Math.min(this.heardMs + timeoutMs, this.startedMs + maxMs);
+  }
+}

@@ -1,0 +1,59 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { RequestLog, type RequestLine } from '../../src/telemetry/request-log.ts';
+
+const CALL: RequestLine = {
+  method: 'tools/call',
+  tool: 'a"b',
+  upstream: 'files',
+  principal: 'ann',
+  revision: '2025-11-25',
+  error: undefined,
+  ms: 1.23456,
+};
+
+test('every request has a line of its own, alike as they may be', () => {
+  let written = '';
+  let time = 0;
+  const log = new RequestLog({ write: (text) => void (written += text) }, () => `,"time":"${++time}"`);
+  const lines: RequestLine[] = [
+    CALL,
+    { ...CALL, ms: 7 },
+    { ...CALL, error: 'tool_error' },
+    { ...CALL, principal: 'bob' },
+    { ...CALL, revision: '2025-06-18' },
+    { ...CALL, upstream: undefined, tool: undefined, method: 'ping' },
+    CALL,
+  ];
+  for (const line of lines) log.write(line);
+  log.flush();
+
+  const expected = lines.map((line, i) => ({
+    level: 30,
+    time: String(i + 1),
+    name: 'linkspan',
+    pid: process.pid,
+    ...line,
+    ms: Math.round(line.ms * 1000) / 1000,
+    msg: 'request',
+  }));
+  const read: unknown[] = written
+    .trimEnd()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+  // What is undefined is left out.
+  assert.deepEqual(read, JSON.parse(JSON.stringify(expected)));
+});
+
+test('lines are written many at once, and none is lost between', () => {
+  const writes: string[] = [];
+  const log = new RequestLog({ write: (text) => void writes.push(text) }, () => '');
+  for (let i = 0; i < 1_000; i++) log.write({ ...CALL, ms: i });
+  log.flush();
+  const read = writes.flatMap((text) => text.trimEnd().split('\n')).map((line) => Number(/"ms":(\d+)/.exec(line)?.[1]));
+  assert.deepEqual(
+    read,
+    Array.from({ length: 1_000 }, (_, i) => i),
+  );
+  assert.ok(writes.length < 10);
+});
