@@ -7,6 +7,7 @@ import { testCore, type TestCore, toolCall } from '../support/core.ts';
 import { askedIn, type ModernOptions, modernRequest, toldIn } from '../support/modern-client.ts';
 
 const TIMEOUT = { timeout: 30_000 };
+const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
 const FORM = { elicitation: { form: {} } };
 
 const principal = (key: string): Principal => ({ key, label: key, scopes: [] });
@@ -379,4 +380,36 @@ test('X-024 a server that waits and wants to know hears of progress, and the pro
     ['mine', 'mine', 'mine'],
   );
   finish('n');
+});
+
+test('X-010 questions asked at once come in one round, and one retry ends the call', TIMEOUT, async () => {
+  const { memory, ask, call: at, finish } = asker({ isQuiet: true, isAttributed: true });
+  await using gateway = await testCore({ up: { memory, target: HTTP } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  for (const question of ['a', 'b', 'c']) ask('n', question, 'elicitation/create', formOf(question));
+  const { inputRequests, requestState } = askedIn(await first.reply);
+  assert.equal(Object.keys(inputRequests).length, 3);
+  const retry = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'Ada') });
+  await memory.until(() => at('n').told.size === 3 || undefined);
+  finish('n');
+  const { told } = Object(toldIn(await retry.reply));
+  assert.deepEqual(told, { a: [accepted('Ada')], b: [accepted('Ada')], c: [accepted('Ada')] });
+});
+
+test('X-010 a question taken back before the client was told of it makes no round', TIMEOUT, async () => {
+  const { memory, ask, finish, call: at } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  ask('n', 'a', 'elicitation/create', formOf('a'));
+  const one = askedIn(await first.reply);
+  ask('n', 'b', 'elicitation/create', formOf('b'));
+  await sleep(50);
+  at('n').peer.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b n"}}');
+  const retry = { requestState: one.requestState, inputResponses: answers(one.inputRequests, 'A') };
+  const second = call(gateway, 'n', retry);
+  await memory.until(() => at('n').told.get('a'));
+  finish('n');
+  assert.deepEqual(toldIn(await second.reply), { nonce: 'n', told: { a: [accepted('A')] } });
 });
