@@ -413,3 +413,15 @@ test('X-010 a question taken back before the client was told of it makes no roun
   finish('n');
   assert.deepEqual(toldIn(await second.reply), { nonce: 'n', told: { a: [accepted('A')] } });
 });
+
+test('X-018 a question that is still open when the call ends is answered for the client', TIMEOUT, async () => {
+  const { memory, ask, finish, call: at } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  ask('n', 'q', 'elicitation/create', formOf('n'));
+  askedIn(await first.reply);
+  finish('n');
+  await memory.until(() => at('n').told.get('q'));
+  assert.deepEqual(at('n').told.get('q'), [{ action: 'cancel' }]);
+});
