@@ -58,9 +58,11 @@ class Visiting implements ModernCall {
   readonly answer: Promise<Answer>;
   exchange: OpenExchange | undefined;
   listen: Listen | undefined;
+  readonly #request: Request;
   #isCancelled = false;
 
-  constructor(work: (visiting: Visiting) => Promise<Answer>) {
+  constructor(request: Request, work: (visiting: Visiting) => Promise<Answer>) {
+    this.#request = request;
     this.answer = work(this);
   }
 
@@ -72,7 +74,8 @@ class Visiting implements ModernCall {
 
   cancel(reason: string | undefined): void {
     this.#isCancelled = true;
-    this.exchange?.cancel(reason);
+    // A request made twice goes on as long as the later one is there.
+    if (this.exchange?.request === this.#request) this.exchange.cancel(reason);
     this.listen?.close();
   }
 
@@ -97,7 +100,7 @@ export class Modern {
     lookup: HeaderLookup | undefined,
     failed: (thrown: unknown) => Answer,
   ): Visiting {
-    return new Visiting(async (visiting) => {
+    return new Visiting(request, async (visiting) => {
       try {
         const affinity = await this.#parts.affinities.of(caller);
         return await this.#answer(

@@ -425,3 +425,19 @@ test('X-018 a question that is still open when the call ends is answered for the
   await memory.until(() => at('n').told.get('q'));
   assert.deepEqual(at('n').told.get('q'), [{ action: 'cancel' }]);
 });
+
+test('X-016 a duplicate that goes away does not take the call from the one that came after it', TIMEOUT, async () => {
+  const { memory, ask, finish } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  ask('n', 'q', 'elicitation/create', formOf('n'));
+  const { inputRequests, requestState } = askedIn(await first.reply);
+  const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
+  const before = call(gateway, 'n', retry);
+  const after = call(gateway, 'n', retry);
+  await memory.until(() => memory.peers.some(({ heard }) => heard.at(-1)?.kind === 'result') || undefined);
+  before.call.cancel('the client disconnected');
+  finish('n');
+  assert.deepEqual(toldIn(await after.reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+});
