@@ -136,7 +136,7 @@ test(
     );
     const told = await Promise.all(retries.map(async ({ reply }) => toldIn(await reply)));
     for (const one of told) assert.deepEqual(one, told[0]);
-    assert.deepEqual(at('n').told, new Map([['q', [accepted('number 0')]]]));
+    assert.equal(at('n').told.get('q')?.length, 1);
     const late = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'late') });
     assert.deepEqual(toldIn(await late.reply), told[0]);
     assert.equal(memory.requests('tools/call').length, 1);
