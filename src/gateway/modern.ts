@@ -193,7 +193,7 @@ export class Modern {
       if (state.kind === 'park') return await this.#resumed(visiting, request, visit, outlet, state, retry);
       if (state.upstream !== to.upstream) throw new GatewayError('invalid-state');
       if (state.kind === 'pages') {
-        const end = await this.#opened(to.upstream, state.ids, retry.inputResponses);
+        const end = await this.#opened(request.method, to.upstream, state.ids, retry.inputResponses);
         if (end !== undefined) return end;
         params = withRetry(params, { inputResponses: undefined, requestState: undefined });
       } else {
@@ -262,15 +262,25 @@ export class Modern {
     return { kind: 'result', result: result.toString() };
   }
 
-  /** The user was sent to some pages. @returns how the call ends, where they would not go. */
+  /**
+   * The user was sent to some pages. Of those nothing was said about, the upstream tells again.
+   *
+   * @returns how a tool call ends, where they would not go.
+   * @throws {GatewayError} `client-unreachable`: how everything else ends then.
+   */
   async #opened(
+    method: string,
     upstream: string,
     ids: readonly string[],
     responses: RawObject | undefined,
   ): Promise<Answer | undefined> {
-    const refused = ids.some((_, i) => responses?.object(`url${i + 1}`)?.string('action') !== 'accept');
-    if (refused) return this.#own('tools/call', toolFailure('The page that has to be opened first was not opened'));
-    await this.#parts.completions.wait(upstream, ids, PAGE_MS);
+    const actions = ids.map((_, i) => responses?.object(`url${i + 1}`)?.string('action'));
+    if (actions.some((action) => action !== undefined && action !== 'accept')) {
+      const say = 'the page that has to be opened first was not opened';
+      if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', say });
+      return this.#own(method, toolFailure(say));
+    }
+    if (actions.every((action) => action === 'accept')) await this.#parts.completions.wait(upstream, ids, PAGE_MS);
     return undefined;
   }
 

@@ -4,6 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Principal } from '../../src/policy/principal.ts';
 import { accepted, asker, formOf } from '../support/asker.ts';
 import { testCore, type TestCore, toolCall } from '../support/core.ts';
+import { memoryUpstream, result } from '../support/memory-upstream.ts';
 import { askedIn, type ModernOptions, modernRequest, toldIn } from '../support/modern-client.ts';
 
 const TIMEOUT = { timeout: 30_000 };
@@ -427,17 +428,50 @@ test('X-018 a question that is still open when the call ends is answered for the
 });
 
 test('X-016 a duplicate that goes away does not take the call from the one that came after it', TIMEOUT, async () => {
-  const { memory, ask, finish } = asker({ isQuiet: true });
+  const { memory, ask, finish, call: at } = asker({ isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
-  const first = call(gateway, 'n');
+  const first = call(gateway, 'n', {}, { progressToken: 'first' });
   await memory.until(() => memory.requests('tools/call')[0]);
   ask('n', 'q', 'elicitation/create', formOf('n'));
   const { inputRequests, requestState } = askedIn(await first.reply);
   const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
   const before = call(gateway, 'n', retry);
-  const after = call(gateway, 'n', retry);
-  await memory.until(() => memory.peers.some(({ heard }) => heard.at(-1)?.kind === 'result') || undefined);
+  await memory.until(() => at('n').told.get('q'));
+  const after = call(gateway, 'n', retry, { progressToken: 'after' });
+  // Progress goes to whoever has the call now.
+  for (let progress = 1; after.said.length === 0; progress++) {
+    const params = { progress, progressToken: Number(at('n').request.id) };
+    at('n').peer.say(JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params }));
+    await sleep(5);
+  }
   before.call.cancel('the client disconnected');
   finish('n');
   assert.deepEqual(toldIn(await after.reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
 });
+
+test(
+  'X-012 a question about a request that may not be answered with questions is shown to nobody',
+  TIMEOUT,
+  async () => {
+    const told: unknown[] = [];
+    const memory = memoryUpstream({
+      capabilities: { prompts: {}, completions: {} },
+      lists: { prompts: [{ name: 'p', arguments: [{ name: 'a' }] }] },
+      request: (peer, request) => {
+        const question = { id: 'q', method: 'elicitation/create', params: formOf('n') };
+        peer.say(JSON.stringify({ jsonrpc: '2.0', ...question }), Number(request.id));
+      },
+      response: (peer, response) => {
+        told.push(response);
+        for (const request of memory.requests('completion/complete')) {
+          peer.say(result(request, { completion: { values: ['x'] } }));
+        }
+      },
+    });
+    await using gateway = await testCore({ up: { memory, target: HTTP } });
+    const params = { ref: { type: 'ref/prompt', name: 'up__p' }, argument: { name: 'a', value: '' } };
+    const completed = await modernRequest(gateway, 'completion/complete', params, { capabilities: FORM }).reply;
+    assert.partialDeepStrictEqual(completed.result, { resultType: 'complete', completion: { values: ['x'] } });
+    assert.partialDeepStrictEqual(told, [{ kind: 'error', error: { code: -32602 } }]);
+  },
+);
