@@ -336,7 +336,7 @@ test(
   },
 );
 
-for (const isolation of ['session'] as const) {
+for (const isolation of ['session', 'call'] as const) {
   test(
     `X-021 with a connection per ${isolation}, calls of one client that are asked about at once are kept apart`,
     TIMEOUT,
