@@ -136,7 +136,12 @@ export class Modern {
       case 'prompts/get':
       case 'resources/read':
       case 'completion/complete':
-        return await this.#routed(visiting, request, visit, outlet, lookup);
+        this.#enter(affinity);
+        try {
+          return await this.#routed(visiting, request, visit, outlet, lookup);
+        } finally {
+          affinity.underWay--;
+        }
       case 'server/discover':
         await scouts.greet(visit.caller.view);
         return this.#discovered(affinity);
@@ -165,6 +170,14 @@ export class Modern {
     return answer.kind === 'error'
       ? answer
       : { kind: 'result', result: this.#parts.answers.own(method, answer.result) };
+  }
+
+  /** @throws {GatewayError} `overloaded` */
+  #enter(affinity: Affinity): void {
+    if (affinity.underWay >= this.#parts.inFlightPerSession) {
+      throw new GatewayError('overloaded', { say: `you have ${affinity.underWay} requests under way` });
+    }
+    affinity.underWay++;
   }
 
   async #routed(
@@ -199,9 +212,6 @@ export class Modern {
       } else {
         params = withRetry(params, { inputResponses: retry.inputResponses, requestState: state.inner });
       }
-    }
-    if (affinity.working.size >= this.#parts.inFlightPerSession) {
-      throw new GatewayError('overloaded', { say: `you have ${affinity.working.size} requests under way` });
     }
     const upstream = this.#parts.upstreams.get(to.upstream);
     const isExclusive = affinity.profile !== '' && upstream?.needsOwnConnection === true;

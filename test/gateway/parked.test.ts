@@ -20,6 +20,16 @@ function call(gateway: TestCore, nonce: string, retry: object = {}, options: Mod
   return modernRequest(gateway, 'tools/call', params, { capabilities: FORM, ...options });
 }
 
+const LIMITS = {
+  bodyBytes: 4 << 20,
+  messageBytes: 16 << 20,
+  processes: 64,
+  sessionsPerPrincipal: 1_000,
+  parkedPerPrincipal: 256,
+  parkedPerUpstream: 1_024,
+  inFlightPerSession: 256,
+};
+
 /** Of a parked call: its questions and its state. */
 async function parked(gateway: TestCore, nonce: string, options: ModernOptions = {}) {
   return askedIn(await call(gateway, nonce, {}, options).reply);
@@ -475,3 +485,44 @@ test(
     assert.partialDeepStrictEqual(told, [{ kind: 'error', error: { code: -32602 } }]);
   },
 );
+
+for (const [kind, target] of [
+  ['stdio', undefined],
+  ['http', HTTP],
+] as const) {
+  suite(`invariant 8: how many calls of one principal wait at once, over ${kind}`, () => {
+    const where = target === undefined ? {} : { target };
+
+    test('is bounded, and one call too many is told so, and called off', TIMEOUT, async () => {
+      const { memory, call: at } = asker({ isAttributed: target !== undefined });
+      const limits = { ...LIMITS, parkedPerPrincipal: 3 };
+      await using gateway = await testCore({ up: { memory, ...where } }, { limits });
+      for (const nonce of ['a', 'b', 'c']) await parked(gateway, nonce);
+      const { error } = await call(gateway, 'd').reply;
+      assert.partialDeepStrictEqual(error, { code: -31013, data: { executed: 'unknown', retryable: false } });
+      await called(at('d'));
+      // Others are none the worse.
+      await parked(gateway, 'e', { principal: BOB });
+    });
+
+    test('keeps none of its other requests from being answered', TIMEOUT, async () => {
+      const { memory } = asker({ isAttributed: target !== undefined });
+      const limits = { ...LIMITS, inFlightPerSession: 3 };
+      await using gateway = await testCore({ up: { memory, ...where } }, { limits });
+      for (const nonce of ['a', 'b', 'c', 'd']) await parked(gateway, nonce);
+      const other = modernRequest(gateway, 'tools/call', toolCall('up__other'), { capabilities: FORM });
+      assert.equal((await other.reply).error, undefined);
+    });
+
+    test('is not how many are under way, which is bounded too', TIMEOUT, async () => {
+      const { memory, finish } = asker({ isQuiet: true, isAttributed: target !== undefined });
+      const limits = { ...LIMITS, inFlightPerSession: 3 };
+      await using gateway = await testCore({ up: { memory, ...where } }, { limits });
+      const calls = ['a', 'b', 'c'].map((nonce) => call(gateway, nonce));
+      await memory.until(() => memory.requests('tools/call')[2]);
+      assert.equal((await call(gateway, 'd').reply).error?.code, -31013);
+      for (const nonce of ['a', 'b', 'c']) finish(nonce);
+      for (const { reply } of calls) toldIn(await reply);
+    });
+  });
+}
