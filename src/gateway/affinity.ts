@@ -18,6 +18,8 @@ export interface Listener {
  */
 export class Affinity extends Party {
   readonly working = new Set<Exchange>();
+  /** Requests that wait for an answer of ours, leases included and parked calls not. */
+  underWay = 0;
   readonly listeners = new Set<Listener>();
   /** More of its kind, by upstream, each for one request at a time: see {@link at}. */
   readonly #leases = new Map<string, Affinity[]>();

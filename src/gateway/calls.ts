@@ -114,7 +114,7 @@ export class Calls {
           const sent = known(exchange.request.method, link.hello.revision, bare);
           const answer = await this.#send(exchange, upstream, link, sent);
           if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
-            throw new UrlRequiredError(upstream.id, pagesIn(upstream.id, answer.error, exchange.client.offered));
+            throw new UrlRequiredError(upstream.id, pagesIn(upstream.id, exchange, answer.error));
           }
           return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: false, source }, answer);
         } catch (thrown) {
@@ -252,14 +252,16 @@ function relisted({ client: { catalog }, tool }: OpenExchange): Source | undefin
 }
 
 /** @throws {GatewayError} `missing-capability`, `upstream-protocol` */
-function pagesIn(upstream: string, { message, data }: RpcError, offered: RawObject): readonly Page[] {
+function pagesIn(upstream: string, exchange: Exchange, { message, data }: RpcError): readonly Page[] {
+  const { client, request } = exchange;
   const listed: unknown = typeof data === 'object' && data !== null && 'elicitations' in data ? data.elicitations : [];
   const pages = (Array.isArray(listed) ? listed : []).flatMap((one: unknown) => (isPage(one) ? [one] : []));
-  if (pages.length === 0) {
-    const say = `upstream "${upstream}" wants pages opened and names none: ${message}`;
+  if (pages.length === 0 || !mayAsk(request.method)) {
+    const what = pages.length === 0 ? 'names none' : `${request.method} cannot wait for that`;
+    const say = `upstream "${upstream}" wants pages opened, and ${what}: ${message}`;
     throw new GatewayError('upstream-protocol', { upstream, executed: 'no', say });
   }
-  if (offered.object('elicitation')?.raw('url') === undefined) {
+  if (client.offered.object('elicitation')?.raw('url') === undefined) {
     const requiredCapabilities = { elicitation: { url: {} } };
     throw new GatewayError('missing-capability', { upstream, say: message, data: { requiredCapabilities } });
   }

@@ -58,9 +58,11 @@ class Visiting implements ModernCall {
   readonly answer: Promise<Answer>;
   exchange: OpenExchange | undefined;
   listen: Listen | undefined;
+  readonly #request: Request;
   #isCancelled = false;
 
-  constructor(work: (visiting: Visiting) => Promise<Answer>) {
+  constructor(request: Request, work: (visiting: Visiting) => Promise<Answer>) {
+    this.#request = request;
     this.answer = work(this);
   }
 
@@ -72,7 +74,8 @@ class Visiting implements ModernCall {
 
   cancel(reason: string | undefined): void {
     this.#isCancelled = true;
-    this.exchange?.cancel(reason);
+    // A request made twice goes on as long as the later one is there.
+    if (this.exchange?.request === this.#request) this.exchange.cancel(reason);
     this.listen?.close();
   }
 
@@ -97,7 +100,7 @@ export class Modern {
     lookup: HeaderLookup | undefined,
     failed: (thrown: unknown) => Answer,
   ): Visiting {
-    return new Visiting(async (visiting) => {
+    return new Visiting(request, async (visiting) => {
       try {
         const affinity = await this.#parts.affinities.of(caller);
         return await this.#answer(
@@ -133,7 +136,12 @@ export class Modern {
       case 'prompts/get':
       case 'resources/read':
       case 'completion/complete':
-        return await this.#routed(visiting, request, visit, outlet, lookup);
+        this.#enter(affinity);
+        try {
+          return await this.#routed(visiting, request, visit, outlet, lookup);
+        } finally {
+          affinity.underWay--;
+        }
       case 'server/discover':
         await scouts.greet(visit.caller.view);
         return this.#discovered(affinity);
@@ -164,6 +172,14 @@ export class Modern {
       : { kind: 'result', result: this.#parts.answers.own(method, answer.result) };
   }
 
+  /** @throws {GatewayError} `overloaded` */
+  #enter(affinity: Affinity): void {
+    if (affinity.underWay >= this.#parts.inFlightPerSession) {
+      throw new GatewayError('overloaded', { say: `you have ${affinity.underWay} requests under way` });
+    }
+    affinity.underWay++;
+  }
+
   async #routed(
     visiting: Visiting,
     request: Request,
@@ -190,15 +206,12 @@ export class Modern {
       if (state.kind === 'park') return await this.#resumed(visiting, request, visit, outlet, state, retry);
       if (state.upstream !== to.upstream) throw new GatewayError('invalid-state');
       if (state.kind === 'pages') {
-        const end = await this.#opened(to.upstream, state.ids, retry.inputResponses);
+        const end = await this.#opened(request.method, to.upstream, state.ids, retry.inputResponses);
         if (end !== undefined) return end;
         params = withRetry(params, { inputResponses: undefined, requestState: undefined });
       } else {
         params = withRetry(params, { inputResponses: retry.inputResponses, requestState: state.inner });
       }
-    }
-    if (affinity.working.size >= this.#parts.inFlightPerSession) {
-      throw new GatewayError('overloaded', { say: `you have ${affinity.working.size} requests under way` });
     }
     const upstream = this.#parts.upstreams.get(to.upstream);
     const isExclusive = affinity.profile !== '' && upstream?.needsOwnConnection === true;
@@ -259,15 +272,25 @@ export class Modern {
     return { kind: 'result', result: result.toString() };
   }
 
-  /** The user was sent to some pages. @returns how the call ends, where they would not go. */
+  /**
+   * The user was sent to some pages. Of those nothing was said about, the upstream tells again.
+   *
+   * @returns how a tool call ends, where they would not go.
+   * @throws {GatewayError} `client-unreachable`: how everything else ends then.
+   */
   async #opened(
+    method: string,
     upstream: string,
     ids: readonly string[],
     responses: RawObject | undefined,
   ): Promise<Answer | undefined> {
-    const refused = ids.some((_, i) => responses?.object(`url${i + 1}`)?.string('action') !== 'accept');
-    if (refused) return this.#own('tools/call', toolFailure('The page that has to be opened first was not opened'));
-    await this.#parts.completions.wait(upstream, ids, PAGE_MS);
+    const actions = ids.map((_, i) => responses?.object(`url${i + 1}`)?.string('action'));
+    if (actions.some((action) => action !== undefined && action !== 'accept')) {
+      const say = 'the page that has to be opened first was not opened';
+      if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', say });
+      return this.#own(method, toolFailure(say));
+    }
+    if (actions.every((action) => action === 'accept')) await this.#parts.completions.wait(upstream, ids, PAGE_MS);
     return undefined;
   }
 

@@ -90,6 +90,8 @@ export class Parked {
    * @param work how the call ends; it never rejects.
    */
   async follow(exchange: OpenExchange, upstream: string, rounds: Rounds, work: Promise<Answer>): Promise<Answer> {
+    // What is still asked when the call is over, nobody can answer any more.
+    void work.then(() => rounds.abandon('the call is over'));
     const first = await Promise.race([work, rounds.asked()]);
     if (first !== 'asked') return first;
     const refused = this.#refuse(exchange, upstream);

@@ -74,14 +74,15 @@ export class Rounds {
     if (this.#isNew && this.#open.size > 0) this.#asking.resolve('asked');
   }
 
-  /** Resolves when there is something to ask. */
+  /** Resolves when there is something to ask. What was taken back meanwhile is nothing. One waits at a time. */
   asked(): Promise<'asked'> {
+    this.#asking = Promise.withResolvers();
+    this.#announce();
     return this.#asking.promise;
   }
 
-  /** The questions that are open now. The next {@link asked} waits for another one. */
+  /** The questions that are open now. */
   take(): readonly InputRequest[] {
-    this.#asking = Promise.withResolvers();
     this.#isNew = false;
     return [...this.#open].map(([key, { method, params }]) => ({ key, method, params: raiseAsk(params) }));
   }
@@ -98,7 +99,6 @@ export class Rounds {
       );
     }
     this.#isNew = this.#open.size > 0;
-    this.#announce();
   }
 
   /** Lets upstreams that want to know hear that somebody is at work. */

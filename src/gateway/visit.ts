@@ -1,5 +1,6 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import { GatewayError } from '../errors.ts';
+import { mayAsk } from '../protocol/input-required.ts';
 import type { RawObject } from '../protocol/json.ts';
 import { notificationText } from '../protocol/jsonrpc.ts';
 import type { Severity } from '../protocol/severity.ts';
@@ -53,7 +54,12 @@ export class Visit implements Client {
     exchange.fail(new GatewayError('missing-capability', { say, executed: 'unknown', data: { requiredCapabilities } }));
   }
 
-  ask(inquiry: Inquiry): void {
-    this.rounds.put(inquiry);
+  ask(inquiry: Inquiry, exchange: Exchange | undefined): void {
+    if (exchange !== undefined && mayAsk(exchange.request.method)) {
+      this.rounds.put(inquiry);
+      return;
+    }
+    const message = 'Only tools/call, prompts/get and resources/read may be answered with questions';
+    inquiry.answer({ kind: 'error', error: { code: -32602, message } });
   }
 }

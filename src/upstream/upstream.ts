@@ -104,7 +104,8 @@ export class Upstream<Owner, User extends LinkUser> {
   /** Whether what it asks tells nothing of the call it asks about, so that calls which may be asked about go one by one. */
   get needsOwnConnection(): boolean {
     const { isolation, target } = this.config;
-    return isolation === 'session' && target.kind !== 'http' && !this.#opener.isModern;
+    const isPrivate = isolation === 'session' || isolation === 'call';
+    return isPrivate && target.kind !== 'http' && !this.#opener.isModern;
   }
 
   /**

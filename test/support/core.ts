@@ -10,7 +10,7 @@ import type { ClientSession, Outlet } from '../../src/gateway/front.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { RawObject } from '../../src/protocol/json.ts';
 import { type Answer, type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';
-import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';
 import type { MemoryUpstream } from './memory-upstream.ts';
 
 const UNTIL_MS = 3_000;
@@ -19,6 +19,7 @@ const UNTIL_MS = 3_000;
 export interface TestCore extends AsyncDisposable {
   readonly core: Core;
   readonly config: Config;
+  readonly metrics: Metrics;
   connect(options?: ConnectOptions): Promise<TestClient>;
   /** Stops it and starts another one on the same state. */
   restart(): Promise<void>;
@@ -204,8 +205,9 @@ export async function testCore(
     ...overrides,
   };
   const log = pino({ level: 'silent' });
+  let metrics = createMetrics('test');
   const start = () => {
-    const metrics = createMetrics('test');
+    metrics = createMetrics('test');
     const reach = {
       waysTo: ({ id }: UpstreamConfig): readonly Way[] => {
         const start = upstreams[id]?.memory.start;
@@ -219,6 +221,9 @@ export async function testCore(
   return {
     get core() {
       return core;
+    },
+    get metrics() {
+      return metrics;
     },
     config,
     connect: async ({

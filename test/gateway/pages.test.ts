@@ -1,0 +1,125 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { testCore } from '../support/core.ts';
+import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
+import { askedIn, modernRequest } from '../support/modern-client.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const URL_FORM = { elicitation: { form: {}, url: {} } };
+const PAGE = { mode: 'url', message: 'Sign in', url: 'https://example.org/in', elicitationId: 'el-1' };
+const SHOWN = { method: 'elicitation/create', params: { mode: 'url', message: 'Sign in', url: PAGE.url } };
+
+const DONE: Readonly<Record<string, object>> = {
+  'tools/call': { content: [{ type: 'text', text: 'in' }] },
+  'prompts/get': { messages: [] },
+  'resources/read': { contents: [] },
+  'completion/complete': { completion: { values: [] } },
+};
+const ASKED: Readonly<Record<string, object>> = {
+  'tools/call': { name: 'up__t', arguments: {} },
+  'prompts/get': { name: 'up__p' },
+  'resources/read': { uri: 'up+test://a' },
+};
+
+/** A server of 2025-11-25 that does nothing before a page was opened. */
+function guarded(): MemoryUpstream & { readonly opened: () => void } {
+  let isOpen = false;
+  const memory = memoryUpstream({
+    capabilities: { tools: {}, prompts: {}, resources: {}, completions: {} },
+    lists: {
+      tools: [{ name: 't', inputSchema: { type: 'object' } }],
+      prompts: [{ name: 'p', arguments: [{ name: 'a' }] }],
+      resources: [{ uri: 'test://a', name: 'a' }],
+    },
+    request: (peer, request) => {
+      const error = { code: -32042, message: 'Sign in first', data: { elicitations: [PAGE] } };
+      peer.say(
+        isOpen
+          ? result(request, DONE[request.method] ?? {})
+          : `{"jsonrpc":"2.0","id":${request.id},"error":${JSON.stringify(error)}}`,
+      );
+    },
+  });
+  const opened = () => {
+    isOpen = true;
+    const params = JSON.stringify({ elicitationId: PAGE.elicitationId });
+    for (const peer of memory.open) {
+      peer.say(`{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":${params}}`);
+    }
+  };
+  return { ...memory, opened };
+}
+
+suite('X-026 a server of 2025-11-25 that wants a page opened first', () => {
+  for (const [method, params] of Object.entries(ASKED)) {
+    test(
+      `${method}: the client is asked to open it, and its retry is made again when that is done`,
+      TIMEOUT,
+      async () => {
+        const memory = guarded();
+        await using gateway = await testCore({ up: { memory } });
+        const options = { capabilities: URL_FORM };
+        const { inputRequests, requestState } = askedIn(await modernRequest(gateway, method, params, options).reply);
+        assert.deepEqual(Object.values(inputRequests), [SHOWN]);
+        const [key = ''] = Object.keys(inputRequests);
+        const retry = { ...params, requestState, inputResponses: { [key]: { action: 'accept' } } };
+        const second = modernRequest(gateway, method, retry, options);
+        memory.opened();
+        assert.partialDeepStrictEqual(await second.reply, { result: { resultType: 'complete', ...DONE[method] } });
+        const calls = memory.requests(method).map((one) => JSON.parse(one.params?.toString() ?? '{}'));
+        assert.equal(calls.length, 2);
+        assert.deepEqual(calls[1], calls[0]);
+        for (const one of calls) assert.ok(!('requestState' in one) && !('inputResponses' in one));
+      },
+    );
+
+    test(`${method}: a user who will not go there ends it in words of its own`, TIMEOUT, async () => {
+      const memory = guarded();
+      await using gateway = await testCore({ up: { memory } });
+      const options = { capabilities: URL_FORM };
+      const { inputRequests, requestState } = askedIn(await modernRequest(gateway, method, params, options).reply);
+      const inputResponses = Object.fromEntries(Object.keys(inputRequests).map((key) => [key, { action: 'decline' }]));
+      const { result: ended, error } = await modernRequest(
+        gateway,
+        method,
+        { ...params, requestState, inputResponses },
+        options,
+      ).reply;
+      if (method === 'tools/call') assert.partialDeepStrictEqual(ended, { resultType: 'complete', isError: true });
+      else assert.equal(error?.code, -31019, JSON.stringify(ended));
+      assert.equal(memory.requests(method).length, 1);
+    });
+
+    test(`${method}: X-008 a request that did not declare it hears what it would take`, TIMEOUT, async () => {
+      await using gateway = await testCore({ up: { memory: guarded() } });
+      const { error } = await modernRequest(gateway, method, params, { capabilities: { elicitation: {} } }).reply;
+      assert.partialDeepStrictEqual(error, {
+        code: -32021,
+        data: { requiredCapabilities: { elicitation: { url: {} } } },
+      });
+    });
+  }
+
+  test('X-017 a retry that says nothing of the page is asked again', TIMEOUT, async () => {
+    const memory = guarded();
+    await using gateway = await testCore({ up: { memory } });
+    const options = { capabilities: URL_FORM };
+    const params = ASKED['tools/call'] ?? {};
+    const first = askedIn(await modernRequest(gateway, 'tools/call', params, options).reply);
+    const retry = { ...params, requestState: first.requestState, inputResponses: {} };
+    const again = askedIn(await modernRequest(gateway, 'tools/call', retry, options).reply);
+    assert.deepEqual(again.inputRequests, first.inputRequests);
+  });
+
+  test(
+    'X-025 X-012 a request that may not be answered with questions fails, and never with -32042',
+    TIMEOUT,
+    async () => {
+      await using gateway = await testCore({ up: { memory: guarded() } });
+      const params = { ref: { type: 'ref/prompt', name: 'up__p' }, argument: { name: 'a', value: '' } };
+      const options = { capabilities: URL_FORM };
+      const { error } = await modernRequest(gateway, 'completion/complete', params, options).reply;
+      assert.equal(error?.code, -31012, JSON.stringify(error));
+    },
+  );
+});

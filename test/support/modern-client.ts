@@ -1,0 +1,95 @@
+import assert from 'node:assert/strict';
+import type { ModernCall, ModernCaller } from '../../src/gateway/front.ts';
+import { LOCAL, type Principal } from '../../src/policy/principal.ts';
+import { RawObject } from '../../src/protocol/json.ts';
+import { type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';
+import { META } from '../../src/protocol/meta.ts';
+import { MODERN } from '../../src/protocol/revisions.ts';
+import type { Severity } from '../../src/protocol/severity.ts';
+import type { TestCore } from './core.ts';
+
+export interface ModernOptions {
+  readonly capabilities?: object;
+  readonly principal?: Principal;
+  readonly view?: string;
+  readonly logLevel?: Severity;
+  readonly progressToken?: string | number;
+  /** Raw JSON; a new number unless given. */
+  readonly id?: string;
+}
+
+export interface ModernReply {
+  readonly result: Readonly<Record<string, unknown>> | undefined;
+  readonly error: { readonly code: number; readonly message: string; readonly data?: unknown } | undefined;
+}
+
+/** One request under way: what was said about it so far, and how it ends. */
+export interface ModernRequest {
+  readonly call: ModernCall;
+  readonly said: readonly Message[];
+  readonly reply: Promise<ModernReply>;
+}
+
+/** What a call was answered with that has to come again. */
+export interface Asked {
+  readonly inputRequests: Readonly<Record<string, { readonly method: string; readonly params?: object }>>;
+  readonly requestState: string;
+}
+
+let lastId = 0;
+
+/** Makes one request of 2026-07-28 at the core, as the edge would. */
+export function modernRequest(
+  { core }: Pick<TestCore, 'core'>,
+  method: string,
+  params: object = {},
+  options: ModernOptions = {},
+): ModernRequest {
+  const { capabilities = {}, principal = LOCAL, view = '', logLevel, progressToken, id = String(++lastId) } = options;
+  const said: Message[] = [];
+  const _meta = {
+    [META.protocolVersion]: MODERN,
+    [META.clientInfo]: { name: 'test', version: '1' },
+    [META.clientCapabilities]: capabilities,
+    ...(logLevel === undefined ? {} : { [META.logLevel]: logLevel }),
+    ...(progressToken === undefined ? {} : { progressToken }),
+  };
+  const request = { kind: 'request', id, method, params: RawObject.of({ ...params, _meta }) } as const;
+  const caller: ModernCaller = {
+    principal,
+    view,
+    revision: MODERN,
+    capabilities: RawObject.of(capabilities),
+    logLevel,
+  };
+  const outlet = {
+    send: (text: string) => {
+      said.push(parseMessage(text));
+      return true;
+    },
+  };
+  const call = core.gateway.modern(request, caller, outlet, undefined);
+  const reply = call.answer.then((answer): ModernReply =>
+    answer.kind === 'result'
+      ? { result: JSON.parse(answer.result), error: undefined }
+      : { result: undefined, error: answer.error },
+  );
+  return { call, said, reply };
+}
+
+/** The questions in a reply that must hold some. */
+export function askedIn({ result, error }: ModernReply): Asked {
+  assert.equal(result?.['resultType'], 'input_required', JSON.stringify(result ?? error));
+  const { inputRequests, requestState } = result;
+  assert.ok(typeof inputRequests === 'object' && inputRequests !== null, JSON.stringify(result));
+  assert.ok(typeof requestState === 'string');
+  return { inputRequests: JSON.parse(JSON.stringify(inputRequests)), requestState };
+}
+
+/** Of a result that must be a final one: its first block of text, parsed. */
+export function toldIn({ result, error }: ModernReply): unknown {
+  assert.equal(result?.['resultType'], 'complete', JSON.stringify(result ?? error));
+  const { content } = result;
+  assert.ok(Array.isArray(content), JSON.stringify(result));
+  return JSON.parse(String(content[0].text));
+}
