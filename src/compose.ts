@@ -15,6 +15,7 @@ import { Offers } from './gateway/offers.ts';
 import { Reads } from './gateway/reads.ts';
 import { Scouts } from './gateway/scouts.ts';
 import { Sealer } from './gateway/seal.ts';
+import { TaskIds } from './gateway/task-ids.ts';
 import type { Exchange } from './gateway/exchange.ts';
 import { Parked } from './gateway/parked.ts';
 import type { Party } from './gateway/party.ts';
@@ -181,6 +182,7 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
     completions,
     reads,
     sealer,
+    taskIds: new TaskIds(sealer),
     metrics,
     log,
     requestLog,

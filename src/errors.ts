@@ -23,6 +23,7 @@ export const ERRORS = {
   'unknown-prompt': { rpc: -32602, http: 200, text: 'Unknown prompt' },
   'unknown-resource': { rpc: -32002, http: 200, text: 'Resource not found' },
   'ambiguous-resource': { rpc: -32602, http: 200, text: 'More than one upstream has this resource' },
+  'unknown-task': { rpc: -32602, http: 200, text: 'Unknown task' },
   'invalid-cursor': { rpc: -32602, http: 200, text: 'Invalid cursor' },
   'invalid-state': { rpc: -32602, http: 200, text: 'Invalid or expired requestState' },
   'header-mismatch': { rpc: -32020, http: 400, text: 'Header mismatch' },

@@ -1,10 +1,12 @@
 import { RawObject } from '../protocol/json.ts';
+import { MODERN, quirksOf, type Revision } from '../protocol/revisions.ts';
+import { runsTasks, TASKS_EXTENSION } from '../protocol/tasks.ts';
 import { isMalformed } from './malformed.ts';
 import type { Offer } from './offer.ts';
 import type { View } from './view.ts';
 
 /** Extensions we can route and rewrite for. The others stay unadvertised, and peers fall back to the core. */
-const EXTENSIONS = ['io.modelcontextprotocol/ui'];
+const EXTENSIONS = ['io.modelcontextprotocol/ui', TASKS_EXTENSION];
 
 type Known = readonly (Offer | undefined)[];
 
@@ -37,6 +39,7 @@ function extensionsOf(known: Known): Readonly<Record<string, unknown>> | undefin
   const extensions = EXTENSIONS.flatMap((extension) => {
     const settings = known.flatMap((offer) => {
       const value = offer === undefined ? undefined : declared(offer, 'extensions', extension);
+      if (extension === TASKS_EXTENSION && offer !== undefined && hasCoreTasks(offer)) return [{}];
       return isRecord(value) ? [value] : [];
     });
     return settings.length === 0 ? [] : [[extension, mergeSettings(settings)]];
@@ -44,9 +47,39 @@ function extensionsOf(known: Known): Readonly<Record<string, unknown>> | undefin
   return extensions.length === 0 ? undefined : Object.fromEntries(extensions);
 }
 
+/** Tasks of 2025-11-25, which clients of the extension are shown in its words. */
+function hasCoreTasks({ revision, capabilities }: Offer): boolean {
+  try {
+    return revision !== MODERN && runsTasks(capabilities);
+  } catch (thrown) {
+    if (isMalformed(thrown)) return false;
+    throw thrown;
+  }
+}
+
+/** Lists are ours to make; whether a task can be cancelled is up to its upstream. */
+function coreTasksOf(known: Known): object | undefined {
+  const having = known.filter((offer) => offer !== undefined && hasCoreTasks(offer));
+  if (having.length === 0) return undefined;
+  const cancel = having.some((offer) => offer !== undefined && isRecord(declared(offer, 'tasks', 'cancel')));
+  return { list: {}, ...(cancel ? { cancel: {} } : {}), requests: { tools: { call: {} } } };
+}
+
+/**
+ * What of it clients of a revision are told: tasks were part of the protocol for one revision, and are an extension in the
+ * next. Neither may be named in the words of the other.
+ */
+export function capabilitiesFor(revision: Revision, merged: RawObject): RawObject {
+  const told = quirksOf(revision).coreTasks ? merged : merged.with('tasks', undefined);
+  if (revision === MODERN) return told;
+  const extensions = told.object('extensions')?.with(TASKS_EXTENSION, undefined);
+  return told.with('extensions', extensions === undefined || extensions.size === 0 ? undefined : extensions.toString());
+}
+
 /**
  * What we declare for a view. Clients of the legacy era hear it once while upstreams come and go, so lists are always
- * declared, and what an upstream not seen yet might support is too. `experimental` means nothing to a third party.
+ * declared, and what an upstream not seen yet might support is too. `experimental` means nothing to a third party. See
+ * {@link capabilitiesFor} for what of it a client is told.
  */
 export function mergeCapabilities(view: View, offers: ReadonlyMap<string, Offer>): RawObject {
   const known = view.upstreams.map(({ id }) => offers.get(id));
@@ -58,6 +91,7 @@ export function mergeCapabilities(view: View, offers: ReadonlyMap<string, Offer>
     prompts: { listChanged: true },
     resources: subscribe ? { subscribe: true, listChanged: true } : { listChanged: true },
     tools: { listChanged: true },
+    tasks: coreTasksOf(known),
     extensions: extensionsOf(known),
   });
 }

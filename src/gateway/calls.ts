@@ -1,16 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Source } from '../catalog/callable.ts';
 import { sourceOf } from '../catalog/catalog.ts';
-import { GatewayError, toGatewayError } from '../errors.ts';
+import { GatewayError } from '../errors.ts';
 import { withoutEnvelope } from '../protocol/envelope.ts';
 import { type InputRequired, mayAsk, readResult, type Retry, withRetry } from '../protocol/input-required.ts';
-import type { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../protocol/json.ts';
 import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../protocol/mcp-headers.ts';
 import { readMirrored } from '../protocol/mirrored-params.ts';
 import { MODERN, type Revision } from '../protocol/revisions.ts';
-import { errorTypeOf, type ErrorType } from '../telemetry/operation.ts';
-import type { Metrics } from '../telemetry/metrics.ts';
+import { declaresTasks } from '../protocol/tasks.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { type Answers, NEEDS_URL, toolFailure } from './answers.ts';
@@ -22,13 +21,16 @@ import type { OpenExchange } from './open-exchange.ts';
 import type { Party } from './party.ts';
 import type { Reads } from './reads.ts';
 import type { Route } from './route.ts';
+import type { Sender } from './sender.ts';
+import type { TaskCalls } from './task-calls.ts';
 
 export interface CallsParts {
   readonly upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>;
   readonly links: Links;
-  readonly metrics: Metrics;
   readonly answers: Answers;
   readonly reads: Reads;
+  readonly sender: Sender;
+  readonly taskCalls: TaskCalls;
 }
 
 /** A modern upstream's questions to a modern client, which carries them itself. */
@@ -73,9 +75,11 @@ const HEADER_MISMATCH = -32020;
 /** Carries requests to the upstreams they belong to, at most once each, and brings the answers back in the client's words. */
 export class Calls {
   readonly #parts: CallsParts;
+  readonly #sender: Sender;
 
   constructor(parts: CallsParts) {
     this.#parts = parts;
+    this.#sender = parts.sender;
   }
 
   /**
@@ -112,7 +116,8 @@ export class Calls {
           const isModern = exchange.client.caller.revision === MODERN;
           const bare = isModern ? withoutEnvelope(params) : params;
           const sent = known(exchange.request.method, link.hello.revision, bare);
-          const answer = await this.#send(exchange, upstream, link, sent);
+          const { answer, isDone } = await this.#parts.taskCalls.call(exchange, upstream, link, sent, source);
+          if (isDone) return answer;
           if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
             throw new UrlRequiredError(upstream.id, pagesIn(upstream.id, exchange, answer.error));
           }
@@ -145,10 +150,15 @@ export class Calls {
     if (kept !== undefined) {
       return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source }, kept);
     }
+    // Here it is the server that decides on tasks.
+    if (method === 'tools/call') params = params.with('task', undefined);
     let sent = params;
     let hasRefreshed = false;
     for (let round = 1; round <= MAX_ROUNDS; round++) {
-      const answer = await this.#send(exchange, upstream, link, sent, headersOf(source, params));
+      const answer = await this.#sender.send(exchange, upstream, link, {
+        params: sent,
+        headers: headersOf(source, params),
+      });
       if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
         // It refused before it ran anything: our idea of its schemas is old.
         hasRefreshed = true;
@@ -156,7 +166,10 @@ export class Calls {
         source = relisted(exchange) ?? source;
         continue;
       }
-      const asked = answer.kind === 'result' ? askedIn(upstream.id, method, answer.result) : undefined;
+      const asked = answer.kind === 'result' ? askedIn(upstream.id, exchange, answer.result) : undefined;
+      if (asked instanceof RawObject) {
+        return await this.#parts.taskCalls.created(exchange, upstream, link, asked, source);
+      }
       if (asked === undefined) {
         if (isRead) reads.keep(exchange, upstream.id, sent, answer, performance.now());
         return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source }, answer);
@@ -185,48 +198,6 @@ export class Calls {
       if (!isRefusal || exchange.request.method !== 'tools/call') throw thrown;
       return toolFailure(thrown.message);
     }
-  }
-
-  async #send(
-    exchange: OpenExchange,
-    upstream: Upstream<Exchange, Party>,
-    link: Link<Exchange, Party>,
-    params: RawObject,
-    headers?: readonly Header[],
-  ): Promise<Answer> {
-    const { request, progressToken, client } = exchange;
-    const { callMs, maxMs } = upstream.config.timeouts;
-    link.usedMs = performance.now();
-    const progress = progressToken !== undefined;
-    const limits = { timeoutMs: callMs, maxMs, progress, owner: exchange };
-    const call = link.connection.call(
-      request.method,
-      params,
-      headers === undefined
-        ? limits
-        : { ...limits, headers, capabilities: modernCapabilities(client.offered), logLevel: client.logLevel },
-    );
-    exchange.begin(call);
-    try {
-      const answer = await call.answer;
-      link.served = true;
-      this.#called(exchange, upstream, link, errorTypeOf(request.method, answer));
-      return answer;
-    } catch (thrown) {
-      this.#called(exchange, upstream, link, toGatewayError(thrown).code);
-      throw thrown;
-    }
-  }
-
-  #called(
-    { request, tool }: OpenExchange,
-    upstream: Upstream<Exchange, Party>,
-    link: Link<Exchange, Party>,
-    error: ErrorType | undefined,
-  ): void {
-    const transport = upstream.config.target.kind === 'stdio' ? 'pipe' : 'tcp';
-    const operation = { method: request.method, tool, error, revision: link.hello.revision, transport } as const;
-    this.#parts.metrics.called(upstream.id, operation, (performance.now() - link.usedMs) / 1000);
   }
 }
 
@@ -278,8 +249,13 @@ function isPage(one: unknown): one is Page {
   );
 }
 
-/** The questions in a result, if that is what it is. @throws {GatewayError} `upstream-protocol` */
-function askedIn(upstream: string, method: string, result: string): InputRequired | undefined {
+/** The questions in a result, or the task, if that is what it is. @throws {GatewayError} `upstream-protocol` */
+function askedIn(
+  upstream: string,
+  { request, client }: Exchange,
+  result: string,
+): InputRequired | RawObject | undefined {
+  const { method } = request;
   const reading = readResult(result);
   const broke = (why: string) =>
     new GatewayError('upstream-protocol', { upstream, say: `upstream "${upstream}" answered with ${why}` });
@@ -291,7 +267,10 @@ function askedIn(upstream: string, method: string, result: string): InputRequire
       if (!mayAsk(method)) throw broke(`questions, which ${method} may not be answered with`);
       return reading.asked;
     case 'task':
-      throw broke('a task, which nobody asked for');
+      if (method !== 'tools/call' || !declaresTasks(modernCapabilities(client))) {
+        throw broke('a task, which nobody asked for');
+      }
+      return reading.result;
     case 'unknown':
       throw broke(`a result of type ${reading.resultType}, which nobody declared`);
     case 'malformed':

@@ -1,7 +1,9 @@
 import { createHash } from 'node:crypto';
 import { GatewayError } from '../errors.ts';
 import { RawObject } from '../protocol/json.ts';
-import type { Quirks } from '../protocol/revisions.ts';
+import { MODERN, type Quirks } from '../protocol/revisions.ts';
+import { declaresTasks, withTasks } from '../protocol/tasks.ts';
+import type { Client } from './exchange.ts';
 
 /** What a client can do that an upstream may use through us. The rest (experimental, tasks) we could not carry. */
 const MIRRORED = ['sampling', 'elicitation', 'roots'] as const;
@@ -52,9 +54,14 @@ export function capabilitiesFor(method: string, params: RawObject): object | und
   }
 }
 
-/** The same as a modern request declares it: changes of roots are not announced there. */
-export function modernCapabilities(offered: RawObject): RawObject {
-  return without(offered, 'roots', 'listChanged');
+/**
+ * The same as a modern request declares it: changes of roots are not announced there. Tasks of the extension are carried for
+ * clients that know it, and driven to their end for those of the legacy era.
+ */
+export function modernCapabilities({ caller, offered }: Client): RawObject {
+  const declared = without(offered, 'roots', 'listChanged');
+  const hasTasks = caller.revision !== MODERN || declaresTasks(caller.capabilities);
+  return hasTasks ? withTasks(declared) : declared;
 }
 
 function without(offered: RawObject, name: string, part: string): RawObject {

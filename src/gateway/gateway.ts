@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import { capabilitiesFor } from '../catalog/merge.ts';
 import type { ListName } from '../catalog/page.ts';
 import type { View } from '../catalog/view.ts';
 import { GatewayError, toAnswer, toGatewayError } from '../errors.ts';
@@ -7,6 +8,7 @@ import { JsonTextError, RawObject } from '../protocol/json.ts';
 import type { Answer, Notification, Request, Response } from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
 import { negotiate } from '../protocol/revisions.ts';
+import { TASK_METHODS } from '../protocol/tasks.ts';
 import type { RequestLog } from '../telemetry/request-log.ts';
 import { errorTypeOf } from '../telemetry/operation.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -29,8 +31,13 @@ import type { Reads } from './reads.ts';
 import { ownerOf, route } from './route.ts';
 import type { Scouts } from './scouts.ts';
 import type { Sealer } from './seal.ts';
+import { Sender } from './sender.ts';
 import { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
+import { TaskCalls } from './task-calls.ts';
+import { TaskDriver } from './task-driver.ts';
+import type { TaskIds } from './task-ids.ts';
+import { Tasks } from './tasks.ts';
 
 export interface GatewayParts {
   readonly views: ReadonlyMap<string, View>;
@@ -45,6 +52,7 @@ export interface GatewayParts {
   readonly parked: Parked;
   readonly completions: Completions;
   readonly sealer: Sealer;
+  readonly taskIds: TaskIds;
   readonly metrics: Metrics;
   readonly log: Logger;
   readonly requestLog: RequestLog | undefined;
@@ -66,12 +74,17 @@ export class Gateway implements Front {
   readonly #parts: GatewayParts;
   readonly #calls: Calls;
   readonly #modern: Modern;
+  readonly #tasks: Tasks;
   #underWay = 0;
 
   constructor(parts: GatewayParts) {
     this.#parts = parts;
-    this.#calls = new Calls(parts);
-    this.#modern = new Modern({ ...parts, calls: this.#calls });
+    const sender = new Sender(parts.metrics);
+    const driver = new TaskDriver(sender);
+    const { answers, taskIds: ids } = parts;
+    this.#calls = new Calls({ ...parts, sender, taskCalls: new TaskCalls({ sender, answers, ids, driver }) });
+    this.#tasks = new Tasks({ ...parts, sender, ids });
+    this.#modern = new Modern({ ...parts, calls: this.#calls, tasks: this.#tasks });
   }
 
   /** Requests that are not answered yet. */
@@ -104,7 +117,7 @@ export class Gateway implements Front {
       });
       const { capabilities, instructions } = session.catalog;
       const result = RawObject.EMPTY.with('protocolVersion', JSON.stringify(revision))
-        .with('capabilities', capabilities.toString())
+        .with('capabilities', capabilitiesFor(revision, capabilities).toString())
         .with('serverInfo', this.#parts.serverInfo.toString())
         .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
       return { session, answer: { kind: 'result', result: result.toString() } };
@@ -136,7 +149,7 @@ export class Gateway implements Front {
         to = route(session.catalog, request);
       }
       if (to?.kind === 'upstream') exchange.tool = to.tool;
-      const answering = to === undefined ? this.#answer(session, request) : this.#calls.forward(exchange, to);
+      const answering = to === undefined ? this.#answer(session, exchange) : this.#calls.forward(exchange, to);
       answer = answering instanceof Promise ? await answering : answering;
     } catch (thrown) {
       answer = this.#failed(thrown, request.method);
@@ -194,7 +207,9 @@ export class Gateway implements Front {
     return exchange;
   }
 
-  #answer(session: Session, request: Request): Answer | Promise<Answer> {
+  #answer(session: Session, exchange: OpenExchange): Answer | Promise<Answer> {
+    const { request } = exchange;
+    if (TASK_METHODS.has(request.method)) return this.#tasks.request(exchange);
     const list = LISTS.get(request.method);
     if (list !== undefined) {
       const { scouts, lists } = this.#parts;

@@ -1,3 +1,4 @@
+import { capabilitiesFor } from '../catalog/merge.ts';
 import type { ListName } from '../catalog/page.ts';
 import { GatewayError, toAnswer } from '../errors.ts';
 import {
@@ -12,6 +13,7 @@ import type { Answer, Request } from '../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../protocol/mcp-headers.ts';
 import { readMirrored } from '../protocol/mirrored-params.ts';
 import { MODERN } from '../protocol/revisions.ts';
+import { TASK_METHODS } from '../protocol/tasks.ts';
 import { resolveTool, sourceOf } from '../catalog/catalog.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { Affinity, type Affinities } from './affinity.ts';
@@ -31,12 +33,14 @@ import { type Route, route } from './route.ts';
 import type { Scouts } from './scouts.ts';
 import type { Sealer } from './seal.ts';
 import { Rounds } from './rounds.ts';
+import type { Tasks } from './tasks.ts';
 import { Visit } from './visit.ts';
 
 export interface ModernParts {
   readonly affinities: Affinities;
   readonly upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>;
   readonly calls: Calls;
+  readonly tasks: Tasks;
   readonly parked: Parked;
   readonly scouts: Scouts;
   readonly links: Links;
@@ -131,6 +135,7 @@ export class Modern {
       await scouts.look(affinity);
       return await lists.answer(affinity, list, request);
     }
+    if (TASK_METHODS.has(method)) return await this.#tasked(visiting, request, visit, outlet);
     switch (method) {
       case 'tools/call':
       case 'prompts/get':
@@ -158,10 +163,22 @@ export class Modern {
     }
   }
 
+  async #tasked(visiting: Visiting, request: Request, visit: Visit, outlet: Outlet): Promise<Answer> {
+    const { affinity } = visit;
+    const exchange = new OpenExchange(visit, affinity, request, outlet);
+    visiting.took(exchange);
+    affinity.working.add(exchange);
+    try {
+      return await this.#parts.tasks.request(exchange);
+    } finally {
+      affinity.working.delete(exchange);
+    }
+  }
+
   #discovered({ catalog }: Affinity): Answer {
     const { capabilities, instructions, caching } = catalog;
     const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify([MODERN]))
-      .with('capabilities', capabilities.toString())
+      .with('capabilities', capabilitiesFor(MODERN, capabilities).toString())
       .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
     return { kind: 'result', result: this.#parts.answers.own('server/discover', result.toString(), caching) };
   }

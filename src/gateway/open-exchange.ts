@@ -24,7 +24,7 @@ export class OpenExchange implements Exchange {
   #call: Call<Exchange> | undefined;
   #gate: Gate | undefined;
   #cancelled = false;
-  /** Ends what is waited for before there is a call. */
+  /** Ends what is waited for besides a call. */
   #onCancel: (() => void) | undefined;
   /** The last progress told: it only ever grows, through however many calls it takes. */
   #progress = -Infinity;
@@ -59,8 +59,13 @@ export class OpenExchange implements Exchange {
   async unlessCancelled<T>(wanted: Promise<T>): Promise<T> {
     this.#check();
     const { promise: cancelled, reject } = Promise.withResolvers<never>();
-    this.#onCancel = () => reject(new GatewayError('cancelled', { executed: 'no' }));
-    return await Promise.race([wanted, cancelled]);
+    const executed = this.#call === undefined ? 'no' : 'unknown';
+    this.#onCancel = () => reject(new GatewayError('cancelled', { executed }));
+    try {
+      return await Promise.race([wanted, cancelled]);
+    } finally {
+      this.#onCancel = undefined;
+    }
   }
 
   #check(): void {
@@ -103,7 +108,7 @@ export class OpenExchange implements Exchange {
 
   cancel(reason: string | undefined): void {
     this.#cancelled = true;
-    if (this.#call === undefined) this.#onCancel?.();
-    else this.#call.cancel(reason);
+    this.#onCancel?.();
+    this.#call?.cancel(reason);
   }
 }

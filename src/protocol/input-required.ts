@@ -48,7 +48,8 @@ export function isAnswerable({ inputRequests, requestState }: InputRequired): bo
   return inputRequests.length > 0 || requestState !== undefined;
 }
 
-function readRequests(requests: RawObject): InputRequest[] | undefined {
+/** The entries of `inputRequests`; undefined where one of them is no request. @throws {JsonTextError} */
+export function readRequests(requests: RawObject): InputRequest[] | undefined {
   const read: InputRequest[] = [];
   for (const key of requests.keys()) {
     const request = requests.object(key);
@@ -93,12 +94,17 @@ function requestText({ method, params }: InputRequest): string {
   return params === undefined ? `${head}}` : `${head},"params":${params.toString()}}`;
 }
 
-/** The result that puts questions to a client. Its keys are told apart by the caller. */
-export function inputRequiredResult({ inputRequests, requestState }: InputRequired): RawObject {
+/** The member `inputRequests`, as JSON text. Its keys are told apart by the caller. */
+export function inputRequestsText(inputRequests: readonly InputRequest[]): string {
   let requests = RawObject.EMPTY;
   for (const request of inputRequests) requests = requests.with(request.key, requestText(request));
+  return requests.toString();
+}
+
+/** The result that puts questions to a client. Its keys are told apart by the caller. */
+export function inputRequiredResult({ inputRequests, requestState }: InputRequired): RawObject {
   return RawObject.EMPTY.with('resultType', '"input_required"')
-    .with('inputRequests', requests.size === 0 ? undefined : requests.toString())
+    .with('inputRequests', inputRequests.length === 0 ? undefined : inputRequestsText(inputRequests))
     .with('requestState', requestState);
 }
 

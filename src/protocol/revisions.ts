@@ -26,6 +26,8 @@ export interface Quirks {
   readonly urlElicitation: boolean;
   /** Sampling messages may hold arrays of content and tool use. */
   readonly samplingTools: boolean;
+  /** `tasks/…` as part of the protocol, in both directions. */
+  readonly coreTasks: boolean;
 }
 
 const BASE: Quirks = {
@@ -38,6 +40,7 @@ const BASE: Quirks = {
   elicitation: false,
   urlElicitation: false,
   samplingTools: false,
+  coreTasks: false,
 };
 
 const QUIRKS: Readonly<Record<Revision, Quirks>> = {
@@ -61,6 +64,7 @@ const QUIRKS: Readonly<Record<Revision, Quirks>> = {
     elicitation: true,
     urlElicitation: true,
     samplingTools: true,
+    coreTasks: true,
   },
   [MODERN]: {
     ...BASE,

@@ -22,8 +22,8 @@ test('a revision is of one era', () => {
   assert.ok(!isModernRevision(undefined) && !isModernRevision('2026-07-29'));
 });
 
-test('T-016 2026-07-28 takes no batches and resumes no streams, and carries all kinds of content and questions', () => {
-  const { batches, priming, ...rest } = quirksOf(MODERN);
-  assert.ok(!batches && !priming);
+test('T-016 2026-07-28 takes no batches, resumes no streams, leaves tasks to an extension, and carries all content and questions', () => {
+  const { batches, priming, coreTasks, ...rest } = quirksOf(MODERN);
+  assert.ok(!batches && !priming && !coreTasks);
   assert.ok(Object.values(rest).every(Boolean));
 });

@@ -209,9 +209,9 @@ export async function testCore(
   const start = () => {
     metrics = createMetrics('test');
     const reach = {
-      waysTo: ({ id }: UpstreamConfig): readonly Way[] => {
+      waysTo: ({ id, era }: UpstreamConfig): readonly Way[] => {
         const start = upstreams[id]?.memory.start;
-        return start === undefined ? [] : [{ speaks: 'legacy', start }];
+        return start === undefined ? [] : [{ speaks: era === 'auto' ? 'either' : era, start }];
       },
       [Symbol.asyncDispose]: () => Promise.resolve(),
     };

@@ -1,0 +1,78 @@
+import { toGatewayError } from '../errors.ts';
+import type { RawObject } from '../protocol/json.ts';
+import type { Answer } from '../protocol/jsonrpc.ts';
+import type { Header } from '../protocol/mcp-headers.ts';
+import { errorTypeOf, type ErrorType } from '../telemetry/operation.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { Call } from '../upstream/pending-call.ts';
+import type { Link } from '../upstream/link.ts';
+import type { Upstream } from '../upstream/upstream.ts';
+import type { Exchange } from './exchange.ts';
+import { modernCapabilities } from './features.ts';
+import type { OpenExchange } from './open-exchange.ts';
+import type { Party } from './party.ts';
+
+/** What is sent to an upstream for an exchange. */
+export interface Sending {
+  /** The exchange's own, unless given. */
+  readonly method?: string;
+  readonly params: RawObject;
+  readonly headers?: readonly Header[];
+  /** How long the upstream may say nothing, where that is more than for other calls. Milliseconds. */
+  readonly silentMs?: number;
+  /** What a cancel does to the call, where it is more than to tell the upstream. */
+  readonly cancelled?: (call: Call<Exchange>) => Call<Exchange>;
+}
+
+/** Sends one request to an upstream, on behalf of a client's, and counts it. */
+export class Sender {
+  readonly #metrics: Metrics;
+
+  constructor(metrics: Metrics) {
+    this.#metrics = metrics;
+  }
+
+  /** @throws {GatewayError} why there is no answer of the upstream. */
+  async send(
+    exchange: OpenExchange,
+    upstream: Upstream<Exchange, Party>,
+    link: Link<Exchange, Party>,
+    sending: Sending,
+  ): Promise<Answer> {
+    const { request, progressToken, client } = exchange;
+    const { method = request.method, params, headers, silentMs, cancelled } = sending;
+    const { callMs, maxMs } = upstream.config.timeouts;
+    const startedMs = performance.now();
+    link.usedMs = startedMs;
+    const progress = progressToken !== undefined && method === request.method;
+    const limits = {
+      timeoutMs: silentMs ?? callMs,
+      maxMs: Math.max(maxMs, silentMs ?? 0),
+      progress,
+      owner: exchange,
+    };
+    const isModern = link.listening !== undefined;
+    const modern = isModern ? { capabilities: modernCapabilities(client), logLevel: client.logLevel } : {};
+    const call = link.connection.call(method, params, {
+      ...limits,
+      ...modern,
+      ...(headers === undefined ? {} : { headers }),
+    });
+    const begun = cancelled === undefined ? call : cancelled(call);
+    exchange.begin(begun);
+    const ended = (error: ErrorType | undefined) => {
+      const transport = upstream.config.target.kind === 'stdio' ? 'pipe' : 'tcp';
+      const operation = { method, tool: exchange.tool, error, revision: link.hello.revision, transport } as const;
+      this.#metrics.called(upstream.id, operation, (performance.now() - startedMs) / 1000);
+    };
+    try {
+      const answer = await begun.answer;
+      link.served = true;
+      ended(errorTypeOf(method, answer));
+      return answer;
+    } catch (thrown) {
+      ended(toGatewayError(thrown).code);
+      throw thrown;
+    }
+  }
+}

@@ -1,0 +1,101 @@
+import { GatewayError } from '../errors.ts';
+import type { Caller } from './caller.ts';
+import type { Sealer } from './seal.ts';
+
+/** Whose task it is, and its id there. */
+export interface TaskPlace {
+  readonly upstream: string;
+  readonly task: string;
+}
+
+/** A task as its client knows it. */
+export interface KnownTask extends TaskPlace {
+  readonly id: string;
+  /** Key of the party that it was made for or last asked about by. */
+  readonly party: string;
+}
+
+/** A client that has more of them is not told of the oldest any more, though it may still ask about it. */
+const MAX_KNOWN = 256;
+/** Clients whose tasks are remembered. */
+const MAX_CLAIMS = 4_096;
+/** An upstream says itself how long it keeps a task, so an id only needs an end. */
+const ID_MS = 365 * 86_400_000;
+
+/**
+ * The ids that clients know tasks by: sealed, so that nobody else can use them or learn from them, also after a restart. A
+ * client that compares ids always gets the same one for the same task, as far as this process remembers.
+ */
+export class TaskIds {
+  readonly #sealer: Sealer;
+  /** By client, then by task. */
+  readonly #known = new Map<string, Map<string, KnownTask>>();
+
+  constructor(sealer: Sealer) {
+    this.#sealer = sealer;
+  }
+
+  /** The id by which this client knows the task. */
+  async name(caller: Caller, party: string, place: TaskPlace): Promise<string> {
+    const known = this.known(caller, place);
+    if (known !== undefined) return known.id;
+    const payload = { for: claimOf(caller), upstream: place.upstream, task: place.task };
+    const id = await this.#sealer.seal('task', payload, Date.now() + ID_MS);
+    this.#remember(caller, { ...place, id, party });
+    return id;
+  }
+
+  /** @throws {GatewayError} `unknown-task` for what is not ours, or not this client's. */
+  async place(caller: Caller, party: string, id: string): Promise<TaskPlace> {
+    const payload = await this.#sealer.unseal('task', id, Date.now());
+    const { upstream, task } = payload ?? {};
+    const isOwn = payload?.['for'] === claimOf(caller);
+    if (!isOwn || typeof upstream !== 'string' || typeof task !== 'string') throw new GatewayError('unknown-task');
+    const place = { upstream, task };
+    if (this.known(caller, place)?.id !== id) this.#remember(caller, { ...place, id, party });
+    return place;
+  }
+
+  /** At once, for what this process has seen. */
+  known(caller: Caller, { upstream, task }: TaskPlace): KnownTask | undefined {
+    return this.#known.get(claimOf(caller))?.get(keyOf(upstream, task));
+  }
+
+  /** Everything this client may know of, the oldest first. */
+  all(caller: Caller): readonly KnownTask[] {
+    return [...(this.#known.get(claimOf(caller))?.values() ?? [])];
+  }
+
+  /** Its upstream does not know it any more. */
+  forget(caller: Caller, { upstream, task }: TaskPlace): void {
+    const claim = claimOf(caller);
+    const tasks = this.#known.get(claim);
+    tasks?.delete(keyOf(upstream, task));
+    if (tasks?.size === 0) this.#known.delete(claim);
+  }
+
+  #remember(caller: Caller, known: KnownTask): void {
+    const claim = claimOf(caller);
+    const tasks = this.#known.get(claim) ?? new Map<string, KnownTask>();
+    // Put last again, so that the ones in use are the ones that stay.
+    this.#known.delete(claim);
+    this.#known.set(claim, tasks);
+    tasks.set(keyOf(known.upstream, known.task), known);
+    dropOldest(tasks, MAX_KNOWN);
+    dropOldest(this.#known, MAX_CLAIMS);
+  }
+}
+
+/** Whoever may use an id: a principal at an endpoint. */
+function claimOf({ principal, view }: Caller): string {
+  return JSON.stringify([principal.key, view]);
+}
+
+function keyOf(upstream: string, task: string): string {
+  return `${upstream} ${task}`;
+}
+
+function dropOldest<Value>(map: Map<string, Value>, limit: number): void {
+  const [oldest] = map.keys();
+  if (map.size > limit && oldest !== undefined) map.delete(oldest);
+}

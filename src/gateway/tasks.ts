@@ -1,0 +1,186 @@
+import { toClient as urisToClient } from '../catalog/rewrite.ts';
+import type { ViewUpstream } from '../catalog/view.ts';
+import { GatewayError } from '../errors.ts';
+import { withoutEnvelope } from '../protocol/envelope.ts';
+import { inputRequestsText, readRequests } from '../protocol/input-required.ts';
+import { arrayText, RawObject } from '../protocol/json.ts';
+import type { Answer } from '../protocol/jsonrpc.ts';
+import { MODERN, quirksOf } from '../protocol/revisions.ts';
+import { declaresTasks, TASKS_EXTENSION, withRelatedTask } from '../protocol/tasks.ts';
+import type { Link } from '../upstream/link.ts';
+import type { Upstream } from '../upstream/upstream.ts';
+import { labelled } from './asks.ts';
+import type { Answers } from './answers.ts';
+import type { Client, Exchange } from './exchange.ts';
+import type { Links } from './links.ts';
+import type { OpenExchange } from './open-exchange.ts';
+import type { Party } from './party.ts';
+import type { Sender } from './sender.ts';
+import type { KnownTask, TaskIds, TaskPlace } from './task-ids.ts';
+
+export interface TasksParts {
+  readonly upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>;
+  readonly links: Links;
+  readonly sender: Sender;
+  readonly answers: Answers;
+  readonly ids: TaskIds;
+}
+
+const EXTENSION_METHODS = new Set(['tasks/get', 'tasks/update', 'tasks/cancel']);
+const CORE_METHODS = new Set(['tasks/get', 'tasks/result', 'tasks/list', 'tasks/cancel']);
+
+/** Answers what clients ask about their tasks, each at the upstream that has it, under the id the client knows. */
+export class Tasks {
+  readonly #parts: TasksParts;
+
+  constructor(parts: TasksParts) {
+    this.#parts = parts;
+  }
+
+  /** @throws {GatewayError} `method-not-found`, `missing-capability`, `unknown-task`, and why the upstream did not answer. */
+  async request(exchange: OpenExchange): Promise<Answer> {
+    const { request, client, party } = exchange;
+    mustKnow(client, request.method);
+    if (request.method === 'tasks/list') return await this.#list(exchange);
+    const id = request.params?.string('taskId');
+    if (id === undefined) throw new GatewayError('invalid-params', { say: '"taskId" must be a string' });
+    const { ids, upstreams, links } = this.#parts;
+    const place = await ids.place(client.caller, party.key, id);
+    const seat = client.catalog.view.upstreams.find((one) => one.id === place.upstream);
+    const upstream = upstreams.get(place.upstream);
+    if (seat === undefined || upstream === undefined) throw new GatewayError('unknown-task');
+    exchange.upstream = upstream.id;
+    const link = links.ready(party, upstream.id) ?? (await exchange.unlessCancelled(links.of(party, upstream.id)));
+    try {
+      if (client.caller.revision === MODERN) return await this.#extension(exchange, upstream, link, place, id, seat);
+      return await this.#core(exchange, upstream, link, { ...place, id, party: party.key });
+    } finally {
+      upstream.release(link);
+    }
+  }
+
+  /** From a client to an upstream that both know the extension. */
+  async #extension(
+    exchange: OpenExchange,
+    upstream: Upstream<Exchange, Party>,
+    link: Link<Exchange, Party>,
+    { task }: TaskPlace,
+    id: string,
+    seat: ViewUpstream,
+  ): Promise<Answer> {
+    if (link.listening === undefined) throw new GatewayError('unknown-task');
+    const { answers } = this.#parts;
+    const params = (exchange.request.params ?? RawObject.EMPTY).with('taskId', JSON.stringify(task));
+    const answer = await this.#entered(exchange, upstream, link, params);
+    const given = { upstream: upstream.id, isModern: true, source: undefined };
+    const told = answers.toClient(exchange, given, answer);
+    if (told.kind === 'error') return renamed(told, task, id);
+    if (exchange.request.method !== 'tasks/get') return told;
+    const state = detailed(exchange.client, upstream.id, seat, RawObject.parse(told.result));
+    const named = state.with('taskId', JSON.stringify(id)).with('resultType', '"complete"');
+    return { kind: 'result', result: named.toString() };
+  }
+
+  /** Between two that know the tasks of 2025-11-25. */
+  async #core(
+    exchange: OpenExchange,
+    upstream: Upstream<Exchange, Party>,
+    link: Link<Exchange, Party>,
+    { task, id }: KnownTask,
+  ): Promise<Answer> {
+    if (link.listening !== undefined) throw new GatewayError('unknown-task');
+    const { method, params } = exchange.request;
+    const sent = withoutEnvelope((params ?? RawObject.EMPTY).with('taskId', JSON.stringify(task)));
+    const answer = await this.#entered(exchange, upstream, link, sent);
+    const given = { upstream: upstream.id, isModern: false, source: undefined };
+    const told = this.#parts.answers.toClient(exchange, given, answer);
+    if (told.kind === 'error') return renamed(told, task, id);
+    const result = RawObject.parse(told.result);
+    const named = method === 'tasks/result' ? withRelatedTask(result, id) : result.with('taskId', JSON.stringify(id));
+    return { kind: 'result', result: named.toString() };
+  }
+
+  async #entered(
+    exchange: OpenExchange,
+    upstream: Upstream<Exchange, Party>,
+    link: Link<Exchange, Party>,
+    params: RawObject,
+  ): Promise<Answer> {
+    const { sender } = this.#parts;
+    // It waits as long as the task takes, and would keep others out meanwhile.
+    if (exchange.request.method === 'tasks/result') {
+      const { maxMs } = upstream.config.timeouts;
+      return await sender.send(exchange, upstream, link, { params, silentMs: maxMs });
+    }
+    await exchange.enter(upstream.gate);
+    try {
+      return await sender.send(exchange, upstream, link, { params });
+    } finally {
+      exchange.leave();
+    }
+  }
+
+  /** What an upstream lists may be other clients' too, so each task that is this client's is asked for by itself. */
+  async #list(exchange: OpenExchange): Promise<Answer> {
+    const { ids } = this.#parts;
+    const own = ids.all(exchange.client.caller);
+    const states = await Promise.all(own.map((known) => this.#state(exchange, known)));
+    const tasks = arrayText(states.flatMap((state) => (state === undefined ? [] : [state])));
+    return { kind: 'result', result: `{"tasks":${tasks}}` };
+  }
+
+  /** Undefined for what its upstream does not know or cannot be asked about now. */
+  async #state({ client, party }: OpenExchange, known: KnownTask): Promise<string | undefined> {
+    const { links, upstreams, ids } = this.#parts;
+    const link = links.ready(party, known.upstream);
+    const callMs = upstreams.get(known.upstream)?.config.timeouts.callMs;
+    if (link === undefined || link.listening !== undefined || callMs === undefined) return undefined;
+    const limits = { timeoutMs: callMs, maxMs: callMs, progress: false, owner: undefined } as const;
+    const call = link.connection.call('tasks/get', RawObject.of({ taskId: known.task }), limits);
+    const answer = await call.answer.catch(() => undefined);
+    if (answer?.kind === 'result') {
+      return RawObject.parse(answer.result).with('taskId', JSON.stringify(known.id)).toString();
+    }
+    if (answer !== undefined && known.party === party.key) ids.forget(client.caller, known);
+    return undefined;
+  }
+}
+
+/** @throws {GatewayError} `method-not-found`, `missing-capability` */
+function mustKnow({ caller, catalog }: Client, method: string): void {
+  const isKnown =
+    caller.revision === MODERN
+      ? EXTENSION_METHODS.has(method)
+      : CORE_METHODS.has(method) &&
+        quirksOf(caller.revision).coreTasks &&
+        catalog.capabilities.raw('tasks') !== undefined;
+  if (!isKnown) throw new GatewayError('method-not-found', { say: method });
+  if (caller.revision !== MODERN || declaresTasks(caller.capabilities)) return;
+  throw new GatewayError('missing-capability', {
+    say: `${method} is for clients that declare ${TASKS_EXTENSION}`,
+    data: { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } },
+  });
+}
+
+/** A state of a task with what is inside of it as the client reads it: the result of its call, and the questions. */
+export function detailed(client: Client, upstream: string, seat: ViewUpstream, state: RawObject): RawObject {
+  const result = state.raw('result');
+  const requests = state.object('inputRequests');
+  let told = state;
+  if (result !== undefined) told = told.with('result', urisToClient('tools/call', seat, result));
+  if (requests === undefined) return told;
+  const read = readRequests(requests);
+  if (read === undefined) return told.with('inputRequests', undefined);
+  const questions = read.map((one) => ({
+    ...one,
+    params: one.params === undefined ? undefined : labelled(client, upstream, one.method, one.params),
+  }));
+  return told.with('inputRequests', inputRequestsText(questions));
+}
+
+/** What an upstream says went wrong names the task as the upstream knows it. */
+function renamed(answer: Answer, task: string, id: string): Answer {
+  if (answer.kind === 'result' || task === '') return answer;
+  const { error } = answer;
+  return { kind: 'error', error: { ...error, message: error.message.replaceAll(task, id) } };
+}

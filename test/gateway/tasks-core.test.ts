@@ -1,0 +1,153 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { testCore, toolCall } from '../support/core.ts';
+import { ModernVisitor } from '../support/modern-visitor.ts';
+import { coreTaskUpstream, extensionUpstream, SECRET } from '../support/task-upstreams.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const RELATED = 'io.modelcontextprotocol/related-task';
+const DONE = { content: [{ type: 'text', text: 'done' }] };
+const ALICE = { key: 'alice', label: 'alice', scopes: [] };
+const BOB = { key: 'bob', label: 'bob', scopes: [] };
+
+function member(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null ? Object.getOwnPropertyDescriptor(value, name)?.value : undefined;
+}
+
+const asTask = (name: string) => ({ ...toolCall(name), task: { ttl: 1_000 } });
+
+test(
+  'a client of 2025-11-25 is told of tasks where an upstream has them, and older ones are not',
+  TIMEOUT,
+  async () => {
+    await using gateway = await testCore({ up: { memory: coreTaskUpstream().memory } });
+    const declared = { list: {}, cancel: {}, requests: { tools: { call: {} } } };
+    const client = await gateway.connect();
+    assert.deepEqual(client.initialized.object('capabilities')?.value('tasks'), declared);
+    const older = await gateway.connect({ revision: '2025-06-18' });
+    assert.equal(older.initialized.object('capabilities')?.raw('tasks'), undefined);
+    const { answer } = await older.request('tasks/list');
+    assert.equal(answer.kind === 'error' && answer.error.code, -32601);
+    await using without = await testCore({ up: { memory: extensionUpstream().memory, era: 'modern' } });
+    const other = await without.connect();
+    assert.equal((await other.request('tasks/list')).answer.kind, 'error');
+  },
+);
+
+test('M-021 a task that a client asked for goes by one sealed id through its whole life', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const created = await client.result('tools/call', asTask('up__job'));
+  const taskId = member(created['task'], 'taskId');
+  assert.ok(typeof taskId === 'string' && !taskId.includes(SECRET));
+  assert.deepEqual(memory.requests('tools/call')[0]?.params?.value('task'), { ttl: 1_000 });
+  const working = await client.result('tasks/get', { taskId });
+  assert.deepEqual([working['taskId'], working['status'], working['ttl']], [taskId, 'working', 60_000]);
+  const waiting = client.result('tasks/result', { taskId });
+  await memory.until(() => memory.requests('tasks/result')[0]);
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: DONE });
+  tasks[0]?.flush();
+  assert.deepEqual(await waiting, { ...DONE, _meta: { [RELATED]: { taskId } } });
+  const { tasks: listed } = await client.result('tasks/list');
+  assert.deepEqual(Array.isArray(listed) && listed.map((task) => member(task, 'taskId')), [taskId]);
+  const second = member((await client.result('tools/call', asTask('up__job')))['task'], 'taskId');
+  assert.equal((await client.result('tasks/cancel', { taskId: second }))['status'], 'cancelled');
+  assert.equal(tasks[1]?.status, 'cancelled');
+});
+
+test('S-004 tasks are their principal’s alone, also on a connection that serves everybody', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const alice = await gateway.connect({ principal: ALICE });
+  const bob = await gateway.connect({ principal: BOB });
+  const taskId = member((await alice.result('tools/call', asTask('up__job')))['task'], 'taskId');
+  await bob.result('tools/call', toolCall('up__either'));
+  for (const method of ['tasks/get', 'tasks/result', 'tasks/cancel']) {
+    const { answer } = await bob.request(method, { taskId });
+    assert.equal(answer.kind === 'error' && answer.error.code, -32602, method);
+    assert.deepEqual(memory.requests(method), []);
+  }
+  assert.deepEqual(await bob.result('tasks/list'), { tasks: [] });
+  assert.equal(tasks[0]?.status, 'working');
+});
+
+test('what an upstream says of a task it does not know names it as the client does', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const taskId = String(member((await client.result('tools/call', asTask('up__job')))['task'], 'taskId'));
+  tasks.length = 0;
+  const { answer } = await client.request('tasks/get', { taskId });
+  assert.deepEqual(answer.kind === 'error' && answer.error, { code: -32602, message: `no task ${taskId}` });
+});
+
+test('X-038 a call that becomes a task is cancelled as a task, not as a call', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await client.result('tools/call', toolCall('up__either'));
+  const calling = client.request('tools/call', asTask('up__job'), { id: '"mine"' });
+  client.notify('notifications/cancelled', { requestId: 'mine' });
+  assert.equal((await calling).answer.kind, 'error');
+  const cancelled = await memory.until(() => memory.requests('tasks/cancel')[0]);
+  assert.equal(cancelled.params?.string('taskId'), tasks[0]?.id);
+  const heard = memory.peers.flatMap((peer) => peer.heard);
+  assert.ok(!heard.some((message) => 'method' in message && message.method === 'notifications/cancelled'));
+});
+
+for (const revision of ['2024-11-05', '2025-06-18', '2025-11-25']) {
+  test(
+    `X-042 a tool that runs as a task only works for a client of ${revision} that asks for none`,
+    TIMEOUT,
+    async () => {
+      const { memory } = coreTaskUpstream((task) => Object.assign(task, { status: 'completed', result: DONE }));
+      await using gateway = await testCore({ up: { memory } });
+      const client = await gateway.connect({ revision });
+      assert.deepEqual(await client.result('tools/call', toolCall('up__job')), DONE);
+      assert.equal(memory.requests('tools/call').length, 1);
+    },
+  );
+}
+
+test(
+  'X-042 such a tool works for a client of 2026-07-28 that declares no tasks, and X-039 gets a result',
+  TIMEOUT,
+  async () => {
+    const { memory } = coreTaskUpstream((task) => Object.assign(task, { status: 'completed', result: DONE }));
+    await using gateway = await testCore({ up: { memory } });
+    const result = await new ModernVisitor(gateway).result('tools/call', toolCall('up__job'));
+    assert.deepEqual([result['resultType'], result['content']], ['complete', DONE.content]);
+  },
+);
+
+test('X-042 such a tool asks its client while it runs, and its error is the call’s', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream((task, peer) => {
+    task.status = 'input_required';
+    const params = { message: 'Sure?', requestedSchema: { type: 'object' }, _meta: { [RELATED]: { taskId: task.id } } };
+    peer.say(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":${JSON.stringify(params)}}`);
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect({ capabilities: { elicitation: {} } });
+  const { answer, said } = await client.request('tools/call', toolCall('up__job'), {
+    onMessage: (message) => {
+      if (message.kind !== 'request') return;
+      client.answer(message.id, { action: 'decline' });
+      Object.assign(tasks[0] ?? {}, { status: 'failed', error: { code: 7, message: 'declined' } });
+    },
+  });
+  await memory.until(() => memory.peers.find(({ heard }) => heard.some(({ kind }) => kind === 'result')));
+  assert.ok(!JSON.stringify(said).includes(SECRET), 'the id of a task that the client does not know of');
+  assert.deepEqual(answer.kind === 'error' && answer.error, { code: 7, message: 'declined' });
+});
+
+test('X-038 who takes back a call of such a tool cancels its task', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const { call } = new ModernVisitor(gateway).begin('tools/call', toolCall('up__job'));
+  await memory.until(() => memory.requests('tasks/get')[0]);
+  call.cancel('gone');
+  assert.equal((await call.answer).kind, 'error');
+  await memory.until(() => memory.requests('tasks/cancel')[0]);
+  assert.equal(tasks[0]?.status, 'cancelled');
+});
