@@ -4,7 +4,7 @@ import type { Answer } from '../protocol/jsonrpc.ts';
 import type { Header } from '../protocol/mcp-headers.ts';
 import { errorTypeOf, type ErrorType } from '../telemetry/operation.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { Call } from '../upstream/pending-call.ts';
+import type { Call } from '../upstream/call.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import type { Exchange } from './exchange.ts';

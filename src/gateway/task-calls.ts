@@ -5,7 +5,7 @@ import type { Answer } from '../protocol/jsonrpc.ts';
 import { withoutCoreTaskMeta } from '../protocol/meta.ts';
 import { MODERN, quirksOf } from '../protocol/revisions.ts';
 import { mustBeTask, runsTasks } from '../protocol/tasks.ts';
-import type { Call } from '../upstream/pending-call.ts';
+import type { Call } from '../upstream/call.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import type { Answers } from './answers.ts';
