@@ -237,7 +237,8 @@ export class Links {
 
   #ask(link: PartyLink, method: string, params: RawObject): Promise<Answer> {
     const timeoutMs = this.#upstreams.get(link.upstream)?.config.timeouts.callMs ?? 0;
-    const limits = { timeoutMs, maxMs: timeoutMs, progress: false, background: true, owner: undefined } as const;
+    link.usedMs = performance.now();
+    const limits = { timeoutMs, maxMs: timeoutMs, progress: false, owner: undefined } as const;
     return link.connection.call(method, params, limits).answer;
   }
 }

@@ -33,7 +33,7 @@ const REFUSED = { code: -31_010, row: 'upstream-unavailable', executed: 'unknown
 
 const OUTCOMES: readonly Outcome[] = [
   { ...LOST, way: 'crash', is: 'exits during a call', says: /exited with code 3/ },
-  { ...LATE, way: 'hang', is: 'never answers a call', says: /did not answer tools\/call within 1 s/ },
+  { ...LATE, way: 'hang', is: 'never answers a call', says: /did not answer tools\/call within [\d.]+ s/ },
   { ...BROKEN, way: 'flood', is: 'prints junk without end', says: /printed too much that is no message/ },
   { ...LARGE, way: 'giant', is: 'sends a line of a gibibyte', says: /more than 262144 bytes/ },
   { ...LATE, way: 'wrong-id', is: 'answers under other ids', says: /did not answer/ },
@@ -43,7 +43,7 @@ const OUTCOMES: readonly Outcome[] = [
   { way: 'junk', is: 'prints junk between its messages', answer: 'found', ran: 1 },
   { ...REFUSED, way: 'http-500', is: 'answers HTTP 500', says: /answered HTTP 500$/ },
   { ...BROKEN, way: 'http-html', is: 'answers a web page', says: /text\/html/ },
-  { ...LATE, way: 'http-endless', is: 'streams without end', says: /did not answer tools\/call within 1 s/ },
+  { ...LATE, way: 'http-endless', is: 'streams without end', says: /did not answer tools\/call within [\d.]+ s/ },
   { ...LARGE, way: 'http-endless-event', is: 'streams an event without end', says: /beyond the limit/ },
   {
     ...BROKEN,
@@ -62,7 +62,12 @@ const OUTCOMES: readonly Outcome[] = [
   { ...LOST, way: 'http-reset', is: 'hangs up during a call', says: /broke the connection before it answered/ },
   { ...LOST, way: 'http-half', is: 'hangs up during an answer', says: /broke the connection/ },
   { ...BROKEN, way: 'http-redirect', is: 'redirects', says: /redirect \(HTTP 302\), which is not followed/ },
-  { ...LATE, way: 'http-hang', is: 'takes a request and says nothing', says: /did not answer tools\/call within 1 s/ },
+  {
+    ...LATE,
+    way: 'http-hang',
+    is: 'takes a request and says nothing',
+    says: /did not answer tools\/call within [\d.]+ s/,
+  },
   { way: 'http-404', is: 'forgets its sessions', answer: 'bad', ran: 1 },
   {
     way: 'http-404-always',

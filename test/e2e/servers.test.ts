@@ -108,6 +108,7 @@ for (const sdk of SDKS) {
         'logging',
         'prompts',
         'resources',
+        'tasks',
         'tools',
       ]);
       await client.ping();
