@@ -1,4 +1,3 @@
-import type { IncomingMessage } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import type { Logger } from 'pino';
 import type { Authenticator } from '../auth/authenticate.ts';
@@ -76,16 +75,19 @@ export class Admission {
   }
 
   /**
-   * Who asks, where no doubt is possible and nothing has to be waited for. Undefined says only that it takes {@link admit}.
-   * What this admits, that admits too.
+   * The headers of a request whose sender is let in without a doubt. Undefined says only that it takes {@link admit}. What this lets
+   * in, that lets in too.
    */
-  known({ rawHeaders }: IncomingMessage, view: string): Admitted | undefined {
-    const headers = readHeaders(rawHeaders);
+  plain(raw: readonly string[]): RequestHeaders | undefined {
+    const headers = readHeaders(raw);
     const { host, origin } = headers;
     if (origin !== undefined || host === undefined || !PLAIN_HOST.test(host)) return undefined;
-    if (refuseSender(headers, this.#doorway) !== undefined) return undefined;
-    const principal = this.#parts.authenticator.known(headers, this.endpoint(view));
-    return principal === undefined ? undefined : { headers, principal };
+    return refuseSender(headers, this.#doorway) === undefined ? headers : undefined;
+  }
+
+  /** Who asks, where nothing has to be waited for. Undefined says as much as it does of {@link plain}. */
+  known(headers: RequestHeaders, view: string): Principal | undefined {
+    return this.#parts.authenticator.known(headers, this.endpoint(view));
   }
 
   async admit(env: HttpBindings, view: string): Promise<Admitted | Response> {

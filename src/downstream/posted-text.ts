@@ -17,10 +17,14 @@ export function refuseMedia({ contentType, contentEncoding }: RequestHeaders): G
   return undefined;
 }
 
-/** Hands on the text of a POST, or the answer to one that has none we take. */
+/**
+ * Hands on the text of a POST, or the answer to one that has none we take.
+ *
+ * @param contentLength the header, where there is one.
+ */
 export function receiveText(
   { incoming, outgoing }: HttpBindings,
-  { contentLength }: RequestHeaders,
+  contentLength: string | undefined,
   limitBytes: number,
   take: (text: string | Response) => void,
 ): void {
@@ -48,5 +52,5 @@ export function receiveText(
 export function postedText(env: HttpBindings, headers: RequestHeaders, limitBytes: number): Promise<string | Response> {
   const refused = refuseMedia(headers);
   if (refused !== undefined) return Promise.resolve(refuse(refused));
-  return new Promise((resolve) => receiveText(env, headers, limitBytes, resolve));
+  return new Promise((resolve) => receiveText(env, headers.contentLength, limitBytes, resolve));
 }

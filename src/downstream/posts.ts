@@ -1,10 +1,13 @@
+import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
 import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Front } from '../gateway/front.ts';
-import { postShape, type Shape } from './accept.ts';
+import type { Shape } from './accept.ts';
 import type { Admission, Admitted } from './admission.ts';
 import type { McpEndpoint } from './mcp.ts';
-import { receiveText, refuseMedia } from './posted-text.ts';
+import { PostHead } from './post-head.ts';
+import { receiveText } from './posted-text.ts';
 import { writeResponse } from './refusal.ts';
 
 export interface PostsParts {
@@ -33,6 +36,8 @@ function viewOf(target: string | undefined): string | undefined {
  */
 export class Posts {
   readonly #parts: PostsParts;
+  /** The last on each connection: the next one's headers are mostly the same. */
+  readonly #heads = new WeakMap<Socket, PostHead>();
 
   constructor(parts: PostsParts) {
     this.#parts = parts;
@@ -42,14 +47,26 @@ export class Posts {
   take(env: HttpBindings): boolean {
     const { incoming } = env;
     const { front, admission, bodyBytes } = this.#parts;
+    const { rawHeaders } = incoming;
     const view = incoming.method === 'POST' ? viewOf(incoming.url) : undefined;
     if (view === undefined || !front.hasView(view)) return false;
-    const admitted = admission.known(incoming, view);
-    if (admitted === undefined || refuseMedia(admitted.headers) !== undefined) return false;
-    const shape = postShape(admitted.headers.accept);
-    if (shape === undefined) return false;
-    receiveText(env, admitted.headers, bodyBytes, (text) => void this.#answer(env, view, admitted, shape, text));
+    const head = this.#headOf(incoming);
+    const principal = head && admission.known(head.headers, view);
+    if (head === undefined || principal === undefined) return false;
+    const admitted = { headers: head.headers, principal };
+    receiveText(env, head.lengthIn(rawHeaders), bodyBytes, (text) => {
+      void this.#answer(env, view, admitted, head.shape, text);
+    });
     return true;
+  }
+
+  #headOf({ rawHeaders, socket }: IncomingMessage): PostHead | undefined {
+    const last = this.#heads.get(socket);
+    if (last?.isOf(rawHeaders) === true) return last;
+    const headers = this.#parts.admission.plain(rawHeaders);
+    const head = headers && PostHead.of(rawHeaders, headers);
+    if (head !== undefined) this.#heads.set(socket, head);
+    return head;
   }
 
   async #answer(

@@ -117,6 +117,32 @@ test('one connection takes requests for every route, in any order', OPTIONS, asy
   assert.deepEqual(idsOf(got.filter(({ status }) => status === 200)), [1, 2, 3, 7]);
 });
 
+test('what was known of one request is not believed of the next on its connection', OPTIONS, async () => {
+  const other = await initialize(`${edge.url}/mcp`, '2025-06-18', { authorization: 'Bearer alice' });
+  const long = rpc(5, 'echo', { text: 'x'.repeat(LIMIT_BYTES) });
+  const got = await onSocket(async (socket) => {
+    socket.write(
+      [
+        request(rpc(1, 'ping')),
+        request(rpc(2, 'echo', { text: 'longer' })),
+        request(rpc(3, 'ping'), { headers: { 'Mcp-Session-Id': other } }),
+        request(rpc(4, 'ping'), { headers: { 'Mcp-Session-Id': `${session.slice(0, -1)}!` } }),
+        request(rpc(4, 'ping'), { headers: { 'MCP-Protocol-Version': '1900-01-01' } }),
+        request(rpc(4, 'ping'), { headers: { Host: 'elsewhere' } }),
+        request(rpc(4, 'ping'), { headers: { Origin: 'http://elsewhere' } }),
+        request(rpc(6, 'ping')),
+        request(long),
+      ].join(''),
+    );
+    return await answers(socket, 9);
+  });
+  assert.deepEqual(
+    got.map(({ status }) => status),
+    [200, 200, 200, 404, 400, 403, 403, 200, 413],
+  );
+  assert.deepEqual(idsOf(got.filter(({ status }) => status === 200)), [1, 2, 3, 6]);
+});
+
 test('a body that comes in many pieces is one message', OPTIONS, async () => {
   const body = rpc('ä€𝄞', 'echo', { text: 'ä€𝄞' });
   const whole = Buffer.from(request(body));
