@@ -1,10 +1,9 @@
 import assert from 'node:assert/strict';
-import type { Way } from '../../src/upstream/transport.ts';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { composeCore, type Core } from '../../src/compose.ts';
+import { composeCore, type Core, type Reach, wires } from '../../src/compose.ts';
 import type { Config, UpstreamConfig } from '../../src/config/config.ts';
 import type { ClientSession, Outlet } from '../../src/gateway/front.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
@@ -160,7 +159,8 @@ export class TestClient {
 }
 
 export async function testCore(
-  upstreams: Readonly<Record<string, { readonly memory: MemoryUpstream } & Partial<UpstreamConfig>>>,
+  /** Those without a `memory` are reached over their own wire. */
+  upstreams: Readonly<Record<string, { readonly memory?: MemoryUpstream } & Partial<UpstreamConfig>>>,
   overrides: Partial<Config> = {},
 ): Promise<TestCore> {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-core-'));
@@ -208,12 +208,14 @@ export async function testCore(
   let metrics = createMetrics('test');
   const start = () => {
     metrics = createMetrics('test');
-    const reach = {
-      waysTo: ({ id, era }: UpstreamConfig): readonly Way[] => {
-        const start = upstreams[id]?.memory.start;
-        return start === undefined ? [] : [{ speaks: era === 'auto' ? 'either' : era, start }];
+    const wire = wires(config, metrics, log);
+    const reach: Reach = {
+      waysTo: (upstream) => {
+        const memory = upstreams[upstream.id]?.memory;
+        if (memory === undefined) return wire.waysTo(upstream);
+        return [{ speaks: upstream.era === 'auto' ? 'either' : upstream.era, start: memory.start }];
       },
-      [Symbol.asyncDispose]: () => Promise.resolve(),
+      [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),
     };
     return composeCore(config, metrics, reach, log);
   };
