@@ -188,6 +188,7 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
     requestLog,
     serverInfo: clientInfo,
     inFlightPerSession: config.limits.inFlightPerSession,
+    tasksPerPrincipal: config.limits.parkedPerPrincipal,
   });
 
   const sweeping = setInterval(() => {

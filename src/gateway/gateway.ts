@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import { capabilitiesFor } from '../catalog/merge.ts';
+import { capabilitiesAt } from '../catalog/merge.ts';
 import type { ListName } from '../catalog/page.ts';
 import type { View } from '../catalog/view.ts';
 import { GatewayError, toAnswer, toGatewayError } from '../errors.ts';
@@ -31,6 +31,7 @@ import type { Reads } from './reads.ts';
 import { ownerOf, route } from './route.ts';
 import type { Scouts } from './scouts.ts';
 import type { Sealer } from './seal.ts';
+import { RaisedTasks } from './raised-tasks.ts';
 import { Sender } from './sender.ts';
 import { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
@@ -58,6 +59,7 @@ export interface GatewayParts {
   readonly requestLog: RequestLog | undefined;
   readonly serverInfo: RawObject;
   readonly inFlightPerSession: number;
+  readonly tasksPerPrincipal: number;
 }
 
 const EMPTY: Answer = { kind: 'result', result: '{}' };
@@ -81,9 +83,10 @@ export class Gateway implements Front {
     this.#parts = parts;
     const sender = new Sender(parts.metrics);
     const driver = new TaskDriver(sender);
-    const { answers, taskIds: ids } = parts;
-    this.#calls = new Calls({ ...parts, sender, taskCalls: new TaskCalls({ sender, answers, ids, driver }) });
-    this.#tasks = new Tasks({ ...parts, sender, ids });
+    const { answers, taskIds: ids, tasksPerPrincipal: perPrincipal } = parts;
+    const raised = new RaisedTasks({ sender, answers, perPrincipal });
+    this.#calls = new Calls({ ...parts, sender, taskCalls: new TaskCalls({ sender, answers, ids, driver, raised }) });
+    this.#tasks = new Tasks({ ...parts, sender, ids, raised });
     this.#modern = new Modern({ ...parts, calls: this.#calls, tasks: this.#tasks });
   }
 
@@ -117,7 +120,7 @@ export class Gateway implements Front {
       });
       const { capabilities, instructions } = session.catalog;
       const result = RawObject.EMPTY.with('protocolVersion', JSON.stringify(revision))
-        .with('capabilities', capabilitiesFor(revision, capabilities).toString())
+        .with('capabilities', capabilitiesAt(revision, capabilities).toString())
         .with('serverInfo', this.#parts.serverInfo.toString())
         .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
       return { session, answer: { kind: 'result', result: result.toString() } };
