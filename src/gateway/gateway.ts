@@ -17,6 +17,7 @@ import type { Affinities } from './affinity.ts';
 import { type Answers, raisedAnswer } from './answers.ts';
 import type { Caller } from './caller.ts';
 import { Calls } from './calls.ts';
+import type { ClientTasks } from './client-tasks.ts';
 import type { Completions } from './completions.ts';
 import type { Exchange } from './exchange.ts';
 import type { ClientSession, Front, ModernCall, ModernCaller, Outlet } from './front.ts';
@@ -54,6 +55,7 @@ export interface GatewayParts {
   readonly completions: Completions;
   readonly sealer: Sealer;
   readonly taskIds: TaskIds;
+  readonly clientTasks: ClientTasks;
   readonly metrics: Metrics;
   readonly log: Logger;
   readonly requestLog: RequestLog | undefined;
@@ -282,6 +284,9 @@ export class Gateway implements Front {
         return;
       case 'notifications/roots/list_changed':
         this.#rootsChanged(session);
+        return;
+      case 'notifications/tasks/status':
+        if (params !== undefined) this.#parts.clientTasks.told(session, params);
         return;
       default:
         this.#parts.log.debug({ method }, 'notification ignored');
