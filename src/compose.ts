@@ -5,7 +5,8 @@ import type { Config, UpstreamConfig } from './config/config.ts';
 import { createApp } from './downstream/app.ts';
 import { Affinities } from './gateway/affinity.ts';
 import { Answers } from './gateway/answers.ts';
-import { relayAsk } from './gateway/asks.ts';
+import { Asks } from './gateway/asks.ts';
+import { ClientTasks } from './gateway/client-tasks.ts';
 import { Completions } from './gateway/completions.ts';
 import { Gateway } from './gateway/gateway.ts';
 import { Links } from './gateway/links.ts';
@@ -16,6 +17,7 @@ import { Reads } from './gateway/reads.ts';
 import { Scouts } from './gateway/scouts.ts';
 import { Sealer } from './gateway/seal.ts';
 import { TaskIds } from './gateway/task-ids.ts';
+import { TaskMarks } from './gateway/task-marks.ts';
 import type { Exchange } from './gateway/exchange.ts';
 import { Parked } from './gateway/parked.ts';
 import type { Party } from './gateway/party.ts';
@@ -133,7 +135,11 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
       yield* affinities;
     },
   };
-  const news = new News({ upstreams, parties, offers, links, completions, reads, log, dropped });
+  const taskIds = new TaskIds(sealer);
+  const marks = new TaskMarks(taskIds);
+  const clientTasks = new ClientTasks();
+  const asks = new Asks(marks, clientTasks);
+  const news = new News({ upstreams, parties, offers, links, completions, reads, marks, log, dropped });
   const scouts = new Scouts(views, upstreams, offers);
 
   const countTools = () => {
@@ -141,7 +147,7 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
   };
   const events: UpstreamEvents<Exchange, Party> = {
     notification: (link, notification, about) => news.heard(link, notification, about),
-    ask: (link, ask) => relayAsk(link, ask),
+    ask: (link, ask) => asks.relay(link, ask),
     gone: (link, error) => {
       links.gone(link, error);
       news.gone(link);
@@ -182,12 +188,14 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
     completions,
     reads,
     sealer,
-    taskIds: new TaskIds(sealer),
+    taskIds,
+    clientTasks,
     metrics,
     log,
     requestLog,
     serverInfo: clientInfo,
     inFlightPerSession: config.limits.inFlightPerSession,
+    tasksPerPrincipal: config.limits.parkedPerPrincipal,
   });
 
   const sweeping = setInterval(() => {

@@ -69,7 +69,7 @@ function coreTasksOf(known: Known): object | undefined {
  * What of it clients of a revision are told: tasks were part of the protocol for one revision, and are an extension in the
  * next. Neither may be named in the words of the other.
  */
-export function capabilitiesFor(revision: Revision, merged: RawObject): RawObject {
+export function capabilitiesAt(revision: Revision, merged: RawObject): RawObject {
   const told = quirksOf(revision).coreTasks ? merged : merged.with('tasks', undefined);
   if (revision === MODERN) return told;
   const extensions = told.object('extensions')?.with(TASKS_EXTENSION, undefined);
@@ -79,7 +79,7 @@ export function capabilitiesFor(revision: Revision, merged: RawObject): RawObjec
 /**
  * What we declare for a view. Clients of the legacy era hear it once while upstreams come and go, so lists are always
  * declared, and what an upstream not seen yet might support is too. `experimental` means nothing to a third party. See
- * {@link capabilitiesFor} for what of it a client is told.
+ * {@link capabilitiesAt} for what of it a client is told.
  */
 export function mergeCapabilities(view: View, offers: ReadonlyMap<string, Offer>): RawObject {
   const known = view.upstreams.map(({ id }) => offers.get(id));

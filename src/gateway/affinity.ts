@@ -50,6 +50,12 @@ export class Affinity extends Party {
     return lease;
   }
 
+  /** The lease of this key; itself, where there is none. */
+  named(key: string): Affinity {
+    for (const lease of this.leases()) if (lease.key === key) return lease;
+    return this;
+  }
+
   #isFreeAt(upstream: string): boolean {
     for (const exchange of this.working) if (exchange.upstream === upstream) return false;
     return true;

@@ -7,6 +7,7 @@ import { JsonTextError, RawObject } from '../protocol/json.ts';
 import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
 import { lowerResult } from '../protocol/lower.ts';
 import { hasWrappedOutput, lowerModernError, lowerModernResult } from '../protocol/lower-modern.ts';
+import { META, withMeta } from '../protocol/meta.ts';
 import { raiseError, raiseResult, stamped } from '../protocol/raise.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import { elicitationIdToClient } from './asks.ts';
@@ -35,7 +36,7 @@ export class Answers {
   }
 
   /** An upstream's answer as the client can read it, under the URIs it knows. @throws {GatewayError} `upstream-protocol` */
-  toClient({ client, request }: Exchange, given: Given, answer: Answer): Answer {
+  toClient({ client, request }: Pick<Exchange, 'client' | 'request'>, given: Given, answer: Answer): Answer {
     const { method } = request;
     const seat = client.catalog.view.upstreams.find(({ id }) => id === given.upstream);
     if (seat === undefined) return answer;
@@ -74,6 +75,11 @@ export class Answers {
     const cacheScope = isPublic ? 'public' : 'private';
     const whole = result.raw('resultType') === undefined ? result.with('resultType', '"complete"') : result;
     return stamped(method, whole, { serverInfo: this.#serverInfo, ttlMs, cacheScope }).toString();
+  }
+
+  /** A result that is in a modern client's words already, under our name. */
+  stamp(result: RawObject): RawObject {
+    return withMeta(result, [[META.serverInfo, this.#serverInfo]]);
   }
 
   /** A result of our own, as a modern client reads it. */

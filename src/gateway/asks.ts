@@ -7,6 +7,8 @@ import type { Link } from '../upstream/link.ts';
 import { canBeAsked } from './features.ts';
 import type { Addressee, Client, Exchange } from './exchange.ts';
 import type { Party } from './party.ts';
+import type { ClientTasks } from './client-tasks.ts';
+import type { TaskMarks } from './task-marks.ts';
 
 const ASKABLE = new Set(['sampling/createMessage', 'elicitation/create', 'roots/list']);
 
@@ -48,41 +50,57 @@ export function labelled(client: Client, upstream: string, method: string, param
   return params;
 }
 
-/** Carries a question of an upstream to its client and the answer back. Always answers the upstream, in bounded time. */
-export function relayAsk(link: Link<Exchange, Party>, ask: Ask<Exchange>): void {
-  if (!ASKABLE.has(ask.method)) {
-    ask.answer(refusal(-32601, `Method not found: ${ask.method}`));
-    return;
+/** Carries questions of upstreams to their clients and the answers back. */
+export class Asks {
+  readonly #marks: TaskMarks;
+  readonly #clientTasks: ClientTasks;
+
+  constructor(marks: TaskMarks, clientTasks: ClientTasks) {
+    this.#marks = marks;
+    this.#clientTasks = clientTasks;
   }
-  const to = addressee(link, ask);
-  if (to === undefined) {
-    ask.answer(refusal(-32602, 'This connection serves many clients, and nothing tells which one is asked'));
-    return;
+
+  /** Always answers the upstream, in bounded time. */
+  relay(link: Link<Exchange, Party>, ask: Ask<Exchange>): void {
+    if (this.#clientTasks.isAbout(ask)) {
+      this.#clientTasks.relay(link, ask);
+      return;
+    }
+    if (!ASKABLE.has(ask.method)) {
+      ask.answer(refusal(-32601, `Method not found: ${ask.method}`));
+      return;
+    }
+    const to = addressee(link, ask);
+    if (to === undefined) {
+      ask.answer(refusal(-32602, 'This connection serves many clients, and nothing tells which one is asked'));
+      return;
+    }
+    const { client, exchange } = to;
+    const { revision } = client.caller;
+    const told = labelled(client, link.upstream, ask.method, this.#marks.told(link, client, ask.params));
+    const params = revision === MODERN ? told : lowerAsk(ask.method, revision, told);
+    if (params === undefined || !canBeAsked(client.offered, ask.method, ask.params)) {
+      ask.answer(refusal(-32602, `The client cannot be asked for this: ${ask.method}`));
+      client.cannotBeAsked(ask.method, ask.params, exchange);
+      return;
+    }
+    // Somebody thinking must not keep others from the upstream.
+    if (to.isOnly) exchange?.leave();
+    const token = ask.params.object('_meta')?.raw('progressToken');
+    const mayBeTask = this.#clientTasks.mayHost(client, ask.method, params);
+    client.ask(
+      {
+        upstream: link.upstream,
+        method: ask.method,
+        params: mayBeTask ? params : params.with('task', undefined),
+        answer: (answer) => ask.answer(mayBeTask ? this.#clientTasks.created(link, client, answer) : answer),
+        progressed:
+          token === undefined
+            ? undefined
+            : (progress) => link.connection.notify('notifications/progress', progress.with('progressToken', token)),
+        onWithdrawn: (run) => ask.onWithdrawn(run),
+      },
+      exchange,
+    );
   }
-  const { client, exchange } = to;
-  const { revision } = client.caller;
-  const told = labelled(client, link.upstream, ask.method, ask.params);
-  const params = revision === MODERN ? told : lowerAsk(ask.method, revision, told);
-  if (params === undefined || !canBeAsked(client.offered, ask.method, ask.params)) {
-    ask.answer(refusal(-32602, `The client cannot be asked for this: ${ask.method}`));
-    client.cannotBeAsked(ask.method, ask.params, exchange);
-    return;
-  }
-  // Somebody thinking must not keep others from the upstream.
-  if (to.isOnly) exchange?.leave();
-  const token = ask.params.object('_meta')?.raw('progressToken');
-  client.ask(
-    {
-      upstream: link.upstream,
-      method: ask.method,
-      params,
-      answer: (answer) => ask.answer(answer),
-      progressed:
-        token === undefined
-          ? undefined
-          : (progress) => link.connection.notify('notifications/progress', progress.with('progressToken', token)),
-      onWithdrawn: (run) => ask.onWithdrawn(run),
-    },
-    exchange,
-  );
 }

@@ -5,8 +5,8 @@ import { MODERN, type Quirks } from '../protocol/revisions.ts';
 import { declaresTasks, withTasks } from '../protocol/tasks.ts';
 import type { Client } from './exchange.ts';
 
-/** What a client can do that an upstream may use through us. The rest (experimental, tasks) we could not carry. */
-const MIRRORED = ['sampling', 'elicitation', 'roots'] as const;
+/** What a client can do that an upstream may use through us. The rest (experimental) we could not carry. */
+const MIRRORED = ['sampling', 'elicitation', 'roots', 'tasks'] as const;
 
 /** Extensions that pass through a gateway whole. */
 const EXTENSIONS = ['io.modelcontextprotocol/ui'] as const;
@@ -28,6 +28,7 @@ export function mirrored(declared: RawObject, quirks: Quirks): RawObject {
     offered = offered.with(name, raw);
   }
   if (!quirks.elicitation) offered = offered.with('elicitation', undefined);
+  if (!quirks.coreTasks) offered = offered.with('tasks', undefined);
   if (!quirks.urlElicitation) offered = without(offered, 'elicitation', 'url');
   if (!quirks.samplingTools) offered = without(without(offered, 'sampling', 'tools'), 'sampling', 'context');
   const extensions = declared.object('extensions');
@@ -55,11 +56,11 @@ export function capabilitiesFor(method: string, params: RawObject): object | und
 }
 
 /**
- * The same as a modern request declares it: changes of roots are not announced there. Tasks of the extension are carried for
- * clients that know it, and driven to their end for those of the legacy era.
+ * The same as a modern request declares it: changes of roots are not announced there, and clients run no tasks. Those of the
+ * extension are carried for clients that know it, and driven to their end for those of the legacy era.
  */
 export function modernCapabilities({ caller, offered }: Client): RawObject {
-  const declared = without(offered, 'roots', 'listChanged');
+  const declared = without(offered, 'roots', 'listChanged').with('tasks', undefined);
   const hasTasks = caller.revision !== MODERN || declaresTasks(caller.capabilities);
   return hasTasks ? withTasks(declared) : declared;
 }

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import { capabilitiesFor } from '../catalog/merge.ts';
+import { capabilitiesAt } from '../catalog/merge.ts';
 import type { ListName } from '../catalog/page.ts';
 import type { View } from '../catalog/view.ts';
 import { GatewayError, toAnswer, toGatewayError } from '../errors.ts';
@@ -17,6 +17,7 @@ import type { Affinities } from './affinity.ts';
 import { type Answers, raisedAnswer } from './answers.ts';
 import type { Caller } from './caller.ts';
 import { Calls } from './calls.ts';
+import type { ClientTasks } from './client-tasks.ts';
 import type { Completions } from './completions.ts';
 import type { Exchange } from './exchange.ts';
 import type { ClientSession, Front, ModernCall, ModernCaller, Outlet } from './front.ts';
@@ -31,6 +32,7 @@ import type { Reads } from './reads.ts';
 import { ownerOf, route } from './route.ts';
 import type { Scouts } from './scouts.ts';
 import type { Sealer } from './seal.ts';
+import { RaisedTasks } from './raised-tasks.ts';
 import { Sender } from './sender.ts';
 import { Session } from './session.ts';
 import type { Sessions } from './sessions.ts';
@@ -53,11 +55,13 @@ export interface GatewayParts {
   readonly completions: Completions;
   readonly sealer: Sealer;
   readonly taskIds: TaskIds;
+  readonly clientTasks: ClientTasks;
   readonly metrics: Metrics;
   readonly log: Logger;
   readonly requestLog: RequestLog | undefined;
   readonly serverInfo: RawObject;
   readonly inFlightPerSession: number;
+  readonly tasksPerPrincipal: number;
 }
 
 const EMPTY: Answer = { kind: 'result', result: '{}' };
@@ -81,9 +85,10 @@ export class Gateway implements Front {
     this.#parts = parts;
     const sender = new Sender(parts.metrics);
     const driver = new TaskDriver(sender);
-    const { answers, taskIds: ids } = parts;
-    this.#calls = new Calls({ ...parts, sender, taskCalls: new TaskCalls({ sender, answers, ids, driver }) });
-    this.#tasks = new Tasks({ ...parts, sender, ids });
+    const { answers, taskIds: ids, tasksPerPrincipal: perPrincipal } = parts;
+    const raised = new RaisedTasks({ sender, answers, perPrincipal });
+    this.#calls = new Calls({ ...parts, sender, taskCalls: new TaskCalls({ sender, answers, ids, driver, raised }) });
+    this.#tasks = new Tasks({ ...parts, sender, ids, raised });
     this.#modern = new Modern({ ...parts, calls: this.#calls, tasks: this.#tasks });
   }
 
@@ -117,7 +122,7 @@ export class Gateway implements Front {
       });
       const { capabilities, instructions } = session.catalog;
       const result = RawObject.EMPTY.with('protocolVersion', JSON.stringify(revision))
-        .with('capabilities', capabilitiesFor(revision, capabilities).toString())
+        .with('capabilities', capabilitiesAt(revision, capabilities).toString())
         .with('serverInfo', this.#parts.serverInfo.toString())
         .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
       return { session, answer: { kind: 'result', result: result.toString() } };
@@ -279,6 +284,9 @@ export class Gateway implements Front {
         return;
       case 'notifications/roots/list_changed':
         this.#rootsChanged(session);
+        return;
+      case 'notifications/tasks/status':
+        if (params !== undefined) this.#parts.clientTasks.told(session, params);
         return;
       default:
         this.#parts.log.debug({ method }, 'notification ignored');

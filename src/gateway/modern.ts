@@ -1,4 +1,4 @@
-import { capabilitiesFor } from '../catalog/merge.ts';
+import { capabilitiesAt } from '../catalog/merge.ts';
 import type { ListName } from '../catalog/page.ts';
 import { GatewayError, toAnswer } from '../errors.ts';
 import {
@@ -166,19 +166,15 @@ export class Modern {
   async #tasked(visiting: Visiting, request: Request, visit: Visit, outlet: Outlet): Promise<Answer> {
     const { affinity } = visit;
     const exchange = new OpenExchange(visit, affinity, request, outlet);
+    // Not one of those that work: it must not be taken for the one an upstream asks.
     visiting.took(exchange);
-    affinity.working.add(exchange);
-    try {
-      return await this.#parts.tasks.request(exchange);
-    } finally {
-      affinity.working.delete(exchange);
-    }
+    return await this.#parts.tasks.request(exchange);
   }
 
   #discovered({ catalog }: Affinity): Answer {
     const { capabilities, instructions, caching } = catalog;
     const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify([MODERN]))
-      .with('capabilities', capabilitiesFor(MODERN, capabilities).toString())
+      .with('capabilities', capabilitiesAt(MODERN, capabilities).toString())
       .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
     return { kind: 'result', result: this.#parts.answers.own('server/discover', result.toString(), caching) };
   }

@@ -3,7 +3,7 @@ import { LIST_KINDS, type ListKind, sameOffer } from '../catalog/offer.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { uriToClient } from '../catalog/uri.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
-import { MODERN } from '../protocol/revisions.ts';
+import { MODERN, quirksOf } from '../protocol/revisions.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { elicitationIdToClient } from './asks.ts';
@@ -13,6 +13,7 @@ import type { Reads } from './reads.ts';
 import type { Offers } from './offers.ts';
 import type { Addressee, Exchange } from './exchange.ts';
 import type { Party } from './party.ts';
+import type { TaskMarks } from './task-marks.ts';
 
 type PartyLink = Link<Exchange, Party>;
 
@@ -26,6 +27,7 @@ export interface NewsParts {
   readonly links: Links;
   readonly completions: Completions;
   readonly reads: Reads;
+  readonly marks: TaskMarks;
   readonly log: Logger;
   dropped(reason: string): void;
 }
@@ -46,7 +48,8 @@ export class News {
     switch (method) {
       case 'notifications/progress':
         if (about?.progressToken !== undefined && about.advances(Number(params?.raw('progress')))) {
-          about.client.tell(method, params?.with('progressToken', about.progressToken), about);
+          const told = params && this.#parts.marks.told(link, about.client, params);
+          about.client.tell(method, told?.with('progressToken', about.progressToken), about);
         }
         return;
       case 'notifications/message':
@@ -54,6 +57,9 @@ export class News {
         return;
       case 'notifications/resources/updated':
         this.#updated(link, notification);
+        return;
+      case 'notifications/tasks/status':
+        this.#taskChanged(link, notification);
         return;
       case 'notifications/tools/list_changed':
       case 'notifications/prompts/list_changed':
@@ -82,9 +88,10 @@ export class News {
     }
     const { client, exchange } = to;
     if (!client.isLogWanted(params.string('level'))) return;
+    const marked = this.#parts.marks.told(link, client, params);
     const { view } = client.catalog;
     const seat = view.upstreams.find(({ id }) => id === link.upstream);
-    const labelled = seat === undefined ? params : loggerToClient(view, seat, params);
+    const labelled = seat === undefined ? marked : loggerToClient(view, seat, marked);
     if (!client.tell(method, labelled, exchange)) this.#parts.dropped('log-undeliverable');
   }
 
@@ -96,6 +103,18 @@ export class News {
       const seat = party.catalog.view.upstreams.find(({ id }) => id === link.upstream);
       if (seat === undefined) continue;
       party.announce(method, params.with('uri', JSON.stringify(uriToClient(seat, uri))));
+    }
+  }
+
+  /** Clients hear of their own tasks, and of no others'. */
+  #taskChanged(link: PartyLink, { method, params }: Notification): void {
+    const task = params?.string('taskId');
+    if (params === undefined || task === undefined) return;
+    for (const party of link.users) {
+      const id = this.#parts.marks.idFor(link, party, task);
+      if (id !== undefined && quirksOf(party.caller.revision).coreTasks) {
+        party.announce(method, params.with('taskId', JSON.stringify(id)));
+      }
     }
   }
 

@@ -4,16 +4,19 @@ import { RawObject } from '../protocol/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import { withoutCoreTaskMeta } from '../protocol/meta.ts';
 import { MODERN, quirksOf } from '../protocol/revisions.ts';
-import { mustBeTask, runsTasks } from '../protocol/tasks.ts';
+import { declaresTasks, mustBeTask, runsTasks } from '../protocol/tasks.ts';
 import type { Call } from '../upstream/call.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
+import { Affinity } from './affinity.ts';
 import type { Answers } from './answers.ts';
 import type { Exchange } from './exchange.ts';
 import type { OpenExchange } from './open-exchange.ts';
 import type { Party } from './party.ts';
+import type { RaisedTasks } from './raised-tasks.ts';
 import type { Sender } from './sender.ts';
 import type { TaskDriver } from './task-driver.ts';
+import { hold } from './task-holds.ts';
 import type { TaskIds } from './task-ids.ts';
 
 export interface TaskCallsParts {
@@ -21,6 +24,7 @@ export interface TaskCallsParts {
   readonly answers: Answers;
   readonly ids: TaskIds;
   readonly driver: TaskDriver;
+  readonly raised: RaisedTasks;
 }
 
 /**
@@ -28,15 +32,19 @@ export interface TaskCallsParts {
  *
  * - `plain`: no task.
  * - `client`: the client asked for a task, and gets it.
+ * - `raised`: the tool runs as a task only, and the client knows tasks by another name.
  * - `driven`: the tool runs as a task only, and the client gets what comes of it.
  */
-type Plan = 'plain' | 'client' | 'driven';
+type Plan = 'plain' | 'client' | 'raised' | 'driven';
 
 /** `isDone`: the answer is in the client's words already. */
 interface Called {
   readonly answer: Answer;
   readonly isDone: boolean;
 }
+
+/** What an upstream is asked to keep a task for, whose client nobody waits for. Milliseconds. */
+const RAISED_MS = 3_600_000;
 
 /** The calls that become tasks. */
 export class TaskCalls {
@@ -54,14 +62,15 @@ export class TaskCalls {
     params: RawObject,
     source: Source | undefined,
   ): Promise<Called> {
-    const { sender, driver, ids } = this.#parts;
-    const plan = planOf(exchange, upstream, link, params, source);
+    const { sender, driver, ids, raised } = this.#parts;
+    const { client, party } = exchange;
+    const plan = this.#planOf(exchange, upstream, link, params, source);
     if (plan === 'plain') {
       const sent = exchange.request.method === 'tools/call' ? params.with('task', undefined) : params;
       return { answer: await sender.send(exchange, upstream, link, { params: sent }), isDone: false };
     }
-    const sent =
-      plan === 'client' ? params : params.with('task', JSON.stringify({ ttl: upstream.config.timeouts.maxMs }));
+    const ttl = plan === 'raised' ? RAISED_MS : upstream.config.timeouts.maxMs;
+    const sent = plan === 'client' ? params : params.with('task', JSON.stringify({ ttl }));
     const cancelled = (call: Call<Exchange>) =>
       unlessTask(call, (task) => driver.cancel(exchange, { upstream, link, task }));
     const answer = await sender.send(exchange, upstream, link, { params: sent, cancelled });
@@ -70,13 +79,16 @@ export class TaskCalls {
     // It may have run the call at once all the same.
     if (result === undefined || state === undefined) return { answer, isDone: false };
     const task = idIn(upstream.id, state);
-    if (plan === 'client') {
-      const id = await ids.name(exchange.client.caller, exchange.party.key, { upstream: upstream.id, task });
-      const named = result.with('task', state.with('taskId', JSON.stringify(id)).toString());
-      return { answer: { kind: 'result', result: named.toString() }, isDone: true };
+    const site = { upstream, link, task };
+    if (plan === 'driven') {
+      const ended = await driver.finish(exchange, site, state);
+      return { answer: ended.kind === 'error' ? ended : withoutMarks(ended.result), isDone: false };
     }
-    const ended = await driver.finish(exchange, { upstream, link, task }, state);
-    return { answer: ended.kind === 'error' ? ended : withoutMarks(ended.result), isDone: false };
+    hold(site, state);
+    const created = party instanceof Affinity ? raised.begin(exchange, { ...site, party }, state) : undefined;
+    const id = JSON.stringify(await ids.name(client.caller, { upstream: upstream.id, task, party: party.key }));
+    const named = created?.with('taskId', id) ?? result.with('task', state.with('taskId', id).toString());
+    return { answer: { kind: 'result', result: named.toString() }, isDone: true };
   }
 
   /**
@@ -98,24 +110,27 @@ export class TaskCalls {
     if (client.caller.revision !== MODERN) {
       return answers.toClient(exchange, given, await driver.finish(exchange, { upstream, link, task }, state));
     }
-    const id = await ids.name(client.caller, party.key, { upstream: upstream.id, task });
+    const id = await ids.name(client.caller, { upstream: upstream.id, task, party: party.key });
     const named = state.with('taskId', JSON.stringify(id));
     return answers.toClient(exchange, given, { kind: 'result', result: named.toString() });
   }
-}
 
-function planOf(
-  { request, client }: OpenExchange,
-  { config }: Upstream<Exchange, Party>,
-  link: Link<Exchange, Party>,
-  params: RawObject,
-  source: Source | undefined,
-): Plan {
-  if (request.method !== 'tools/call' || !runsTasks(link.hello.capabilities)) return 'plain';
-  const isAsked = params.raw('task') !== undefined && quirksOf(client.caller.revision).coreTasks;
-  // A connection for one call is gone before anybody can ask about a task on it.
-  if (isAsked && config.isolation !== 'call') return 'client';
-  return source !== undefined && !source.isModern && mustBeTask(source.item) ? 'driven' : 'plain';
+  #planOf(
+    { request, client }: OpenExchange,
+    { config }: Upstream<Exchange, Party>,
+    link: Link<Exchange, Party>,
+    params: RawObject,
+    source: Source | undefined,
+  ): Plan {
+    if (request.method !== 'tools/call' || !runsTasks(link.hello.capabilities)) return 'plain';
+    const { revision, capabilities, principal } = client.caller;
+    // A connection for one call is gone before anybody can ask about a task on it.
+    const canKeep = config.isolation !== 'call';
+    if (canKeep && params.raw('task') !== undefined && quirksOf(revision).coreTasks) return 'client';
+    if (source === undefined || source.isModern || !mustBeTask(source.item)) return 'plain';
+    const isRaised = canKeep && revision === MODERN && declaresTasks(capabilities);
+    return isRaised && this.#parts.raised.hasRoom(principal.key) ? 'raised' : 'driven';
+  }
 }
 
 /** @throws {GatewayError} `upstream-protocol` */

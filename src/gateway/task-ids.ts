@@ -6,13 +6,13 @@ import type { Sealer } from './seal.ts';
 export interface TaskPlace {
   readonly upstream: string;
   readonly task: string;
+  /** Key of the party on whose connection it was made: two processes of an upstream may choose the same id. */
+  readonly party: string;
 }
 
 /** A task as its client knows it. */
 export interface KnownTask extends TaskPlace {
   readonly id: string;
-  /** Key of the party that it was made for or last asked about by. */
-  readonly party: string;
 }
 
 /** A client that has more of them is not told of the oldest any more, though it may still ask about it. */
@@ -36,29 +36,31 @@ export class TaskIds {
   }
 
   /** The id by which this client knows the task. */
-  async name(caller: Caller, party: string, place: TaskPlace): Promise<string> {
+  async name(caller: Caller, place: TaskPlace): Promise<string> {
     const known = this.known(caller, place);
     if (known !== undefined) return known.id;
-    const payload = { for: claimOf(caller), upstream: place.upstream, task: place.task };
+    const payload = { for: claimOf(caller), ...place };
     const id = await this.#sealer.seal('task', payload, Date.now() + ID_MS);
-    this.#remember(caller, { ...place, id, party });
+    this.#remember(caller, { ...place, id });
     return id;
   }
 
   /** @throws {GatewayError} `unknown-task` for what is not ours, or not this client's. */
-  async place(caller: Caller, party: string, id: string): Promise<TaskPlace> {
+  async place(caller: Caller, id: string): Promise<TaskPlace> {
     const payload = await this.#sealer.unseal('task', id, Date.now());
-    const { upstream, task } = payload ?? {};
+    const { upstream, task, party } = payload ?? {};
     const isOwn = payload?.['for'] === claimOf(caller);
-    if (!isOwn || typeof upstream !== 'string' || typeof task !== 'string') throw new GatewayError('unknown-task');
-    const place = { upstream, task };
-    if (this.known(caller, place)?.id !== id) this.#remember(caller, { ...place, id, party });
+    if (!isOwn || typeof upstream !== 'string' || typeof task !== 'string' || typeof party !== 'string') {
+      throw new GatewayError('unknown-task');
+    }
+    const place = { upstream, task, party };
+    if (this.known(caller, place)?.id !== id) this.#remember(caller, { ...place, id });
     return place;
   }
 
   /** At once, for what this process has seen. */
-  known(caller: Caller, { upstream, task }: TaskPlace): KnownTask | undefined {
-    return this.#known.get(claimOf(caller))?.get(keyOf(upstream, task));
+  known(caller: Caller, place: TaskPlace): KnownTask | undefined {
+    return this.#known.get(claimOf(caller))?.get(keyOf(place));
   }
 
   /** Everything this client may know of, the oldest first. */
@@ -67,10 +69,10 @@ export class TaskIds {
   }
 
   /** Its upstream does not know it any more. */
-  forget(caller: Caller, { upstream, task }: TaskPlace): void {
+  forget(caller: Caller, place: TaskPlace): void {
     const claim = claimOf(caller);
     const tasks = this.#known.get(claim);
-    tasks?.delete(keyOf(upstream, task));
+    tasks?.delete(keyOf(place));
     if (tasks?.size === 0) this.#known.delete(claim);
   }
 
@@ -80,7 +82,7 @@ export class TaskIds {
     // Put last again, so that the ones in use are the ones that stay.
     this.#known.delete(claim);
     this.#known.set(claim, tasks);
-    tasks.set(keyOf(known.upstream, known.task), known);
+    tasks.set(keyOf(known), known);
     dropOldest(tasks, MAX_KNOWN);
     dropOldest(this.#known, MAX_CLAIMS);
   }
@@ -91,8 +93,8 @@ function claimOf({ principal, view }: Caller): string {
   return JSON.stringify([principal.key, view]);
 }
 
-function keyOf(upstream: string, task: string): string {
-  return `${upstream} ${task}`;
+function keyOf({ upstream, task, party }: TaskPlace): string {
+  return `${upstream} ${party} ${task}`;
 }
 
 function dropOldest<Value>(map: Map<string, Value>, limit: number): void {

@@ -9,14 +9,18 @@ import { MODERN, quirksOf } from '../protocol/revisions.ts';
 import { declaresTasks, TASKS_EXTENSION, withRelatedTask } from '../protocol/tasks.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
+import { Affinity } from './affinity.ts';
 import { labelled } from './asks.ts';
 import type { Answers } from './answers.ts';
 import type { Client, Exchange } from './exchange.ts';
 import type { Links } from './links.ts';
 import type { OpenExchange } from './open-exchange.ts';
 import type { Party } from './party.ts';
+import type { RaisedSite, RaisedTasks } from './raised-tasks.ts';
 import type { Sender } from './sender.ts';
+import { release } from './task-holds.ts';
 import type { KnownTask, TaskIds, TaskPlace } from './task-ids.ts';
+import { Visit } from './visit.ts';
 
 export interface TasksParts {
   readonly upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>;
@@ -24,6 +28,7 @@ export interface TasksParts {
   readonly sender: Sender;
   readonly answers: Answers;
   readonly ids: TaskIds;
+  readonly raised: RaisedTasks;
 }
 
 const EXTENSION_METHODS = new Set(['tasks/get', 'tasks/update', 'tasks/cancel']);
@@ -45,17 +50,30 @@ export class Tasks {
     const id = request.params?.string('taskId');
     if (id === undefined) throw new GatewayError('invalid-params', { say: '"taskId" must be a string' });
     const { ids, upstreams, links } = this.#parts;
-    const place = await ids.place(client.caller, party.key, id);
+    const place = await ids.place(client.caller, id);
     const seat = client.catalog.view.upstreams.find((one) => one.id === place.upstream);
     const upstream = upstreams.get(place.upstream);
     if (seat === undefined || upstream === undefined) throw new GatewayError('unknown-task');
-    exchange.upstream = upstream.id;
-    const link = links.ready(party, upstream.id) ?? (await exchange.unlessCancelled(links.of(party, upstream.id)));
+    const at = client instanceof Visit ? client.affinity.named(place.party) : party;
+    const link = links.ready(at, upstream.id) ?? (await exchange.unlessCancelled(links.of(at, upstream.id)));
     try {
-      if (client.caller.revision === MODERN) return await this.#extension(exchange, upstream, link, place, id, seat);
-      return await this.#core(exchange, upstream, link, { ...place, id, party: party.key });
+      if (!(at instanceof Affinity)) return await this.#core(exchange, upstream, link, { ...place, id });
+      if (link.listening !== undefined) return await this.#extension(exchange, upstream, link, place, id, seat);
+      return named(await this.#raised(exchange, { upstream, link, task: place.task, party: at }), place.task, id);
     } finally {
       upstream.release(link);
+    }
+  }
+
+  async #raised(exchange: OpenExchange, site: RaisedSite): Promise<Answer> {
+    const { raised } = this.#parts;
+    switch (exchange.request.method) {
+      case 'tasks/update':
+        return await raised.update(exchange, site);
+      case 'tasks/cancel':
+        return await raised.cancel(exchange, site);
+      default:
+        return await raised.get(exchange, site);
     }
   }
 
@@ -68,17 +86,14 @@ export class Tasks {
     id: string,
     seat: ViewUpstream,
   ): Promise<Answer> {
-    if (link.listening === undefined) throw new GatewayError('unknown-task');
     const { answers } = this.#parts;
     const params = (exchange.request.params ?? RawObject.EMPTY).with('taskId', JSON.stringify(task));
     const answer = await this.#entered(exchange, upstream, link, params);
     const given = { upstream: upstream.id, isModern: true, source: undefined };
     const told = answers.toClient(exchange, given, answer);
-    if (told.kind === 'error') return renamed(told, task, id);
-    if (exchange.request.method !== 'tasks/get') return told;
+    if (told.kind === 'error' || exchange.request.method !== 'tasks/get') return named(told, task, id);
     const state = detailed(exchange.client, upstream.id, seat, RawObject.parse(told.result));
-    const named = state.with('taskId', JSON.stringify(id)).with('resultType', '"complete"');
-    return { kind: 'result', result: named.toString() };
+    return named({ kind: 'result', result: state.with('resultType', '"complete"').toString() }, task, id);
   }
 
   /** Between two that know the tasks of 2025-11-25. */
@@ -94,10 +109,11 @@ export class Tasks {
     const answer = await this.#entered(exchange, upstream, link, sent);
     const given = { upstream: upstream.id, isModern: false, source: undefined };
     const told = this.#parts.answers.toClient(exchange, given, answer);
-    if (told.kind === 'error') return renamed(told, task, id);
-    const result = RawObject.parse(told.result);
-    const named = method === 'tasks/result' ? withRelatedTask(result, id) : result.with('taskId', JSON.stringify(id));
-    return { kind: 'result', result: named.toString() };
+    if (told.kind === 'result' && method === 'tasks/result') {
+      release({ upstream, link, task });
+      return { kind: 'result', result: withRelatedTask(RawObject.parse(told.result), id).toString() };
+    }
+    return named(told, task, id);
   }
 
   async #entered(
@@ -178,9 +194,14 @@ export function detailed(client: Client, upstream: string, seat: ViewUpstream, s
   return told.with('inputRequests', inputRequestsText(questions));
 }
 
-/** What an upstream says went wrong names the task as the upstream knows it. */
-function renamed(answer: Answer, task: string, id: string): Answer {
-  if (answer.kind === 'result' || task === '') return answer;
-  const { error } = answer;
-  return { kind: 'error', error: { ...error, message: error.message.replaceAll(task, id) } };
+/** The answer with the id the client knows in the place of the upstream's, which it may also name in what went wrong. */
+function named(answer: Answer, task: string, id: string): Answer {
+  if (answer.kind === 'error') {
+    const { error } = answer;
+    const message = task === '' ? error.message : error.message.replaceAll(task, id);
+    return { kind: 'error', error: { ...error, message } };
+  }
+  const result = RawObject.parse(answer.result);
+  if (result.raw('taskId') === undefined && result.raw('status') === undefined) return answer;
+  return { kind: 'result', result: result.with('taskId', JSON.stringify(id)).toString() };
 }

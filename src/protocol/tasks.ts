@@ -45,6 +45,12 @@ export function runsTasks(capabilities: RawObject): boolean {
   return isObjectText(capabilities.object('tasks')?.object('requests')?.object('tools')?.raw('call'));
 }
 
+/** Whether a client of 2025-11-25 may answer this question by a task. */
+export function hostsTask(capabilities: RawObject, method: string): boolean {
+  const [group = '', name = ''] = method.split('/');
+  return isObjectText(capabilities.object('tasks')?.object('requests')?.object(group)?.raw(name));
+}
+
 /** Whether a tool of 2025-11-25 runs as a task only. */
 export function mustBeTask(tool: RawObject): boolean {
   return tool.object('execution')?.string('taskSupport') === 'required';

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { RawObject } from '../../src/protocol/json.ts';
 import { testCore, toolCall } from '../support/core.ts';
 import { ModernVisitor } from '../support/modern-visitor.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../support/task-upstreams.ts';
@@ -137,7 +138,9 @@ test('X-042 such a tool asks its client while it runs, and its error is the call
     },
   });
   await memory.until(() => memory.peers.find(({ heard }) => heard.some(({ kind }) => kind === 'result')));
-  assert.ok(!JSON.stringify(said).includes(SECRET), 'the id of a task that the client does not know of');
+  const asked = said.map((message) => ('params' in message ? String(message.params) : ''));
+  assert.match(asked.join(), /Sure\?/);
+  assert.doesNotMatch(asked.join(), new RegExp(`${SECRET}|related-task`), 'the client knows of no task');
   assert.deepEqual(answer.kind === 'error' && answer.error, { code: 7, message: 'declined' });
 });
 
@@ -151,3 +154,34 @@ test('X-038 who takes back a call of such a tool cancels its task', TIMEOUT, asy
   await memory.until(() => memory.requests('tasks/cancel')[0]);
   assert.equal(tasks[0]?.status, 'cancelled');
 });
+
+test(
+  'M-009 what an upstream says and asks about a task names it as the client does, and reaches nobody else',
+  TIMEOUT,
+  async () => {
+    const { memory, tasks } = coreTaskUpstream();
+    await using gateway = await testCore({ up: { memory, isolation: 'session' } });
+    const client = await gateway.connect({ capabilities: { elicitation: {} } });
+    const other = await gateway.connect({ capabilities: { elicitation: {} } });
+    await other.result('tools/call', toolCall('up__either'));
+    const taskId = member((await client.result('tools/call', asTask('up__job')))['task'], 'taskId');
+    const [task] = tasks;
+    assert.ok(task !== undefined);
+    const status = { taskId: task.id, status: 'input_required', ttl: 1, createdAt: '', lastUpdatedAt: '' };
+    const params = { message: 'Sure?', requestedSchema: { type: 'object' }, _meta: { [RELATED]: { taskId: task.id } } };
+    for (const peer of memory.open) {
+      peer.say(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":${JSON.stringify(status)}}`);
+    }
+    const made = memory.peers.find(({ heard }) => heard.some((one) => one.kind === 'request' && isTask(one.params)));
+    made?.say(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":${JSON.stringify(params)}}`);
+    const told = await client.heard('notifications/tasks/status');
+    assert.deepEqual(told.kind === 'notification' && told.params?.value('taskId'), taskId);
+    const asked = await client.heard('elicitation/create');
+    assert.deepEqual(asked.kind === 'request' && asked.params?.value('_meta'), { [RELATED]: { taskId } });
+    assert.deepEqual(other.listened, []);
+  },
+);
+
+function isTask(params: RawObject | undefined): boolean {
+  return params?.raw('task') !== undefined;
+}

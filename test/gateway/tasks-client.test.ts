@@ -1,0 +1,120 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Answer, Message } from '../../src/protocol/jsonrpc.ts';
+import { testCore, type TestClient, type TestCore, toolCall } from '../support/core.ts';
+import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const RELATED = 'io.modelcontextprotocol/related-task';
+const RUNS = { list: {}, cancel: {}, requests: { sampling: { createMessage: {} } } };
+const CAPABILITIES = { sampling: {}, elicitation: {}, tasks: RUNS };
+const STATE = { taskId: 'mine', status: 'working', ttl: 1_000, createdAt: '', lastUpdatedAt: '' };
+const SAMPLING = { messages: [], maxTokens: 1, task: { ttl: 1_000 } };
+
+/** A server that asks by hand, after a call has told it who is there. */
+class Asker {
+  readonly memory: MemoryUpstream = memoryUpstream({
+    lists: { tools: [{ name: 'hi', inputSchema: { type: 'object' } }] },
+    request: (peer, request) => {
+      if (request.method === 'tools/call') this.peer = peer;
+      peer.say(result(request, { content: [] }));
+    },
+  });
+  peer: Peer | undefined;
+  #lastId = 0;
+
+  async ask(method: string, params: object): Promise<Answer> {
+    const id = String(++this.#lastId);
+    this.peer?.say(`{"jsonrpc":"2.0","id":${id},"method":"${method}","params":${JSON.stringify(params)}}`);
+    const isAnswer = (message: Message) => message.kind !== 'request' && message.kind !== 'notification';
+    return await this.memory.until(() =>
+      this.peer?.heard.find((one): one is Answer & Message => isAnswer(one) && 'id' in one && one.id === id),
+    );
+  }
+}
+
+/** Says this to the next request of this method. */
+async function answer(client: TestClient, method: string, value: object): Promise<string> {
+  const asked = await client.heard(method);
+  if (asked.kind !== 'request') throw new Error(`${method} is no request`);
+  client.listened.splice(client.listened.indexOf(asked), 1);
+  client.answer(asked.id, value);
+  return asked.params?.toString() ?? '';
+}
+
+function parsed(said: Answer): Record<string, unknown> {
+  if (said.kind === 'error') throw new Error(JSON.stringify(said.error));
+  return JSON.parse(said.result);
+}
+
+async function introduced(gateway: TestCore, capabilities: object): Promise<TestClient> {
+  const client = await gateway.connect({ capabilities });
+  await client.result('tools/call', toolCall('up__hi'));
+  return client;
+}
+
+test('a client that runs tasks answers a question by one, which its upstream follows to its end', TIMEOUT, async () => {
+  const asker = new Asker();
+  await using gateway = await testCore({ up: { memory: asker.memory } });
+  const client = await introduced(gateway, CAPABILITIES);
+  assert.deepEqual(asker.peer?.capabilities.value('tasks'), RUNS);
+  const [created, asked] = await Promise.all([
+    asker.ask('sampling/createMessage', SAMPLING),
+    answer(client, 'sampling/createMessage', { task: STATE }),
+  ]);
+  assert.deepEqual(JSON.parse(asked).task, SAMPLING.task);
+  const task = parsed(created)['task'];
+  const taskId = typeof task === 'object' && task !== null && 'taskId' in task ? String(task.taskId) : '';
+  assert.notEqual(taskId, 'mine');
+
+  const [state, about] = await Promise.all([asker.ask('tasks/get', { taskId }), answer(client, 'tasks/get', STATE)]);
+  assert.equal(JSON.parse(about).taskId, 'mine');
+  assert.equal(parsed(state)['taskId'], taskId);
+  const sampled = { role: 'assistant', model: 'm', content: { type: 'text', text: 'x' } };
+  const [ended] = await Promise.all([
+    asker.ask('tasks/result', { taskId }),
+    answer(client, 'tasks/result', { ...sampled, _meta: { [RELATED]: { taskId: 'mine' } } }),
+  ]);
+  assert.deepEqual(parsed(ended), { ...sampled, _meta: { [RELATED]: { taskId } } });
+  const [listed] = await Promise.all([asker.ask('tasks/list', {}), answer(client, 'tasks/get', STATE)]);
+  assert.deepEqual(parsed(listed), { tasks: [{ ...STATE, taskId }] });
+
+  client.notify('notifications/tasks/status', { ...STATE, status: 'completed' });
+  const told = await asker.memory.until(() =>
+    asker.peer?.heard.find((one) => one.kind === 'notification' && one.method === 'notifications/tasks/status'),
+  );
+  assert.equal(told.kind === 'notification' && told.params?.string('taskId'), taskId);
+});
+
+test('S-004 an upstream learns of no task but those it asked this client for', TIMEOUT, async () => {
+  const [asker, other] = [new Asker(), new Asker()];
+  await using gateway = await testCore({ up: { memory: asker.memory }, other: { memory: other.memory } });
+  const client = await introduced(gateway, CAPABILITIES);
+  await client.result('tools/call', toolCall('other__hi'));
+  const [created] = await Promise.all([
+    asker.ask('sampling/createMessage', SAMPLING),
+    answer(client, 'sampling/createMessage', { task: STATE }),
+  ]);
+  const task = parsed(created)['task'];
+  for (const taskId of ['mine', typeof task === 'object' && task !== null && 'taskId' in task ? task.taskId : '']) {
+    const said = await other.ask('tasks/get', { taskId });
+    assert.equal(said.kind === 'error' && said.error.code, -32602);
+  }
+  assert.deepEqual(parsed(await other.ask('tasks/list', {})), { tasks: [] });
+  assert.deepEqual(client.listened, []);
+});
+
+for (const { title, capabilities, method } of [
+  { title: 'a client that runs no tasks', capabilities: { sampling: {} }, method: 'sampling/createMessage' },
+  { title: 'a client that runs other questions as tasks', capabilities: CAPABILITIES, method: 'elicitation/create' },
+]) {
+  test(`${title} is asked as if none were wanted`, TIMEOUT, async () => {
+    const asker = new Asker();
+    await using gateway = await testCore({ up: { memory: asker.memory } });
+    const client = await introduced(gateway, capabilities);
+    const params = { message: 'Sure?', requestedSchema: { type: 'object' }, messages: [], task: { ttl: 1 } };
+    const [said, asked] = await Promise.all([asker.ask(method, params), answer(client, method, { action: 'decline' })]);
+    assert.equal(JSON.parse(asked).task, undefined);
+    assert.deepEqual(parsed(said), { action: 'decline' });
+  });
+}

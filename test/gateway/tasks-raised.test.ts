@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { testCore, toolCall } from '../support/core.ts';
+import { ModernVisitor } from '../support/modern-visitor.ts';
+import { coreTaskUpstream, SECRET } from '../support/task-upstreams.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const EXTENSIONS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
+const ASKABLE = { ...EXTENSIONS, elicitation: { form: {} } };
+const ASK = '{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":';
+const QUESTION = { message: 'Sure?', requestedSchema: { type: 'object', properties: { sure: { type: 'boolean' } } } };
+
+function without(value: unknown, ...names: readonly string[]): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).filter(([name]) => !names.includes(name)));
+}
+
+test('tasks of 2025-11-25 are an extension to a client of 2026-07-28, and nothing else', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: coreTaskUpstream().memory } });
+  const client = new ModernVisitor(gateway, EXTENSIONS);
+  const { capabilities } = await client.result('server/discover');
+  assert.deepEqual(
+    Object.entries(capabilities ?? {}).find(([key]) => key === 'extensions')?.[1],
+    EXTENSIONS.extensions,
+  );
+  assert.ok(!Object.hasOwn(capabilities ?? {}, 'tasks'), 'X-040');
+  await client.result('tools/call', toolCall('up__either'));
+});
+
+test('a task-only tool of 2025-11-25 becomes a task of the extension, with its result inside', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernVisitor(gateway, EXTENSIONS);
+  const created = await client.result('tools/call', toolCall('up__job'));
+  const { taskId } = created;
+  assert.ok(!JSON.stringify(created).includes(SECRET));
+  assert.deepEqual([created['resultType'], created['ttlMs'], created['pollIntervalMs']], ['task', 60_000, 10]);
+  assert.ok(!Object.hasOwn(created, 'ttl') && !Object.hasOwn(created, 'pollInterval'));
+  const working = await client.result('tasks/get', { taskId });
+  assert.deepEqual([working['resultType'], working['taskId'], working['status']], ['complete', taskId, 'working']);
+  const content = [{ type: 'resource_link', uri: 'file:///a', name: 'a' }];
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content } });
+  for (const time of ['first', 'second']) {
+    const done = await client.result('tasks/get', { taskId });
+    assert.equal(done['status'], 'completed', time);
+    const told = { resultType: 'complete', content: [{ ...content[0], uri: 'up+file:///a' }] };
+    assert.deepEqual(without(done['result'], '_meta'), told, time);
+    assert.ok(!JSON.stringify(done).includes(SECRET), time);
+  }
+});
+
+test('X-041 a tool that failed completes its task; an error of the protocol fails it', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernVisitor(gateway, EXTENSIONS);
+  const [first, second] = [
+    await client.result('tools/call', toolCall('up__job')),
+    await client.result('tools/call', toolCall('up__job')),
+  ];
+  Object.assign(tasks[0] ?? {}, { status: 'failed', result: { content: [], isError: true } });
+  Object.assign(tasks[1] ?? {}, { status: 'failed', error: { code: -32002, message: 'gone' } });
+  const failedTool = await client.result('tasks/get', { taskId: first['taskId'] });
+  assert.equal(failedTool['status'], 'completed');
+  assert.deepEqual(without(failedTool['result'], '_meta'), { content: [], isError: true, resultType: 'complete' });
+  const failed = await client.result('tasks/get', { taskId: second['taskId'] });
+  assert.deepEqual([failed['status'], failed['error']], ['failed', { code: -32602, message: 'gone' }]);
+});
+
+test(
+  'what such a task asks comes with its state, once answered goes on, and is never asked under the same key',
+  TIMEOUT,
+  async () => {
+    const { memory, tasks } = coreTaskUpstream((task, peer) => {
+      task.status = 'input_required';
+      peer.say(`${ASK}${JSON.stringify(QUESTION)}}`);
+    });
+    await using gateway = await testCore({ up: { memory } });
+    const client = new ModernVisitor(gateway, ASKABLE);
+    const { taskId } = await client.result('tools/call', toolCall('up__job'));
+    const keys: string[] = [];
+    for (const id of ['e', 'f']) {
+      const asking = await client.result('tasks/get', { taskId });
+      assert.equal(asking['status'], 'input_required');
+      assert.deepEqual(Object.values(asking['inputRequests'] ?? {}), [
+        { method: 'elicitation/create', params: QUESTION },
+      ]);
+      const [key = ''] = Object.keys(asking['inputRequests'] ?? {});
+      keys.push(key);
+      await client.result('tasks/update', { taskId, inputResponses: { [key]: { action: 'decline' }, other: {} } });
+      const answered = await memory.until(() =>
+        memory.peers
+          .flatMap(({ heard }) => heard)
+          .find((message) => message.kind === 'result' && message.id === `"${id}"`),
+      );
+      assert.equal(answered.kind === 'result' && answered.result, '{"action":"decline"}');
+      if (id === 'e') memory.peers.at(-1)?.say(`${ASK.replace('"e"', '"f"')}${JSON.stringify(QUESTION)}}`);
+    }
+    assert.equal(new Set(keys).size, 2);
+    Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
+    tasks[0]?.flush();
+    assert.equal((await client.result('tasks/get', { taskId }))['status'], 'completed');
+  },
+);
+
+test('a task that asks what its client did not declare fails, and says what it takes', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernVisitor(gateway, { ...EXTENSIONS, sampling: {} });
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  memory.peers.at(-1)?.say(`${ASK}${JSON.stringify(QUESTION)}}`);
+  await memory.until(() => memory.peers.flatMap(({ heard }) => heard).find(({ kind }) => kind === 'error'));
+  const failed = await client.result('tasks/get', { taskId });
+  assert.equal(failed['status'], 'failed');
+  assert.match(JSON.stringify(failed['error']), /-32021/);
+});
+
+test(
+  'X-038 such a task is cancelled at its upstream, however late, and acknowledged with nothing',
+  TIMEOUT,
+  async () => {
+    const { memory, tasks } = coreTaskUpstream();
+    await using gateway = await testCore({ up: { memory } });
+    const client = new ModernVisitor(gateway, EXTENSIONS);
+    const { taskId } = await client.result('tools/call', toolCall('up__job'));
+    assert.deepEqual(without(await client.result('tasks/cancel', { taskId }), '_meta'), { resultType: 'complete' });
+    assert.equal(tasks[0]?.status, 'cancelled');
+    assert.equal((await client.result('tasks/get', { taskId }))['status'], 'cancelled');
+  },
+);
+
+test('S-004 such tasks, too, are their principal’s alone', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const { taskId } = await new ModernVisitor(gateway, EXTENSIONS).result('tools/call', toolCall('up__job'));
+  const bob = new ModernVisitor(gateway, EXTENSIONS, { key: 'bob', label: 'bob', scopes: [] });
+  assert.equal((await bob.error('tasks/get', { taskId })).code, -32602);
+  assert.equal((await bob.error('tasks/cancel', { taskId })).code, -32602);
+});
+
+test('two tasks that ask are told apart, each on a process of its own', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream((task, peer) => {
+    peer.say(`${ASK}${JSON.stringify({ ...QUESTION, message: task.id })}}`);
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernVisitor(gateway, ASKABLE);
+  const ids = [
+    await client.result('tools/call', toolCall('up__job')),
+    await client.result('tools/call', toolCall('up__job')),
+  ].map(({ taskId }) => taskId);
+  const asked = new Set<string>();
+  for (const taskId of ids) {
+    let state = await client.result('tasks/get', { taskId });
+    for (let time = 0; time < 50 && state['status'] !== 'input_required'; time++) {
+      state = await client.result('tasks/get', { taskId });
+    }
+    asked.add(JSON.stringify(state['inputRequests']));
+  }
+  assert.equal(asked.size, 2);
+});
