@@ -26,7 +26,7 @@ interface Counts {
 type Step =
   | { readonly kind: 'script'; readonly name: string }
   | { readonly kind: 'tests'; readonly name: string; readonly files: readonly string[]; readonly atOnce: number }
-  | { readonly kind: 'program'; readonly name: string; readonly file: string };
+  | { readonly kind: 'program'; readonly name: string; readonly file: string; readonly args: readonly string[] };
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const OLDEST_NODE = 24;
@@ -54,7 +54,8 @@ const RUNS: Readonly<Record<string, readonly Step[]>> = {
     unit,
     // Each of these starts gateways and servers of its own, so it keeps more than one core busy.
     { kind: 'tests', name: 'e2e', files: ['test/e2e/**/*.test.ts'], atOnce: Math.max(1, Math.floor(cores / 2)) },
-    { kind: 'program', name: 'conformance', file: 'test/conformance/run.ts' },
+    { kind: 'program', name: 'matrix', file: 'test/matrix/run.ts', args: ['--check'] },
+    { kind: 'program', name: 'conformance', file: 'test/conformance/run.ts', args: [] },
   ],
 };
 
@@ -92,11 +93,11 @@ async function runFiles(globs: readonly string[], atOnce: number): Promise<Count
   return total;
 }
 
-async function runProgram(file: string): Promise<Counts> {
+async function runProgram(file: string, args: readonly string[]): Promise<Counts> {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-run-'));
   const json = join(dir, 'counts.json');
   try {
-    const code = await exitCode(process.execPath, [join(ROOT, file), '--json', json], false);
+    const code = await exitCode(process.execPath, [join(ROOT, file), ...args, '--json', json], false);
     const { passed, failed } = JSON.parse(await readFile(json, 'utf8'));
     return { passed: Number(passed), failed: Number(failed) + (code !== 0 && failed === 0 ? 1 : 0) };
   } catch (error) {
@@ -109,7 +110,7 @@ async function runProgram(file: string): Promise<Counts> {
 
 function perform(step: Step): Promise<Counts> {
   if (step.kind === 'script') return runScript(step.name);
-  return step.kind === 'tests' ? runFiles(step.files, step.atOnce) : runProgram(step.file);
+  return step.kind === 'tests' ? runFiles(step.files, step.atOnce) : runProgram(step.file, step.args);
 }
 
 /** Ends what is still running with our mark after a moment. @returns how many there were. */

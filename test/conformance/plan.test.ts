@@ -17,19 +17,8 @@ function clients(options: Parameters<typeof choose>[0]): string[] {
   );
 }
 
-test('without options, sessions run in front of sessions', () => {
-  assert.deepEqual(lines({ upstream: 'http', endpoint: 'merged' }), [
-    'http merged legacy 2025-06-18',
-    'http merged legacy 2025-11-25',
-    'http merged legacy 0.1.16',
-    'http merged legacy 2025-11-25 again',
-  ]);
-  assert.equal(lines({}).length, 16);
-  assert.deepEqual(clients({}), ['2025-11-25 2025-11-25 5']);
-});
-
-test('with --all, every revision runs in front of every era over each transport and at each endpoint', () => {
-  const all = lines({ all: true });
+test('every revision runs in front of every era over each transport and at each endpoint', () => {
+  const all = lines({});
   for (const transport of ['http', 'stdio']) {
     for (const endpoint of ['single', 'merged']) {
       for (const era of ['legacy', 'modern', 'both']) {
@@ -43,8 +32,8 @@ test('with --all, every revision runs in front of every era over each transport 
   }
 });
 
-test('with --all, clients of both eras are in front of scripted servers of both eras', () => {
-  assert.deepEqual(clients({ all: true }), [
+test('clients of both eras are in front of scripted servers of both eras', () => {
+  assert.deepEqual(clients({}), [
     '2025-11-25 2025-11-25 5',
     '2026-07-28 2025-11-25 5',
     '2025-11-25 2026-07-28 8',
@@ -53,7 +42,7 @@ test('with --all, clients of both eras are in front of scripted servers of both 
 });
 
 test('directly, a fixture is asked only what it speaks, and by nobody of another revision', () => {
-  const dated = lines({ all: true, direct: true }).filter((line) => !line.endsWith('again'));
+  const dated = lines({ direct: true }).filter((line) => !line.endsWith('again'));
   assert.deepEqual(dated, [
     'http single legacy 2025-06-18',
     'http single legacy 2025-11-25',
@@ -64,17 +53,17 @@ test('directly, a fixture is asked only what it speaks, and by nobody of another
     'http single both 2026-07-28',
     'http single tasks tasks',
   ]);
-  assert.deepEqual(clients({ all: true, direct: true }), ['2025-11-25 2025-11-25 5', '2026-07-28 2026-07-28 8']);
+  assert.deepEqual(clients({ direct: true }), ['2025-11-25 2025-11-25 5', '2026-07-28 2026-07-28 8']);
 });
 
 const narrowed = [
   { options: { era: 'modern' }, servers: 2 * 2 * (3 + 1), clients: 0 },
-  { options: { all: true, leg: 'tasks' }, servers: 4, clients: 0 },
+  { options: { leg: 'tasks' }, servers: 4, clients: 0 },
   { options: { leg: 'tasks', upstream: 'stdio' }, servers: 2, clients: 0 },
-  { options: { all: true, leg: 'client' }, servers: 0, clients: 4 },
-  { options: { all: true, leg: 'server', revision: '2025-06-18' }, servers: 2 * 2 * 3, clients: 0 },
+  { options: { leg: 'client' }, servers: 0, clients: 4 },
+  { options: { leg: 'server', revision: '2025-06-18' }, servers: 2 * 2 * 3, clients: 0 },
   { options: { revision: '2026-07-28', leg: 'server' }, servers: 2 * 2 * (3 + 2), clients: 0 },
-  { options: { all: true, only: 'sse-retry', leg: 'client' }, servers: 0, clients: 2 },
+  { options: { only: 'sse-retry', leg: 'client' }, servers: 0, clients: 2 },
 ] as const;
 
 for (const { options, servers, clients: fronts } of narrowed) {

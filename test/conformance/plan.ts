@@ -14,8 +14,6 @@ export type Behind = Era | 'tasks';
 
 /** The command line, checked. */
 export interface Choice {
-  /** Every era, 2026-07-28 and the tasks too; naming an era, a revision or the tasks asks for them as well. */
-  readonly all: boolean;
   readonly direct: boolean;
   readonly only?: string | undefined;
   readonly upstream?: TransportKind | undefined;
@@ -90,7 +88,6 @@ function oneOf<T extends string>(all: readonly T[], option: string, value: strin
 
 /** @throws {Error} that names the option, for a value there is not. */
 export function choose(options: {
-  readonly all?: boolean;
   readonly direct?: boolean;
   readonly [option: string]: string | boolean | undefined;
 }): Choice {
@@ -99,7 +96,6 @@ export function choose(options: {
     return typeof value === 'string' ? value : undefined;
   };
   return {
-    all: options.all ?? false,
     direct: options.direct ?? false,
     only: text('only'),
     upstream: oneOf(TRANSPORTS, 'upstream', text('upstream')),
@@ -110,16 +106,13 @@ export function choose(options: {
   };
 }
 
-const isWide = ({ all, era, revision, leg }: Choice): boolean =>
-  all || era !== undefined || leg === 'tasks' || revision === '2026-07-28' || revision === 'tasks';
-
 function picked<T extends string>(all: readonly T[], wanted: T | undefined): readonly T[] {
   return wanted === undefined ? all : all.filter((one) => one === wanted);
 }
 
 function selections(behind: Behind, choice: Choice): readonly SelectionName[] {
   if (behind === 'tasks') return picked(SPOKEN.tasks, choice.revision);
-  const spoken = choice.direct || !isWide(choice) ? SPOKEN[behind] : DATED;
+  const spoken = choice.direct ? SPOKEN[behind] : DATED;
   return picked(behind === 'legacy' ? [...spoken, '0.1.16'] : spoken, choice.revision);
 }
 
@@ -142,7 +135,6 @@ function cells(behind: Behind, choice: Choice): Cell[] {
 function behinds(choice: Choice): readonly Behind[] {
   const { era, leg } = choice;
   if (leg === 'client') return [];
-  if (!isWide(choice)) return ['legacy'];
   const eras = leg === 'tasks' ? [] : picked(ERAS, era);
   const isTasks = leg === 'tasks' || (leg === undefined && era === undefined);
   return isTasks ? [...eras, 'tasks'] : eras;
@@ -159,13 +151,11 @@ export function serverPlans(choice: Choice): ServerPlan[] {
 export function clientPlans(choice: Choice): ClientPlan[] {
   const { leg, direct, only, era, revision } = choice;
   if (leg === 'server' || leg === 'tasks' || era !== undefined) return [];
-  const wanted = FRONTS.filter((front) =>
-    revision === undefined ? isWide(choice) || front === '2025-11-25' : front === revision,
-  );
+  const wanted = FRONTS.filter((front) => revision === undefined || front === revision);
   return wanted
     .flatMap((upstream) => {
       // Without a gateway nobody translates.
-      const fronts = direct ? [upstream] : isWide(choice) ? FRONTS : (['2025-11-25'] as const);
+      const fronts = direct ? [upstream] : FRONTS;
       const scenarios = CLIENT_SCENARIOS[upstream].filter((scenario) => only === undefined || scenario === only);
       return fronts.map((front) => ({ front, revision: upstream, scenarios }));
     })

@@ -1,11 +1,11 @@
 /**
  * Runs the official conformance suite against a gateway, and prints what it found.
  *
- *     node test/conformance/run.ts [--all] [--direct] [--only SCENARIO] [--json FILE]
+ *     node test/conformance/run.ts [--direct] [--only SCENARIO] [--json FILE]
  *                                  [--leg server|tasks|client] [--upstream http|stdio] [--era legacy|modern|both]
  *                                  [--revision 2025-06-18|2025-11-25|2026-07-28|0.1.16|tasks] [--endpoint single|merged]
  *
- * `--all` adds clients and upstreams of 2026-07-28 in every combination, and tasks; `--direct` leaves the gateway out.
+ * `--direct` leaves the gateway out.
  */
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
@@ -21,7 +21,6 @@ import { direct, gateway, type Target } from './targets.ts';
 
 const { values: options } = parseArgs({
   options: {
-    all: { type: 'boolean' },
     direct: { type: 'boolean' },
     only: { type: 'string' },
     leg: { type: 'string' },
