@@ -2,7 +2,7 @@ import { hasFilter, letsThrough } from './glob.ts';
 import { quarantine, readItem, type Quarantined } from './item.ts';
 import { publishedName, publishedPrefix, shown } from './name.ts';
 import type { RawObject } from '../protocol/json.ts';
-import { readMirrored } from '../protocol/mirrored-params.ts';
+import { type MirroredParam, readMirrored } from '../protocol/mirrored-params.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import type { Offer } from './offer.ts';
 import { publishedText } from './publish.ts';
@@ -19,6 +19,8 @@ export interface Source {
   readonly item: RawObject;
   /** Whether in the words of the modern era. */
   readonly isModern: boolean;
+  /** Of a tool: the arguments that go into headers, as far as it says so by the rules. */
+  readonly mirrored: readonly MirroredParam[];
 }
 
 /** The tools or the prompts of a view: what is called by a name. */
@@ -90,7 +92,7 @@ export function nameAll(
       }
       const owner = { upstream: upstream.id, name: key };
       owners.set(name, owner);
-      sources.set(owner, { item, isModern });
+      sources.set(owner, { item, isModern, mirrored: kind === 'tool' ? mirroredOf(item) : [] });
       texts.push(publishedText(kind, upstream, item, name));
       if (ui && apps.has(key)) ambiguous.add(key);
       else if (ui) apps.set(key, owner);
@@ -98,6 +100,12 @@ export function nameAll(
   }
   for (const name of ambiguous) apps.delete(name);
   return { owners, sources, texts, hidden, apps, quarantined };
+}
+
+function mirroredOf(tool: RawObject): readonly MirroredParam[] {
+  const schema = tool.object('inputSchema');
+  const reading = schema === undefined ? undefined : readMirrored(schema);
+  return reading?.kind === 'mirrored' ? reading.params : [];
 }
 
 /** Over HTTP, a tool that says wrongly which arguments go into headers must not be offered. */

@@ -24,6 +24,8 @@ export interface Given {
   readonly isModern: boolean;
   /** The tool that was called, where it is listed. */
   readonly source: Source | undefined;
+  /** The result, where it has been cut open already. */
+  readonly whole?: RawObject | undefined;
 }
 
 /** Puts answers into the words of whoever asked. */
@@ -59,9 +61,13 @@ export class Answers {
   #translated(client: Client, given: Given, seat: ViewUpstream, method: string, result: string): string {
     const { revision } = client.caller;
     const known = urisToClient(method, seat, result);
-    if (revision === MODERN) return given.isModern ? this.#relayed(method, known) : this.#raised(method, known);
-    const isWrapped = given.source !== undefined && hasWrappedOutput(given.source.item);
-    return lowerResult(method, revision, lowerModernResult(method, RawObject.parse(known), isWrapped).toString());
+    if (revision === MODERN && !given.isModern) return this.#raised(method, known);
+    const whole = known === result && given.whole !== undefined ? given.whole : RawObject.parse(known);
+    if (revision === MODERN) return this.#relayed(method, whole);
+    const { source } = given;
+    const isWrapped =
+      whole.raw('structuredContent') !== undefined && source !== undefined && hasWrappedOutput(source.item);
+    return lowerResult(method, revision, lowerModernResult(method, whole, isWrapped).toString());
   }
 
   #raised(method: string, result: string): string {
@@ -69,8 +75,7 @@ export class Answers {
   }
 
   /** From one modern peer to another: only who says it changes. */
-  #relayed(method: string, text: string): string {
-    const result = RawObject.parse(text);
+  #relayed(method: string, result: RawObject): string {
     const { ttlMs, isPublic } = readCaching(result) ?? UNCACHED;
     const cacheScope = isPublic ? 'public' : 'private';
     const whole = result.raw('resultType') === undefined ? result.with('resultType', '"complete"') : result;

@@ -7,7 +7,6 @@ import { type InputRequired, mayAsk, readResult, type Retry, withRetry } from '.
 import { RawObject } from '../protocol/json.ts';
 import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../protocol/mcp-headers.ts';
-import { readMirrored } from '../protocol/mirrored-params.ts';
 import { MODERN, type Revision } from '../protocol/revisions.ts';
 import { declaresTasks } from '../protocol/tasks.ts';
 import type { Link } from '../upstream/link.ts';
@@ -166,13 +165,14 @@ export class Calls {
         source = relisted(exchange) ?? source;
         continue;
       }
-      const asked = answer.kind === 'result' ? askedIn(upstream.id, exchange, answer.result) : undefined;
+      const whole = answer.kind === 'result' ? RawObject.parse(answer.result) : undefined;
+      const asked = whole === undefined ? undefined : askedIn(upstream.id, exchange, whole);
       if (asked instanceof RawObject) {
         return await this.#parts.taskCalls.created(exchange, upstream, link, asked, source);
       }
       if (asked === undefined) {
         if (isRead) reads.keep(exchange, upstream.id, sent, answer, performance.now());
-        return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source }, answer);
+        return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source, whole }, answer);
       }
       if (exchange.client.caller.revision === MODERN) throw new InputRequiredError(upstream.id, asked);
       const retry = await this.#answered(exchange, upstream, asked);
@@ -211,10 +211,8 @@ const NO_HEADERS: readonly Header[] = [];
 
 /** `Mcp-Param-…` of a call, by the schema of the tool. */
 function headersOf(source: Source | undefined, params: RawObject): readonly Header[] {
-  const schema = source?.item.object('inputSchema');
-  if (schema === undefined) return NO_HEADERS;
-  const reading = readMirrored(schema);
-  return reading.kind === 'mirrored' ? paramHeaders(reading.params, params.object('arguments')) : NO_HEADERS;
+  if (source === undefined || source.mirrored.length === 0) return NO_HEADERS;
+  return paramHeaders(source.mirrored, params.object('arguments'));
 }
 
 function relisted({ client: { catalog }, tool }: OpenExchange): Source | undefined {
@@ -253,7 +251,7 @@ function isPage(one: unknown): one is Page {
 function askedIn(
   upstream: string,
   { request, client }: Exchange,
-  result: string,
+  result: RawObject,
 ): InputRequired | RawObject | undefined {
   const { method } = request;
   const reading = readResult(result);

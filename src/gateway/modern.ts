@@ -11,7 +11,6 @@ import {
 import { RawObject } from '../protocol/json.ts';
 import type { Answer, Request } from '../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../protocol/mcp-headers.ts';
-import { readMirrored } from '../protocol/mirrored-params.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import { TASK_METHODS } from '../protocol/tasks.ts';
 import { resolveTool, sourceOf } from '../catalog/catalog.ts';
@@ -62,6 +61,8 @@ class Visiting implements ModernCall {
   readonly answer: Promise<Answer>;
   exchange: OpenExchange | undefined;
   listen: Listen | undefined;
+  /** Where it counts as under way. */
+  counted: Affinity | undefined;
   readonly #request: Request;
   #isCancelled = false;
 
@@ -106,61 +107,59 @@ export class Modern {
   ): Visiting {
     return new Visiting(request, async (visiting) => {
       try {
-        const affinity = await this.#parts.affinities.of(caller);
-        return await this.#answer(
-          visiting,
-          request,
-          new Visit(caller, affinity, caller.logLevel, new Rounds(request.params?.object('inputResponses'))),
-          outlet,
-          lookup,
-        );
+        const found = this.#parts.affinities.of(caller);
+        const affinity = found instanceof Promise ? await found : found;
+        const canBeAsked = affinity.profile !== '';
+        const rounds = canBeAsked ? new Rounds(request.params?.object('inputResponses')) : undefined;
+        const visit = new Visit(caller, affinity, caller.logLevel, rounds);
+        const answering = this.#answer(visiting, request, visit, outlet, lookup);
+        return answering instanceof Promise ? await answering : answering;
       } catch (thrown) {
         return failed(thrown);
+      } finally {
+        if (visiting.counted !== undefined) visiting.counted.underWay--;
       }
     });
   }
 
-  async #answer(
+  #answer(
     visiting: Visiting,
     request: Request,
     visit: Visit,
     outlet: Outlet,
     lookup: HeaderLookup | undefined,
-  ): Promise<Answer> {
+  ): Answer | Promise<Answer> {
     const { method } = request;
     const { affinity } = visit;
     const { scouts, lists } = this.#parts;
     const list = LISTS.get(method);
     if (list !== undefined) {
-      await scouts.look(affinity);
-      return await lists.answer(affinity, list, request);
+      const looking = scouts.look(affinity);
+      if (looking === undefined) return lists.answer(affinity, list, request);
+      return looking.then(() => lists.answer(affinity, list, request));
     }
-    if (TASK_METHODS.has(method)) return await this.#tasked(visiting, request, visit, outlet);
+    if (TASK_METHODS.has(method)) return this.#tasked(visiting, request, visit, outlet);
     switch (method) {
       case 'tools/call':
       case 'prompts/get':
       case 'resources/read':
       case 'completion/complete':
-        this.#enter(affinity);
-        try {
-          return await this.#routed(visiting, request, visit, outlet, lookup);
-        } finally {
-          affinity.underWay--;
-        }
+        return this.#routed(visiting, request, visit, outlet, lookup);
       case 'server/discover':
-        await scouts.greet(visit.caller.view);
-        return this.#discovered(affinity);
-      case 'subscriptions/listen': {
-        const { kinds, uris } = readFilter(request.params);
-        await scouts.look(affinity);
-        const listen = new Listen(request.id, outlet, affinity, this.#parts.links, kinds);
-        visiting.listen = listen;
-        const answer = await listen.run(uris);
-        return this.#own(method, answer);
-      }
+        return scouts.greet(visit.caller.view).then(() => this.#discovered(affinity));
+      case 'subscriptions/listen':
+        return this.#listened(visiting, request, affinity, outlet);
       default:
         throw new GatewayError('method-not-found', { say: method });
     }
+  }
+
+  async #listened(visiting: Visiting, request: Request, affinity: Affinity, outlet: Outlet): Promise<Answer> {
+    const { kinds, uris } = readFilter(request.params);
+    await this.#parts.scouts.look(affinity);
+    const listen = new Listen(request.id, outlet, affinity, this.#parts.links, kinds);
+    visiting.listen = listen;
+    return this.#own(request.method, await listen.run(uris));
   }
 
   async #tasked(visiting: Visiting, request: Request, visit: Visit, outlet: Outlet): Promise<Answer> {
@@ -201,6 +200,8 @@ export class Modern {
     lookup: HeaderLookup | undefined,
   ): Promise<Answer> {
     const { affinity } = visit;
+    this.#enter(affinity);
+    visiting.counted = affinity;
     const retry = request.params === undefined ? undefined : readRetry(request.params);
     if (request.params !== undefined && retry === undefined) {
       throw new GatewayError('invalid-params', { say: '"inputResponses" must be an object, "requestState" a string' });
@@ -234,15 +235,15 @@ export class Modern {
     exchange.tool = to.tool;
     visiting.took(exchange);
     party.working.add(exchange);
-    const work = this.#worked(exchange, { ...to, params }).finally(() => party.working.delete(exchange));
-    // Without features nobody asks it anything.
-    if (affinity.profile === '') return await work;
+    const work = this.#worked(exchange, params === to.params ? to : { ...to, params }, party);
+    // Who cannot be asked is not asked, and a modern upstream asks in its answer.
+    if (visit.rounds === undefined || upstream?.isModern === true) return await work;
     const settled = work.catch((thrown: unknown) => toAnswer(thrown));
     return await this.#parts.parked.follow(exchange, to.upstream, visit.rounds, settled);
   }
 
   /** Forwards, and gives a modern upstream's questions on to the client, under a seal. */
-  async #worked(exchange: OpenExchange, to: Extract<Route, { kind: 'upstream' }>): Promise<Answer> {
+  async #worked(exchange: OpenExchange, to: Extract<Route, { kind: 'upstream' }>, party: Affinity): Promise<Answer> {
     try {
       const answer = await this.#parts.calls.forward(exchange, to);
       // It asked what it could not, and made something of the refusal.
@@ -265,6 +266,8 @@ export class Modern {
         return await this.#asked(exchange, upstream, requests, { kind: 'pages', upstream, ids });
       }
       throw thrown;
+    } finally {
+      party.working.delete(exchange);
     }
   }
 
@@ -340,10 +343,9 @@ export class Modern {
   #checkHeaders({ method, params }: Request, { catalog }: Affinity, lookup: HeaderLookup): void {
     if (method !== 'tools/call') return;
     const owner = resolveTool(catalog, params?.string('name') ?? '');
-    const schema = owner === undefined ? undefined : sourceOf(catalog, owner)?.item.object('inputSchema');
-    const reading = schema === undefined ? undefined : readMirrored(schema);
-    if (reading?.kind !== 'mirrored' || reading.params.length === 0) return;
-    const fault = paramHeaderFault(reading.params, params?.object('arguments'), lookup);
+    const mirrored = owner === undefined ? undefined : sourceOf(catalog, owner)?.mirrored;
+    if (mirrored === undefined || mirrored.length === 0) return;
+    const fault = paramHeaderFault(mirrored, params?.object('arguments'), lookup);
     if (fault !== undefined) throw new GatewayError('header-mismatch', { say: fault });
   }
 }

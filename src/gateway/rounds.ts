@@ -33,7 +33,8 @@ export class Rounds {
   readonly #given: RawObject | undefined;
   /** There are questions that the client has not been asked, or has left open. */
   #isNew = false;
-  #asking = Promise.withResolvers<'asked'>();
+  /** Of whoever waits for something to ask. */
+  #asking: PromiseWithResolvers<'asked'> | undefined;
 
   /** @param given answers that came with the request itself, by the keys that questions get. */
   constructor(given?: RawObject) {
@@ -71,7 +72,7 @@ export class Rounds {
   }
 
   #announce(): void {
-    if (this.#isNew && this.#open.size > 0) this.#asking.resolve('asked');
+    if (this.#isNew && this.#open.size > 0) this.#asking?.resolve('asked');
   }
 
   /** Resolves when there is something to ask. What was taken back meanwhile is nothing. One waits at a time. */

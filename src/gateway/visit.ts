@@ -15,11 +15,11 @@ import type { Rounds } from './rounds.ts';
 export class Visit implements Client {
   readonly caller: Caller;
   readonly affinity: Affinity;
-  readonly rounds: Rounds;
+  readonly rounds: Rounds | undefined;
   readonly logLevel: Severity | undefined;
 
-  /** @param rounds of the call, which this request may only have taken up. */
-  constructor(caller: Caller, affinity: Affinity, logLevel: Severity | undefined, rounds: Rounds) {
+  /** @param rounds of the call, which this request may only have taken up; none for a client that can be asked nothing. */
+  constructor(caller: Caller, affinity: Affinity, logLevel: Severity | undefined, rounds: Rounds | undefined) {
     this.caller = caller;
     this.affinity = affinity;
     this.logLevel = logLevel;
@@ -56,7 +56,7 @@ export class Visit implements Client {
 
   ask(inquiry: Inquiry, exchange: Exchange | undefined): void {
     if (exchange !== undefined && mayAsk(exchange.request.method)) {
-      this.rounds.put(inquiry);
+      this.rounds?.put(inquiry);
       return;
     }
     const message = 'Only tools/call, prompts/get and resources/read may be answered with questions';

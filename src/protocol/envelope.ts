@@ -72,6 +72,9 @@ const MAX_KNOWN = 1_000;
 const MAX_KNOWN_CHARS = 4_096;
 const known = new Map<string, EnvelopeReading>();
 
+/** Raw `_meta` by all that went into it. */
+const metas = new Map<string, string>();
+
 /** @throws {JsonTextError} when `_meta` is no well-formed JSON after all. */
 export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
   const raw = params?.raw('_meta');
@@ -108,6 +111,21 @@ function read(meta: RawObject | undefined): EnvelopeReading {
 
 /** The parameters under this envelope in place of any other. Everything else in `_meta` stays, the progress token included. */
 export function withEnvelope(params: RawObject | undefined, envelope: Envelope): RawObject {
+  const raw = params?.raw('_meta') ?? '';
+  // What names one request alone is not seen again.
+  if (raw.includes('progressToken')) return enveloped(params, envelope);
+  const { clientInfo, clientCapabilities, logLevel } = envelope;
+  const key = `${clientCapabilities.toString()}\n${clientInfo?.toString() ?? ''}\n${logLevel ?? ''}\n${raw}`;
+  let meta = metas.get(key);
+  if (meta === undefined) {
+    meta = enveloped(params, envelope).raw('_meta') ?? '{}';
+    if (metas.size >= MAX_KNOWN) metas.clear();
+    if (key.length <= MAX_KNOWN_CHARS) metas.set(key, meta);
+  }
+  return (params ?? RawObject.EMPTY).with('_meta', meta);
+}
+
+function enveloped(params: RawObject | undefined, envelope: Envelope): RawObject {
   return withMeta(params ?? RawObject.EMPTY, [
     [META.protocolVersion, JSON.stringify(envelope.version)],
     [META.clientInfo, envelope.clientInfo?.toString()],

@@ -79,9 +79,8 @@ function readAsked(result: RawObject): ResultReading {
   return { kind: 'input-required', asked };
 }
 
-/** @throws {JsonTextError} when the text is not JSON after all. */
-export function readResult(text: string): ResultReading {
-  const result = RawObject.parse(text);
+/** @throws {JsonTextError} when something in it is not JSON after all. */
+export function readResult(result: RawObject): ResultReading {
   const resultType = result.raw('resultType');
   if (resultType === undefined) return { kind: 'absent', result };
   const type = result.string('resultType');

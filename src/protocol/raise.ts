@@ -30,9 +30,26 @@ export interface Stamp {
   readonly cacheScope: 'public' | 'private';
 }
 
+const MAX_KNOWN = 1_000;
+const MAX_KNOWN_CHARS = 4_096;
+/** A server's results mostly say the same of themselves. By what they say and what we do. */
+const known = new Map<string, string>();
+
+function namedMeta(result: RawObject, serverInfo: string): string {
+  const raw = result.raw('_meta') ?? '';
+  const key = `${serverInfo}\n${raw}`;
+  let named = known.get(key);
+  if (named === undefined) {
+    named = withMeta(result, [[META.serverInfo, serverInfo]]).raw('_meta') ?? '{}';
+    if (known.size >= MAX_KNOWN) known.clear();
+    if (key.length <= MAX_KNOWN_CHARS) known.set(key, named);
+  }
+  return named;
+}
+
 /** The result under our name, and with how long it may be kept where the method wants that said. */
 export function stamped(method: string, result: RawObject, stamp: Stamp): RawObject {
-  const named = withMeta(result, [[META.serverInfo, stamp.serverInfo]]);
+  const named = result.with('_meta', namedMeta(result, stamp.serverInfo));
   if (!CACHEABLE.has(method)) return named;
   return named.with('ttlMs', String(stamp.ttlMs)).with('cacheScope', JSON.stringify(stamp.cacheScope));
 }

@@ -101,6 +101,11 @@ export class Upstream<Owner, User extends LinkUser> {
     return this.config.isolation !== 'shared';
   }
 
+  /** Whether it is known to be of the modern era. */
+  get isModern(): boolean {
+    return this.#opener.isModern;
+  }
+
   /** Whether what it asks tells nothing of the call it asks about, so that calls which may be asked about go one by one. */
   get needsOwnConnection(): boolean {
     const { isolation, target } = this.config;

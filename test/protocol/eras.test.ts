@@ -19,6 +19,8 @@ import { readMirrored } from '../../src/protocol/mirrored-params.ts';
 import { raiseAsk, raiseError, raiseListItem, raiseResult, type Stamp } from '../../src/protocol/raise.ts';
 import { LATEST_LEGACY } from '../../src/protocol/revisions.ts';
 
+const readResultText = (text: string) => readResult(RawObject.parse(text));
+
 const STAMP: Stamp = { serverInfo: '{"name":"linkspan","version":"1"}', ttlMs: 0, cacheScope: 'private' };
 
 /** Members that the eras disagree about; everything else is unknown to both, or known to both. */
@@ -122,7 +124,7 @@ for (const [method, anyResult] of Object.entries(results)) {
     fc.assert(
       fc.property(anyResult, writing, (value, style) => {
         const legacy = written(value, style);
-        const reading = readResult(raiseResult(method, legacy, STAMP));
+        const reading = readResultText(raiseResult(method, legacy, STAMP));
         assert.ok(reading.kind === 'complete');
         assert.equal(reading.result.object('_meta')?.raw('io.modelcontextprotocol/serverInfo'), STAMP.serverInfo);
         for (const [key, raw] of members(legacy)) if (key !== '_meta') assert.equal(reading.result.raw(key), raw);

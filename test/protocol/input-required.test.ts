@@ -14,13 +14,15 @@ import {
 } from '../../src/protocol/input-required.ts';
 import { RawObject } from '../../src/protocol/json.ts';
 
+const readResultText = (text: string) => readResult(RawObject.parse(text));
+
 test('a complete result, a task and one of a server that names no type are told apart', () => {
   for (const [text, kind] of [
     ['{"resultType":"complete","content":[]}', 'complete'],
     ['{"resultType":"task","taskId":"1"}', 'task'],
     ['{ "content":[] }', 'absent'],
   ] as const) {
-    const reading = readResult(text);
+    const reading = readResultText(text);
     assert.ok(reading.kind === 'complete' || reading.kind === 'task' || reading.kind === 'absent');
     assert.equal(reading.kind, kind);
     assert.equal(reading.result.toString(), text);
@@ -29,12 +31,12 @@ test('a complete result, a task and one of a server that names no type are told 
 
 for (const resultType of ['"partial"', '""', 'null', '7', '"Complete"']) {
   test(`M-029 a result of the type ${resultType} is none we know`, () => {
-    assert.deepEqual(readResult(`{"resultType":${resultType}}`), { kind: 'unknown', resultType });
+    assert.deepEqual(readResultText(`{"resultType":${resultType}}`), { kind: 'unknown', resultType });
   });
 }
 
 test('questions are read in their order, with their parameters as they came, and the state byte for byte', () => {
-  const reading = readResult(
+  const reading = readResultText(
     '{"resultType":"input_required","inputRequests":{"b":{"method":"elicitation/create","params":{ "x":1.0 },"y":1},"a":{"method":"roots/list"}},"requestState":"s\\u0041"}',
   );
   assert.ok(reading.kind === 'input-required');
@@ -50,7 +52,7 @@ test('questions are read in their order, with their parameters as they came, and
 });
 
 test('X-006 a server may only want to be asked again', () => {
-  assert.deepEqual(readResult('{"resultType":"input_required","requestState":""}'), {
+  assert.deepEqual(readResultText('{"resultType":"input_required","requestState":""}'), {
     kind: 'input-required',
     asked: { inputRequests: [], requestState: '""' },
   });
@@ -68,7 +70,7 @@ const malformed = [
 
 for (const { name, rest, why } of malformed) {
   test(`${name} is no way to ask`, () => {
-    const reading = readResult(`{"resultType":"input_required"${rest}}`);
+    const reading = readResultText(`{"resultType":"input_required"${rest}}`);
     assert.ok(reading.kind === 'malformed');
     assert.match(reading.why, why);
   });
@@ -106,7 +108,7 @@ test('what is asked of a client is read by it as it was meant', () => {
         })),
         requestState: state === undefined ? undefined : JSON.stringify(state),
       };
-      const reading = readResult(inputRequiredResult(asked).toString());
+      const reading = readResultText(inputRequiredResult(asked).toString());
       if (!isAnswerable(asked)) return assert.equal(reading.kind, 'malformed');
       assert.ok(reading.kind === 'input-required');
       assert.equal(reading.asked.requestState, asked.requestState);
