@@ -168,7 +168,12 @@ export class Modern {
     const exchange = new OpenExchange(visit, affinity, request, outlet);
     // Not one of those that work: it must not be taken for the one an upstream asks.
     visiting.took(exchange);
-    return await this.#parts.tasks.request(exchange);
+    this.#enter(affinity);
+    try {
+      return await this.#parts.tasks.request(exchange);
+    } finally {
+      affinity.underWay--;
+    }
   }
 
   #discovered({ catalog }: Affinity): Answer {
