@@ -33,7 +33,9 @@ import { type Route, route } from './route.ts';
 import type { Scouts } from './scouts.ts';
 import type { Sealer } from './seal.ts';
 import { Rounds } from './rounds.ts';
-import type { Tasks } from './tasks.ts';
+import type { TaskIds } from './task-ids.ts';
+import { TaskNews } from './task-news.ts';
+import { mustDeclareTasks, type Tasks } from './tasks.ts';
 import { Visit } from './visit.ts';
 
 export interface ModernParts {
@@ -41,6 +43,7 @@ export interface ModernParts {
   readonly upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>;
   readonly calls: Calls;
   readonly tasks: Tasks;
+  readonly taskIds: TaskIds;
   readonly parked: Parked;
   readonly scouts: Scouts;
   readonly links: Links;
@@ -151,11 +154,14 @@ export class Modern {
         await scouts.greet(visit.caller.view);
         return this.#discovered(affinity);
       case 'subscriptions/listen': {
-        const { kinds, uris } = readFilter(request.params);
+        const { kinds, uris, taskIds } = readFilter(request.params);
+        if (taskIds.length > 0) mustDeclareTasks(visit.caller, method);
         await scouts.look(affinity);
-        const listen = new Listen(request.id, outlet, affinity, this.#parts.links, kinds);
+        const { links, tasks, taskIds: ids } = this.#parts;
+        const news = new TaskNews({ ids, links, tasks }, visit);
+        const listen = new Listen(request.id, outlet, affinity, links, kinds, news);
         visiting.listen = listen;
-        const answer = await listen.run(uris);
+        const answer = await listen.run(uris, taskIds);
         return this.#own(method, answer);
       }
       default:

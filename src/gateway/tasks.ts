@@ -12,6 +12,7 @@ import type { Upstream } from '../upstream/upstream.ts';
 import { Affinity } from './affinity.ts';
 import { labelled } from './asks.ts';
 import type { Answers } from './answers.ts';
+import type { Caller } from './caller.ts';
 import type { Client, Exchange } from './exchange.ts';
 import type { Links } from './links.ts';
 import type { OpenExchange } from './open-exchange.ts';
@@ -171,7 +172,12 @@ function mustKnow({ caller, catalog }: Client, method: string): void {
         quirksOf(caller.revision).coreTasks &&
         catalog.capabilities.raw('tasks') !== undefined;
   if (!isKnown) throw new GatewayError('method-not-found', { say: method });
-  if (caller.revision !== MODERN || declaresTasks(caller.capabilities)) return;
+  if (caller.revision === MODERN) mustDeclareTasks(caller, method);
+}
+
+/** @throws {GatewayError} `missing-capability` */
+export function mustDeclareTasks({ capabilities }: Caller, method: string): void {
+  if (declaresTasks(capabilities)) return;
   throw new GatewayError('missing-capability', {
     say: `${method} is for clients that declare ${TASKS_EXTENSION}`,
     data: { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } },
