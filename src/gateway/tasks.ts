@@ -6,7 +6,7 @@ import { inputRequestsText, readRequests } from '../protocol/input-required.ts';
 import { arrayText, RawObject } from '../protocol/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import { MODERN, quirksOf } from '../protocol/revisions.ts';
-import { declaresTasks, TASKS_EXTENSION, withRelatedTask } from '../protocol/tasks.ts';
+import { declaresTasks, isEnd, TASKS_EXTENSION, withRelatedTask } from '../protocol/tasks.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { Affinity } from './affinity.ts';
@@ -110,10 +110,12 @@ export class Tasks {
     const answer = await this.#entered(exchange, upstream, link, sent);
     const given = { upstream: upstream.id, isModern: false, source: undefined };
     const told = this.#parts.answers.toClient(exchange, given, answer);
+    if (method === 'tasks/result') release({ upstream, link, task });
     if (told.kind === 'result' && method === 'tasks/result') {
-      release({ upstream, link, task });
       return { kind: 'result', result: withRelatedTask(RawObject.parse(told.result), id).toString() };
     }
+    if (told.kind === 'result' && isEnd(RawObject.parse(told.result).string('status')))
+      release({ upstream, link, task });
     return named(told, task, id);
   }
 
@@ -185,7 +187,7 @@ export function mustDeclareTasks({ capabilities }: Caller, method: string): void
 }
 
 /** A state of a task with what is inside of it as the client reads it: the result of its call, and the questions. */
-export function detailed(client: Client, upstream: string, seat: ViewUpstream, state: RawObject): RawObject {
+function detailed(client: Client, upstream: string, seat: ViewUpstream, state: RawObject): RawObject {
   const result = state.raw('result');
   const requests = state.object('inputRequests');
   let told = state;
