@@ -1,6 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { RawObject } from '../protocol/json.ts';
 import { quirksOf } from '../protocol/revisions.ts';
+import type { Link } from '../upstream/link.ts';
 import type { Caller } from './caller.ts';
 import type { Addressee, Exchange } from './exchange.ts';
 import { mirrored, profileOf } from './features.ts';
@@ -9,6 +10,8 @@ import { Party } from './party.ts';
 /** Somebody who hears of what belongs to no request: a `subscriptions/listen` stream. */
 export interface Listener {
   announce(method: string, params: RawObject | undefined): void;
+  /** An upstream says that a task of somebody's has changed. */
+  taskChanged(link: Link<Exchange, Party>, task: string): void;
   close(): void;
 }
 

@@ -3,40 +3,52 @@ import { JsonTextError, RawObject, rawItems } from '../protocol/json.ts';
 import { type Answer, type Id, notificationText } from '../protocol/jsonrpc.ts';
 import { META, withMeta } from '../protocol/meta.ts';
 import { LIST_KINDS, type ListKind } from '../catalog/offer.ts';
+import type { Link } from '../upstream/link.ts';
 import type { Affinity, Listener } from './affinity.ts';
+import type { Exchange } from './exchange.ts';
 import type { Outlet } from './front.ts';
 import { isWithin, type Links } from './links.ts';
+import type { Party } from './party.ts';
 import { ownerOf } from './route.ts';
+import type { TaskNews } from './task-news.ts';
 
 /** What a `subscriptions/listen` stream is for. */
 interface Filter {
   readonly kinds: ReadonlySet<ListKind>;
   /** As the client knows them. */
   readonly uris: readonly string[];
+  /** Likewise. */
+  readonly taskIds: readonly string[];
 }
 
-const MAX_URIS = 1_000;
+/** Of each kind. */
+const MAX_ENTRIES = 1_000;
 
 /** @throws {GatewayError} `invalid-params` */
 export function readFilter(params: RawObject | undefined): Filter {
   const filter = params?.object('notifications');
   if (filter === undefined) throw new GatewayError('invalid-params', { say: '"notifications" must be an object' });
   const kinds = LIST_KINDS.filter((kind) => filter.raw(`${kind}ListChanged`) === 'true');
-  const raw = filter.raw('resourceSubscriptions') ?? '[]';
-  const uris = new Set<string>();
+  const uris = readTexts(filter, 'resourceSubscriptions');
+  return { kinds: new Set(kinds), uris, taskIds: readTexts(filter, 'taskIds') };
+}
+
+/** @throws {GatewayError} `invalid-params` */
+function readTexts(filter: RawObject, name: string): readonly string[] {
+  const texts = new Set<string>();
   try {
-    for (const item of rawItems(raw)) {
+    for (const item of rawItems(filter.raw(name) ?? '[]')) {
       if (!item.startsWith('"')) throw new JsonTextError('not a string', 0);
-      uris.add(String(JSON.parse(item)));
+      texts.add(String(JSON.parse(item)));
     }
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;
-    throw new GatewayError('invalid-params', { say: '"resourceSubscriptions" must be an array of URIs' });
+    throw new GatewayError('invalid-params', { say: `"${name}" must be an array of strings` });
   }
-  if (uris.size > MAX_URIS) {
-    throw new GatewayError('invalid-params', { say: `"resourceSubscriptions" may hold ${MAX_URIS} URIs` });
+  if (texts.size > MAX_ENTRIES) {
+    throw new GatewayError('invalid-params', { say: `"${name}" may hold ${MAX_ENTRIES} entries` });
   }
-  return { kinds: new Set(kinds), uris: [...uris] };
+  return [...texts];
 }
 
 /**
@@ -52,24 +64,27 @@ export class Listen implements Listener {
   readonly #kinds: ReadonlySet<ListKind>;
   /** Those the client is told of. */
   readonly #uris = new Set<string>();
+  readonly #tasks: TaskNews;
   readonly #over = Promise.withResolvers<void>();
 
-  constructor(id: Id, outlet: Outlet, affinity: Affinity, links: Links, kinds: ReadonlySet<ListKind>) {
+  constructor(id: Id, outlet: Outlet, affinity: Affinity, links: Links, kinds: ReadonlySet<ListKind>, tasks: TaskNews) {
     this.#id = id;
     this.#outlet = outlet;
     this.#affinity = affinity;
     this.#links = links;
     this.#kinds = kinds;
+    this.#tasks = tasks;
   }
 
   /** Resolves with the answer when the stream is over. Never rejects. */
-  async run(uris: readonly string[]): Promise<Answer> {
-    await Promise.all(uris.map((uri) => this.#subscribe(uri)));
+  async run(uris: readonly string[], taskIds: readonly string[]): Promise<Answer> {
+    await Promise.all([...uris.map((uri) => this.#subscribe(uri)), ...taskIds.map((id) => this.#tasks.follow(id))]);
     this.#send('notifications/subscriptions/acknowledged', RawObject.EMPTY.with('notifications', this.#honoured()));
     this.#affinity.listeners.add(this);
     await this.#over.promise;
     this.#affinity.listeners.delete(this);
     for (const uri of this.#uris) this.#unsubscribe(uri);
+    this.#tasks.close();
     const meta = RawObject.EMPTY.with(META.subscriptionId, this.#id);
     return { kind: 'result', result: RawObject.EMPTY.with('_meta', meta.toString()).toString() };
   }
@@ -78,6 +93,8 @@ export class Listen implements Listener {
     let honoured = RawObject.EMPTY;
     for (const kind of this.#kinds) honoured = honoured.with(`${kind}ListChanged`, 'true');
     if (this.#uris.size > 0) honoured = honoured.with('resourceSubscriptions', JSON.stringify([...this.#uris]));
+    const { ids } = this.#tasks;
+    if (ids.length > 0) honoured = honoured.with('taskIds', JSON.stringify(ids));
     return honoured.toString();
   }
 
@@ -112,6 +129,14 @@ export class Listen implements Listener {
       return;
     }
     this.#send(method, params ?? RawObject.EMPTY);
+  }
+
+  taskChanged(link: Link<Exchange, Party>, task: string): void {
+    this.#tasks.state(link, task).then(
+      (state) => state && this.#send('notifications/tasks', state),
+      // It was news, and the client may still ask.
+      () => undefined,
+    );
   }
 
   #send(method: string, params: RawObject): void {

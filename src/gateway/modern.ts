@@ -32,7 +32,9 @@ import { type Route, route } from './route.ts';
 import type { Scouts } from './scouts.ts';
 import type { Sealer } from './seal.ts';
 import { Rounds } from './rounds.ts';
-import type { Tasks } from './tasks.ts';
+import type { TaskIds } from './task-ids.ts';
+import { TaskNews } from './task-news.ts';
+import { mustDeclareTasks, type Tasks } from './tasks.ts';
 import { Visit } from './visit.ts';
 
 export interface ModernParts {
@@ -40,6 +42,7 @@ export interface ModernParts {
   readonly upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>;
   readonly calls: Calls;
   readonly tasks: Tasks;
+  readonly taskIds: TaskIds;
   readonly parked: Parked;
   readonly scouts: Scouts;
   readonly links: Links;
@@ -148,18 +151,22 @@ export class Modern {
       case 'server/discover':
         return scouts.greet(visit.caller.view).then(() => this.#discovered(affinity));
       case 'subscriptions/listen':
-        return this.#listened(visiting, request, affinity, outlet);
+        return this.#listened(visiting, request, visit, outlet);
       default:
         throw new GatewayError('method-not-found', { say: method });
     }
   }
 
-  async #listened(visiting: Visiting, request: Request, affinity: Affinity, outlet: Outlet): Promise<Answer> {
-    const { kinds, uris } = readFilter(request.params);
+  async #listened(visiting: Visiting, { id, method, params }: Request, visit: Visit, outlet: Outlet): Promise<Answer> {
+    const { affinity, caller } = visit;
+    const { kinds, uris, taskIds } = readFilter(params);
+    if (taskIds.length > 0) mustDeclareTasks(caller, method);
     await this.#parts.scouts.look(affinity);
-    const listen = new Listen(request.id, outlet, affinity, this.#parts.links, kinds);
+    const { links, tasks, taskIds: ids } = this.#parts;
+    const news = new TaskNews({ ids, links, tasks }, visit);
+    const listen = new Listen(id, outlet, affinity, links, kinds, news);
     visiting.listen = listen;
-    return this.#own(request.method, await listen.run(uris));
+    return this.#own(method, await listen.run(uris, taskIds));
   }
 
   async #tasked(visiting: Visiting, request: Request, visit: Visit, outlet: Outlet): Promise<Answer> {
@@ -167,7 +174,12 @@ export class Modern {
     const exchange = new OpenExchange(visit, affinity, request, outlet);
     // Not one of those that work: it must not be taken for the one an upstream asks.
     visiting.took(exchange);
-    return await this.#parts.tasks.request(exchange);
+    this.#enter(affinity);
+    try {
+      return await this.#parts.tasks.request(exchange);
+    } finally {
+      affinity.underWay--;
+    }
   }
 
   #discovered({ catalog }: Affinity): Answer {

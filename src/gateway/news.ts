@@ -6,6 +6,7 @@ import type { Notification } from '../protocol/jsonrpc.ts';
 import { MODERN, quirksOf } from '../protocol/revisions.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
+import { Affinity } from './affinity.ts';
 import { elicitationIdToClient } from './asks.ts';
 import type { Completions } from './completions.ts';
 import type { Links } from './links.ts';
@@ -58,6 +59,7 @@ export class News {
       case 'notifications/resources/updated':
         this.#updated(link, notification);
         return;
+      case 'notifications/tasks':
       case 'notifications/tasks/status':
         this.#taskChanged(link, notification);
         return;
@@ -110,6 +112,9 @@ export class News {
   #taskChanged(link: PartyLink, { method, params }: Notification): void {
     const task = params?.string('taskId');
     if (params === undefined || task === undefined) return;
+    for (const party of this.#parts.parties) {
+      if (party instanceof Affinity) for (const listener of party.listeners) listener.taskChanged(link, task);
+    }
     for (const party of link.users) {
       const id = this.#parts.marks.idFor(link, party, task);
       if (id !== undefined && quirksOf(party.caller.revision).coreTasks) {

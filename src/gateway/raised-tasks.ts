@@ -63,7 +63,7 @@ export class RaisedTasks {
   begin(exchange: OpenExchange, site: RaisedSite, state: RawObject): RawObject {
     const { client } = exchange;
     // What it asked in the meantime is among the questions of the call.
-    this.#keep(client, site, (client instanceof Visit ? client.rounds : undefined) ?? new Rounds());
+    this.#keep(client, site, (client instanceof Visit ? client.rounds?.moved() : undefined) ?? new Rounds());
     site.party.working.delete(exchange);
     return this.#parts.answers.stamp(raiseTask(state).with('resultType', '"task"'));
   }

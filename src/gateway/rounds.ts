@@ -55,10 +55,23 @@ export class Rounds {
       inquiry.answer({ kind: 'result', result });
       return;
     }
+    this.#hold(key, inquiry);
+  }
+
+  #hold(key: string, inquiry: Inquiry): void {
     this.#open.set(key, inquiry);
     inquiry.onWithdrawn(() => this.#open.delete(key));
     this.#isNew = true;
     setTimeout(() => this.#announce(), COALESCE_MS);
+  }
+
+  /** The call goes on as a task: what is asked is asked there, under the same keys, and here nothing more. */
+  moved(): Rounds {
+    const there = new Rounds(this.#given);
+    for (const key of this.#asked) there.#asked.add(key);
+    for (const [key, inquiry] of this.#open) there.#hold(key, inquiry);
+    this.#open.clear();
+    return there;
   }
 
   /**

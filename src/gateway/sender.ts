@@ -20,7 +20,7 @@ export interface Sending {
   readonly headers?: readonly Header[];
   /** How long the upstream may say nothing, where that is more than for other calls. Milliseconds. */
   readonly silentMs?: number;
-  /** What a cancel does to the call, where it is more than to tell the upstream. */
+  /** Of a call that may become a task: the call as one that a cancel ends in another way. */
   readonly cancelled?: (call: Call<Exchange>) => Call<Exchange>;
 }
 
@@ -49,6 +49,7 @@ export class Sender {
       timeoutMs: silentMs ?? callMs,
       maxMs: Math.max(maxMs, silentMs ?? 0),
       progress,
+      lasting: progress && cancelled !== undefined,
       owner: exchange,
     };
     const isModern = link.listening !== undefined;

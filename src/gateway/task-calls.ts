@@ -84,7 +84,7 @@ export class TaskCalls {
       const ended = await driver.finish(exchange, site, state);
       return { answer: ended.kind === 'error' ? ended : withoutMarks(ended.result), isDone: false };
     }
-    hold(site, state);
+    hold(site, state, exchange);
     const created = party instanceof Affinity ? raised.begin(exchange, { ...site, party }, state) : undefined;
     const id = JSON.stringify(await ids.name(client.caller, { upstream: upstream.id, task, party: party.key }));
     const named = created?.with('taskId', id) ?? result.with('task', state.with('taskId', id).toString());

@@ -56,6 +56,8 @@ export class TaskDriver {
       this.cancel(exchange, site);
       if (thrown instanceof GatewayError && thrown.code === 'client-unreachable') return toolFailure(thrown.message);
       throw thrown;
+    } finally {
+      site.link.connection.forgetProgress(exchange);
     }
   }
 

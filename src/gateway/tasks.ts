@@ -6,12 +6,13 @@ import { inputRequestsText, readRequests } from '../protocol/input-required.ts';
 import { arrayText, RawObject } from '../protocol/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import { MODERN, quirksOf } from '../protocol/revisions.ts';
-import { declaresTasks, TASKS_EXTENSION, withRelatedTask } from '../protocol/tasks.ts';
+import { declaresTasks, isEnd, TASKS_EXTENSION, withRelatedTask } from '../protocol/tasks.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { Affinity } from './affinity.ts';
 import { labelled } from './asks.ts';
 import type { Answers } from './answers.ts';
+import type { Caller } from './caller.ts';
 import type { Client, Exchange } from './exchange.ts';
 import type { Links } from './links.ts';
 import type { OpenExchange } from './open-exchange.ts';
@@ -109,10 +110,12 @@ export class Tasks {
     const answer = await this.#entered(exchange, upstream, link, sent);
     const given = { upstream: upstream.id, isModern: false, source: undefined };
     const told = this.#parts.answers.toClient(exchange, given, answer);
+    if (method === 'tasks/result') release({ upstream, link, task });
     if (told.kind === 'result' && method === 'tasks/result') {
-      release({ upstream, link, task });
       return { kind: 'result', result: withRelatedTask(RawObject.parse(told.result), id).toString() };
     }
+    if (told.kind === 'result' && isEnd(RawObject.parse(told.result).string('status')))
+      release({ upstream, link, task });
     return named(told, task, id);
   }
 
@@ -171,7 +174,12 @@ function mustKnow({ caller, catalog }: Client, method: string): void {
         quirksOf(caller.revision).coreTasks &&
         catalog.capabilities.raw('tasks') !== undefined;
   if (!isKnown) throw new GatewayError('method-not-found', { say: method });
-  if (caller.revision !== MODERN || declaresTasks(caller.capabilities)) return;
+  if (caller.revision === MODERN) mustDeclareTasks(caller, method);
+}
+
+/** @throws {GatewayError} `missing-capability` */
+export function mustDeclareTasks({ capabilities }: Caller, method: string): void {
+  if (declaresTasks(capabilities)) return;
   throw new GatewayError('missing-capability', {
     say: `${method} is for clients that declare ${TASKS_EXTENSION}`,
     data: { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } },
@@ -179,7 +187,7 @@ function mustKnow({ caller, catalog }: Client, method: string): void {
 }
 
 /** A state of a task with what is inside of it as the client reads it: the result of its call, and the questions. */
-export function detailed(client: Client, upstream: string, seat: ViewUpstream, state: RawObject): RawObject {
+function detailed(client: Client, upstream: string, seat: ViewUpstream, state: RawObject): RawObject {
   const result = state.raw('result');
   const requests = state.object('inputRequests');
   let told = state;

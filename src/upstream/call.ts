@@ -10,6 +10,8 @@ export interface CallOptions<Owner> {
   readonly maxMs: number;
   /** Whether to ask for progress: puts a token of ours in the place of the client's. */
   readonly progress: boolean;
+  /** Whether there may be progress after the answer, until its owner's is forgotten: it may go on as a task. */
+  readonly lasting?: boolean;
   /** Whether nobody waits for it: the connection counts as idle all the same. */
   readonly background?: true;
   /** Whose call this is: what {@link ConnectionEvents} are told about it. */

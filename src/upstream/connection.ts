@@ -41,6 +41,9 @@ export interface ConnectionEvents<Owner> {
 /** How late a call that got no answer may fail. */
 const SWEEP_MS = 100;
 
+/** Calls that went on as tasks and whose progress is still told; the oldest give way. */
+const MAX_LASTING = 256;
+
 interface OpenAsk {
   withdrawn: (() => void) | undefined;
 }
@@ -53,6 +56,8 @@ export class Connection<Owner> {
   readonly #events: ConnectionEvents<Owner>;
   readonly #pending = new Map<number, PendingCall<Owner>>();
   readonly #asks = new Map<Id, OpenAsk>();
+  /** Whose progress is told after the answer, by token. */
+  readonly #lasting = new Map<number, Owner>();
   #transport: Transport | undefined;
   #lastId = 0;
   #closed: GatewayError | undefined;
@@ -116,6 +121,11 @@ export class Connection<Owner> {
         : modernRequest(id, method, sent, this.#modernAs, options),
     );
     return pending;
+  }
+
+  /** What is said from here on about calls that lasted is said to nobody. */
+  forgetProgress(owner: Owner): void {
+    for (const [token, one] of this.#lasting) if (one === owner) this.#lasting.delete(token);
   }
 
   /** Speaks the modern era from here on, under this name; or the legacy one again. */
@@ -218,16 +228,25 @@ export class Connection<Owner> {
 
   #answered(response: Response): void {
     // An answer we do not know is late or doubled; a second one never reaches anybody.
-    this.#settle(Number(response.id))?.resolve(response);
+    const pending = this.#settle(Number(response.id));
+    if (pending?.owner !== undefined && pending.options.lasting === true) this.#keepProgress(pending.id, pending.owner);
+    pending?.resolve(response);
+  }
+
+  #keepProgress(token: number, owner: Owner): void {
+    this.#lasting.set(token, owner);
+    const [oldest] = this.#lasting.keys();
+    if (this.#lasting.size > MAX_LASTING && oldest !== undefined) this.#lasting.delete(oldest);
   }
 
   #notified(notification: Notification, about: number | undefined): void {
     const { method, params } = notification;
     if (method === 'notifications/progress') {
-      const pending = this.#pending.get(Number(params?.raw('progressToken')));
-      if (pending === undefined) return;
-      pending.heardMs = performance.now();
-      this.#events.notification(notification, pending.owner);
+      const token = Number(params?.raw('progressToken'));
+      const pending = this.#pending.get(token);
+      const owner = pending === undefined ? this.#lasting.get(token) : pending.owner;
+      if (pending !== undefined) pending.heardMs = performance.now();
+      if (pending !== undefined || owner !== undefined) this.#events.notification(notification, owner);
     } else if (method === 'notifications/cancelled') {
       const id = params?.raw('requestId');
       this.#withdraw(id);

@@ -30,8 +30,8 @@ export interface Link<Owner, User extends LinkUser> extends Features {
   readonly users: Set<User>;
   /** Subscribed resources by the upstream's URI, and who wants to hear of them. While there are any, the link is not idle. */
   readonly held: Map<string, Set<User>>;
-  /** Tasks it works on for clients that ask about them now and then. While there are any, it is not idle. */
-  readonly tasks: Set<string>;
+  /** Tasks it works on for clients that ask about them now and then, and whose they are. While there are any, it is not idle. */
+  readonly tasks: Map<string, Owner>;
   /** Monotonic ms of the last call's start or end. */
   usedMs: number;
   /** Whether it ever answered a call, so that its end is no sign of a crash loop. */

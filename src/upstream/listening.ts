@@ -4,6 +4,7 @@ import { GatewayError } from '../errors.ts';
 import { JsonTextError, RawObject, rawItems } from '../protocol/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { META, withoutMeta } from '../protocol/meta.ts';
+import { declaresTasks, withTasks } from '../protocol/tasks.ts';
 import { backoffMs } from './backoff.ts';
 import type { Call } from './call.ts';
 import type { Connection } from './connection.ts';
@@ -23,6 +24,7 @@ export interface ListeningParts<Owner> {
 interface Stream {
   readonly call: Call<unknown>;
   readonly uris: ReadonlySet<string>;
+  readonly tasks: ReadonlySet<string>;
 }
 
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
@@ -31,7 +33,8 @@ const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 const KINDS = ['tools', 'prompts', 'resources'] as const;
 
 /**
- * What a modern upstream tells of its own accord: changes of its lists, always, and of the resources somebody subscribed to.
+ * What a modern upstream tells of its own accord: changes of its lists, always, and of resources and tasks somebody wants to
+ * hear of.
  * What is listened to cannot be changed under way, so a change opens a new stream, and ends the old one once the new one
  * stands. A stream that breaks is opened again, and what may have been missed meanwhile is taken to have happened.
  *
@@ -40,6 +43,8 @@ const KINDS = ['tools', 'prompts', 'resources'] as const;
 export class Listening {
   readonly #parts: ListeningParts<unknown>;
   readonly #wanted = new Set<string>();
+  /** Tasks by how many want to hear of them. */
+  readonly #tasks = new Map<string, number>();
   #stream: Stream | undefined;
   #renewing: Promise<void> | undefined;
   /** Set while a renewal runs that does not know of the latest wish. */
@@ -73,6 +78,26 @@ export class Listening {
     if (this.#wanted.delete(uri)) this.#renewInBackground();
   }
 
+  /** Listens to a task too. False when the upstream does not agree. */
+  async addTask(task: string): Promise<boolean> {
+    if (!declaresTasks(this.#parts.hello.capabilities)) return false;
+    this.#tasks.set(task, (this.#tasks.get(task) ?? 0) + 1);
+    let isHeard = false;
+    try {
+      if (this.#stream?.tasks.has(task) !== true) await this.#renewed();
+      isHeard = this.#stream?.tasks.has(task) === true;
+      return isHeard;
+    } finally {
+      if (!isHeard) this.removeTask(task);
+    }
+  }
+
+  removeTask(task: string): void {
+    const wanting = (this.#tasks.get(task) ?? 0) - 1;
+    if (wanting > 0) this.#tasks.set(task, wanting);
+    else if (this.#tasks.delete(task)) this.#renewInBackground();
+  }
+
   close(): void {
     this.#closing.abort();
     this.#stream?.call.cancel('no longer listening');
@@ -99,7 +124,8 @@ export class Listening {
     while (this.#isStale && !this.#closing.signal.aborted) {
       this.#isStale = false;
       const before = this.#stream;
-      this.#stream = this.#listensToLists || this.#wanted.size > 0 ? await this.#open() : undefined;
+      const isWanted = this.#listensToLists || this.#wanted.size > 0 || this.#tasks.size > 0;
+      this.#stream = isWanted ? await this.#open() : undefined;
       before?.call.cancel('replaced');
     }
   }
@@ -111,15 +137,18 @@ export class Listening {
     let filter = RawObject.EMPTY;
     for (const kind of KINDS) if (this.#tells(kind)) filter = filter.with(`${kind}ListChanged`, 'true');
     if (wanted.length > 0) filter = filter.with('resourceSubscriptions', JSON.stringify(wanted));
-    const { promise: acknowledged, resolve, reject } = Promise.withResolvers<ReadonlySet<string>>();
+    const tasks = [...this.#tasks.keys()];
+    if (tasks.length > 0) filter = filter.with('taskIds', JSON.stringify(tasks));
+    const { promise: acknowledged, resolve, reject } = Promise.withResolvers<Notification>();
     const call = connection.call('subscriptions/listen', RawObject.EMPTY.with('notifications', filter.toString()), {
       timeoutMs: Infinity,
       maxMs: Infinity,
       progress: false,
       background: true,
       owner: undefined,
+      capabilities: tasks.length > 0 ? withTasks(RawObject.EMPTY) : RawObject.EMPTY,
       told: (notification) => {
-        if (notification.method === ACKNOWLEDGED) resolve(acknowledgedUris(notification));
+        if (notification.method === ACKNOWLEDGED) resolve(notification);
         else this.#heard(call, notification);
       },
     });
@@ -133,7 +162,9 @@ export class Listening {
       call.cancel('not acknowledged');
     }, callMs);
     try {
-      return { call, uris: await acknowledged };
+      const honoured = await acknowledged;
+      const texts = (name: string) => acknowledgedTexts(honoured, name);
+      return { call, uris: texts('resourceSubscriptions'), tasks: texts('taskIds') };
     } finally {
       clearTimeout(timer);
     }
@@ -183,9 +214,9 @@ export class Listening {
   }
 }
 
-function acknowledgedUris({ params }: Notification): ReadonlySet<string> {
+function acknowledgedTexts({ params }: Notification, name: string): ReadonlySet<string> {
   try {
-    const raw = params?.object('notifications')?.raw('resourceSubscriptions') ?? '[]';
+    const raw = params?.object('notifications')?.raw(name) ?? '[]';
     return new Set(rawItems(raw).map((text) => String(JSON.parse(text))));
   } catch (thrown) {
     if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) return new Set();

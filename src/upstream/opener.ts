@@ -179,7 +179,7 @@ export class Opener<Owner, User extends LinkUser> {
         listening: isModern ? new Listening({ upstream, connection, hello, callMs, log, notified }) : undefined,
         users: new Set(),
         held: new Map(),
-        tasks: new Set(),
+        tasks: new Map(),
         usedMs: performance.now(),
         served: false,
       };

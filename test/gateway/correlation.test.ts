@@ -88,7 +88,8 @@ test(
     await able.result('tools/call', toolCall('up__echo'));
     await plain.result('tools/call', toolCall('up__echo'));
     const declared = memory.peers.map((peer) => peer.capabilities.toString());
-    assert.ok(declared.includes('{"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}}}'), declared.join());
+    const told = '{"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{}}';
+    assert.ok(declared.includes(told), declared.join());
     assert.ok(declared.includes('{}'));
   },
 );

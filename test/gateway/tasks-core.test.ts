@@ -185,3 +185,31 @@ test(
 function isTask(params: RawObject | undefined): boolean {
   return params?.raw('task') !== undefined;
 }
+
+test(
+  'M-020 progress goes on for as long as the task does, by the client’s token, and then no more',
+  TIMEOUT,
+  async () => {
+    const { memory, tasks } = coreTaskUpstream();
+    await using gateway = await testCore({ up: { memory } });
+    const client = await gateway.connect();
+    const call = { ...asTask('up__job'), _meta: { progressToken: 'mine' } };
+    const { answer, said } = await client.request('tools/call', call);
+    const taskId = member(member(answer.kind === 'result' && JSON.parse(answer.result), 'task'), 'taskId');
+    const token = memory.requests('tools/call')[0]?.params?.object('_meta')?.raw('progressToken');
+    const progress = (n: number) => {
+      const params = `{"progressToken":${token},"progress":${n}}`;
+      for (const peer of memory.open)
+        peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":${params}}`);
+    };
+    progress(1);
+    const [told] = said;
+    assert.ok(told !== undefined);
+    assert.deepEqual(told.kind === 'notification' && told.params?.value('progressToken'), 'mine');
+    Object.assign(tasks[0] ?? {}, { status: 'completed', result: DONE });
+    await client.result('tasks/get', { taskId });
+    progress(2);
+    await client.result('tools/call', toolCall('up__either'));
+    assert.equal(said.length, 1);
+  },
+);

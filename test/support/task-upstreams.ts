@@ -121,6 +121,13 @@ export function extensionUpstream(onTask: (task: ScriptedTask) => void = () => u
         const capabilities = { tools: {}, extensions: { 'io.modelcontextprotocol/tasks': {} } };
         return say({ supportedVersions: ['2026-07-28'], capabilities, ttlMs: 0, cacheScope: 'private' });
       }
+      if (method === 'subscriptions/listen') {
+        const notifications = params?.value('notifications');
+        const said = { _meta: { 'io.modelcontextprotocol/subscriptionId': Number(request.id) }, notifications };
+        const acknowledged = 'notifications/subscriptions/acknowledged';
+        peer.say(`{"jsonrpc":"2.0","method":"${acknowledged}","params":${JSON.stringify(said)}}`);
+        return;
+      }
       const declared = params?.object('_meta')?.object('io.modelcontextprotocol/clientCapabilities');
       if (declared?.object('extensions')?.raw('io.modelcontextprotocol/tasks') === undefined) {
         return peer.say(error(request, { code: -32021, message: 'declare tasks' }));

@@ -1,0 +1,85 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Message } from '../../src/protocol/jsonrpc.ts';
+import { testCore, toolCall } from '../support/core.ts';
+import { ModernVisitor } from '../support/modern-visitor.ts';
+import { coreTaskUpstream, extensionUpstream, SECRET } from '../support/task-upstreams.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const KNOWS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
+const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
+const BOB = { key: 'bob', label: 'bob', scopes: [] };
+
+/** A `subscriptions/listen` of these tasks: what comes on it, one after the other. */
+function listen(client: ModernVisitor, taskIds: readonly unknown[]) {
+  const waiting: ((message: Message) => void)[] = [];
+  const said: Message[] = [];
+  const { call } = client.begin('subscriptions/listen', { notifications: { taskIds } }, (message) => {
+    const next = waiting.shift();
+    if (next === undefined) said.push(message);
+    else next(message);
+  });
+  const heard = async (): Promise<Record<string, unknown>> => {
+    const message = said.shift() ?? (await new Promise<Message>((resolve) => waiting.push(resolve)));
+    if (message.kind !== 'notification') throw new Error(`a ${message.kind}`);
+    return { method: message.method, ...JSON.parse(String(message.params)) };
+  };
+  return { call, heard, said };
+}
+
+test('X-034 a change of a task is told to whoever listens to it, as tasks/get would say it', TIMEOUT, async () => {
+  const { memory, tasks } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const client = new ModernVisitor(gateway, KNOWS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const listening = listen(client, [taskId, 'made-up']);
+  const acknowledged = await listening.heard();
+  assert.deepEqual(acknowledged['notifications'], { taskIds: [taskId] });
+  assert.deepEqual(acknowledged['_meta'], { [SUBSCRIPTION]: 2 });
+  const asked = await memory.until(() => memory.requests('subscriptions/listen').at(-1));
+  assert.deepEqual(asked.params?.object('notifications')?.value('taskIds'), [tasks[0]?.id]);
+
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
+  const _meta = { [SUBSCRIPTION]: Number(asked.id) };
+  const params = JSON.stringify({ taskId: tasks[0]?.id, status: 'completed', _meta });
+  for (const peer of memory.open) peer.say(`{"jsonrpc":"2.0","method":"notifications/tasks","params":${params}}`);
+  const told = await listening.heard();
+  const { method, taskId: toldId, status, result, resultType, _meta: marks } = told;
+  assert.deepEqual([method, toldId, status, result], ['notifications/tasks', taskId, 'completed', { content: [] }]);
+  assert.deepEqual([resultType, marks], [undefined, { [SUBSCRIPTION]: 2 }]);
+  assert.ok(!JSON.stringify(told).includes(SECRET));
+  listening.call.close();
+  assert.equal((await listening.call.answer).kind, 'result');
+});
+
+test('S-004 nobody listens to the tasks of others, and nobody to any who declares none', TIMEOUT, async () => {
+  const { memory } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const { taskId } = await new ModernVisitor(gateway, KNOWS).result('tools/call', toolCall('up__job'));
+  const listening = listen(new ModernVisitor(gateway, KNOWS, BOB), [taskId]);
+  assert.deepEqual((await listening.heard())['notifications'], {});
+  assert.deepEqual(memory.requests('subscriptions/listen'), []);
+  listening.call.close();
+  await listening.call.answer;
+  const notifications = { taskIds: [taskId] };
+  const refused = await new ModernVisitor(gateway).error('subscriptions/listen', { notifications });
+  assert.equal(refused.code, -32021);
+});
+
+test('a change of a task of 2025-11-25 is told in the words of the extension', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernVisitor(gateway, KNOWS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const listening = listen(client, [taskId]);
+  assert.deepEqual((await listening.heard())['notifications'], { taskIds: [taskId] });
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
+  const params = JSON.stringify({ taskId: tasks[0]?.id, status: 'completed' });
+  for (const peer of memory.open) {
+    peer.say(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":${params}}`);
+  }
+  const told = await listening.heard();
+  assert.deepEqual([told['method'], told['taskId'], told['status']], ['notifications/tasks', taskId, 'completed']);
+  listening.call.close();
+  await listening.call.answer;
+});
