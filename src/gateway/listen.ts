@@ -53,6 +53,8 @@ export class Listen implements Listener {
   /** Those the client is told of. */
   readonly #uris = new Set<string>();
   readonly #over = Promise.withResolvers<void>();
+  /** Before that nothing may be said. */
+  #isAcknowledged = false;
 
   constructor(id: Id, outlet: Outlet, affinity: Affinity, links: Links, kinds: ReadonlySet<ListKind>) {
     this.#id = id;
@@ -64,9 +66,11 @@ export class Listen implements Listener {
 
   /** Resolves with the answer when the stream is over. Never rejects. */
   async run(uris: readonly string[]): Promise<Answer> {
-    await Promise.all(uris.map((uri) => this.#subscribe(uri)));
-    this.#send('notifications/subscriptions/acknowledged', RawObject.EMPTY.with('notifications', this.#honoured()));
+    // From here on nobody else who ends takes its subscriptions along.
     this.#affinity.listeners.add(this);
+    await Promise.all(uris.map((uri) => this.#subscribe(uri)));
+    this.#isAcknowledged = true;
+    this.#send('notifications/subscriptions/acknowledged', RawObject.EMPTY.with('notifications', this.#honoured()));
     await this.#over.promise;
     this.#affinity.listeners.delete(this);
     for (const uri of this.#uris) this.#unsubscribe(uri);
@@ -105,6 +109,7 @@ export class Listen implements Listener {
   }
 
   announce(method: string, params: RawObject | undefined): void {
+    if (!this.#isAcknowledged) return;
     if (method === 'notifications/resources/updated') {
       const updated = params?.string('uri');
       if (updated === undefined || ![...this.#uris].some((uri) => isWithin(updated, uri))) return;
