@@ -14,7 +14,7 @@ import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { type Answers, NEEDS_URL, toolFailure } from './answers.ts';
 import type { Exchange } from './exchange.ts';
-import { modernCapabilities } from './features.ts';
+import { canBeAsked, modernCapabilities } from './features.ts';
 import { answerRound, MAX_ROUNDS } from './held.ts';
 import type { Links } from './links.ts';
 import type { OpenExchange } from './open-exchange.ts';
@@ -265,6 +265,12 @@ function askedIn(
       return undefined;
     case 'input-required':
       if (!mayAsk(method)) throw broke(`questions, which ${method} may not be answered with`);
+      if (client.caller.revision === MODERN) {
+        const stray = reading.asked.inputRequests.find(
+          (one) => !canBeAsked(client.offered, one.method, one.params ?? RawObject.EMPTY),
+        );
+        if (stray !== undefined) throw broke(`a question, ${stray.method}, which the request did not allow`);
+      }
       return reading.asked;
     case 'task':
       if (method !== 'tools/call' || !declaresTasks(modernCapabilities(client))) {
