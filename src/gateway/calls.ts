@@ -71,6 +71,8 @@ const RESEND_MS = 150;
 
 /** Of the modern era: what is in the headers and what is in the body differ. */
 const HEADER_MISMATCH = -32020;
+const UNSUPPORTED_VERSION = -32022;
+const OURS = new Set([HEADER_MISMATCH, UNSUPPORTED_VERSION]);
 
 /** Carries requests to the upstreams they belong to, at most once each, and brings the answers back in the client's words. */
 export class Calls {
@@ -166,6 +168,8 @@ export class Calls {
         source = relisted(exchange) ?? source;
         continue;
       }
+      // Headers and revision are between us and the upstream: the client's were right, and it could do nothing about ours.
+      if (answer.kind === 'error' && OURS.has(answer.error.code)) throw refusedAsSent(upstream.id, answer.error);
       const asked = answer.kind === 'result' ? askedIn(upstream.id, exchange, answer.result) : undefined;
       if (asked instanceof RawObject) {
         return await this.#parts.taskCalls.created(exchange, upstream, link, asked, source);
@@ -247,6 +251,11 @@ function isPage(one: unknown): one is Page {
       (key) => typeof Object.getOwnPropertyDescriptor(one, key)?.value === 'string',
     )
   );
+}
+
+function refusedAsSent(upstream: string, { message }: RpcError): GatewayError {
+  const say = `upstream "${upstream}" refuses what we send it in its own words: ${message}`;
+  return new GatewayError('upstream-protocol', { upstream, executed: 'no', say });
 }
 
 /** The questions in a result, or the task, if that is what it is. @throws {GatewayError} `upstream-protocol` */
