@@ -77,6 +77,8 @@ const RESEND_MS = 150;
 
 /** Of the modern era: what is in the headers and what is in the body differ. */
 const HEADER_MISMATCH = -32020;
+const UNSUPPORTED_VERSION = -32022;
+const OURS = new Set([HEADER_MISMATCH, UNSUPPORTED_VERSION]);
 
 /** Carries requests to the upstreams they belong to, at most once each, and brings the answers back in the client's words. */
 export class Calls {
@@ -172,6 +174,8 @@ export class Calls {
         source = relisted(exchange) ?? source;
         continue;
       }
+      // Headers and revision are between us and the upstream: the client's were right, and it could do nothing about ours.
+      if (answer.kind === 'error' && OURS.has(answer.error.code)) throw refusedAsSent(upstream.id, answer.error);
       const whole = answer.kind === 'result' ? RawObject.parse(answer.result) : undefined;
       const asked = whole === undefined ? undefined : askedIn(upstream.id, exchange, whole);
       if (asked instanceof RawObject) {
@@ -273,6 +277,11 @@ function isPage(one: unknown): one is Page {
   );
 }
 
+function refusedAsSent(upstream: string, { message }: RpcError): GatewayError {
+  const say = `upstream "${upstream}" refuses what we send it in its own words: ${message}`;
+  return new GatewayError('upstream-protocol', { upstream, executed: 'no', say });
+}
+
 /** The questions in a result, or the task, if that is what it is. @throws {GatewayError} `upstream-protocol` */
 function askedIn(
   upstream: string,
@@ -289,6 +298,12 @@ function askedIn(
       return undefined;
     case 'input-required':
       if (!mayAsk(method)) throw broke(`questions, which ${method} may not be answered with`);
+      if (client.caller.revision === MODERN) {
+        const stray = reading.asked.inputRequests.find(
+          (one) => !canBeAsked(client.offered, one.method, one.params ?? RawObject.EMPTY),
+        );
+        if (stray !== undefined) throw broke(`a question, ${stray.method}, which the request did not allow`);
+      }
       return reading.asked;
     case 'task':
       if (method !== 'tools/call' || !declaresTasks(modernCapabilities(client))) {
