@@ -1,0 +1,339 @@
+import assert from 'node:assert/strict';
+import { after, before, suite, test } from 'node:test';
+import { initialize, post, rpc } from './client.ts';
+import { type HttpUpstream, modernUpstream } from '../support/http-upstream.ts';
+import {
+  answerOf,
+  MODERN,
+  modernHeaders,
+  type ModernOptions,
+  modernPost,
+  modernResult,
+  modernText,
+} from '../support/modern-wire.ts';
+import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const KEY = 'io.modelcontextprotocol/';
+
+const MIRRORED = {
+  type: 'object',
+  properties: {
+    region: { type: 'string', 'x-mcp-header': 'Region' },
+    count: { type: 'integer', 'x-mcp-header': 'Count' },
+    urgent: { type: 'boolean', 'x-mcp-header': 'Urgent' },
+    plain: { type: 'string' },
+  },
+};
+
+let upstream: HttpUpstream;
+let gateway: OpenGateway;
+let url = '';
+
+before(async () => {
+  upstream = await modernUpstream({
+    tools: [
+      { name: 'echo', inputSchema: { type: 'object' } },
+      { name: 'report', inputSchema: MIRRORED },
+      { name: 'needy', inputSchema: { type: 'object' } },
+    ],
+    prompts: [{ name: 'greet' }],
+    resources: [{ uri: 'file:///größe', name: 'a' }],
+    answers: {
+      'tools/call': ({ id, params, response }) => {
+        if (params['name'] !== 'needy') {
+          return { resultType: 'complete', content: [], structuredContent: { said: params['arguments'] } };
+        }
+        const data = { requiredCapabilities: { elicitation: { form: {} } } };
+        const error = { code: -32021, message: 'Missing required client capability', data };
+        response.writeHead(400, { 'content-type': 'application/json' });
+        response.end(JSON.stringify({ jsonrpc: '2.0', id, error }));
+        return undefined;
+      },
+      'prompts/get': () => ({ resultType: 'complete', messages: [] }),
+      'resources/read': ({ params }) => ({
+        resultType: 'complete',
+        contents: [{ uri: params['uri'], text: 'a' }],
+        ttlMs: 0,
+        cacheScope: 'private',
+      }),
+    },
+  });
+  gateway = await openGateway({ up: { url: upstream.url } });
+  url = gateway.url;
+});
+
+after(async () => {
+  await gateway[Symbol.asyncDispose]();
+  await upstream[Symbol.asyncDispose]();
+});
+
+interface Case extends ModernOptions {
+  readonly name: string;
+  readonly method?: string;
+  readonly params?: Readonly<Record<string, unknown>>;
+  /** 200 unless given. */
+  readonly status?: number;
+  readonly code?: number;
+}
+
+const base64 = (text: string) => `=?base64?${Buffer.from(text).toString('base64')}?=`;
+const call = (args: object = {}) => ({ name: 'up__echo', arguments: args });
+const report = (args: object) => ({ name: 'up__report', arguments: args });
+const URI = 'up+file:///größe';
+
+const MISMATCH = { status: 400, code: -32020 };
+const INCOMPLETE = { status: 400, code: -32602 };
+const NOT_THERE = { status: 404, code: -32601 };
+
+const cases: readonly Case[] = [
+  { name: 'T-003 a request without MCP-Protocol-Version', headers: { 'mcp-protocol-version': undefined }, ...MISMATCH },
+  {
+    name: 'T-004 a header that names another revision than the body',
+    headers: { 'mcp-protocol-version': '2025-11-25' },
+    ...MISMATCH,
+  },
+  {
+    name: 'T-005 a revision that nobody speaks',
+    headers: { 'mcp-protocol-version': '2099-01-01' },
+    meta: { [`${KEY}protocolVersion`]: '2099-01-01' },
+    status: 400,
+    code: -32022,
+  },
+  {
+    name: 'T-005 a revision of the older era in the envelope',
+    headers: { 'mcp-protocol-version': '2025-11-25' },
+    meta: { [`${KEY}protocolVersion`]: '2025-11-25' },
+    status: 400,
+    code: -32022,
+  },
+  {
+    name: 'T-007 an envelope without a revision, under a header with one',
+    meta: { [`${KEY}protocolVersion`]: undefined },
+    ...INCOMPLETE,
+  },
+  {
+    name: 'T-007 an envelope without capabilities',
+    meta: { [`${KEY}clientCapabilities`]: undefined },
+    ...INCOMPLETE,
+  },
+  { name: 'T-007 capabilities that are no object', meta: { [`${KEY}clientCapabilities`]: [] }, ...INCOMPLETE },
+  { name: 'T-008 a client that does not say who it is', meta: { [`${KEY}clientInfo`]: undefined } },
+
+  { name: 'T-009 a request without Mcp-Method', headers: { 'mcp-method': undefined }, ...MISMATCH },
+  { name: 'T-009 another method in the header', headers: { 'mcp-method': 'tools/list' }, ...MISMATCH },
+  { name: 'T-009 the method in capitals', headers: { 'mcp-method': 'TOOLS/CALL' }, ...MISMATCH },
+  {
+    name: 'T-009 names of headers in capitals',
+    headers: { 'mcp-method': undefined, 'MCP-METHOD': 'tools/call' },
+  },
+
+  { name: 'T-010 a call without Mcp-Name', headers: { 'mcp-name': undefined }, ...MISMATCH },
+  { name: 'T-010 a call under another name', headers: { 'mcp-name': 'up__report' }, ...MISMATCH },
+  { name: 'T-010 white space around the name', headers: { 'mcp-name': '  up__echo\t' } },
+  { name: 'T-010 a name in base64', headers: { 'mcp-name': base64('up__echo') } },
+  { name: 'T-010 another name in base64', headers: { 'mcp-name': base64('up__ech0') }, ...MISMATCH },
+  {
+    name: 'T-010 a prompt under another name',
+    method: 'prompts/get',
+    params: { name: 'up__greet' },
+    headers: { 'mcp-name': 'greet' },
+    ...MISMATCH,
+  },
+  { name: 'T-010 a prompt under its name', method: 'prompts/get', params: { name: 'up__greet' } },
+  {
+    name: 'T-010 a resource under another URI',
+    method: 'resources/read',
+    params: { uri: URI },
+    headers: { 'mcp-name': base64('up+file:///b') },
+    ...MISMATCH,
+  },
+  {
+    name: 'T-010 a resource whose URI needs base64',
+    method: 'resources/read',
+    params: { uri: URI },
+    headers: { 'mcp-name': base64(URI) },
+  },
+  {
+    name: 'T-011 base64 that is cut short',
+    headers: { 'mcp-name': base64('up__echo').replace('=?=', '?=') },
+    ...MISMATCH,
+  },
+  { name: 'T-011 base64 with a foreign letter', headers: { 'mcp-name': '=?base64?dXBf*2VjaG8=?=' }, ...MISMATCH },
+  {
+    name: 'T-011 a sentinel in capitals, which is a name like any other',
+    headers: { 'mcp-name': base64('up__echo').replace('base64', 'BASE64') },
+    ...MISMATCH,
+  },
+
+  {
+    name: 'T-012 arguments said again in headers',
+    params: report({ region: 'größe', count: 7, urgent: true, plain: 'x' }),
+    headers: { 'mcp-param-region': base64('größe'), 'mcp-param-count': '7', 'mcp-param-urgent': 'true' },
+  },
+  { name: 'T-012 an argument without its header', params: report({ region: 'eu' }), ...MISMATCH },
+  {
+    name: 'T-012 an argument whose header says something else',
+    params: report({ region: 'eu' }),
+    headers: { 'mcp-param-region': 'us' },
+    ...MISMATCH,
+  },
+  {
+    name: 'T-012 a header for an argument that is not there',
+    params: report({}),
+    headers: { 'mcp-param-region': 'eu' },
+    ...MISMATCH,
+  },
+  {
+    name: 'T-012 a header in broken base64',
+    params: report({ region: 'eu' }),
+    headers: { 'mcp-param-region': '=?base64?ZXU?=' },
+    ...MISMATCH,
+  },
+  { name: 'T-012 null and absent arguments, which have no header', params: report({ region: null }) },
+  {
+    name: 'T-012 an integer that is written in another way',
+    params: report({ count: 7 }),
+    headers: { 'mcp-param-count': '7.0' },
+  },
+  {
+    name: 'T-012 a header that no schema speaks of',
+    params: report({ plain: 'x' }),
+    headers: { 'mcp-param-plain': 'y' },
+  },
+
+  ...[
+    'initialize',
+    'ping',
+    'logging/setLevel',
+    'resources/subscribe',
+    'resources/unsubscribe',
+    'tasks/result',
+    'tasks/list',
+    'roots/list',
+    'no/such/method',
+  ].map((method) => ({ name: `T-013 ${method}, which this era does not have`, method, params: {}, ...NOT_THERE })),
+
+  { name: 'T-016 a session id, which means nothing here', headers: { 'mcp-session-id': 'whatever' } },
+];
+
+suite('a modern request', () => {
+  for (const { name, method = 'tools/call', params = call({ a: 1 }), status = 200, code, ...options } of cases) {
+    test(`${name}: ${code === undefined ? 'is served' : `${status} and ${code}`}`, TIMEOUT, async () => {
+      const before = upstream.received.items.length;
+      const got = await modernPost(url, method, params, { id: 'mine', ...options });
+      const { id, error, result } = answerOf(got);
+      assert.equal(got.status, status, got.text);
+      assert.equal(error?.code, code, got.text);
+      assert.equal(id, 'mine');
+      if (code === undefined) assert.equal(result?.['resultType'], 'complete');
+      // What is refused by its envelope or its headers has troubled nobody.
+      else
+        assert.deepEqual(
+          upstream.received.items.slice(before).filter(({ rpc }) => rpc === method),
+          [],
+        );
+    });
+  }
+});
+
+test('T-005 T-006 a refused revision is told which ones there are: those of server/discover', TIMEOUT, async () => {
+  const got = await modernPost(
+    url,
+    'server/discover',
+    {},
+    {
+      headers: { 'mcp-protocol-version': '2099-01-01' },
+      meta: { [`${KEY}protocolVersion`]: '2099-01-01' },
+    },
+  );
+  assert.deepEqual(answerOf(got).error?.data, {
+    code: 'unsupported-revision',
+    supported: [MODERN],
+    requested: '2099-01-01',
+  });
+  const { supportedVersions } = await modernResult(url, 'server/discover');
+  assert.deepEqual(supportedVersions, [MODERN]);
+});
+
+test('T-014 a call that needs what the client cannot do: 400 and the capabilities as an object', TIMEOUT, async () => {
+  const got = await modernPost(url, 'tools/call', { name: 'up__needy', arguments: {} }, { id: 5 });
+  const { id, error } = answerOf(got);
+  assert.equal(got.status, 400);
+  assert.equal(id, 5);
+  assert.equal(error?.code, -32021);
+  assert.deepEqual(error.data, { requiredCapabilities: { elicitation: { form: {} } } });
+});
+
+for (const [name, method, headers] of [
+  ['with the headers of its body', 'notifications/cancelled', { 'mcp-method': 'notifications/cancelled' }],
+  ['without headers of its body', 'notifications/cancelled', {}],
+  ['that nobody knows', 'notifications/whatever', {}],
+] as const) {
+  test(`T-015 a notification ${name} is accepted: 202 and nothing more`, TIMEOUT, async () => {
+    const _meta = { [`${KEY}protocolVersion`]: MODERN, [`${KEY}clientCapabilities`]: {} };
+    const text = JSON.stringify({ jsonrpc: '2.0', method, params: { requestId: 1, _meta } });
+    const got = await post(url, text, undefined, { 'mcp-protocol-version': MODERN, ...headers });
+    assert.deepEqual([got.status, got.text], [202, '']);
+  });
+}
+
+for (const [name, body] of [
+  ['a response', '{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}'],
+  ['an error', '{"jsonrpc":"2.0","id":1,"error":{"code":-1,"message":"no"}}'],
+  ['an array', `[${modernText('tools/list')}]`],
+  ['an empty array', '[]'],
+] as const) {
+  test(`T-016 ${name} is no modern request: 400`, TIMEOUT, async () => {
+    const got = await post(url, body, undefined, modernHeaders('tools/list'));
+    assert.equal(got.status, 400);
+    assert.equal(answerOf(got).error?.code, -32600);
+  });
+}
+
+test('T-017 no session id is given or given back, whatever the client sends', TIMEOUT, async () => {
+  const session = await initialize(url);
+  for (const [method, params] of [
+    ['server/discover', {}],
+    ['tools/list', {}],
+    ['tools/call', call()],
+    ['no/such/method', {}],
+  ] as const) {
+    const headers = { 'mcp-session-id': session, 'last-event-id': '7' };
+    const got = await modernPost(url, method, params, { headers });
+    assert.equal(got.headers['mcp-session-id'], undefined, method);
+    assert.doesNotMatch(got.text, /^id:/m, method);
+  }
+});
+
+test('T-002 both eras are served on one path at once, each request by what its body says', TIMEOUT, async () => {
+  const session = await initialize(url);
+  const both = await Promise.all(
+    Array.from({ length: 10 }, async () => {
+      const old = post(url, rpc(1, 'tools/call', call({ era: 'old' })), session);
+      const modern = modernPost(url, 'tools/call', call({ era: 'modern' }));
+      return [answerOf(await old).result, answerOf(await modern).result];
+    }),
+  );
+  for (const [old, modern] of both) {
+    assert.deepEqual(old, { content: [], structuredContent: { said: { era: 'old' } } });
+    assert.equal(modern?.['resultType'], 'complete');
+    assert.deepEqual(modern?.['structuredContent'], { said: { era: 'modern' } });
+  }
+});
+
+test(
+  'T-002 initialize without an envelope opens a session even under a header of the modern era',
+  TIMEOUT,
+  async () => {
+    assert.match(await initialize(url, '2025-06-18', { 'mcp-protocol-version': MODERN }), /\S/);
+  },
+);
+
+test('L-018 what is refused for its revision alone says which revisions there are', TIMEOUT, async () => {
+  const session = await initialize(url);
+  const got = await post(url, rpc(1, 'ping'), session, { 'mcp-protocol-version': '1999-01-01' });
+  assert.equal(got.status, 400);
+  const data: unknown = answerOf(got).error?.data;
+  assert.match(JSON.stringify(data), /"supported":\["2024-11-05","2025-03-26","2025-06-18","2025-11-25"\]/);
+});

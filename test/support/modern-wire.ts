@@ -1,0 +1,89 @@
+import { type Events, type Got, messagesOf, post, postForEvents } from '../downstream/client.ts';
+
+export const MODERN = '2026-07-28';
+
+const KEY = 'io.modelcontextprotocol/';
+
+export interface ModernOptions {
+  readonly id?: number | string;
+  readonly capabilities?: object;
+  /** Further members of `params._meta`; undefined leaves a usual one out. */
+  readonly meta?: Readonly<Record<string, unknown>>;
+  /** Over the usual ones; undefined leaves one out. */
+  readonly headers?: Readonly<Record<string, string | undefined>>;
+}
+
+type Params = Readonly<Record<string, unknown>>;
+
+/** The text of one request of 2026-07-28. */
+export function modernText(method: string, params: Params = {}, options: ModernOptions = {}): string {
+  const { id = 1, capabilities = {}, meta = {} } = options;
+  const _meta = {
+    [`${KEY}protocolVersion`]: MODERN,
+    [`${KEY}clientInfo`]: { name: 'test', version: '1' },
+    [`${KEY}clientCapabilities`]: capabilities,
+    ...meta,
+  };
+  return JSON.stringify({ jsonrpc: '2.0', id, method, params: { ...params, _meta } });
+}
+
+/** The headers that belong to it, for names and URIs that need no encoding. */
+export function modernHeaders(
+  method: string,
+  params: Params = {},
+  { headers = {} }: ModernOptions = {},
+): Record<string, string | undefined> {
+  const name = params['name'] ?? params['uri'] ?? params['taskId'];
+  return {
+    'mcp-protocol-version': MODERN,
+    'mcp-method': method,
+    'mcp-name': typeof name === 'string' ? name : undefined,
+    ...headers,
+  };
+}
+
+export function modernPost(url: string, method: string, params?: Params, options?: ModernOptions): Promise<Got> {
+  return post(url, modernText(method, params, options), undefined, modernHeaders(method, params, options));
+}
+
+/** The same, read as it comes. */
+export function modernEvents(url: string, method: string, params?: Params, options?: ModernOptions): Promise<Events> {
+  return postForEvents(url, modernText(method, params, options), undefined, modernHeaders(method, params, options));
+}
+
+export interface RpcFailure {
+  readonly code: number;
+  readonly message: string;
+  readonly data?: unknown;
+}
+
+/** The answer: the last message of what came, JSON or events. */
+export function answerOf(got: Got): {
+  readonly id?: unknown;
+  readonly result: Record<string, unknown> | undefined;
+  readonly error: RpcFailure | undefined;
+} {
+  const { id, result, error } = messagesOf(got).at(-1) ?? {};
+  return { id, result: isMembers(result) ? result : undefined, error: isFailure(error) ? error : undefined };
+}
+
+function isMembers(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isFailure(value: unknown): value is RpcFailure {
+  return isMembers(value) && typeof value['code'] === 'number' && typeof value['message'] === 'string';
+}
+
+/** The result of a request that must succeed. */
+export async function modernResult(
+  url: string,
+  method: string,
+  params?: Params,
+  options?: ModernOptions,
+): Promise<Record<string, unknown>> {
+  const got = await modernPost(url, method, params, options);
+  const { result } = answerOf(got);
+  if (result === undefined) throw new Error(`${method}: ${got.status} ${got.text}`);
+  return result;
+}

@@ -1,0 +1,48 @@
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { compose } from '../../src/compose.ts';
+import { loadConfig } from '../../src/config/load.ts';
+import { createLogger } from '../../src/telemetry/log.ts';
+import { marker } from './leftovers.ts';
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** The whole gateway in the process of the test: real sockets on both sides, real child processes. */
+export interface OpenGateway extends AsyncDisposable {
+  /** Of the merged endpoint. */
+  readonly url: string;
+  /** What it logged, one JSON object a line. */
+  readonly lines: readonly string[];
+  /** Stops it as SIGTERM does; disposing does no more. */
+  stop(): Promise<void>;
+}
+
+/** @param mcpServers as a user writes them. */
+export async function openGateway(
+  mcpServers: Readonly<Record<string, Members>>,
+  own: Members = {},
+): Promise<OpenGateway> {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-open-'));
+  const file = join(dir, 'config.json');
+  const marked = Object.entries(mcpServers).map(([id, server]) => [
+    id,
+    'command' in server ? { ...server, env: marker() } : server,
+  ]);
+  const gateway = { listen: '127.0.0.1:0', stateDir: join(dir, 'state'), logLevel: 'info', ...own };
+  await writeFile(file, JSON.stringify({ mcpServers: Object.fromEntries(marked), gateway }));
+  const { config } = loadConfig(file, { env: process.env });
+  const lines: string[] = [];
+  const running = await compose(config, createLogger(config.logLevel, { write: (line) => void lines.push(line) }));
+  let stopped: Promise<void> | undefined;
+  const stop = () => (stopped ??= running.stop());
+  return {
+    url: running.url,
+    lines,
+    stop,
+    [Symbol.asyncDispose]: async () => {
+      await stop();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
