@@ -86,7 +86,8 @@ export class OpenExchange implements Exchange {
   }
 
   advances(progress: number): boolean {
-    if (progress <= this.#progress) return false;
+    // What is no number does not grow.
+    if (!(progress > this.#progress)) return false;
     this.#progress = progress;
     return true;
   }
