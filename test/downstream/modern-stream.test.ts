@@ -1,0 +1,285 @@
+import assert from 'node:assert/strict';
+import { after, before, suite, test } from 'node:test';
+import { event, stream } from '../fixtures/servers/http-harness.ts';
+import { type Asked, type HttpUpstream, legacyUpstream, modernUpstream, resultText } from '../support/http-upstream.ts';
+import { answerOf, modernEvents, modernPost, modernResult } from '../support/modern-wire.ts';
+import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
+import { messagesOf } from './client.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
+
+const TOOLS = ['quick', 'counts', 'stumbles', 'asks', 'chats', 'waits'].map((name) => ({
+  name,
+  inputSchema: { type: 'object' },
+}));
+
+interface Meta {
+  readonly progressToken?: unknown;
+}
+
+const DONE = { content: [{ type: 'text', text: 'done' }] };
+
+function progressText({ params }: Asked, progress: number | undefined): string {
+  const meta: Meta = typeof params['_meta'] === 'object' && params['_meta'] !== null ? params['_meta'] : {};
+  const { progressToken } = meta;
+  return JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken, progress } });
+}
+
+/** What a tool does is its name. */
+function act(result: Readonly<Record<string, unknown>>) {
+  return (asked: Asked) => {
+    const { id, params, response } = asked;
+    const final = event(resultText(id, result));
+    switch (params['name']) {
+      case 'counts':
+        stream(response, event(progressText(asked, 1)), event(progressText(asked, 2)), final);
+        response.end();
+        return undefined;
+      case 'stumbles':
+        stream(response, ...[3, undefined, 2, 4].map((n) => event(progressText(asked, n))), final);
+        response.end();
+        return undefined;
+      case 'asks': {
+        const sampling = { messages: [], maxTokens: 1 };
+        stream(
+          response,
+          event(JSON.stringify({ jsonrpc: '2.0', id: 'x', method: 'sampling/createMessage', params: sampling })),
+          event(JSON.stringify({ jsonrpc: '2.0', id: 'y', method: 'ping' })),
+          final,
+        );
+        response.end();
+        return undefined;
+      }
+      case 'chats':
+        stream(response, event(progressText(asked, 1)), final, event(progressText(asked, 2)), final);
+        response.end();
+        return undefined;
+      case 'waits':
+        stream(response, event(progressText(asked, 1)));
+        return undefined;
+      default:
+        return result;
+    }
+  };
+}
+
+let modern: HttpUpstream;
+let legacy: HttpUpstream;
+let gateway: OpenGateway;
+let url = '';
+
+before(async () => {
+  modern = await modernUpstream({
+    tools: TOOLS,
+    resources: [{ uri: 'file:///a', name: 'a' }],
+    answers: { 'tools/call': act({ resultType: 'complete', ...DONE }) },
+  });
+  legacy = await legacyUpstream({ tools: TOOLS, answers: { 'tools/call': act(DONE) } });
+  gateway = await openGateway(
+    { new: { url: modern.url }, old: { url: legacy.url, era: 'legacy' } },
+    { sessions: { keepAlive: '1s' } },
+  );
+  url = gateway.url;
+  await modernResult(url, 'tools/list');
+});
+
+after(async () => {
+  await gateway[Symbol.asyncDispose]();
+  await modern[Symbol.asyncDispose]();
+  await legacy[Symbol.asyncDispose]();
+});
+
+function call(id: string, tool: string) {
+  return { name: `${id}__${tool}`, arguments: {} };
+}
+
+/** With the token where the protocol has it. */
+const counted = (progressToken: number | string) => ({ meta: { progressToken } });
+
+for (const id of ['new', 'old']) {
+  suite(`a modern client of the upstream "${id}"`, { concurrency: 3 }, () => {
+    test('T-018 is answered with one JSON object where nothing is said before', TIMEOUT, async () => {
+      const got = await modernPost(url, 'tools/call', call(id, 'quick'));
+      assert.equal(got.headers['content-type'], 'application/json');
+      assert.equal(answerOf(got).result?.['resultType'], 'complete');
+    });
+
+    test('T-018 T-022 is answered with events where something is, which no proxy may hold back', TIMEOUT, async () => {
+      const got = await modernPost(url, 'tools/call', call(id, 'counts'), counted('mine'));
+      assert.equal(got.status, 200);
+      assert.equal(got.headers['content-type'], 'text/event-stream');
+      assert.equal(got.headers['x-accel-buffering'], 'no');
+      const told = messagesOf(got);
+      assert.deepEqual(
+        told.slice(0, -1).map(({ params }) => params),
+        [1, 2].map((progress) => ({ progressToken: 'mine', progress })),
+      );
+      assert.equal(answerOf(got).result?.['resultType'], 'complete');
+    });
+
+    test('T-018 that takes only one of the two gets that one', TIMEOUT, async () => {
+      const json = await modernPost(url, 'tools/call', call(id, 'counts'), {
+        ...counted(1),
+        headers: { accept: 'application/json' },
+      });
+      assert.equal(json.headers['content-type'], 'application/json');
+      assert.equal(messagesOf(json).length, 1);
+      const events = await modernPost(url, 'tools/call', call(id, 'quick'), {
+        headers: { accept: 'text/event-stream' },
+      });
+      assert.equal(events.headers['content-type'], 'text/event-stream');
+      assert.equal(messagesOf(events).length, 1);
+    });
+
+    test('T-017 gets events without ids, which nobody could come back to', TIMEOUT, async () => {
+      const events = await modernEvents(url, 'tools/call', call(id, 'counts'), counted(7));
+      await events.ended();
+      assert.deepEqual(
+        events.seen.map(({ id: eventId }) => eventId),
+        [undefined, undefined, undefined],
+      );
+      assert.equal(events.retryMs, undefined);
+      assert.equal(events.headers['mcp-session-id'], undefined);
+    });
+
+    test('T-019 never sees a request on its stream, whatever the upstream asks', TIMEOUT, async () => {
+      for (const capabilities of [{}, { sampling: {} }]) {
+        const events = await modernEvents(url, 'tools/call', call(id, 'asks'), { ...counted(7), capabilities });
+        await events.ended();
+        assert.deepEqual(
+          events.messages.filter((message) => message.method !== undefined && message.id !== undefined),
+          [],
+        );
+      }
+    });
+
+    test('T-021 M-020 hears nothing after the answer', TIMEOUT, async () => {
+      const events = await modernEvents(url, 'tools/call', call(id, 'chats'), counted(7));
+      await events.ended();
+      assert.deepEqual(events.numbers, [1]);
+      assert.equal(events.messages.length, 2);
+      assert.notEqual(events.messages.at(-1)?.result, undefined);
+    });
+
+    test('M-020 hears of progress only as it grows', TIMEOUT, async () => {
+      const events = await modernEvents(url, 'tools/call', call(id, 'stumbles'), counted(7));
+      await events.ended();
+      assert.deepEqual(events.numbers, [3, 4]);
+    });
+  });
+}
+
+test('T-020 a client that hangs up has cancelled: the stream to a modern upstream is closed', TIMEOUT, async () => {
+  const seen = modern.received.items.length;
+  const events = await modernEvents(url, 'tools/call', call('new', 'waits'), counted(7));
+  await events.until(({ numbers }) => numbers.length === 1);
+  const asked = modern.received.items.slice(seen).find(({ rpc }) => rpc === 'tools/call');
+  assert.ok(asked);
+  events.close();
+  await asked.closed;
+});
+
+test('T-020 a client that hangs up has cancelled: a legacy upstream is told so', TIMEOUT, async () => {
+  const seen = legacy.received.items.length;
+  const events = await modernEvents(url, 'tools/call', call('old', 'waits'), counted(7));
+  await events.until(({ numbers }) => numbers.length === 1);
+  const asked = legacy.received.items.slice(seen).find(({ rpc }) => rpc === 'tools/call');
+  events.close();
+  const cancelled = await legacy.received.find(({ rpc }, i) => i >= seen && rpc === 'notifications/cancelled');
+  assert.equal(JSON.parse(cancelled.body).params.requestId, asked?.id);
+});
+
+test('T-020 a request that is answered is not cancelled by the end of its connection', TIMEOUT, async () => {
+  const seen = legacy.received.items.length;
+  await modernPost(url, 'tools/call', call('old', 'quick'), { headers: { connection: 'close' } });
+  await modernPost(url, 'tools/call', call('old', 'quick'));
+  const methods = legacy.received.items.slice(seen).map(({ rpc }) => rpc);
+  assert.deepEqual(methods, ['tools/call', 'tools/call']);
+});
+
+test('L-014 requests of several clients may have the same id at the same time', TIMEOUT, async () => {
+  const events = await modernEvents(url, 'tools/call', call('new', 'waits'), { id: 'same', ...counted(7) });
+  await events.until(({ numbers }) => numbers.length === 1);
+  const got = await modernPost(url, 'tools/call', call('new', 'counts'), { id: 'same', ...counted(8) });
+  assert.equal(answerOf(got).id, 'same');
+  assert.deepEqual(
+    messagesOf(got)
+      .slice(0, -1)
+      .map(({ params }) => params),
+    [1, 2].map((progress) => ({ progressToken: 8, progress })),
+  );
+  assert.deepEqual(events.numbers, [1]);
+  events.close();
+});
+
+test('L-017 what a request does not say is not taken from the one before on its connection', TIMEOUT, async () => {
+  const seen = modern.received.items.length;
+  for (const capabilities of [{ sampling: {}, elicitation: { form: {} } }, {}, { roots: {} }]) {
+    await modernPost(url, 'tools/call', call('new', 'quick'), { capabilities, headers: { connection: 'keep-alive' } });
+  }
+  const told = modern.received.items
+    .slice(seen)
+    .filter(({ rpc }) => rpc === 'tools/call')
+    .map(({ body }) => JSON.parse(body).params._meta['io.modelcontextprotocol/clientCapabilities']);
+  assert.deepEqual(told, [{ sampling: {}, elicitation: { form: {} } }, {}, { roots: {} }]);
+});
+
+test(
+  'T-022 X-032 X-033 a listening client is first told what it will hear, and while nothing happens gets comments',
+  TIMEOUT,
+  async () => {
+    const notifications = { toolsListChanged: true, resourceSubscriptions: ['new+file:///a', 'nobody:///x'] };
+    const events = await modernEvents(url, 'subscriptions/listen', { notifications }, { id: 'l-1' });
+    await events.until(({ comments, messages }) => comments >= 2 && messages.length > 0);
+    assert.equal(events.status, 200);
+    assert.equal(events.headers['x-accel-buffering'], 'no');
+    assert.deepEqual(events.messages, [
+      {
+        jsonrpc: '2.0',
+        method: 'notifications/subscriptions/acknowledged',
+        params: {
+          notifications: { toolsListChanged: true, resourceSubscriptions: ['new+file:///a'] },
+          _meta: { [SUBSCRIPTION]: 'l-1' },
+        },
+      },
+    ]);
+    modern.tell('notifications/resources/updated', { uri: 'file:///b' });
+    modern.tell('notifications/prompts/list_changed');
+    modern.tell('notifications/message', { level: 'error', data: 'x' });
+    modern.tell('notifications/resources/updated', { uri: 'file:///a' });
+    await events.until(({ messages }) => messages.length === 2);
+    assert.deepEqual(events.messages.at(-1), {
+      jsonrpc: '2.0',
+      method: 'notifications/resources/updated',
+      params: { uri: 'new+file:///a', _meta: { [SUBSCRIPTION]: 'l-1' } },
+    });
+    events.close();
+  },
+);
+
+for (const notifications of [undefined, [], 'all']) {
+  test(`X-032 a listen for ${JSON.stringify(notifications)} is refused`, TIMEOUT, async () => {
+    const got = await modernPost(url, 'subscriptions/listen', { notifications });
+    assert.equal(answerOf(got).error?.code, -32602);
+  });
+}
+
+test('X-036 T-021 when the gateway stops, a listening client gets the answer, and then nothing', TIMEOUT, async () => {
+  await using own = await openGateway({ new: { url: modern.url } });
+  const events = await modernEvents(
+    own.url,
+    'subscriptions/listen',
+    { notifications: { toolsListChanged: true } },
+    { id: 9 },
+  );
+  await events.until(({ messages }) => messages.length === 1);
+  const stopped = own.stop();
+  await events.ended();
+  await stopped;
+  const [, last, ...more] = events.messages;
+  assert.equal(last?.id, 9);
+  assert.match(JSON.stringify(last?.result), /"resultType":"complete"/);
+  assert.match(JSON.stringify(last?.result), /subscriptionId":9/);
+  assert.deepEqual(more, []);
+});
