@@ -129,7 +129,7 @@ test('a question to the client comes on the stream of the request it is about', 
 });
 
 test(
-  'T-026 each message comes on exactly one stream, and T-025 no answer on the session own one',
+  'T-025 T-026 each message comes on exactly one stream, and no answer on the session own one',
   OPTIONS,
   async () => {
     await using at = await setUp();

@@ -90,7 +90,7 @@ suite('X-026 a server of 2025-11-25 that wants a page opened first', () => {
       assert.equal(memory.requests(method).length, 1);
     });
 
-    test(`${method}: X-008 a request that did not declare it hears what it would take`, TIMEOUT, async () => {
+    test(`X-008 ${method}: a request that did not declare it hears what it would take`, TIMEOUT, async () => {
       await using gateway = await testCore({ up: { memory: guarded() } });
       const { error } = await modernRequest(gateway, method, params, { capabilities: { elicitation: {} } }).reply;
       assert.partialDeepStrictEqual(error, {

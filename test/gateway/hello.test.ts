@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { RawObject } from '../../src/protocol/json.ts';
+import { LOCAL } from '../../src/policy/principal.ts';
+import { testCore, TestClient } from '../support/core.ts';
+import { memoryUpstream, result } from '../support/memory-upstream.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const TOOL = { name: 'echo', inputSchema: { type: 'object' } };
+
+test('L-005 an upstream hears initialize, then that we are initialized, then everything else', TIMEOUT, async () => {
+  const memory = memoryUpstream({ lists: { tools: [TOOL] } });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect({ capabilities: { roots: {} } });
+  await client.result('tools/list');
+  await client.request('tools/call', { name: 'up__echo' });
+  assert.ok(memory.peers.length > 0);
+  for (const { heard } of memory.peers) {
+    const methods = heard.map((message) => ('method' in message ? message.method : message.kind));
+    assert.deepEqual(methods.slice(0, 2), ['initialize', 'notifications/initialized']);
+    assert.ok(!methods.slice(2).some((method) => method === 'initialize' || method === 'notifications/initialized'));
+  }
+});
+
+test('L-004 a client that has not said it is initialized is neither asked nor told anything', TIMEOUT, async () => {
+  let tools = [TOOL];
+  const memory = memoryUpstream({
+    listsOf: () => ({ tools }),
+    // As servers do that want to know where they may work.
+    notification: (peer, { method }) => {
+      if (method === 'notifications/initialized') peer.say('{"jsonrpc":"2.0","id":"r","method":"roots/list"}');
+    },
+    request: (peer, request) => peer.say(result(request, {})),
+  });
+  await using gateway = await testCore({ up: { memory, start: 'eager' } });
+  const params = RawObject.of({
+    protocolVersion: '2025-11-25',
+    capabilities: { roots: {}, sampling: {}, elicitation: {} },
+    clientInfo: { name: 'test', version: '1' },
+  });
+  const request = { kind: 'request', id: '0', method: 'initialize', params } as const;
+  const { session, answer } = await gateway.core.gateway.initialize(request, LOCAL, '');
+  assert.ok(session !== undefined && answer.kind === 'result');
+  const client = new TestClient(() => gateway.core, session, RawObject.parse(answer.result), true);
+  await memory.until(() => memory.peers[0]?.heard.find(({ kind }) => kind === 'error'));
+
+  tools = [TOOL, { ...TOOL, name: 'more' }];
+  memory.peers[0]?.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+  await memory.until(() => (memory.requests('tools/list').length > 1 ? true : undefined));
+  assert.deepEqual(client.listened, []);
+
+  client.notify('notifications/initialized');
+  tools = [TOOL];
+  memory.peers[0]?.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+  await client.heard('notifications/tools/list_changed');
+  assert.equal(client.listened.length, 1);
+});
