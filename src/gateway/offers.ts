@@ -74,16 +74,26 @@ export class Offers {
 
   /** Takes an offer; true when it differs from the one before. */
   take(upstream: string, profile: string, offer: Offer): boolean {
+    const isFirst = this.ageMs(upstream, profile) === undefined;
     this.#heardMs.set(`${upstream} ${profile}`, performance.now());
     const before = this.of(upstream, profile);
     if (before !== undefined && sameOffer(before, offer)) {
       this.#touch(upstream, profile, before);
+      if (isFirst && profile === '') this.#warn(upstream);
       return false;
     }
     this.#set(upstream, profile, offer);
+    if (profile === '') this.#warn(upstream);
     const file = this.#file(upstream, profile);
     this.#write(() => replaceFile(file, offerText(offer)), upstream);
     return true;
+  }
+
+  /** What is left out is missed by somebody, who finds the reason here. */
+  #warn(upstream: string): void {
+    for (const { upstream: owner, kind, name, why } of this.catalog('', '').quarantined) {
+      if (owner === upstream) this.#log.warn({ upstream, kind, name, why }, 'left out of the lists');
+    }
   }
 
   /** One after the other. The lists of a full disk are still served; they only do not outlive a restart. */
