@@ -52,7 +52,9 @@ export class Lists {
   async #first(party: Party, list: ListName, answers: Map<string, Answer>, key: string): Promise<Answer> {
     const { catalog } = party;
     const items = catalog.lists[list];
-    const result = await this.#page(party, list, items, catalog.digest[kindOf(list)], 0);
+    // What a connection of its own shows is nobody else's.
+    const isPublic = catalog.caching.isPublic && party.offers.size === 0;
+    const result = await this.#page(party, list, items, catalog.digest[kindOf(list)], 0, isPublic);
     // A cursor inside would expire, so only whole lists are kept.
     if (items.length > PAGE_ITEMS) return { kind: 'result', result };
     const answer: Answer = { kind: 'result', result, tail: Buffer.from(`${oneLine(result)}}`) };
@@ -68,7 +70,8 @@ export class Lists {
     if (place === undefined || items === undefined || place.list !== list || !isOwn) {
       throw new GatewayError('invalid-cursor', { say: 'it is not ours or out of date; list again without a cursor' });
     }
-    return { kind: 'result', result: await this.#page(party, list, items, place.digest, place.offset) };
+    const isPublic = payload['public'] === true;
+    return { kind: 'result', result: await this.#page(party, list, items, place.digest, place.offset, isPublic) };
   }
 
   /** The list as it was when it had this digest, which after a restart may be as it is now. */
@@ -77,7 +80,15 @@ export class Lists {
     return kept ?? (catalog.digest[kindOf(list)] === digest ? catalog.lists[list] : undefined);
   }
 
-  async #page(party: Party, list: ListName, all: readonly string[], digest: string, offset: number): Promise<string> {
+  /** @param isPublic what the first page said: the pages of one list say the same, whatever has changed between them. */
+  async #page(
+    party: Party,
+    list: ListName,
+    all: readonly string[],
+    digest: string,
+    offset: number,
+    isPublic: boolean,
+  ): Promise<string> {
     const { items, next } = page(all, offset, PAGE_ITEMS);
     const { revision } = party.caller;
     const told = list === 'tools' ? toolsFor(revision, party.catalog, items) : items;
@@ -87,17 +98,13 @@ export class Lists {
       const payload = {
         at: cursorText({ list, digest, offset: next }),
         for: `${party.principal} ${party.caller.view}`,
+        public: isPublic,
       };
       nextCursor = `,"nextCursor":${JSON.stringify(await this.#sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
     }
     const result = `{"${list}":[${told.join(',')}]${nextCursor}}`;
-    return revision === MODERN ? this.#stamped(party, METHODS[list], result) : result;
-  }
-
-  #stamped({ catalog, offers }: Party, method: string, result: string): string {
-    const { ttlMs, isPublic } = catalog.caching;
-    // What a connection of its own shows is nobody else's.
-    return this.#answers.own(method, result, { ttlMs, isPublic: isPublic && offers.size === 0 });
+    if (revision !== MODERN) return result;
+    return this.#answers.own(METHODS[list], result, { ttlMs: party.catalog.caching.ttlMs, isPublic });
   }
 
   #keep(key: string, items: readonly string[]): void {
