@@ -72,9 +72,9 @@ export class Links {
       upstream.leave(party);
       throw new GatewayError('session-unknown', { say: 'the session ended' });
     }
-    const told = [...party.subscriptions.values()]
-      .filter(({ upstream: owner }) => owner === link.upstream)
-      .map(({ uri }) => this.#holdAgain(link, party, uri));
+    const told = [...party.subscriptions]
+      .filter(([, to]) => to.upstream === link.upstream)
+      .map(([known, { uri }]) => this.#holdAgain(link, party, known, uri));
     await atMost([...told, this.#setLevel(link)], PREPARE_MS);
     return link;
   }
@@ -226,9 +226,11 @@ export class Links {
     return subscribing;
   }
 
-  async #holdAgain(link: PartyLink, party: Party, uri: string): Promise<void> {
+  /** Nobody knows what has changed since the connection before this one. */
+  async #holdAgain(link: PartyLink, party: Party, known: string, uri: string): Promise<void> {
     try {
-      await this.#hold(link, party, uri);
+      const answer = await this.#hold(link, party, uri);
+      if (answer.kind === 'result') party.announce('notifications/resources/updated', RawObject.of({ uri: known }));
     } catch (thrown) {
       this.#log.warn({ err: thrown, upstream: link.upstream }, 'not subscribed again');
     }
