@@ -1,0 +1,203 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, realpath, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { rpc } from '../downstream/client.ts';
+import { marker } from '../support/leftovers.ts';
+import { MODERN, type ModernOptions, modernText } from '../support/modern-wire.ts';
+import { until } from '../support/stdio.ts';
+
+const TIMEOUT = { timeout: 30_000 };
+const KEY = 'io.modelcontextprotocol/';
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const PROBE = fileURLToPath(new URL('../fixtures/servers/probe-stdio.ts', import.meta.url));
+
+let dir = '';
+let config = '';
+
+before(async () => {
+  dir = await realpath(await mkdtemp(join(tmpdir(), 'linkspan-stdio-modern-')));
+  config = join(dir, 'config.json');
+  const program = (mode: string) => ({ command: process.execPath, args: [PROBE, mode], env: marker() });
+  const mcpServers = { new: program('modern'), old: program('refuses:-32601') };
+  const gateway = { stateDir: join(dir, 'state'), logLevel: 'warn' };
+  await writeFile(config, JSON.stringify({ mcpServers, gateway }));
+});
+
+after(async () => {
+  await rm(dir, { recursive: true, force: true });
+});
+
+interface Line {
+  readonly id?: unknown;
+  readonly method?: string;
+  readonly params?: Readonly<Record<string, unknown>>;
+  readonly result?: Readonly<Record<string, unknown>>;
+  readonly error?: { readonly code: number; readonly data?: unknown };
+}
+
+/** The program as a client starts it, and every line it wrote. */
+class Program implements AsyncDisposable {
+  readonly #child = spawn(process.execPath, [MAIN, 'stdio', '--config', config], {
+    stdio: ['pipe', 'pipe', 'ignore'],
+    env: { ...process.env, ...marker() },
+  });
+  #output = '';
+
+  constructor() {
+    this.#child.stdout.setEncoding('utf8').on('data', (chunk: string) => (this.#output += chunk));
+  }
+
+  get lines(): readonly Line[] {
+    const whole = this.#output.slice(0, this.#output.lastIndexOf('\n') + 1);
+    return whole
+      .split('\n')
+      .filter((line) => line !== '')
+      .map((line) => JSON.parse(line));
+  }
+
+  say(text: string): void {
+    this.#child.stdin.write(`${text}\n`);
+  }
+
+  async answer(id: unknown): Promise<Line> {
+    const found = () => this.lines.find((line) => line.id === id && line.method === undefined);
+    await until(() => found() !== undefined, `${String(id)} is answered`);
+    return found() ?? assert.fail();
+  }
+
+  ask(method: string, params?: Readonly<Record<string, unknown>>, options: ModernOptions = {}): Promise<Line> {
+    this.say(modernText(method, params, options));
+    return this.answer(options.id ?? 1);
+  }
+
+  async end(): Promise<void> {
+    if (this.#child.exitCode !== null) return;
+    this.#child.stdin.end();
+    await once(this.#child, 'exit');
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.end();
+  }
+}
+
+const call = (tool: string) => ({ name: `new__${tool}`, arguments: {} });
+
+test('T-002 T-008 L-001 a modern client is served from its first line on, without initialize', TIMEOUT, async () => {
+  await using program = new Program();
+  const { result } = await program.ask('server/discover', {}, { id: 'd', meta: { [`${KEY}clientInfo`]: undefined } });
+  assert.deepEqual(result?.['supportedVersions'], [MODERN]);
+  assert.equal(result['resultType'], 'complete');
+  assert.ok('capabilities' in result && 'ttlMs' in result && 'cacheScope' in result);
+  const listed = await program.ask('tools/list', {}, { id: 'l' });
+  assert.match(JSON.stringify(listed.result), /new__heard/);
+  const called = await program.ask('tools/call', call('heard'), { id: 'c' });
+  assert.equal(called.result?.['resultType'], 'complete');
+});
+
+test('T-002 a client of each era has its own answers on one line', TIMEOUT, async () => {
+  await using program = new Program();
+  const clientInfo = { name: 'old', version: '1' };
+  program.say(rpc(0, 'initialize', { protocolVersion: '2025-06-18', capabilities: {}, clientInfo }));
+  program.say('{"jsonrpc":"2.0","method":"notifications/initialized"}');
+  program.say(rpc('old', 'tools/list'));
+  program.say(modernText('tools/list', {}, { id: 'modern' }));
+  assert.equal((await program.answer(0)).result?.['protocolVersion'], '2025-06-18');
+  assert.equal('resultType' in ((await program.answer('old')).result ?? {}), false);
+  assert.equal((await program.answer('modern')).result?.['resultType'], 'complete');
+  program.say(rpc('p', 'ping'));
+  assert.deepEqual((await program.answer('p')).result, {});
+});
+
+test('T-005 T-007 T-013 what is wrong with a modern line is said as over HTTP, less the headers', TIMEOUT, async () => {
+  await using program = new Program();
+  const cases: readonly (readonly [string, ModernOptions, number])[] = [
+    ['tools/list', { meta: { [`${KEY}protocolVersion`]: '2099-01-01' } }, -32_022],
+    ['tools/list', { meta: { [`${KEY}clientCapabilities`]: undefined } }, -32_602],
+    ['tools/list', { meta: { [`${KEY}logLevel`]: 'loud' } }, -32_602],
+    ['initialize', {}, -32_601],
+    ['ping', {}, -32_601],
+    ['logging/setLevel', {}, -32_601],
+    ['no/such/method', {}, -32_601],
+    ['tools/call', {}, -32_602],
+  ];
+  for (const [i, [method, options, code]] of cases.entries()) {
+    const { error } = await program.ask(method, {}, { ...options, id: i + 1 });
+    assert.equal(error?.code, code, `${method} ${JSON.stringify(error)}`);
+    if (code === -32_022)
+      assert.match(JSON.stringify(error.data), /"supported":\["2026-07-28"\],"requested":"2099-01-01"/);
+  }
+});
+
+test('L-014 an id that is still under way, or none at all, is refused', TIMEOUT, async () => {
+  await using program = new Program();
+  await program.ask('tools/list', {}, { id: 'l' });
+  program.say(modernText('tools/call', call('waits'), { id: 7 }));
+  assert.equal((await program.ask('tools/list', {}, { id: 7 })).error?.code, -32_600);
+  program.say(modernText('tools/list').replace('"id":1', '"id":null'));
+  await until(() => program.lines.some(({ id, error }) => id === null && error?.code === -32_600), 'null is refused');
+});
+
+test(
+  'T-020 T-021 a request that is cancelled is cancelled at the upstream, and nothing more is said of it',
+  TIMEOUT,
+  async () => {
+    await using program = new Program();
+    await program.ask('tools/list', {}, { id: 'l' });
+    program.say(modernText('tools/call', call('waits'), { id: 'w' }));
+    const heard = async (id: string) => JSON.stringify((await program.ask('tools/call', call('heard'), { id })).result);
+    assert.doesNotMatch(await heard('h1'), /cancelled/);
+    program.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"w"}}');
+    assert.match(await heard('h2'), /tools\/call notifications\/cancelled/);
+    await program.end();
+    assert.ok(!program.lines.some(({ id }) => id === 'w'));
+  },
+);
+
+test(
+  'X-032 X-036 listening streams share the line, each under its own id, and end with an answer',
+  TIMEOUT,
+  async () => {
+    await using program = new Program();
+    for (const id of [5, '5']) {
+      program.say(modernText('subscriptions/listen', { notifications: { toolsListChanged: true } }, { id }));
+    }
+    const acknowledged = () =>
+      program.lines.filter(({ method }) => method === 'notifications/subscriptions/acknowledged');
+    await until(() => acknowledged().length === 2, 'both are acknowledged');
+    const ids = acknowledged().map(({ params }) => JSON.stringify(params?.['_meta']));
+    assert.deepEqual(ids.toSorted(), [`{"${KEY}subscriptionId":"5"}`, `{"${KEY}subscriptionId":5}`]);
+    await program.end();
+    for (const id of [5, '5']) {
+      const last = program.lines.findLast((line) => line.id === id);
+      assert.match(JSON.stringify(last?.result), new RegExp(`subscriptionId":${JSON.stringify(id)}`));
+    }
+  },
+);
+
+test(
+  'T-019 T-042 a modern client is never asked, and what it says without being asked is not answered',
+  TIMEOUT,
+  async () => {
+    await using program = new Program();
+    await program.ask('tools/list', {}, { id: 'l' });
+    const capabilities = { sampling: {}, elicitation: {}, roots: {} };
+    await program.ask('tools/call', call('asks'), { id: 'a', capabilities });
+    program.say('{"jsonrpc":"2.0","id":"x","result":{}}');
+    program.say('{"jsonrpc":"2.0","method":"notifications/whatever"}');
+    await program.ask('tools/list', {}, { id: 'end' });
+    assert.deepEqual(
+      program.lines.filter(({ id, method }) => id !== undefined && method !== undefined),
+      [],
+    );
+    assert.deepEqual(
+      program.lines.map(({ id }) => id),
+      ['l', 'a', 'end'],
+    );
+  },
+);
