@@ -1,0 +1,200 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { initialize, messagesOf, post, postForEvents, rpc } from '../downstream/client.ts';
+import { event, stream } from '../fixtures/servers/http-harness.ts';
+import { type Asked, errorText, modernUpstream, type ServerScript } from '../support/http-upstream.ts';
+import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
+import { openGateway } from '../support/open-gateway.ts';
+
+const TIMEOUT = { timeout: 30_000 };
+const TOOL = { name: 'act', inputSchema: { type: 'object' } };
+const MIRRORED = {
+  name: 'act',
+  inputSchema: { type: 'object', properties: { region: { type: 'string', 'x-mcp-header': 'Region' } } },
+};
+const DONE = { resultType: 'complete', content: [{ type: 'text', text: 'done' }] };
+const CALL = { name: 'up__act', arguments: { region: 'eu' } };
+
+type Act = (asked: Asked) => Readonly<Record<string, unknown>> | undefined;
+
+/** A gateway before one server whose only tool does this. */
+async function withTool(act: Act, settings: object = {}, script: ServerScript = { tools: [TOOL] }) {
+  const upstream = await modernUpstream({ ...script, answers: { ...script.answers, 'tools/call': act } });
+  const gateway = await openGateway({ up: { url: upstream.url, ...settings } });
+  await modernResult(gateway.url, 'tools/list');
+  return {
+    url: gateway.url,
+    upstream,
+    calls: () => upstream.requests('tools/call'),
+    [Symbol.asyncDispose]: async () => {
+      await gateway[Symbol.asyncDispose]();
+      await upstream[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function progressOf({ params }: Asked, progress: number): string {
+  const { progressToken } = JSON.parse(JSON.stringify(params['_meta']));
+  return event(
+    JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken, progress } }),
+  );
+}
+
+const breaks: Act = ({ response }) => {
+  response.destroy();
+  return undefined;
+};
+
+const stops: Act = (asked) => {
+  stream(asked.response, progressOf(asked, 1));
+  asked.response.end();
+  return undefined;
+};
+
+for (const [name, act] of [
+  ['before it said anything', breaks],
+  ['in the middle of what it said', stops],
+] as const) {
+  test(`X-045 a call whose stream broke ${name} is not made again, and may have run`, TIMEOUT, async () => {
+    await using at = await withTool(act);
+    const { error } = answerOf(await modernPost(at.url, 'tools/call', CALL, { meta: { progressToken: 1 } }));
+    assert.match(JSON.stringify(error), /"executed":"unknown"/);
+    assert.equal(at.calls().length, 1);
+  });
+}
+
+const hang: Act = ({ response }) => {
+  stream(response);
+  return undefined;
+};
+
+test('L-015 a call that is not answered in time fails, and its stream is closed', TIMEOUT, async () => {
+  await using at = await withTool(hang, { timeouts: { call: '300ms' } });
+  const { error } = answerOf(await modernPost(at.url, 'tools/call', CALL));
+  assert.equal(error?.code, -31_011);
+  await at.calls()[0]?.closed;
+});
+
+test('L-015 progress does not keep a call alive for ever', TIMEOUT, async () => {
+  const settings = { timeouts: { call: '300ms', max: '900ms' } };
+  await using at = await withTool((asked) => {
+    stream(asked.response);
+    let progress = 0;
+    const timer = setInterval(() => asked.response.write(progressOf(asked, ++progress)), 50);
+    asked.response.once('close', () => clearInterval(timer));
+    return undefined;
+  }, settings);
+  const { error } = answerOf(await modernPost(at.url, 'tools/call', CALL, { meta: { progressToken: 'p' } }));
+  assert.equal(error?.code, -31_011);
+  await at.calls()[0]?.closed;
+});
+
+suite('headers that an upstream refuses', () => {
+  const refuse = ({ id, response }: Asked): undefined => {
+    response.writeHead(400, { 'content-type': 'application/json' });
+    response.end(errorText(id, { code: -32_020, message: 'Header mismatch' }));
+  };
+
+  test('X-047 are made anew by the schema as it is now, and the client hears nothing of it', TIMEOUT, async () => {
+    let tool: object = TOOL;
+    const answers = {
+      'tools/list': () => ({ resultType: 'complete', tools: [tool], ttlMs: 0, cacheScope: 'private' }),
+    };
+    const act: Act = (asked) => (asked.headers['mcp-param-region'] === 'eu' ? DONE : refuse(asked));
+    await using at = await withTool(act, {}, { tools: [TOOL], answers });
+    const session = await initialize(at.url);
+    tool = MIRRORED;
+    const [answer] = messagesOf(await post(at.url, rpc(1, 'tools/call', CALL), session));
+    assert.deepEqual(answer?.result, { content: DONE.content });
+    assert.equal(at.calls().length, 2);
+  });
+
+  test('X-047 are made anew once, and a legacy client hears of no code it cannot know', TIMEOUT, async () => {
+    await using at = await withTool(refuse, {}, { tools: [MIRRORED] });
+    const session = await initialize(at.url);
+    const [answer] = messagesOf(await post(at.url, rpc(1, 'tools/call', CALL), session));
+    assert.equal(at.calls().length, 2);
+    assert.notEqual(answer?.error, undefined);
+    assert.doesNotMatch(JSON.stringify(answer), /-3202\d/);
+  });
+});
+
+const FORM = { message: 'Who?', mode: 'form', requestedSchema: { type: 'object', properties: {} } };
+const SAMPLING = { messages: [], maxTokens: 1 };
+
+/** Asks once, and then says what it was answered. */
+function asks(method: string, params: object): Act {
+  return ({ params: { inputResponses } }) =>
+    inputResponses === undefined
+      ? { resultType: 'input_required', inputRequests: { k: { method, params } }, requestState: 'inner' }
+      : { ...DONE, structuredContent: { heard: inputResponses } };
+}
+
+for (const { name, method, params, capabilities } of [
+  { name: 'sampling', method: 'sampling/createMessage', params: SAMPLING, capabilities: { elicitation: {} } },
+  {
+    name: 'sampling with tools',
+    method: 'sampling/createMessage',
+    params: { ...SAMPLING, tools: [] },
+    capabilities: { sampling: {} },
+  },
+  { name: 'roots', method: 'roots/list', params: {}, capabilities: { sampling: {} } },
+  { name: 'a form', method: 'elicitation/create', params: FORM, capabilities: { elicitation: { url: {} } } },
+  {
+    name: 'a page',
+    method: 'elicitation/create',
+    params: { mode: 'url', message: 'Go', url: 'https://example.com/' },
+    capabilities: { elicitation: {} },
+  },
+]) {
+  test(`X-013 a modern client is not asked for ${name}, which its request did not declare`, TIMEOUT, async () => {
+    await using at = await withTool(asks(method, params));
+    const got = await modernPost(at.url, 'tools/call', CALL, { capabilities });
+    const { result, error } = answerOf(got);
+    assert.notEqual(result?.['resultType'], 'input_required', got.text);
+    assert.ok(error !== undefined || result?.['isError'] === true, got.text);
+    assert.equal(at.calls().length, 1);
+  });
+}
+
+test('X-046 the state one upstream gave is not taken to another, nor to another tool', TIMEOUT, async () => {
+  const answers = { 'tools/call': asks('elicitation/create', FORM) };
+  const script = { tools: [TOOL, { ...TOOL, name: 'other' }], answers };
+  await using one = await modernUpstream(script);
+  await using two = await modernUpstream(script);
+  await using gateway = await openGateway({ one: { url: one.url }, two: { url: two.url } });
+  const options = { capabilities: { elicitation: {} } };
+  const call = { name: 'one__act', arguments: {} };
+  const { requestState } = await modernResult(gateway.url, 'tools/call', call, options);
+  assert.doesNotMatch(String(requestState), /inner/);
+  const inputResponses = { k: { action: 'accept', content: {} } };
+  for (const name of ['two__act', 'one__other', 'two__other']) {
+    const retry = { name, arguments: {}, inputResponses, requestState };
+    const { error } = answerOf(await modernPost(gateway.url, 'tools/call', retry, options));
+    assert.equal(error?.code, -32_602, name);
+  }
+  assert.equal(two.requests('tools/call').length, 0);
+  assert.equal(one.requests('tools/call').length, 1);
+  const retry = { ...call, inputResponses, requestState };
+  assert.equal((await modernResult(gateway.url, 'tools/call', retry, options))['resultType'], 'complete');
+  assert.equal(JSON.parse(one.requests('tools/call')[1]?.body ?? '').params.requestState, 'inner');
+});
+
+for (const { method, params, ends } of [
+  { method: 'sampling/createMessage', params: SAMPLING, ends: /"isError":true/ },
+  { method: 'roots/list', params: {}, ends: /"isError":true/ },
+  { method: 'elicitation/create', params: FORM, ends: /"heard":\{"k":\{"action":"cancel"\}\}/ },
+]) {
+  test(`X-009 a legacy client that refuses ${method} gets an end to its call`, TIMEOUT, async () => {
+    await using at = await withTool(asks(method, params));
+    const session = await initialize(at.url, '2025-11-25', {}, { sampling: {}, elicitation: {}, roots: {} });
+    await post(at.url, '{"jsonrpc":"2.0","method":"notifications/initialized"}', session);
+    const events = await postForEvents(at.url, rpc(1, 'tools/call', CALL), session);
+    await events.until(({ messages }) => messages.some((message) => message.method === method));
+    const id = events.messages.find((message) => message.method === method)?.id;
+    const refusal = JSON.stringify({ jsonrpc: '2.0', id, error: { code: -1, message: 'User rejected' } });
+    assert.equal((await post(at.url, refusal, session)).status, 202);
+    await events.ended();
+    assert.match(JSON.stringify(events.messages.at(-1)?.result), ends);
+  });
+}
