@@ -22,12 +22,12 @@ for (const file of files) {
 const known = new Set(REQUIREMENTS.map(({ id }) => id));
 
 test('every requirement of the protocol has a test that names it', (t) => {
-  const missing = REQUIREMENTS.filter(({ id, matrix }) => !tested.has(id) && matrix === undefined);
-  const unplanned = missing.filter(({ id }) => !PENDING.includes(id));
-  for (const { id, says } of missing) if (PENDING.includes(id)) t.diagnostic(`pending: ${id} ${says}`);
-  for (const id of PENDING) if (tested.has(id)) t.diagnostic(`no longer pending: ${id}; take it out of PENDING`);
+  for (const [id, why] of Object.entries(PENDING)) t.diagnostic(`pending: ${id}: ${why}`);
+  const missing = REQUIREMENTS.filter(
+    ({ id, matrix }) => !tested.has(id) && matrix === undefined && !Object.hasOwn(PENDING, id),
+  );
   assert.deepEqual(
-    unplanned.map(({ id, says, link }) => `${id} ${says} (${link})`),
+    missing.map(({ id, says, link }) => `${id} ${says} (${link})`),
     [],
   );
 });
@@ -39,7 +39,7 @@ test('no test names a requirement that there is not', () => {
     [],
   );
   assert.deepEqual(
-    PENDING.filter((id) => !known.has(id)),
+    Object.keys(PENDING).filter((id) => !known.has(id)),
     [],
   );
 });
