@@ -256,6 +256,41 @@ test('T-005 T-006 a refused revision is told which ones there are: those of serv
   assert.deepEqual(supportedVersions, [MODERN]);
 });
 
+for (const { name, method, params, uri } of [
+  { name: 'M-006 a tool that nobody has', method: 'tools/call', params: { name: 'up__nothing', arguments: {} } },
+  { name: 'M-006 a prompt that nobody has', method: 'prompts/get', params: { name: 'up__nothing' } },
+  {
+    name: 'M-007 a resource that nobody has',
+    method: 'resources/read',
+    params: { uri: 'x:nothing' },
+    uri: 'x:nothing',
+  },
+  { name: 'M-008 a cursor that is not ours', method: 'tools/list', params: { cursor: 'x' } },
+]) {
+  test(`${name} is -32602 with status 200, since the request itself was fine`, TIMEOUT, async () => {
+    const got = await modernPost(url, method, params);
+    const { error } = answerOf(got);
+    assert.deepEqual([got.status, error?.code], [200, -32_602], got.text);
+    if (uri !== undefined) assert.match(JSON.stringify(error?.data), new RegExp(`"uri":"${uri}"`));
+  });
+}
+
+test(
+  'M-005 M-008 what is declared can be listed, be it empty, and an empty cursor is as good as none',
+  TIMEOUT,
+  async () => {
+    const { capabilities } = await modernResult(url, 'server/discover');
+    const declared = Object.keys(JSON.parse(JSON.stringify(capabilities)));
+    assert.ok(['tools', 'prompts', 'resources'].every((capability) => declared.includes(capability)));
+    for (const method of ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list']) {
+      const result = await modernResult(url, method, { cursor: '' });
+      assert.deepEqual(result, await modernResult(url, method), method);
+    }
+    const { resourceTemplates } = await modernResult(url, 'resources/templates/list');
+    assert.deepEqual(resourceTemplates, []);
+  },
+);
+
 test('T-014 a call that needs what the client cannot do: 400 and the capabilities as an object', TIMEOUT, async () => {
   const got = await modernPost(url, 'tools/call', { name: 'up__needy', arguments: {} }, { id: 5 });
   const { id, error } = answerOf(got);
