@@ -42,6 +42,9 @@ const SILENCE_MS = 2_000;
 /** A server may be replaced by a newer one: so long the verdict holds that it is of the legacy era. */
 const LEGACY_MS = 3_600_000;
 
+/** And so long, where the server was in trouble when it was asked. */
+const DOUBTFUL_MS = 60_000;
+
 /** After a failure it is judged afresh, though not more often than this: a program that ends when asked costs a start. */
 const REJUDGE_MS = 60_000;
 
@@ -86,6 +89,7 @@ export class Opener<Owner, User extends LinkUser> {
   #era: 'modern' | 'legacy' | undefined;
   /** Monotonic ms. */
   #judgedMs = 0;
+  #legacyMs = LEGACY_MS;
 
   constructor(parts: OpenerParts) {
     this.#parts = parts;
@@ -98,7 +102,7 @@ export class Opener<Owner, User extends LinkUser> {
 
   /** @throws {GatewayError} with nothing left behind, also when the signal is aborted. */
   async open(order: LinkOrder, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
-    if (this.#era === 'legacy') this.#forget(LEGACY_MS);
+    if (this.#era === 'legacy') this.#forget(this.#legacyMs);
     const { ways } = this.#parts;
     for (let i = this.#preferred; ;) {
       const way = ways[i];
@@ -108,6 +112,7 @@ export class Opener<Owner, User extends LinkUser> {
         this.#preferred = i;
         return link;
       } catch (thrown) {
+        if (thrown instanceof UnsuitedError) this.#legacyMs = isInTrouble(thrown.reason) ? DOUBTFUL_MS : LEGACY_MS;
         if (thrown instanceof UnsuitedError && thrown.again && !signal.aborted) {
           this.#judged('legacy');
           continue;
@@ -226,6 +231,11 @@ export class Opener<Owner, User extends LinkUser> {
       : 'it was stopped';
     return new GatewayError('upstream-unavailable', { upstream, say }, cause);
   }
+}
+
+/** Such a status says how a server is, and nothing of what it speaks. */
+function isInTrouble({ cause }: GatewayError): boolean {
+  return cause instanceof HttpStatusError && (cause.status === 408 || cause.status === 429 || cause.status >= 500);
 }
 
 function isRefusedOutright({ cause }: GatewayError): boolean {

@@ -278,6 +278,22 @@ test(
 );
 
 test(
+  'L-009 a server of both eras that was in trouble when it was asked is asked again a minute later',
+  TIMEOUT,
+  async (t) => {
+    const time = clock(t);
+    let discover: Answer = refuses(503);
+    await using server = await probed(() => discover);
+    await using links = prober(remote(server));
+    // It serves initialize, so nobody has to wait until then.
+    assert.equal((await links.open()).revision, '2025-11-25');
+    discover = discovers;
+    time.aheadMs = 60_001;
+    assert.equal((await links.open()).revision, '2026-07-28');
+  },
+);
+
+test(
   'L-011 a server that fails after the verdict is judged afresh, as it may have been replaced',
   TIMEOUT,
   async (t) => {
