@@ -12,11 +12,15 @@ import { raiseError, raiseResult, stamped } from '../protocol/raise.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import { elicitationIdToClient } from './asks.ts';
 import type { Client, Exchange } from './exchange.ts';
+import { declaresAll } from './features.ts';
 
 /** URL_ELICITATION_REQUIRED of 2025-11-25. */
 export const NEEDS_URL = -32042;
 /** A capability is missing that the request did not declare; of the modern era. */
 const MISSING_CAPABILITY = -32021;
+
+/** Header mismatch, unsupported version: what a modern upstream says about the words we chose. */
+const OURS_ALONE = new Set([-32020, -32022]);
 
 /** What an upstream answered, and in which words. */
 export interface Given {
@@ -95,8 +99,13 @@ export class Answers {
 }
 
 function errorAnswer(client: Client, given: Given, method: string, error: RpcError): Answer {
+  if (given.isModern && OURS_ALONE.has(error.code)) throw betweenUs(given.upstream, error);
   if (client.caller.revision === MODERN) {
-    return { kind: 'error', error: given.isModern ? error : raiseError(error) };
+    if (given.isModern && error.code === MISSING_CAPABILITY && lacksNothing(client, error)) {
+      const say = `upstream "${given.upstream}" needs what cannot be carried to it: ${error.message}`;
+      throw new GatewayError('client-unreachable', { upstream: given.upstream, executed: 'no', say });
+    }
+    return { kind: 'error', error: raiseError(error) };
   }
   if (given.isModern) {
     if (error.code === MISSING_CAPABILITY) return incapable(given.upstream, method, error);
@@ -104,6 +113,17 @@ function errorAnswer(client: Client, given: Given, method: string, error: RpcErr
   }
   if (error.code !== NEEDS_URL) return { kind: 'error', error };
   return { kind: 'error', error: { ...error, data: elicitationsToClient(client, given.upstream, error.data) } };
+}
+
+/** It is our request that the upstream would not have, not the client's. */
+function betweenUs(upstream: string, { message }: RpcError): GatewayError {
+  const say = `upstream "${upstream}" refused how it was asked: ${message}`;
+  return new GatewayError('upstream-protocol', { upstream, executed: 'no', say });
+}
+
+function lacksNothing(client: Client, { data }: RpcError): boolean {
+  const isNamed = typeof data === 'object' && data !== null && 'requiredCapabilities' in data;
+  return isNamed && declaresAll(client.caller.capabilities, data.requiredCapabilities);
 }
 
 /** The client said once what it can do, and cannot say more now: a model may make something of the reason. */

@@ -3,7 +3,14 @@ import type { Source } from '../catalog/callable.ts';
 import { sourceOf } from '../catalog/catalog.ts';
 import { GatewayError } from '../errors.ts';
 import { withoutEnvelope } from '../protocol/envelope.ts';
-import { type InputRequired, mayAsk, readResult, type Retry, withRetry } from '../protocol/input-required.ts';
+import {
+  type InputRequest,
+  type InputRequired,
+  mayAsk,
+  readResult,
+  type Retry,
+  withRetry,
+} from '../protocol/input-required.ts';
 import { RawObject } from '../protocol/json.ts';
 import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../protocol/mcp-headers.ts';
@@ -13,7 +20,7 @@ import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { type Answers, NEEDS_URL, toolFailure } from './answers.ts';
 import type { Exchange } from './exchange.ts';
-import { modernCapabilities } from './features.ts';
+import { canBeAsked, capabilitiesFor, modernCapabilities } from './features.ts';
 import { answerRound, MAX_ROUNDS } from './held.ts';
 import type { Links } from './links.ts';
 import type { OpenExchange } from './open-exchange.ts';
@@ -174,7 +181,10 @@ export class Calls {
         if (isRead) reads.keep(exchange, upstream.id, sent, answer, performance.now());
         return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source, whole }, answer);
       }
-      if (exchange.client.caller.revision === MODERN) throw new InputRequiredError(upstream.id, asked);
+      if (exchange.client.caller.revision === MODERN) {
+        for (const request of asked.inputRequests) mustBeDeclared(upstream.id, exchange, request);
+        throw new InputRequiredError(upstream.id, asked);
+      }
       const retry = await this.#answered(exchange, upstream, asked);
       if (!('requestState' in retry)) return retry;
       sent = withRetry(params, retry);
@@ -205,6 +215,22 @@ export class Calls {
 function known(method: string, revision: Revision, params: RawObject): RawObject {
   const isStrange = method === 'completion/complete' && revision < '2025-06-18';
   return isStrange ? params.with('context', undefined) : params;
+}
+
+/** Only what the request declared may be asked about it. @throws {GatewayError} `missing-capability`, `upstream-protocol` */
+function mustBeDeclared(
+  upstream: string,
+  { client }: Exchange,
+  { method, params = RawObject.EMPTY }: InputRequest,
+): void {
+  if (canBeAsked(client.offered, method, params)) return;
+  const requiredCapabilities = capabilitiesFor(method, params);
+  if (requiredCapabilities === undefined) {
+    const say = `upstream "${upstream}" asks for ${method}, which no client can be asked for`;
+    throw new GatewayError('upstream-protocol', { upstream, say });
+  }
+  const say = `upstream "${upstream}" asks for ${method}`;
+  throw new GatewayError('missing-capability', { upstream, executed: 'unknown', say, data: { requiredCapabilities } });
 }
 
 const NO_HEADERS: readonly Header[] = [];

@@ -11,6 +11,8 @@ const MIRRORED = ['sampling', 'elicitation', 'roots', 'tasks'] as const;
 /** Extensions that pass through a gateway whole. */
 const EXTENSIONS = ['io.modelcontextprotocol/ui'] as const;
 
+const FORMS = RawObject.of({ form: {} });
+
 /** More than any honest client has to say of itself; it is sealed into a header. */
 const MAX_CHARS = 2_000;
 
@@ -74,6 +76,16 @@ function without(offered: RawObject, name: string, part: string): RawObject {
 export function profileOf(offered: RawObject): string {
   if (offered.size === 0) return '';
   return createHash('sha256').update(offered.toString()).digest('hex').slice(0, 16);
+}
+
+/** Whether these capabilities hold all of those. A bare `elicitation: {}` means forms. */
+export function declaresAll(declared: RawObject, wanted: unknown): boolean {
+  if (typeof wanted !== 'object' || wanted === null) return true;
+  return Object.entries(wanted).every(([name, parts]) => {
+    const own = declared.object(name);
+    if (own === undefined) return false;
+    return declaresAll(name === 'elicitation' && own.size === 0 ? FORMS : own, parts);
+  });
 }
 
 /** Whether a client that declared these capabilities can be asked this. A bare `elicitation: {}` means forms. */

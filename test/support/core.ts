@@ -123,6 +123,11 @@ export class TestClient {
     this.#core().gateway.response(this.session, response);
   }
 
+  /** Answers a question with an error. */
+  refuse(id: string, code: number): void {
+    this.#core().gateway.response(this.session, { kind: 'error', id, error: { code, message: 'Refused' } });
+  }
+
   /** Resolves when `found` yields something, looking again whenever this client is sent anything. Bounded in time. */
   async until<T>(found: () => T | undefined): Promise<T> {
     let isLate = false;

@@ -1,0 +1,340 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import type { Message } from '../../src/protocol/jsonrpc.ts';
+import { META } from '../../src/protocol/meta.ts';
+import { type TestClient, testCore, toolCall } from '../support/core.ts';
+import { askedIn, modernRequest } from '../support/modern-client.ts';
+import { ModernUpstream, type Served, textOf } from '../support/modern-upstream.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const CALL = toolCall('up__t');
+const FORM_SCHEMA = { type: 'object', properties: { who: { type: 'string' } } };
+const FORM = { method: 'elicitation/create', params: { mode: 'form', message: 'Who?', requestedSchema: FORM_SCHEMA } };
+const PAGE = { method: 'elicitation/create', params: { mode: 'url', message: 'Go', url: 'https://example.org/' } };
+const SAMPLE = {
+  method: 'sampling/createMessage',
+  params: { messages: [{ role: 'user', content: { type: 'text', text: 'hi' } }], maxTokens: 9 },
+};
+const WITH_TOOLS = { ...SAMPLE, params: { ...SAMPLE.params, tools: [{ name: 'x', inputSchema: { type: 'object' } }] } };
+const ROOTS = { method: 'roots/list' };
+
+/** Asks this, and answers with what it was told. */
+function asking(questions: Readonly<Record<string, object>>): (served: Served) => void {
+  return (served) => {
+    const { inputResponses } = served.params;
+    if (inputResponses === undefined) {
+      served.result({ resultType: 'input_required', inputRequests: questions, requestState: 'plain' });
+    } else served.result(textOf(JSON.stringify(inputResponses)));
+  };
+}
+
+function missing(requiredCapabilities: object): (served: Served) => void {
+  return (served) => served.error(-32021, 'Missing required client capability', { requiredCapabilities });
+}
+
+/** Calls the tool as a legacy client that answers every question this way. */
+async function called(
+  client: TestClient,
+  reply: (asked: Message) => object | number,
+  params: object = CALL,
+  method = 'tools/call',
+) {
+  const asked: Message[] = [];
+  const { answer } = await client.request(method, params, {
+    onMessage: (message) => {
+      if (message.kind !== 'request') return;
+      asked.push(message);
+      const said = reply(message);
+      if (typeof said === 'number') client.refuse(message.id, said);
+      else client.answer(message.id, said);
+    },
+  });
+  return { asked, answer };
+}
+
+suite('X-008 a server that misses a capability', () => {
+  for (const [method, params] of [
+    ['tools/call', CALL],
+    ['prompts/get', { name: 'up__p' }],
+    ['resources/read', { uri: 'up+test://a' }],
+  ] as const) {
+    test(`is not quoted to a legacy client, which never heard of ${method} failing with -32021`, TIMEOUT, async () => {
+      await using up = await ModernUpstream.start({
+        prompts: [{ name: 'p' }],
+        resources: [{ uri: 'test://a', name: 'a' }],
+        request: missing({ elicitation: {} }),
+      });
+      await using gateway = await testCore({ up: up.config });
+      const { answer } = await (await gateway.connect()).request(method, params);
+      if (method === 'tools/call') {
+        assert.ok(answer.kind === 'result', JSON.stringify(answer));
+        assert.partialDeepStrictEqual(JSON.parse(answer.result), { isError: true });
+      } else assert.equal(answer.kind === 'error' && answer.error.code, -31019);
+    });
+  }
+
+  test('is quoted to a modern client that lacks it', TIMEOUT, async () => {
+    await using up = await ModernUpstream.start({ request: missing({ elicitation: { form: {} } }) });
+    await using gateway = await testCore({ up: up.config });
+    const { error } = await modernRequest(gateway, 'tools/call', CALL).reply;
+    assert.partialDeepStrictEqual(error, {
+      code: -32021,
+      data: { requiredCapabilities: { elicitation: { form: {} } } },
+    });
+  });
+
+  test('is not quoted to a modern client that declared it: what is lacking is not the client’s', TIMEOUT, async () => {
+    const extensions = { 'org.example/unheard': {} };
+    await using up = await ModernUpstream.start({ request: missing({ extensions }) });
+    await using gateway = await testCore({ up: up.config });
+    const { error } = await modernRequest(gateway, 'tools/call', CALL, { capabilities: { extensions } }).reply;
+    assert.ok(error !== undefined);
+    assert.notEqual(error.code, -32021, JSON.stringify(error));
+  });
+});
+
+suite('X-009 a legacy client that answers a question with an error', () => {
+  const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
+  test('has cancelled a form, and the call goes on', TIMEOUT, async () => {
+    await using up = await ModernUpstream.start({ request: asking({ who: FORM }) });
+    await using gateway = await testCore({ up: up.config });
+    const { asked, answer } = await called(await gateway.connect({ capabilities }), () => -1);
+    assert.equal(asked.length, 1);
+    assert.ok(answer.kind === 'result', JSON.stringify(answer));
+    assert.deepEqual(JSON.parse(JSON.parse(answer.result).content[0].text), { who: { action: 'cancel' } });
+  });
+
+  for (const question of [SAMPLE, ROOTS]) {
+    test(`has ended the call where it was ${question.method}`, TIMEOUT, async () => {
+      await using up = await ModernUpstream.start({ request: asking({ q: question }) });
+      await using gateway = await testCore({ up: up.config });
+      const client = await gateway.connect({ capabilities });
+      const { answer } = await called(client, () => -1);
+      assert.ok(answer.kind === 'result', JSON.stringify(answer));
+      assert.partialDeepStrictEqual(JSON.parse(answer.result), { isError: true });
+      assert.equal(up.requests('tools/call').length, 1);
+    });
+  }
+});
+
+suite('X-003 X-005 questions of a modern server reach a legacy client at once', () => {
+  test('on the stream of its call, and each answer goes back under its own name, once', TIMEOUT, async () => {
+    await using up = await ModernUpstream.start({ request: asking({ who: FORM, what: SAMPLE, where: ROOTS }) });
+    await using gateway = await testCore({ up: up.config });
+    const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
+    const client = await gateway.connect({ capabilities });
+    const said: Record<string, object> = {
+      'elicitation/create': { action: 'accept', content: { who: 'Ada' } },
+      'sampling/createMessage': { role: 'assistant', content: { type: 'text', text: 'ho' }, model: 'm' },
+      'roots/list': { roots: [{ uri: 'file:///a' }] },
+    };
+    const { asked, answer } = await called(client, (one) => ('method' in one ? (said[one.method] ?? {}) : {}));
+    assert.equal(asked.length, 3);
+    assert.equal(new Set(asked.map((one) => ('id' in one ? one.id : ''))).size, 3);
+    assert.deepEqual(
+      client.listened.filter(({ kind }) => kind === 'request'),
+      [],
+    );
+    assert.ok(answer.kind === 'result', JSON.stringify(answer));
+    assert.deepEqual(JSON.parse(JSON.parse(answer.result).content[0].text), {
+      who: said['elicitation/create'],
+      what: said['sampling/createMessage'],
+      where: said['roots/list'],
+    });
+    const [first, second] = up.requests('tools/call');
+    assert.ok(first !== undefined && second !== undefined);
+    assert.notEqual(second.id, first.id);
+    assert.equal(second.params['requestState'], 'plain');
+    assert.deepEqual(second.params['arguments'], first.params['arguments']);
+    await called(client, () => -1);
+    const third = up.requests('tools/call')[2];
+    assert.ok(third !== undefined && !('inputResponses' in third.params) && !('requestState' in third.params));
+  });
+});
+
+suite('X-013 a request is asked only what it declared', () => {
+  const cases = [
+    { question: FORM, capabilities: {}, needs: { elicitation: { form: {} } } },
+    { question: FORM, capabilities: { elicitation: { url: {} } }, needs: { elicitation: { form: {} } } },
+    { question: PAGE, capabilities: { elicitation: {} }, needs: { elicitation: { url: {} } } },
+    { question: SAMPLE, capabilities: { elicitation: {}, roots: {} }, needs: { sampling: {} } },
+    { question: WITH_TOOLS, capabilities: { sampling: {} }, needs: { sampling: { tools: {} } } },
+    { question: ROOTS, capabilities: { sampling: {} }, needs: { roots: {} } },
+  ];
+  for (const { question, capabilities, needs } of cases) {
+    const { params } = { params: {}, ...question };
+    const what = `${question.method} ${'mode' in params ? String(params.mode) : ''}${'tools' in params ? 'with tools' : ''}`;
+    test(`${what} to one that declared ${JSON.stringify(capabilities)}`, TIMEOUT, async () => {
+      await using up = await ModernUpstream.start({ request: asking({ q: question }) });
+      await using gateway = await testCore({ up: up.config });
+      const { result, error } = await modernRequest(gateway, 'tools/call', CALL, { capabilities }).reply;
+      assert.equal(error?.code, -32021, JSON.stringify(result ?? error));
+      assert.partialDeepStrictEqual(error.data, { requiredCapabilities: needs });
+      assert.equal(up.requests('tools/call').length, 1);
+    });
+  }
+
+  const fine = [
+    { question: FORM, capabilities: { elicitation: {} } },
+    { question: PAGE, capabilities: { elicitation: { url: {} } } },
+    { question: WITH_TOOLS, capabilities: { sampling: { tools: {} } } },
+    { question: ROOTS, capabilities: { roots: {} } },
+  ];
+  for (const { question, capabilities } of fine) {
+    test(`${question.method}, which ${JSON.stringify(capabilities)} allows`, TIMEOUT, async () => {
+      await using up = await ModernUpstream.start({ request: asking({ q: question }) });
+      await using gateway = await testCore({ up: up.config });
+      const asked = askedIn(await modernRequest(gateway, 'tools/call', CALL, { capabilities }).reply);
+      assert.deepEqual(asked.inputRequests, { q: question });
+    });
+  }
+});
+
+suite('X-046 the state of a server', () => {
+  const stateful = (name: string, heard: unknown[]) => (served: Served) => {
+    const { requestState } = served.params;
+    heard.push(requestState);
+    if (requestState === undefined) {
+      served.result({ resultType: 'input_required', inputRequests: { q: FORM }, requestState: `of ${name}` });
+    } else served.result(textOf(name));
+  };
+
+  test('comes back to it byte for byte, and to no other', TIMEOUT, async () => {
+    const heard: Record<string, unknown[]> = { a: [], b: [] };
+    await using a = await ModernUpstream.start({ request: stateful('a "\u00fc\\u0041', heard['a'] ?? []) });
+    await using b = await ModernUpstream.start({ request: stateful('b', heard['b'] ?? []) });
+    await using gateway = await testCore({ a: a.config, b: b.config });
+    const options = { capabilities: { elicitation: {} } };
+    const asked = askedIn(await modernRequest(gateway, 'tools/call', toolCall('a__t'), options).reply);
+    assert.ok(!asked.requestState.includes('of a'));
+    const retry = { requestState: asked.requestState, inputResponses: { q: { action: 'decline' } } };
+    const wrong = await modernRequest(gateway, 'tools/call', { ...toolCall('b__t'), ...retry }, options).reply;
+    assert.equal(wrong.error?.code, -32602);
+    const bare = { ...retry, requestState: 'of a "\u00fc\\u0041' };
+    const forged = await modernRequest(gateway, 'tools/call', { ...toolCall('a__t'), ...bare }, options).reply;
+    assert.equal(forged.error?.code, -32602);
+    const right = await modernRequest(gateway, 'tools/call', { ...toolCall('a__t'), ...retry }, options).reply;
+    assert.equal(right.result?.['resultType'], 'complete');
+    assert.deepEqual(heard, { a: [undefined, 'of a "\u00fc\\u0041'], b: [] });
+  });
+
+  test('X-004 is not made up where it gave none', TIMEOUT, async () => {
+    await using up = await ModernUpstream.start({
+      request: (served) => {
+        if (served.params['inputResponses'] !== undefined) served.result(textOf('done'));
+        else served.result({ resultType: 'input_required', inputRequests: { q: FORM } });
+      },
+    });
+    await using gateway = await testCore({ up: up.config });
+    const options = { capabilities: { elicitation: {} } };
+    const asked = askedIn(await modernRequest(gateway, 'tools/call', CALL, options).reply);
+    const retry = { requestState: asked.requestState, inputResponses: { q: { action: 'decline' } } };
+    const { result } = await modernRequest(gateway, 'tools/call', { ...CALL, ...retry }, options).reply;
+    assert.equal(result?.['resultType'], 'complete');
+    const last = up.requests('tools/call').at(-1);
+    assert.ok(last !== undefined && !('requestState' in last.params));
+    assert.deepEqual(last.params['inputResponses'], retry.inputResponses);
+  });
+});
+
+suite('X-006 a server that only wants to be asked again', () => {
+  test('is asked again at a pace, and not for ever', TIMEOUT, async () => {
+    await using up = await ModernUpstream.start({
+      request: (served) => served.result({ resultType: 'input_required', requestState: 'again' }),
+    });
+    await using gateway = await testCore({ up: up.config });
+    const { answer } = await (await gateway.connect()).request('tools/call', CALL);
+    assert.equal(answer.kind === 'error' && answer.error.code, -31012);
+    assert.equal(up.requests('tools/call').length, 8);
+  });
+});
+
+for (const era of ['legacy', 'modern'] as const) {
+  suite(`X-045 X-047 a ${era} client`, () => {
+    async function ended(gateway: Awaited<ReturnType<typeof testCore>>, method: string, params: object) {
+      if (era === 'modern') return await modernRequest(gateway, method, params).reply;
+      const { answer } = await (await gateway.connect()).request(method, params);
+      return answer.kind === 'error'
+        ? { result: undefined, error: answer.error }
+        : { result: JSON.parse(answer.result), error: undefined };
+    }
+
+    test(
+      'X-045 whose call broke with the stream is told that it may have run, and it is not made again',
+      TIMEOUT,
+      async () => {
+        await using up = await ModernUpstream.start({ request: (served) => served.breakOff() });
+        await using gateway = await testCore({ up: up.config });
+        const { error } = await ended(gateway, 'tools/call', CALL);
+        assert.partialDeepStrictEqual(error, { code: -31010, data: { executed: 'unknown', retryable: false } });
+        assert.equal(up.requests('tools/call').length, 1);
+      },
+    );
+
+    test(
+      'X-047 hears nothing of a header its server missed: the call is made again once by a newer schema',
+      TIMEOUT,
+      async () => {
+        let isNew = false;
+        const mirrored = { properties: { region: { type: 'string', 'x-mcp-header': 'Region' } } };
+        await using up = await ModernUpstream.start({
+          tools: () => [{ name: 't', inputSchema: { type: 'object', ...(isNew ? mirrored : {}) } }],
+          request: (served) => {
+            isNew = true;
+            if (served.headers['mcp-param-region'] === 'eu') served.result(textOf('in eu'));
+            else served.error(-32020, 'Header mismatch');
+          },
+        });
+        await using gateway = await testCore({ up: up.config });
+        const { result, error } = await ended(gateway, 'tools/call', toolCall('up__t', { region: 'eu' }));
+        assert.partialDeepStrictEqual(result, textOf('in eu'), JSON.stringify(error));
+        assert.equal(up.requests('tools/call').length, 2);
+      },
+    );
+
+    test('X-047 and where that does not help, it is told in words of its own', TIMEOUT, async () => {
+      await using up = await ModernUpstream.start({ request: (served) => served.error(-32020, 'Header mismatch') });
+      await using gateway = await testCore({ up: up.config });
+      const { error } = await ended(gateway, 'tools/call', CALL);
+      assert.ok(error !== undefined);
+      assert.notEqual(error.code, -32020, JSON.stringify(error));
+      assert.equal(up.requests('tools/call').length, 2);
+    });
+
+    test('X-025 hears of a missing resource in words of its own', TIMEOUT, async () => {
+      await using up = await ModernUpstream.start({
+        resources: [{ uri: 'test://a', name: 'a' }],
+        request: (served) => served.error(-32602, 'Resource not found', { uri: 'test://a' }),
+      });
+      await using gateway = await testCore({ up: up.config });
+      const { error } = await ended(gateway, 'resources/read', { uri: 'up+test://a' });
+      assert.partialDeepStrictEqual(error, {
+        code: era === 'modern' ? -32602 : -32002,
+        data: { uri: 'up+test://a' },
+      });
+    });
+  });
+}
+
+test('X-030 the log level of a session goes with each of its requests, and with no other', TIMEOUT, async () => {
+  await using up = await ModernUpstream.start({
+    request: (served) => {
+      const level = served.meta(META.logLevel);
+      if (level !== undefined) served.notify('notifications/message', { level, data: 'said' });
+      served.result(textOf('done'));
+    },
+  });
+  await using gateway = await testCore({ up: up.config });
+  const [loud, quiet] = [await gateway.connect(), await gateway.connect()];
+  await loud.result('logging/setLevel', { level: 'warning' });
+  const heard = await loud.request('tools/call', CALL);
+  assert.deepEqual(
+    heard.said.map((one) => 'method' in one && one.method),
+    ['notifications/message'],
+  );
+  assert.deepEqual((await quiet.request('tools/call', CALL)).said, []);
+  assert.deepEqual(
+    up.requests('tools/call').map((one) => one.meta(META.logLevel)),
+    ['warning', undefined],
+  );
+});
