@@ -29,6 +29,8 @@ export class Links {
   readonly #log: Logger;
   /** `<upstream> <party>` of those whose subscriptions are being brought back. */
   readonly #keeping = new Set<string>();
+  /** By URI, until the upstream has answered: two who subscribe at once are one subscription. */
+  readonly #subscribing = new WeakMap<PartyLink, Map<string, Promise<Answer>>>();
 
   constructor(upstreams: ReadonlyMap<string, Upstream<Exchange, Party>>, log: Logger) {
     this.#upstreams = upstreams;
@@ -197,9 +199,12 @@ export class Links {
 
   /** The first who wants to hear of a resource makes us subscribe; the others join. */
   async #hold(link: PartyLink, party: Party, uri: string): Promise<Answer> {
-    if (!link.held.has(uri)) {
-      const answer = await this.#tune(link, 'resources/subscribe', uri);
+    while (!link.held.has(uri)) {
+      const joined = this.#subscribing.get(link)?.get(uri);
+      const answer = await (joined ?? this.#subscribe(link, uri));
       if (answer.kind === 'error') return answer;
+      // Whoever began it may have been the only one, and gone meanwhile.
+      if (joined === undefined) break;
     }
     if (party.closed.aborted) {
       if (!link.held.has(uri)) await this.#tune(link, 'resources/unsubscribe', uri);
@@ -208,6 +213,17 @@ export class Links {
     const holders = link.held.get(uri) ?? new Set();
     link.held.set(uri, holders.add(party));
     return DONE;
+  }
+
+  /** The very promise of the answer: see {@link #tune}. */
+  #subscribe(link: PartyLink, uri: string): Promise<Answer> {
+    const underWay = this.#subscribing.get(link) ?? new Map<string, Promise<Answer>>();
+    this.#subscribing.set(link, underWay);
+    const subscribing = this.#tune(link, 'resources/subscribe', uri);
+    underWay.set(uri, subscribing);
+    const over = () => underWay.delete(uri);
+    subscribing.then(over, over);
+    return subscribing;
   }
 
   async #holdAgain(link: PartyLink, party: Party, uri: string): Promise<void> {

@@ -66,6 +66,8 @@ export class Listen implements Listener {
   readonly #uris = new Set<string>();
   readonly #tasks: TaskNews;
   readonly #over = Promise.withResolvers<void>();
+  /** Before that nothing may be said. */
+  #isAcknowledged = false;
 
   constructor(id: Id, outlet: Outlet, affinity: Affinity, links: Links, kinds: ReadonlySet<ListKind>, tasks: TaskNews) {
     this.#id = id;
@@ -78,9 +80,11 @@ export class Listen implements Listener {
 
   /** Resolves with the answer when the stream is over. Never rejects. */
   async run(uris: readonly string[], taskIds: readonly string[]): Promise<Answer> {
-    await Promise.all([...uris.map((uri) => this.#subscribe(uri)), ...taskIds.map((id) => this.#tasks.follow(id))]);
-    this.#send('notifications/subscriptions/acknowledged', RawObject.EMPTY.with('notifications', this.#honoured()));
+    // From here on nobody else who ends takes its subscriptions along.
     this.#affinity.listeners.add(this);
+    await Promise.all([...uris.map((uri) => this.#subscribe(uri)), ...taskIds.map((id) => this.#tasks.follow(id))]);
+    this.#isAcknowledged = true;
+    this.#send('notifications/subscriptions/acknowledged', RawObject.EMPTY.with('notifications', this.#honoured()));
     await this.#over.promise;
     this.#affinity.listeners.delete(this);
     for (const uri of this.#uris) this.#unsubscribe(uri);
@@ -122,6 +126,7 @@ export class Listen implements Listener {
   }
 
   announce(method: string, params: RawObject | undefined): void {
+    if (!this.#isAcknowledged) return;
     if (method === 'notifications/resources/updated') {
       const updated = params?.string('uri');
       if (updated === undefined || ![...this.#uris].some((uri) => isWithin(updated, uri))) return;
@@ -132,6 +137,7 @@ export class Listen implements Listener {
   }
 
   taskChanged(link: Link<Exchange, Party>, task: string): void {
+    if (!this.#isAcknowledged) return;
     this.#tasks.state(link, task).then(
       (state) => state && this.#send('notifications/tasks', state),
       // It was news, and the client may still ask.
