@@ -137,6 +137,7 @@ export class Listen implements Listener {
   }
 
   taskChanged(link: Link<Exchange, Party>, task: string): void {
+    if (!this.#isAcknowledged) return;
     this.#tasks.state(link, task).then(
       (state) => state && this.#send('notifications/tasks', state),
       // It was news, and the client may still ask.
