@@ -77,8 +77,6 @@ const RESEND_MS = 150;
 
 /** Of the modern era: what is in the headers and what is in the body differ. */
 const HEADER_MISMATCH = -32020;
-const UNSUPPORTED_VERSION = -32022;
-const OURS = new Set([HEADER_MISMATCH, UNSUPPORTED_VERSION]);
 
 /** Carries requests to the upstreams they belong to, at most once each, and brings the answers back in the client's words. */
 export class Calls {
@@ -174,8 +172,6 @@ export class Calls {
         source = relisted(exchange) ?? source;
         continue;
       }
-      // Headers and revision are between us and the upstream: the client's were right, and it could do nothing about ours.
-      if (answer.kind === 'error' && OURS.has(answer.error.code)) throw refusedAsSent(upstream.id, answer.error);
       const whole = answer.kind === 'result' ? RawObject.parse(answer.result) : undefined;
       const asked = whole === undefined ? undefined : askedIn(upstream.id, exchange, whole);
       if (asked instanceof RawObject) {
@@ -275,11 +271,6 @@ function isPage(one: unknown): one is Page {
       (key) => typeof Object.getOwnPropertyDescriptor(one, key)?.value === 'string',
     )
   );
-}
-
-function refusedAsSent(upstream: string, { message }: RpcError): GatewayError {
-  const say = `upstream "${upstream}" refuses what we send it in its own words: ${message}`;
-  return new GatewayError('upstream-protocol', { upstream, executed: 'no', say });
 }
 
 /** The questions in a result, or the task, if that is what it is. @throws {GatewayError} `upstream-protocol` */
