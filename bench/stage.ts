@@ -10,8 +10,8 @@ import type { UpstreamAddress } from './upstream-address.ts';
 export const SUBJECT_CORE = 0;
 export const OTHERS_CORE = 1;
 
-/** The first round of a subject also compiles its code. */
-const FIRST_WARM_MS = 1_500;
+/** The first round of a subject also compiles its code, which takes V8 some seconds: what is of interest is a program that has settled. */
+const FIRST_WARM_MS = 6_000;
 const WARM_MS = 300;
 
 /** Beyond warming up and measuring: handshakes, with up to one process per session, and farewells. */
