@@ -19,6 +19,7 @@ import { Sealer } from './gateway/seal.ts';
 import { TaskIds } from './gateway/task-ids.ts';
 import { TaskMarks } from './gateway/task-marks.ts';
 import type { Exchange } from './gateway/exchange.ts';
+import { LocalOwners, type Owners } from './gateway/owners.ts';
 import { Parked } from './gateway/parked.ts';
 import type { Party } from './gateway/party.ts';
 import { Sessions } from './gateway/sessions.ts';
@@ -94,7 +95,13 @@ export function wires(config: Config, metrics: Metrics, log: Logger): Reach {
 }
 
 /** @throws when the state directory cannot be used. */
-export async function composeCore(config: Config, metrics: Metrics, reach: Reach, log: Logger): Promise<Core> {
+export async function composeCore(
+  config: Config,
+  metrics: Metrics,
+  reach: Reach,
+  log: Logger,
+  owners: Owners = new LocalOwners(),
+): Promise<Core> {
   const sealer = await Sealer.open(config.stateDir);
   const store = await createMemorySessionStore(config.stateDir, config.sessions.maxAgeMs);
   const views = viewsOf(config);
@@ -122,8 +129,12 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
     idleMs: config.sessions.idleMs,
     perPrincipal: config.limits.sessionsPerPrincipal,
   });
+  const seat = owners.join({
+    modern: (request, caller, outlet) => gateway.modern(request, caller, outlet, undefined),
+  });
   const parked = new Parked({
     sealer,
+    ownName: seat.name,
     level: metrics.parked,
     ttlMs: config.sessions.parkMs,
     perPrincipal: config.limits.parkedPerPrincipal,
@@ -195,6 +206,8 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
     requestLog,
     serverInfo: clientInfo,
     inFlightPerSession: config.limits.inFlightPerSession,
+    owners,
+    ownName: seat.name,
     tasksPerPrincipal: config.limits.parkedPerPrincipal,
   });
 
@@ -224,6 +237,7 @@ export async function composeCore(config: Config, metrics: Metrics, reach: Reach
     stop: async () => {
       clearInterval(sweeping);
       sessions.letAllGo();
+      seat.leave();
       parked.close();
       affinities.letAllGo();
       await Promise.all([...upstreams.values()].map((upstream) => upstream.stop()));

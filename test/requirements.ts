@@ -203,7 +203,4 @@ export const REQUIREMENTS: readonly Requirement[] = [...TRANSPORT, ...LIFE, ...M
 /**
  * Those that no test proves, and why. A test may name one all the same, where it shows what happens instead. It should be empty.
  */
-export const PENDING: Readonly<Record<string, string>> = {
-  'X-015':
-    'a call is parked in one process; another one refuses the retry, which is what the tests of that number show',
-};
+export const PENDING: Readonly<Record<string, string>> = {};

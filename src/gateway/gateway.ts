@@ -26,6 +26,7 @@ import type { Lists } from './lists.ts';
 import { isSeverity } from '../protocol/severity.ts';
 import { Modern } from './modern.ts';
 import { OpenExchange } from './open-exchange.ts';
+import type { Owners } from './owners.ts';
 import type { Parked } from './parked.ts';
 import type { Party } from './party.ts';
 import type { Reads } from './reads.ts';
@@ -61,6 +62,8 @@ export interface GatewayParts {
   readonly requestLog: RequestLog | undefined;
   readonly serverInfo: RawObject;
   readonly inFlightPerSession: number;
+  readonly owners: Owners;
+  readonly ownName: string;
   readonly tasksPerPrincipal: number;
 }
 

@@ -26,6 +26,7 @@ import { Listen, readFilter } from './listen.ts';
 import type { Links } from './links.ts';
 import type { Lists } from './lists.ts';
 import { OpenExchange } from './open-exchange.ts';
+import type { Owners } from './owners.ts';
 import { claimOf, type Parked } from './parked.ts';
 import type { Party } from './party.ts';
 import { type Route, route } from './route.ts';
@@ -51,6 +52,9 @@ export interface ModernParts {
   readonly sealer: Sealer;
   readonly completions: Completions;
   readonly inFlightPerSession: number;
+  readonly owners: Owners;
+  /** What {@link owners} know this process by. */
+  readonly ownName: string;
 }
 
 /** A state we gave out is good for this long where nothing waits for it: people need time. */
@@ -64,6 +68,8 @@ class Visiting implements ModernCall {
   readonly answer: Promise<Answer>;
   exchange: OpenExchange | undefined;
   listen: Listen | undefined;
+  /** The same request where its call is. */
+  handed: ModernCall | undefined;
   /** Where it counts as under way. */
   counted: Affinity | undefined;
   readonly #request: Request;
@@ -84,6 +90,7 @@ class Visiting implements ModernCall {
     this.#isCancelled = true;
     // A request made twice goes on as long as the later one is there.
     if (this.exchange?.request === this.#request) this.exchange.cancel(reason);
+    this.handed?.cancel(reason);
     this.listen?.close();
   }
 
@@ -229,6 +236,9 @@ export class Modern {
     let { params } = to;
     if (retry?.requestState !== undefined) {
       const state = await this.#unsealed(request, visit, retry.requestState);
+      if (state.kind === 'park' && state.owner !== this.#parts.ownName) {
+        return await this.#handed(visiting, request, visit, outlet, state.owner);
+      }
       if (state.kind === 'park') return await this.#resumed(visiting, request, visit, outlet, state, retry);
       if (state.upstream !== to.upstream) throw new GatewayError('invalid-state');
       if (state.kind === 'pages') {
@@ -322,6 +332,20 @@ export class Modern {
     return undefined;
   }
 
+  /** The call is another process's: it answers in our stead. @throws {GatewayError} `invalid-state` when it is gone. */
+  async #handed(
+    visiting: Visiting,
+    request: Request,
+    { caller, logLevel }: Visit,
+    outlet: Outlet,
+    name: string,
+  ): Promise<Answer> {
+    const owner = this.#parts.owners.find(name);
+    if (owner === undefined) throw new GatewayError('invalid-state', { say: 'the call is over; make it again' });
+    visiting.handed = owner.modern(request, { ...caller, revision: MODERN, logLevel }, outlet);
+    return await visiting.handed.answer;
+  }
+
   async #resumed(
     visiting: Visiting,
     request: Request,
@@ -340,8 +364,10 @@ export class Modern {
   async #unsealed(request: Request, { caller }: Visit, raw: string): Promise<State> {
     const payload = await this.#parts.sealer.unseal('state', String(JSON.parse(raw)), Date.now());
     if (payload === undefined || payload['claim'] !== claimOf(caller, request)) throw new GatewayError('invalid-state');
-    const { kind, park, round, upstream, inner, ids } = payload;
-    if (kind === 'park' && typeof park === 'string' && typeof round === 'number') return { kind, park, round };
+    const { kind, owner, park, round, upstream, inner, ids } = payload;
+    if (kind === 'park' && typeof owner === 'string' && typeof park === 'string' && typeof round === 'number') {
+      return { kind, owner, park, round };
+    }
     if (kind === 'relay' && typeof upstream === 'string') {
       return { kind, upstream, inner: typeof inner === 'string' ? inner : undefined };
     }
@@ -364,7 +390,7 @@ export class Modern {
 
 /** What a `requestState` of ours says. */
 type State =
-  | { readonly kind: 'park'; readonly park: string; readonly round: number }
+  | { readonly kind: 'park'; readonly owner: string; readonly park: string; readonly round: number }
   /** `inner`: what the upstream itself gave, as raw JSON text. */
   | { readonly kind: 'relay'; readonly upstream: string; readonly inner: string | undefined }
   /** Pages the user was sent to, by the names the upstream gave them. */

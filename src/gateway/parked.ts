@@ -32,6 +32,8 @@ interface ParkedCall {
 
 export interface ParkedParts {
   readonly sealer: Sealer;
+  /** Where a retry has to go, whichever process it reaches. */
+  readonly ownName: string;
   readonly level: Level;
   /** How long a call waits for its client. */
   readonly ttlMs: number;
@@ -176,7 +178,7 @@ export class Parked {
     call.dueMs = performance.now() + ttlMs;
     exchange.detach();
     const claim = claimOf(exchange.client.caller, exchange.request);
-    const payload = { kind: 'park', claim, park: call.id, round: call.round };
+    const payload = { kind: 'park', claim, owner: this.#parts.ownName, park: call.id, round: call.round };
     // A little longer than the call waits, so that who is late is told what happened.
     const state = await sealer.seal('state', payload, Date.now() + ttlMs + RETAIN_MS);
     const result = inputRequiredResult({ inputRequests, requestState: JSON.stringify(state) });

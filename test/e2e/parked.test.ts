@@ -243,7 +243,7 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     assert.deepEqual(servers.violations, []);
   });
 
-  test('X-015 a gateway that stops ends what waits, and the next knows nothing of it', TIMEOUT, async () => {
+  test('X-019 a gateway that stops ends what waits, and the next knows nothing of it', TIMEOUT, async () => {
     const dir = await mkdtemp(join(tmpdir(), 'linkspan-parked-gateway-'));
     try {
       const waiting: Waiting[] = [];

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { LocalOwners } from '../../src/gateway/owners.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { accepted, asker, formOf } from '../support/asker.ts';
 import { testCore, type TestCore, toolCall } from '../support/core.ts';
@@ -55,6 +56,41 @@ test('X-010 a retry with the answer ends the call with what the server made of i
   assert.equal(memory.requests('tools/call').length, 1);
   assert.equal(await parkedCalls(gateway), 0);
 });
+
+test(
+  'X-015 a retry that reaches another replica goes on with the same call, as long as its owner is there',
+  TIMEOUT,
+  async () => {
+    const { memory, call: at } = asker();
+    const owners = new LocalOwners();
+    await using first = await testCore({ up: { memory } }, {}, owners);
+    const { stateDir } = first.config;
+    {
+      await using second = await testCore({ up: { memory } }, { stateDir }, owners);
+      const { inputRequests, requestState } = await parked(first, 'n');
+      const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
+      assert.deepEqual(toldIn(await call(second, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+      // Whoever has lost the answer may ask for it anywhere.
+      assert.deepEqual(toldIn(await call(first, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+      assert.equal(memory.requests('tools/call').length, 1);
+      assert.equal(await parkedCalls(first), 0);
+
+      const hungUp = await parked(first, 'm');
+      const nothing = call(second, 'm', { requestState: hungUp.requestState, inputResponses: {} });
+      const again = askedIn(await nothing.reply);
+      const last = call(second, 'm', {
+        requestState: again.requestState,
+        inputResponses: answers(again.inputRequests, 'Bo'),
+      });
+      assert.deepEqual(toldIn(await last.reply), { nonce: 'm', told: { q: [accepted('Bo')] } });
+      assert.equal(at('m').isCancelled, false);
+    }
+    const { inputRequests, requestState } = await parked(first, 'o');
+    await first.restart();
+    const { error } = await call(first, 'o', { requestState, inputResponses: answers(inputRequests, 'Cy') }).reply;
+    assert.equal(error?.code, -32602);
+  },
+);
 
 suite('X-014 a requestState that is not for this request is refused, and the server hears nothing of it', () => {
   const wrong: Readonly<Record<string, (gateway: TestCore, retry: object) => ReturnType<typeof modernRequest>>> = {

@@ -1,3 +1,4 @@
+import { LocalOwners, type Owners } from '../../src/gateway/owners.ts';
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -167,6 +168,8 @@ export async function testCore(
   /** Those without a `memory` are reached over their own wire. */
   upstreams: Readonly<Record<string, { readonly memory?: MemoryUpstream } & Partial<UpstreamConfig>>>,
   overrides: Partial<Config> = {},
+  /** Of cores that stand for replicas of one gateway. */
+  owners: Owners = new LocalOwners(),
 ): Promise<TestCore> {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-core-'));
   const config: Config = {
@@ -222,7 +225,7 @@ export async function testCore(
       },
       [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),
     };
-    return composeCore(config, metrics, reach, log);
+    return composeCore(config, metrics, reach, log, owners);
   };
   let core = await start();
   return {
