@@ -27,11 +27,12 @@ import type { Links } from './links.ts';
 import type { Lists } from './lists.ts';
 import { OpenExchange } from './open-exchange.ts';
 import type { Owners } from './owners.ts';
-import { claimOf, type Parked } from './parked.ts';
+import type { Parked } from './parked.ts';
 import type { Party } from './party.ts';
 import { type Route, route } from './route.ts';
 import type { Scouts } from './scouts.ts';
 import type { Sealer } from './seal.ts';
+import { type RequestState, sealState, unsealState } from './request-state.ts';
 import { Rounds } from './rounds.ts';
 import type { TaskIds } from './task-ids.ts';
 import { TaskNews } from './task-news.ts';
@@ -235,7 +236,7 @@ export class Modern {
 
     let { params } = to;
     if (retry?.requestState !== undefined) {
-      const state = await this.#unsealed(request, visit, retry.requestState);
+      const state = await unsealState(this.#parts.sealer, retry.requestState, visit.caller, request);
       if (state.kind === 'park' && state.owner !== this.#parts.ownName) {
         return await this.#handed(visiting, request, visit, outlet, state.owner);
       }
@@ -298,10 +299,10 @@ export class Modern {
     { client, request }: OpenExchange,
     upstream: string,
     requests: readonly InputRequest[],
-    state: State,
+    state: RequestState,
   ): Promise<Answer> {
-    const payload = { ...state, claim: claimOf(client.caller, request) };
-    const sealed = await this.#parts.sealer.seal('state', payload, Date.now() + STATE_MS);
+    const { sealer } = this.#parts;
+    const sealed = await sealState(sealer, state, client.caller, request, Date.now() + STATE_MS);
     const inputRequests = requests.map((one) => ({
       ...one,
       params: one.params === undefined ? undefined : labelled(client, upstream, one.method, one.params),
@@ -360,23 +361,6 @@ export class Modern {
     });
   }
 
-  /** What we sealed for this very request. @throws {GatewayError} `invalid-state` */
-  async #unsealed(request: Request, { caller }: Visit, raw: string): Promise<State> {
-    const payload = await this.#parts.sealer.unseal('state', String(JSON.parse(raw)), Date.now());
-    if (payload === undefined || payload['claim'] !== claimOf(caller, request)) throw new GatewayError('invalid-state');
-    const { kind, owner, park, round, upstream, inner, ids } = payload;
-    if (kind === 'park' && typeof owner === 'string' && typeof park === 'string' && typeof round === 'number') {
-      return { kind, owner, park, round };
-    }
-    if (kind === 'relay' && typeof upstream === 'string') {
-      return { kind, upstream, inner: typeof inner === 'string' ? inner : undefined };
-    }
-    if (kind === 'pages' && typeof upstream === 'string' && Array.isArray(ids)) {
-      return { kind, upstream, ids: ids.map(String) };
-    }
-    throw new GatewayError('invalid-state');
-  }
-
   /** @throws {GatewayError} `header-mismatch` */
   #checkHeaders({ method, params }: Request, { catalog }: Affinity, lookup: HeaderLookup): void {
     if (method !== 'tools/call') return;
@@ -387,14 +371,6 @@ export class Modern {
     if (fault !== undefined) throw new GatewayError('header-mismatch', { say: fault });
   }
 }
-
-/** What a `requestState` of ours says. */
-type State =
-  | { readonly kind: 'park'; readonly owner: string; readonly park: string; readonly round: number }
-  /** `inner`: what the upstream itself gave, as raw JSON text. */
-  | { readonly kind: 'relay'; readonly upstream: string; readonly inner: string | undefined }
-  /** Pages the user was sent to, by the names the upstream gave them. */
-  | { readonly kind: 'pages'; readonly upstream: string; readonly ids: readonly string[] };
 
 const LISTS: ReadonlyMap<string, ListName> = new Map([
   ['tools/list', 'tools'],

@@ -1,11 +1,11 @@
-import { createHash, randomUUID } from 'node:crypto';
+import { randomUUID } from 'node:crypto';
 import { GatewayError } from '../errors.ts';
 import { inputRequiredResult } from '../protocol/input-required.ts';
 import { RawObject } from '../protocol/json.ts';
-import type { Answer, Request } from '../protocol/jsonrpc.ts';
+import type { Answer } from '../protocol/jsonrpc.ts';
 import type { Level } from '../telemetry/metrics.ts';
-import type { Caller } from './caller.ts';
 import type { OpenExchange } from './open-exchange.ts';
+import { sealState } from './request-state.ts';
 import type { Rounds } from './rounds.ts';
 import type { Sealer } from './seal.ts';
 
@@ -57,24 +57,6 @@ const KEEP_ALIVE_MS = 10_000;
 const RETAIN_MS = 60_000;
 /** An upstream whose question was cancelled may still end the call by itself. */
 const GRACE_MS = 5_000;
-
-/** Whom a state is for, and for which request: nobody else can use it, and for nothing else. */
-export function claimOf({ principal, view }: Caller, { method, params }: Request): string {
-  const bare = (params ?? RawObject.EMPTY).with('inputResponses', undefined).with('requestState', undefined);
-  const salient = bare.with('_meta', undefined).toString();
-  // Parsed, since a client may write the same parameters in another way.
-  const text = canonical(JSON.parse(salient));
-  return createHash('sha256')
-    .update(JSON.stringify([principal.key, view, method, text]))
-    .digest('base64url');
-}
-
-function canonical(value: unknown): string {
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value);
-  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
-  const entries = Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1));
-  return `{${entries.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(',')}}`;
-}
 
 /** The calls of modern clients at legacy upstreams that ask, in the order they were parked. */
 export class Parked {
@@ -177,10 +159,10 @@ export class Parked {
     call.round++;
     call.dueMs = performance.now() + ttlMs;
     exchange.detach();
-    const claim = claimOf(exchange.client.caller, exchange.request);
-    const payload = { kind: 'park', claim, owner: this.#parts.ownName, park: call.id, round: call.round };
+    const { client, request } = exchange;
+    const waiting = { kind: 'park', owner: this.#parts.ownName, park: call.id, round: call.round } as const;
     // A little longer than the call waits, so that who is late is told what happened.
-    const state = await sealer.seal('state', payload, Date.now() + ttlMs + RETAIN_MS);
+    const state = await sealState(sealer, waiting, client.caller, request, Date.now() + ttlMs + RETAIN_MS);
     const result = inputRequiredResult({ inputRequests, requestState: JSON.stringify(state) });
     return { kind: 'result', result: result.toString() };
   }
