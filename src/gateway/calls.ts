@@ -152,12 +152,13 @@ export class Calls {
     const { method } = exchange.request;
     const { reads } = this.#parts;
     const isRead = method === 'resources/read';
-    const kept = isRead ? reads.find(exchange, upstream.id, params.string('uri') ?? '', performance.now()) : undefined;
+    const kept = isRead ? reads.find(exchange, upstream.id, params, performance.now()) : undefined;
     if (kept !== undefined) {
       return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source }, kept);
     }
     // Here it is the server that decides on tasks.
     if (method === 'tools/call') params = params.with('task', undefined);
+    const state = reads.stateOf(upstream.id);
     let sent = params;
     let hasRefreshed = false;
     for (let round = 1; round <= MAX_ROUNDS; round++) {
@@ -178,7 +179,7 @@ export class Calls {
         return await this.#parts.taskCalls.created(exchange, upstream, link, asked, source);
       }
       if (asked === undefined) {
-        if (isRead) reads.keep(exchange, upstream.id, sent, answer, performance.now());
+        if (isRead) reads.keep(exchange, upstream.id, state, sent, answer, performance.now());
         return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source, whole }, answer);
       }
       if (exchange.client.caller.revision === MODERN) {

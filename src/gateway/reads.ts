@@ -22,9 +22,18 @@ const LONGEST_MS = 3_600_000;
  */
 export class Reads {
   readonly #kept = new Map<string, Kept>();
+  /** How often something of an upstream's has changed. */
+  readonly #changes = new Map<string, number>();
+
+  /** Which state of an upstream's resources is read now. */
+  stateOf(upstream: string): number {
+    return this.#changes.get(upstream) ?? 0;
+  }
 
   /** What is kept of this resource, as the upstream gave it. */
-  find(exchange: OpenExchange, upstream: string, uri: string, nowMs: number): Answer | undefined {
+  find(exchange: OpenExchange, upstream: string, params: RawObject, nowMs: number): Answer | undefined {
+    const uri = params.string('uri');
+    if (uri === undefined || isRetry(params)) return undefined;
     for (const key of [keyOf(upstream, uri, ''), keyOf(upstream, uri, ownerOf(exchange))]) {
       const kept = this.#kept.get(key);
       if (kept !== undefined && nowMs < kept.untilMs) return kept.answer;
@@ -32,10 +41,22 @@ export class Reads {
     return undefined;
   }
 
-  /** Keeps it, if the upstream allows. Whoever brought answers to questions gets what is nobody else's, not even their own later. */
-  keep(exchange: OpenExchange, upstream: string, params: RawObject, answer: Answer, nowMs: number): void {
-    if (answer.kind !== 'result' || answer.result.length > MAX_KEPT_CHARS) return;
-    if (params.raw('inputResponses') !== undefined || params.raw('requestState') !== undefined) return;
+  /**
+   * Keeps it, if the upstream allows. Whoever brought answers to questions gets what is nobody else's, not even their own later.
+   *
+   * @param state of the upstream's resources when it was asked: {@link stateOf}.
+   */
+  keep(
+    exchange: OpenExchange,
+    upstream: string,
+    state: number,
+    params: RawObject,
+    answer: Answer,
+    nowMs: number,
+  ): void {
+    if (answer.kind !== 'result' || answer.result.length > MAX_KEPT_CHARS || isRetry(params)) return;
+    // It may be what was there before a change that came meanwhile.
+    if (state !== this.stateOf(upstream)) return;
     const uri = params.string('uri');
     const caching = readCaching(RawObject.parse(answer.result));
     if (uri === undefined || caching === undefined || caching.ttlMs === 0) return;
@@ -48,8 +69,13 @@ export class Reads {
 
   /** Something of this upstream's changed. Which resources that touches, a server may name by a whole they belong to. */
   changed(upstream: string): void {
+    this.#changes.set(upstream, this.stateOf(upstream) + 1);
     for (const [key, kept] of this.#kept) if (kept.upstream === upstream) this.#kept.delete(key);
   }
+}
+
+function isRetry(params: RawObject): boolean {
+  return params.raw('inputResponses') !== undefined || params.raw('requestState') !== undefined;
 }
 
 /** Whoever is told apart from others: by credentials, and by what its client can do. */
