@@ -44,7 +44,7 @@ export class ModernReply implements Outlet {
 
   /** Resolves when the request is over, be it because the client went away, which ends the call. */
   async carry(id: Id, call: ModernCall): Promise<void> {
-    this.#response.once('close', () => {
+    this.#response.on('close', () => {
       this.#pulse.decided(this);
       if (this.#isOver) return;
       this.#isOver = true;

@@ -80,7 +80,7 @@ export class Answers {
 
   /** From one modern peer to another: only who says it changes. */
   #relayed(method: string, result: RawObject): string {
-    const { ttlMs, isPublic } = readCaching(result) ?? UNCACHED;
+    const { ttlMs, isPublic } = (method === 'resources/read' ? readCaching(result) : undefined) ?? UNCACHED;
     const cacheScope = isPublic ? 'public' : 'private';
     const whole = result.raw('resultType') === undefined ? result.with('resultType', '"complete"') : result;
     return stamped(method, whole, { serverInfo: this.#serverInfo, ttlMs, cacheScope }).toString();

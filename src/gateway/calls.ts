@@ -122,8 +122,16 @@ export class Calls {
           const isModern = exchange.client.caller.revision === MODERN;
           const bare = isModern ? withoutEnvelope(params) : params;
           const sent = known(exchange.request.method, link.hello.revision, bare);
-          const { answer, isDone } = await this.#parts.taskCalls.call(exchange, upstream, link, sent, source);
-          if (isDone) return answer;
+          const { taskCalls } = this.#parts;
+          const plan = taskCalls.planOf(exchange, upstream, link, sent, source);
+          let answer: Answer;
+          if (plan === 'plain') {
+            answer = await this.#sender.send(exchange, upstream, link, { params: sent.with('task', undefined) });
+          } else {
+            const called = await taskCalls.call(plan, exchange, upstream, link, sent);
+            if (called.isDone) return called.answer;
+            answer = called.answer;
+          }
           if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
             throw new UrlRequiredError(upstream.id, pagesIn(upstream.id, exchange, answer.error));
           }

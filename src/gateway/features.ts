@@ -62,10 +62,18 @@ export function capabilitiesFor(method: string, params: RawObject): object | und
  * extension are carried for clients that know it, and driven to their end for those of the legacy era.
  */
 export function modernCapabilities({ caller, offered }: Client): RawObject {
+  const byDeclared = declaredAs.get(offered) ?? new WeakMap<RawObject, RawObject>();
+  const known = byDeclared.get(caller.capabilities);
+  if (known !== undefined) return known;
   const declared = without(offered, 'roots', 'listChanged').with('tasks', undefined);
   const hasTasks = caller.revision !== MODERN || declaresTasks(caller.capabilities);
-  return hasTasks ? withTasks(declared) : declared;
+  const capabilities = hasTasks ? withTasks(declared) : declared;
+  declaredAs.set(offered, byDeclared.set(caller.capabilities, capabilities));
+  return capabilities;
 }
+
+/** Made once for what clients say again and again: by what may be used of them, and by what they declared. */
+const declaredAs = new WeakMap<RawObject, WeakMap<RawObject, RawObject>>();
 
 function without(offered: RawObject, name: string, part: string): RawObject {
   const whole = offered.object(name);

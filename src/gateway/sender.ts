@@ -45,19 +45,16 @@ export class Sender {
     const startedMs = performance.now();
     link.usedMs = startedMs;
     const progress = progressToken !== undefined && method === request.method;
-    const limits = {
+    const isModern = link.listening !== undefined;
+    const call = link.connection.call(method, params, {
       timeoutMs: silentMs ?? callMs,
       maxMs: Math.max(maxMs, silentMs ?? 0),
       progress,
       lasting: progress && cancelled !== undefined,
       owner: exchange,
-    };
-    const isModern = link.listening !== undefined;
-    const modern = isModern ? { capabilities: modernCapabilities(client), logLevel: client.logLevel } : {};
-    const call = link.connection.call(method, params, {
-      ...limits,
-      ...modern,
-      ...(headers === undefined ? {} : { headers }),
+      capabilities: isModern ? modernCapabilities(client) : undefined,
+      logLevel: isModern ? client.logLevel : undefined,
+      headers,
     });
     const begun = cancelled === undefined ? call : cancelled(call);
     exchange.begin(begun);

@@ -35,7 +35,7 @@ export interface TaskCallsParts {
  * - `raised`: the tool runs as a task only, and the client knows tasks by another name.
  * - `driven`: the tool runs as a task only, and the client gets what comes of it.
  */
-type Plan = 'plain' | 'client' | 'raised' | 'driven';
+export type TaskPlan = 'plain' | 'client' | 'raised' | 'driven';
 
 /** `isDone`: the answer is in the client's words already. */
 interface Called {
@@ -54,21 +54,16 @@ export class TaskCalls {
     this.#parts = parts;
   }
 
-  /** Makes a call at an upstream of the legacy era, where it is the client who decides. @throws {GatewayError} */
+  /** Makes a call that may become a task, at an upstream of the legacy era. @throws {GatewayError} */
   async call(
+    plan: Exclude<TaskPlan, 'plain'>,
     exchange: OpenExchange,
     upstream: Upstream<Exchange, Party>,
     link: Link<Exchange, Party>,
     params: RawObject,
-    source: Source | undefined,
   ): Promise<Called> {
     const { sender, driver, ids, raised } = this.#parts;
     const { client, party } = exchange;
-    const plan = this.#planOf(exchange, upstream, link, params, source);
-    if (plan === 'plain') {
-      const sent = exchange.request.method === 'tools/call' ? params.with('task', undefined) : params;
-      return { answer: await sender.send(exchange, upstream, link, { params: sent }), isDone: false };
-    }
     const ttl = plan === 'raised' ? RAISED_MS : upstream.config.timeouts.maxMs;
     const sent = plan === 'client' ? params : params.with('task', JSON.stringify({ ttl }));
     const cancelled = (call: Call<Exchange>) =>
@@ -115,13 +110,14 @@ export class TaskCalls {
     return answers.toClient(exchange, given, { kind: 'result', result: named.toString() });
   }
 
-  #planOf(
+  /** How a call at an upstream of the legacy era goes, where it is the client who decides. */
+  planOf(
     { request, client }: OpenExchange,
     { config }: Upstream<Exchange, Party>,
     link: Link<Exchange, Party>,
     params: RawObject,
     source: Source | undefined,
-  ): Plan {
+  ): TaskPlan {
     if (request.method !== 'tools/call' || !runsTasks(link.hello.capabilities)) return 'plain';
     const { revision, capabilities, principal } = client.caller;
     // A connection for one call is gone before anybody can ask about a task on it.

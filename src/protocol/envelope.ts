@@ -72,8 +72,11 @@ const MAX_KNOWN = 1_000;
 const MAX_KNOWN_CHARS = 4_096;
 const known = new Map<string, EnvelopeReading>();
 
-/** Raw `_meta` by all that went into it. */
-const metas = new Map<string, string>();
+/** Raw `_meta`, and under whose name, by the capabilities and by the `_meta` it is put in place of. */
+const metas = new WeakMap<
+  RawObject,
+  Map<string, { readonly clientInfo: RawObject | undefined; readonly meta: string }>
+>();
 
 /** @throws {JsonTextError} when `_meta` is no well-formed JSON after all. */
 export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
@@ -115,14 +118,16 @@ export function withEnvelope(params: RawObject | undefined, envelope: Envelope):
   // What names one request alone is not seen again.
   if (raw.includes('progressToken')) return enveloped(params, envelope);
   const { clientInfo, clientCapabilities, logLevel } = envelope;
-  const key = `${clientCapabilities.toString()}\n${clientInfo?.toString() ?? ''}\n${logLevel ?? ''}\n${raw}`;
-  let meta = metas.get(key);
-  if (meta === undefined) {
-    meta = enveloped(params, envelope).raw('_meta') ?? '{}';
-    if (metas.size >= MAX_KNOWN) metas.clear();
-    if (key.length <= MAX_KNOWN_CHARS) metas.set(key, meta);
+  let made = metas.get(clientCapabilities);
+  if (made === undefined) metas.set(clientCapabilities, (made = new Map()));
+  const key = logLevel === undefined ? raw : `${logLevel} ${raw}`;
+  let one = made.get(key);
+  if (one === undefined || one.clientInfo !== clientInfo) {
+    one = { clientInfo, meta: enveloped(params, envelope).raw('_meta') ?? '{}' };
+    if (made.size >= MAX_KNOWN) made.clear();
+    if (key.length <= MAX_KNOWN_CHARS) made.set(key, one);
   }
-  return (params ?? RawObject.EMPTY).with('_meta', meta);
+  return (params ?? RawObject.EMPTY).with('_meta', one.meta);
 }
 
 function enveloped(params: RawObject | undefined, envelope: Envelope): RawObject {

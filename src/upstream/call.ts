@@ -17,10 +17,10 @@ export interface CallOptions<Owner> {
   /** Whose call this is: what {@link ConnectionEvents} are told about it. */
   readonly owner: Owner | undefined;
   /** In the modern era: what the client can do, `{}` unless given, and which log messages of this call it wants. */
-  readonly capabilities?: RawObject;
+  readonly capabilities?: RawObject | undefined;
   readonly logLevel?: Severity | undefined;
   /** In the modern era: `Mcp-Param-…`. */
-  readonly headers?: readonly Header[];
+  readonly headers?: readonly Header[] | undefined;
   /** Is told what is said about this call, in place of the connection's own events. */
   readonly told?: (notification: Notification) => void;
 }

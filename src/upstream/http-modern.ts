@@ -78,7 +78,8 @@ class ModernHttpTransport implements Transport, PostOwner {
 
   #head(headers: readonly Header[]): RequestHead {
     // A value never holds a line break.
-    const key = headers.map(([name, value]) => `${name}:${value}`).join('\n');
+    let key = '';
+    for (const [name, value] of headers) key += `${name}:${value}\n`;
     let head = this.#heads.get(key);
     if (head === undefined) {
       head = new RequestHead('POST', this.#authority, this.#path, [...this.#headers, ...headers.flat()]);
