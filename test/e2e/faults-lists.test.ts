@@ -79,8 +79,8 @@ test('REL-15 who comes later waits for nobody', TIMEOUT, async () => {
 
 const REASONS = [
   { way: 'dies-after-initialize', reason: /exited with code 0/ },
-  { way: 'bottomless', reason: /did not answer tools\/list within 1 s/ },
-  { way: 'never-lists', reason: /did not answer tools\/list within 1 s/ },
+  { way: 'bottomless', reason: /did not answer tools\/list within [\d.]+ s/ },
+  { way: 'never-lists', reason: /did not answer tools\/list within [\d.]+ s/ },
 ];
 
 suite('from then on', { concurrency: 4 }, () => {
