@@ -7,7 +7,7 @@ import { readRefusal, type Refused } from './http-failure.ts';
 import { configuredHeaders } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
 import { Post, type PostOwner } from './http-post.ts';
-import type { HttpOptions } from './http.ts';
+import { type HttpOptions, LATE_MS } from './http.ts';
 import type { Header } from '../protocol/mcp-headers.ts';
 import { type HeaderList, RequestHead } from './wire-request.ts';
 import type { Wire } from './wire.ts';
@@ -72,7 +72,7 @@ class ModernHttpTransport implements Transport, PostOwner {
     const post = new Post(this, id, method, true);
     this.#inFlight.set(id, post);
     const { firstByteMs, callMs } = this.#timeouts;
-    const headersMs = Math.max(firstByteMs, callMs);
+    const headersMs = Math.max(firstByteMs, callMs + LATE_MS);
     this.#wire.dispatch({ head: this.#head(headers), body: text, headersMs, bodyMs: 0 }, post);
   }
 

@@ -29,6 +29,9 @@ export interface HttpOptions {
 /** What `close` may take twice: for messages still on their way, and for the DELETE. */
 const CLOSE_MS = 1_000;
 
+/** How long a call may take is for whoever waits for it, who says so better: here only what is not waited for any more ends. */
+export const LATE_MS = 1_000;
+
 /** A first call waits so long for the server's own stream: some servers send no headers before they have something to say. */
 const LISTEN_MS = 250;
 
@@ -164,7 +167,7 @@ class HttpTransport implements Transport, PostOwner {
     else this.#others.add(post);
     const { firstByteMs, callMs } = this.#options.timeouts;
     // A server may answer only when it is done. How long a call may take is for whoever calls forget().
-    const headersMs = isRequest ? Math.max(firstByteMs, callMs) : firstByteMs;
+    const headersMs = isRequest ? Math.max(firstByteMs, callMs + LATE_MS) : firstByteMs;
     const sent = this.#session.post(message.text, headersMs, isRequest ? 0 : firstByteMs);
     this.#options.wire.dispatch(sent, post);
   }

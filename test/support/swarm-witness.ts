@@ -28,6 +28,8 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
 /** Keeps account of everything one session hears, and says what it should not have heard or has missed. */
 export class Witness {
   readonly faults: string[] = [];
+  /** Questions taken back that have not been heard yet. */
+  readonly #early = new Map<RpcId, string>();
   /** Messages heard, by what they are. */
   readonly tally = new Map<string, number>();
   readonly #session: PlannedSession;
@@ -74,6 +76,7 @@ export class Witness {
 
   /** After the last message: what is missing. */
   finish(): void {
+    for (const text of this.#early.values()) this.#fault(`takes back what was not asked: ${text}`);
     for (const account of this.#byId.values()) {
       const { planned, isCancelled, answers, progress, logs, asked } = account;
       const { act, upstream } = planned;
@@ -135,6 +138,8 @@ export class Witness {
       case 'sampling/createMessage':
         if (id === undefined || this.#questions.has(id)) this.#fault(`asked twice: ${text}`);
         else this.#questions.set(id, account);
+        if (id !== undefined && this.#early.delete(id) && !account.isCancelled)
+          this.#fault(`took back what is wanted: ${text}`);
         if (++account.asked > count(planned.act.steps, 'elicit', 'sample')) this.#fault(`asked too often: ${text}`);
         return;
       case undefined:
@@ -146,7 +151,13 @@ export class Witness {
   #hearsWithdrawal({ params = {} }: Rpc, text: string): void {
     const id = params['requestId'];
     const isKnown = typeof id === 'number' || typeof id === 'string';
-    const account = isKnown ? this.#questions.get(id) : undefined;
-    if (account?.isCancelled !== true) this.#fault(`takes back what was not asked: ${text}`);
+    if (!isKnown) {
+      this.#fault(`takes back nothing: ${text}`);
+      return;
+    }
+    const account = this.#questions.get(id);
+    // The stream of a call that is over is not what it comes on, so it may be here before the question is.
+    if (account === undefined) this.#early.set(id, text);
+    else if (!account.isCancelled) this.#fault(`takes back what is wanted: ${text}`);
   }
 }
