@@ -5,6 +5,7 @@
  */
 
 import { isObjectText, RawObject } from './json.ts';
+import { Memo } from './memo.ts';
 import { META, withMeta, withoutMeta } from './meta.ts';
 import { isModernRevision, type ModernRevision } from './revisions.ts';
 import { isSeverity, type Severity } from './severity.ts';
@@ -68,27 +69,16 @@ function logLevelFault(meta: RawObject): string | undefined {
 const NOTHING: EnvelopeReading = { kind: 'none', missing: REQUIRED };
 
 /** A client says the same of itself with every request, so most envelopes have been read before. */
-const MAX_KNOWN = 1_000;
-const MAX_KNOWN_CHARS = 4_096;
-const known = new Map<string, EnvelopeReading>();
+const readings = new Memo<EnvelopeReading>();
 
-/** Raw `_meta`, and under whose name, by the capabilities and by the `_meta` it is put in place of. */
-const metas = new WeakMap<
-  RawObject,
-  Map<string, { readonly clientInfo: RawObject | undefined; readonly meta: string }>
->();
+/** Raw `_meta` by what it is put in place of; one for each set of capabilities under each name. */
+const metas = new WeakMap<RawObject, WeakMap<RawObject, Memo<string>>>();
 
 /** @throws {JsonTextError} when `_meta` is no well-formed JSON after all. */
 export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
   const raw = params?.raw('_meta');
   if (raw === undefined) return NOTHING;
-  let reading = known.get(raw);
-  if (reading === undefined) {
-    reading = read(params?.object('_meta'));
-    if (known.size >= MAX_KNOWN) known.clear();
-    if (raw.length <= MAX_KNOWN_CHARS) known.set(raw, reading);
-  }
-  return reading;
+  return readings.of(raw, () => read(params?.object('_meta')));
 }
 
 function read(meta: RawObject | undefined): EnvelopeReading {
@@ -114,20 +104,16 @@ function read(meta: RawObject | undefined): EnvelopeReading {
 
 /** The parameters under this envelope in place of any other. Everything else in `_meta` stays, the progress token included. */
 export function withEnvelope(params: RawObject | undefined, envelope: Envelope): RawObject {
-  const raw = params?.raw('_meta') ?? '';
-  // What names one request alone is not seen again.
-  if (raw.includes('progressToken')) return enveloped(params, envelope);
   const { clientInfo, clientCapabilities, logLevel } = envelope;
-  let made = metas.get(clientCapabilities);
-  if (made === undefined) metas.set(clientCapabilities, (made = new Map()));
+  const name = clientInfo ?? RawObject.EMPTY;
+  let named = metas.get(clientCapabilities);
+  if (named === undefined) metas.set(clientCapabilities, (named = new WeakMap()));
+  let memo = named.get(name);
+  if (memo === undefined) named.set(name, (memo = new Memo()));
+  const raw = params?.raw('_meta') ?? '';
   const key = logLevel === undefined ? raw : `${logLevel} ${raw}`;
-  let one = made.get(key);
-  if (one === undefined || one.clientInfo !== clientInfo) {
-    one = { clientInfo, meta: enveloped(params, envelope).raw('_meta') ?? '{}' };
-    if (made.size >= MAX_KNOWN) made.clear();
-    if (key.length <= MAX_KNOWN_CHARS) made.set(key, one);
-  }
-  return (params ?? RawObject.EMPTY).with('_meta', one.meta);
+  const meta = memo.of(key, () => enveloped(params, envelope).raw('_meta') ?? '{}');
+  return (params ?? RawObject.EMPTY).with('_meta', meta);
 }
 
 function enveloped(params: RawObject | undefined, envelope: Envelope): RawObject {

@@ -5,6 +5,7 @@
 
 import { RawObject } from './json.ts';
 import type { RpcError } from './jsonrpc.ts';
+import { Memo } from './memo.ts';
 import { META, withMeta, withoutCoreTaskMeta } from './meta.ts';
 import { publishedSchema } from './mirrored-params.ts';
 
@@ -30,28 +31,19 @@ export interface Stamp {
   readonly cacheScope: 'public' | 'private';
 }
 
-const MAX_KNOWN = 1_000;
-const MAX_KNOWN_CHARS = 4_096;
-/** A server's results mostly say the same of themselves. By what they say and what we do. */
-const known = new Map<string, string>();
+/** A server's results mostly say the same of themselves. By who we say we are and what they say. */
+const named = new Memo<string>();
 
 function namedMeta(result: RawObject, serverInfo: string): string {
-  const raw = result.raw('_meta') ?? '';
-  const key = `${serverInfo}\n${raw}`;
-  let named = known.get(key);
-  if (named === undefined) {
-    named = withMeta(result, [[META.serverInfo, serverInfo]]).raw('_meta') ?? '{}';
-    if (known.size >= MAX_KNOWN) known.clear();
-    if (key.length <= MAX_KNOWN_CHARS) known.set(key, named);
-  }
-  return named;
+  const key = `${serverInfo}\n${result.raw('_meta') ?? ''}`;
+  return named.of(key, () => withMeta(result, [[META.serverInfo, serverInfo]]).raw('_meta') ?? '{}');
 }
 
 /** The result under our name, and with how long it may be kept where the method wants that said. */
 export function stamped(method: string, result: RawObject, stamp: Stamp): RawObject {
-  const named = result.with('_meta', namedMeta(result, stamp.serverInfo));
-  if (!CACHEABLE.has(method)) return named;
-  return named.with('ttlMs', String(stamp.ttlMs)).with('cacheScope', JSON.stringify(stamp.cacheScope));
+  const ours = result.with('_meta', namedMeta(result, stamp.serverInfo));
+  if (!CACHEABLE.has(method)) return ours;
+  return ours.with('ttlMs', String(stamp.ttlMs)).with('cacheScope', JSON.stringify(stamp.cacheScope));
 }
 
 /**
