@@ -60,31 +60,12 @@ export function ratio(result: ScenarioResult, subject: string, of: string): numb
   return ratios.length === 0 ? undefined : median(ratios);
 }
 
-function acrossRatio(
-  result: ScenarioResult,
-  subject: string,
-  results: readonly ScenarioResult[],
-  ofScenario: string,
-  of: string,
-): number | undefined {
-  const other = results.find(({ scenario }) => scenario.id === ofScenario);
-  const cpuUs = ({ rows }: ScenarioResult, id: string) => {
-    const row = rows.find((one) => one.subject === id);
-    return row === undefined ? undefined : medianOf(row)?.cpuUs;
-  };
-  const [above, below] = [cpuUs(result, subject), other === undefined ? undefined : cpuUs(other, of)];
-  return above === undefined || below === undefined ? undefined : above / below;
-}
-
 /** The targets of the scenarios that were run. */
 export function targetResults(results: readonly ScenarioResult[]): TargetResult[] {
   return TARGETS.flatMap((target) => {
     const result = results.find(({ scenario }) => scenario.id === target.scenario);
     if (result === undefined) return [];
-    const measured =
-      target.ofScenario === undefined
-        ? ratio(result, target.subject, target.of)
-        : acrossRatio(result, target.subject, results, target.ofScenario, target.of);
+    const measured = ratio(result, target.subject, target.of);
     return [{ ...target, ratio: measured, isMet: measured === undefined ? undefined : measured <= target.atMost }];
   });
 }

@@ -1,4 +1,5 @@
 import { fileURLToPath } from 'node:url';
+import type { Revision } from './dialect.ts';
 import { type Job, parseRound, type Round } from './job.ts';
 import type { Options } from './options.ts';
 import { pinned, Program } from './program.ts';
@@ -12,7 +13,10 @@ export const OTHERS_CORE = 1;
 
 /** The first round of a subject also compiles its code, which takes V8 some seconds: what is of interest is a program that has settled. */
 const FIRST_WARM_MS = 6_000;
-const WARM_MS = 300;
+/** In later rounds the connections are new, which V8 takes for a surprise, too. */
+const WARM_MS = 3_000;
+
+const LEGACY: Revision = '2025-11-25';
 
 /** Beyond warming up and measuring: handshakes, with up to one process per session, and farewells. */
 const LOAD_EXTRA_MS = 90_000;
@@ -56,18 +60,18 @@ export class Stage implements AsyncDisposable {
 
   /** What goes wrong with one subject is in its row. @throws {Error} where the fixture does not start. */
   async play(): Promise<ScenarioResult> {
-    const { upstream: kind, client, speaks } = this.#scenario;
-    const isModern = client === '2026-07-28' || speaks === '2026-07-28';
+    const { speaks = LEGACY } = this.#scenario;
     const { connections, rounds } = this.#options;
-    const upstream = await this.#upstream();
+    const fixtures = new Map([[speaks, await this.#upstream(speaks)]]);
     const core = this.#options.isPinned ? SUBJECT_CORE : undefined;
     const entries: Entry[] = [];
-    for (const subject of this.#options.subjects.filter(
-      ({ serves, isLegacyOnly }) => serves.includes(kind.kind) && !(isModern && isLegacyOnly === true),
-    )) {
+    for (const subject of this.#cast()) {
       const entry: Entry = { subject, rounds: [] };
       entries.push(entry);
       await attempt(entry, async () => {
+        const revision = subject.staysLegacy === true ? LEGACY : speaks;
+        const upstream = fixtures.get(revision) ?? (await this.#upstream(revision));
+        fixtures.set(revision, upstream);
         entry.running = await subject.start({ dir: this.#dir, upstream, core, connections });
         this.#programs.push(entry.running.program);
       });
@@ -94,8 +98,18 @@ export class Stage implements AsyncDisposable {
     await Promise.all(this.#programs.map((program) => program[Symbol.asyncDispose]()));
   }
 
-  async #upstream(): Promise<UpstreamAddress> {
-    const { upstream, speaks = '2025-11-25' } = this.#scenario;
+  /** Those who can play in this scenario. */
+  #cast(): readonly Subject[] {
+    const { upstream, client, speaks = LEGACY } = this.#scenario;
+    const isModern = client !== LEGACY || speaks !== LEGACY;
+    return this.#options.subjects.filter(
+      ({ serves, isLegacyOnly, staysLegacy }) =>
+        serves.includes(upstream.kind) && !(isModern ? isLegacyOnly : staysLegacy),
+    );
+  }
+
+  async #upstream(speaks: Revision): Promise<UpstreamAddress> {
+    const { upstream } = this.#scenario;
     if (upstream.kind === 'stdio') {
       const [command = '', ...args] = pinned(this.#core, [process.execPath, beside('upstream-stdio.ts'), speaks]);
       return { kind: 'stdio', command, args, isolation: upstream.isolation };
@@ -112,7 +126,7 @@ export class Stage implements AsyncDisposable {
     const measureMs = this.#options.seconds * 1_000;
     const job: Job = {
       url,
-      revision: client,
+      revision: subject.staysLegacy === true ? LEGACY : client,
       ask,
       toolPrefix: subject.toolPrefix,
       connections: this.#options.connections,

@@ -30,6 +30,8 @@ export interface Subject {
   readonly onRequest?: true;
   /** Knows nothing of 2026-07-28. */
   readonly isLegacyOnly?: true;
+  /** Does what the scenario does in 2025-11-25 on both sides, to be compared with; takes part only where that is something else. */
+  readonly staysLegacy?: true;
   readonly serves: readonly UpstreamKind['kind'][];
   /** What it puts in front of the upstream's tool names. */
   readonly toolPrefix: string;
@@ -96,6 +98,14 @@ export const SUBJECTS: readonly Subject[] = [
     serves: ['http', 'stdio'],
     toolPrefix: 'bench__',
     start: (place) => startGateway('gateway', place, []),
+  },
+  {
+    id: 'gateway-legacy',
+    title: 'gateway, 2025-11-25 on both sides',
+    staysLegacy: true,
+    serves: ['http', 'stdio'],
+    toolPrefix: 'bench__',
+    start: (place) => startGateway('gateway-legacy', place, []),
   },
   {
     id: 'gateway-semi16',
