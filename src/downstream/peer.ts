@@ -1,9 +1,10 @@
+import { FleetingMap } from '../fleeting.ts';
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
 import type { ClientSession, Front, ModernCall, Outlet } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import type { Envelope } from '../protocol/envelope.ts';
-import { type Id, type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
+import { DONE, type Id, type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
 import { modernCaller, readModern } from './modern.ts';
 import { refuseBatch, type Said, toRefusal } from './classify.ts';
 
@@ -28,7 +29,7 @@ function errorText(error: unknown, id = 'null'): string {
  */
 export class Peer {
   readonly #parts: PeerParts;
-  readonly #calls = new Map<Id, Pick<ModernCall, 'cancel' | 'close'>>();
+  readonly #calls = new FleetingMap<Id, Pick<ModernCall, 'cancel' | 'close'>>();
   #session: ClientSession | undefined;
   #opening: Promise<void> | undefined;
   #isClosed = false;
@@ -133,7 +134,7 @@ export class Peer {
     const session = this.#session;
     if (session === undefined) {
       if (message.kind !== 'request') return undefined;
-      if (message.method === 'ping') return responseText(message.id, { kind: 'result', result: '{}' });
+      if (message.method === 'ping') return responseText(message.id, DONE);
       return errorText(new GatewayError('invalid-request', { say: 'send initialize first' }), message.id);
     }
     switch (message.kind) {

@@ -1,3 +1,4 @@
+import { FleetingSet } from '../fleeting.ts';
 import { COMMENT } from '../protocol/event-stream.ts';
 import type { Outflow } from './outflow.ts';
 
@@ -27,8 +28,8 @@ const DECIDE_SWEEP_MS = 25;
 export class Pulse {
   readonly #keepAliveMs: number;
   /** In the order they began. */
-  readonly #undecided = new Set<Undecided>();
-  readonly #open = new Set<Outflow>();
+  readonly #undecided = new FleetingSet<Undecided>();
+  readonly #open = new FleetingSet<Outflow>();
   readonly #remembering = new Set<Remembering>();
   #deciding: NodeJS.Timeout | undefined;
   #sweeping: NodeJS.Timeout | undefined;

@@ -1,3 +1,4 @@
+import { FleetingSet } from '../fleeting.ts';
 import type { Readable, Writable } from 'node:stream';
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
@@ -47,7 +48,7 @@ function refusal(error: GatewayError, id = 'null'): string {
 }
 
 /** Whichever comes first: all of these are settled, or the time is over. */
-async function settled(working: ReadonlySet<Promise<void>>, limitMs: number): Promise<void> {
+async function settled(working: Iterable<Promise<void>>, limitMs: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setTimeout(resolve, limitMs);
   await Promise.race([promise, Promise.all(working)]);
@@ -66,7 +67,7 @@ export async function serveStdio(
   log: Logger,
 ): Promise<void> {
   const { promise: over, resolve: end } = Promise.withResolvers<void>();
-  const working = new Set<Promise<void>>();
+  const working = new FleetingSet<Promise<void>>();
   const outlet = new LineOutlet(
     output,
     end,

@@ -1,3 +1,4 @@
+import { FleetingSet } from '../fleeting.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { RawObject } from '../protocol/json.ts';
 import { quirksOf } from '../protocol/revisions.ts';
@@ -20,7 +21,7 @@ export interface Listener {
  * affinity: all requests of one principal to one endpoint that declare the same capabilities.
  */
 export class Affinity extends Party {
-  readonly working = new Set<Exchange>();
+  readonly working = new FleetingSet<Exchange>();
   /** Requests that wait for an answer of ours, leases included and parked calls not. */
   underWay = 0;
   readonly listeners = new Set<Listener>();

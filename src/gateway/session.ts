@@ -1,3 +1,4 @@
+import { FleetingMap } from '../fleeting.ts';
 import { randomInt } from 'node:crypto';
 import type { Catalog } from '../catalog/catalog.ts';
 import { GatewayError, toAnswer } from '../errors.ts';
@@ -25,7 +26,7 @@ const ASK_LIMIT_MS = 600_000;
 /** A legacy-era session: what is remembered of a client between its requests. */
 export class Session extends Party implements Client, ClientSession {
   readonly id: string;
-  readonly inFlight = new Map<Id, Exchange>();
+  readonly inFlight = new FleetingMap<Id, Exchange>();
   /** Before `notifications/initialized` a client is told nothing it did not ask for. */
   isInitialized = false;
   readonly #questions = new Map<Id, Question>();
