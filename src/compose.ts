@@ -192,7 +192,7 @@ export async function composeCore(
     sessions,
     scouts,
     links,
-    lists: new Lists(sealer, answers),
+    lists: new Lists(sealer, answers, scouts),
     answers,
     affinities,
     parked,

@@ -5,7 +5,7 @@ import {
   type Message,
   MessageError,
   parseBatch,
-  parseMessage,
+  parseStrictly,
   type Request,
 } from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
@@ -37,10 +37,6 @@ export type Posted =
 
 const MAX_BATCH = 20;
 
-/** What a string may hold that makes the text no JSON: escapes and control characters. */
-// oxlint-disable-next-line no-control-regex -- control characters are what is looked for
-const DOUBTFUL = /[\\\u0000-\u001f]/;
-
 /** The error that a broken message is answered with. */
 export function toRefusal({ code, message }: MessageError): GatewayError {
   return new GatewayError(code === -32700 ? 'parse-error' : 'invalid-request', { say: message });
@@ -61,12 +57,7 @@ function parsed(text: string): unknown {
  * @throws {MessageError}
  */
 export function readSaid(text: string): Said {
-  if (!isBatch(text)) {
-    const message = parseMessage(text);
-    // Cutting the message open has judged all of it but what stands inside of strings.
-    if (DOUBTFUL.test(text)) parsed(text);
-    return message;
-  }
+  if (!isBatch(text)) return parseStrictly(text);
   // Counted before its items are looked at, each of which could cost an error of its own.
   const items = parsed(text);
   const count = Array.isArray(items) ? items.length : 0;

@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { GatewayError, toAnswer } from '../errors.ts';
-import type { ClientSession, Front, ModernCall } from '../gateway/front.ts';
+import type { ClientSession, Front, ModernCall, ModernCaller } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import { eventText } from '../protocol/event-stream.ts';
 import { oneLine } from '../protocol/json.ts';
@@ -11,7 +11,7 @@ import { type Id, type Message, MessageError, type Request, responseText } from 
 import { getShape, postShape, type Shape } from './accept.ts';
 import type { Admitted } from './admission.ts';
 import { classify, refuseBatch, type Said, sessionOf, toRefusal } from './classify.ts';
-import { headerLookup, modernCaller, type ModernSaid } from './modern.ts';
+import { headerLookup, modernCaller } from './modern.ts';
 import { ModernReply } from './modern-reply.ts';
 import { pageFor } from './page.ts';
 import { postedText } from './posted-text.ts';
@@ -42,7 +42,8 @@ export class McpEndpoint implements ReplyParts {
   readonly #parts: McpParts;
   /** Of the sessions that ever needed events. */
   readonly #streams = new Map<ClientSession, SessionStreams>();
-  readonly #calls = new Set<ModernCall>();
+  /** Calls that last until somebody ends them. */
+  readonly #listens = new Set<ModernCall>();
   #isDraining = false;
 
   constructor(parts: McpParts) {
@@ -73,7 +74,7 @@ export class McpEndpoint implements ReplyParts {
   drain(): void {
     this.#isDraining = true;
     for (const streams of this.#streams.values()) streams.drain();
-    for (const call of this.#calls) call.close();
+    for (const call of this.#listens) call.close();
   }
 
   async #post(env: HttpBindings, view: string, admitted: Admitted): Promise<Response> {
@@ -82,61 +83,80 @@ export class McpEndpoint implements ReplyParts {
       return refuse(new GatewayError('not-acceptable', { say: 'send Accept: application/json, text/event-stream' }));
     }
     const text = await postedText(env, admitted.headers, this.#parts.bodyBytes);
-    return typeof text === 'string' ? await this.take(env.outgoing, view, admitted, shape, text) : text;
+    if (typeof text !== 'string') return text;
+    const lookup = headerLookup(env.incoming.rawHeaders, admitted.headers.version);
+    return await this.take(env.outgoing, view, admitted, shape, lookup, text);
   }
 
   /** Answers what was POSTed. */
-  async take(
+  take(
     outgoing: ServerResponse,
     view: string,
     { headers, principal }: Admitted,
     shape: Shape,
+    lookup: HeaderLookup,
     text: string,
-  ): Promise<Response> {
-    const lookup = headerLookup(outgoing.req.rawHeaders, headers.version);
+  ): Response | Promise<Response> {
     const posted = classify(text, headers, lookup);
     switch (posted.kind) {
       case 'refused':
         return refuse(posted.error, posted.id);
-      case 'modern':
-        return await this.#modern(outgoing, posted, principal, view, shape, lookup);
+      case 'modern': {
+        const { request, envelope } = posted;
+        if (this.#isDraining) return refuse(new GatewayError('draining'), request.id);
+        return this.#answerModern(outgoing, request, modernCaller(envelope, principal, view), shape, lookup);
+      }
       case 'modern-notification':
         return accepted(outgoing);
       case 'initialize':
-        return await this.#initialize(outgoing, posted.request, principal, view, shape);
+        return this.#initialize(outgoing, posted.request, principal, view, shape);
       case 'session': {
         const { said } = posted;
         const found = this.#find(posted.sessionId, principal, view);
-        const session = found instanceof Promise ? await found : found;
-        if (session instanceof GatewayError) return refuse(session, idOf(said));
-        if (!('kind' in said)) return await this.#converseInBatch(outgoing, session, said, shape);
-        if (said.kind !== 'request') {
-          this.#note(session, said);
-          return accepted(outgoing);
-        }
-        if (this.#isDraining) return refuse(new GatewayError('draining'), said.id);
-        const reply = new Reply(outgoing, { session, shape, request: said.id, expected: 1 }, this);
-        reply.answer(said.id, await this.#parts.front.request(session, said, reply));
-        return RESPONSE_ALREADY_SENT;
+        return found instanceof Promise
+          ? found.then((session) => this.#inSession(outgoing, session, said, shape))
+          : this.#inSession(outgoing, found, said, shape);
       }
     }
   }
 
-  async #modern(
+  #inSession(
     outgoing: ServerResponse,
-    { request, envelope }: Extract<ModernSaid, { kind: 'modern' }>,
-    principal: Principal,
-    view: string,
+    session: SessionOrWhyNot,
+    said: Said,
+    shape: Shape,
+  ): Response | Promise<Response> {
+    if (session instanceof GatewayError) return refuse(session, idOf(said));
+    if (!('kind' in said)) return this.#converseInBatch(outgoing, session, said, shape);
+    if (said.kind !== 'request') {
+      this.#note(session, said);
+      return accepted(outgoing);
+    }
+    if (this.#isDraining) return refuse(new GatewayError('draining'), said.id);
+    return this.#converse(outgoing, session, said, shape);
+  }
+
+  async #converse(outgoing: ServerResponse, session: ClientSession, request: Request, shape: Shape): Promise<Response> {
+    const reply = new Reply(outgoing, { session, shape, request: request.id, expected: 1 }, this);
+    reply.answer(request.id, await this.#parts.front.request(session, request, reply));
+    return RESPONSE_ALREADY_SENT;
+  }
+
+  async #answerModern(
+    outgoing: ServerResponse,
+    request: Request,
+    caller: ModernCaller,
     shape: Shape,
     lookup: HeaderLookup,
   ): Promise<Response> {
-    if (this.#isDraining) return refuse(new GatewayError('draining'), request.id);
     const { front, pulse, metrics } = this.#parts;
     const reply = new ModernReply(outgoing, shape, pulse, metrics);
-    const call = front.modern(request, modernCaller(envelope, principal, view), reply, lookup);
-    this.#calls.add(call);
-    await reply.carry(request.id, call);
-    this.#calls.delete(call);
+    const call = front.modern(request, caller, reply, lookup);
+    reply.standsFor(call);
+    const isListen = request.method === 'subscriptions/listen';
+    if (isListen) this.#listens.add(call);
+    reply.answer(request.id, await call.answer);
+    if (isListen) this.#listens.delete(call);
     return RESPONSE_ALREADY_SENT;
   }
 

@@ -42,19 +42,18 @@ export class ModernReply implements Outlet {
     if (shape !== 'json') pulse.decideLater(this);
   }
 
-  /** Resolves when the request is over, be it because the client went away, which ends the call. */
-  async carry(id: Id, call: ModernCall): Promise<void> {
+  /** When the client goes away unanswered, that is the end of the call. */
+  standsFor(call: ModernCall): void {
     this.#response.on('close', () => {
       this.#pulse.decided(this);
       if (this.#isOver) return;
       this.#isOver = true;
       call.cancel('the client disconnected');
     });
-    const answer = await call.answer;
-    if (!this.#isOver) this.#answer(id, answer);
   }
 
-  #answer(id: Id, answer: Answer): void {
+  answer(id: Id, answer: Answer): void {
+    if (this.#isOver) return;
     this.#pulse.decided(this);
     if (this.#shape === 'events') this.commit();
     this.#isOver = true;

@@ -3,7 +3,6 @@ import type { Socket } from 'node:net';
 import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Front } from '../gateway/front.ts';
-import type { Shape } from './accept.ts';
 import type { Admission, Admitted } from './admission.ts';
 import type { McpEndpoint } from './mcp.ts';
 import { PostHead } from './post-head.ts';
@@ -55,7 +54,8 @@ export class Posts {
     if (head === undefined || principal === undefined) return false;
     const admitted = { headers: head.headers, principal };
     receiveText(env, head.lengthIn(rawHeaders), bodyBytes, (text) => {
-      void this.#answer(env, view, admitted, head.shape, text);
+      if (typeof text === 'string') this.#answer(env, view, admitted, head, text);
+      else this.#write(env, text);
     });
     return true;
   }
@@ -69,21 +69,25 @@ export class Posts {
     return head;
   }
 
-  async #answer(
-    env: HttpBindings,
-    view: string,
-    admitted: Admitted,
-    shape: Shape,
-    text: string | Response,
-  ): Promise<void> {
+  #answer(env: HttpBindings, view: string, admitted: Admitted, head: PostHead, text: string): void {
     const { mcp, failed } = this.#parts;
-    const { outgoing } = env;
-    let response: Response;
+    const { incoming, outgoing } = env;
     try {
-      response = typeof text === 'string' ? await mcp.take(outgoing, view, admitted, shape, text) : text;
+      const lookup = head.lookupIn(incoming.rawHeaders);
+      const response = mcp.take(outgoing, view, admitted, head.shape, lookup, text);
+      if (!(response instanceof Promise)) this.#write(env, response);
+      else {
+        response.then(
+          (given) => this.#write(env, given),
+          (thrown: unknown) => this.#write(env, failed(thrown, env)),
+        );
+      }
     } catch (thrown) {
-      response = failed(thrown, env);
+      this.#write(env, failed(thrown, env));
     }
-    if (response !== RESPONSE_ALREADY_SENT) await writeResponse(outgoing, response);
+  }
+
+  #write({ outgoing }: HttpBindings, response: Response): void {
+    if (response !== RESPONSE_ALREADY_SENT) void writeResponse(outgoing, response);
   }
 }

@@ -1,6 +1,5 @@
 import type { ServerResponse } from 'node:http';
 import type { ClientSession, Outlet } from '../gateway/front.ts';
-import { oneLine } from '../protocol/json.ts';
 import { type Answer, type Id, responseText } from '../protocol/jsonrpc.ts';
 import type { Shape } from './accept.ts';
 import { DECIDE_MS, type Pulse } from './pulse.ts';
@@ -33,14 +32,9 @@ export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, se
   const head = `{"jsonrpc":"2.0","id":${id},"result":`;
   const { tail } = answer;
   if (tail === undefined) {
-    const result = oneLine(answer.result);
-    writeText(
-      response,
-      status,
-      `${head}${result}}`,
-      Buffer.byteLength(head) + Buffer.byteLength(result) + 1,
-      sessionId,
-    );
+    const { result } = answer;
+    const bytes = Buffer.byteLength(head) + Buffer.byteLength(result) + 1;
+    writeText(response, status, `${head}${result}}`, bytes, sessionId);
   } else {
     writeHead(response, status, Buffer.byteLength(head) + tail.length, sessionId);
     response.write(head);

@@ -4,7 +4,7 @@ import { errorToClient, toClient as urisToClient } from '../catalog/rewrite.ts';
 import type { ViewUpstream } from '../catalog/view.ts';
 import { GatewayError } from '../errors.ts';
 import { JsonTextError, RawObject } from '../protocol/json.ts';
-import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
+import { type Answer, type Result, type RpcError, wholeOf } from '../protocol/jsonrpc.ts';
 import { lowerResult } from '../protocol/lower.ts';
 import { hasWrappedOutput, lowerModernError, lowerModernResult } from '../protocol/lower-modern.ts';
 import { META, withMeta } from '../protocol/meta.ts';
@@ -28,8 +28,6 @@ export interface Given {
   readonly isModern: boolean;
   /** The tool that was called, where it is listed. */
   readonly source: Source | undefined;
-  /** The result, where it has been cut open already. */
-  readonly whole?: RawObject | undefined;
 }
 
 /** Puts answers into the words of whoever asked. */
@@ -54,7 +52,7 @@ export class Answers {
         const result = lowerResult(method, revision, urisToClient(method, seat, answer.result));
         return result === answer.result ? answer : { kind: 'result', result };
       }
-      return { kind: 'result', result: this.#translated(client, given, seat, method, answer.result) };
+      return this.#translated(client, given, seat, method, answer);
     } catch (thrown) {
       if (!(thrown instanceof JsonTextError)) throw thrown;
       const say = `upstream "${seat.id}" answered ${method} with what is not well-formed JSON`;
@@ -62,16 +60,17 @@ export class Answers {
     }
   }
 
-  #translated(client: Client, given: Given, seat: ViewUpstream, method: string, result: string): string {
+  #translated(client: Client, given: Given, seat: ViewUpstream, method: string, answer: Result): Result {
     const { revision } = client.caller;
-    const known = urisToClient(method, seat, result);
-    if (revision === MODERN && !given.isModern) return this.#raised(method, known);
-    const whole = known === result && given.whole !== undefined ? given.whole : RawObject.parse(known);
+    const known = urisToClient(method, seat, answer.result);
+    if (revision === MODERN && !given.isModern) return { kind: 'result', result: this.#raised(method, known) };
+    const whole = known === answer.result ? wholeOf(answer) : RawObject.parse(known);
     if (revision === MODERN) return this.#relayed(method, whole);
     const { source } = given;
     const isWrapped =
       whole.raw('structuredContent') !== undefined && source !== undefined && hasWrappedOutput(source.item);
-    return lowerResult(method, revision, lowerModernResult(method, whole, isWrapped).toString());
+    const result = lowerResult(method, revision, lowerModernResult(method, whole, isWrapped).toString());
+    return { kind: 'result', result };
   }
 
   #raised(method: string, result: string): string {
@@ -79,11 +78,12 @@ export class Answers {
   }
 
   /** From one modern peer to another: only who says it changes. */
-  #relayed(method: string, result: RawObject): string {
+  #relayed(method: string, result: RawObject): Result {
     const { ttlMs, isPublic } = (method === 'resources/read' ? readCaching(result) : undefined) ?? UNCACHED;
     const cacheScope = isPublic ? 'public' : 'private';
-    const whole = result.raw('resultType') === undefined ? result.with('resultType', '"complete"') : result;
-    return stamped(method, whole, { serverInfo: this.#serverInfo, ttlMs, cacheScope }).toString();
+    const typed = result.raw('resultType') === undefined ? result.with('resultType', '"complete"') : result;
+    const whole = stamped(method, typed, { serverInfo: this.#serverInfo, ttlMs, cacheScope });
+    return { kind: 'result', result: whole.toString(), whole };
   }
 
   /** A result that is in a modern client's words already, under our name. */

@@ -2,6 +2,7 @@ import { lowerAsk } from '../protocol/lower.ts';
 import type { RawObject } from '../protocol/json.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
+import { progressTokenOf } from '../protocol/meta.ts';
 import type { Ask } from '../upstream/connection.ts';
 import type { Link } from '../upstream/link.ts';
 import { canBeAsked } from './features.ts';
@@ -86,7 +87,7 @@ export class Asks {
     }
     // Somebody thinking must not keep others from the upstream.
     if (to.isOnly) exchange?.leave();
-    const token = ask.params.object('_meta')?.raw('progressToken');
+    const token = progressTokenOf(ask.params);
     const mayBeTask = this.#clientTasks.mayHost(client, ask.method, params);
     client.ask(
       {

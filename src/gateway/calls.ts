@@ -12,7 +12,7 @@ import {
   withRetry,
 } from '../protocol/input-required.ts';
 import { RawObject } from '../protocol/json.ts';
-import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
+import { type Answer, type RpcError, wholeOf } from '../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../protocol/mcp-headers.ts';
 import { MODERN, type Revision } from '../protocol/revisions.ts';
 import { declaresTasks } from '../protocol/tasks.ts';
@@ -42,12 +42,10 @@ export interface CallsParts {
 /** A modern upstream's questions to a modern client, which carries them itself. */
 export class InputRequiredError extends Error {
   override readonly name = 'InputRequiredError';
-  readonly upstream: string;
   readonly asked: InputRequired;
 
-  constructor(upstream: string, asked: InputRequired) {
+  constructor(asked: InputRequired) {
     super('input required');
-    this.upstream = upstream;
     this.asked = asked;
   }
 }
@@ -62,12 +60,10 @@ export interface Page {
 /** A legacy upstream refused the call until a modern client's user has opened some pages. */
 export class UrlRequiredError extends Error {
   override readonly name = 'UrlRequiredError';
-  readonly upstream: string;
   readonly pages: readonly Page[];
 
-  constructor(upstream: string, pages: readonly Page[]) {
+  constructor(pages: readonly Page[]) {
     super('pages must be opened');
-    this.upstream = upstream;
     this.pages = pages;
   }
 }
@@ -133,7 +129,7 @@ export class Calls {
             answer = called.answer;
           }
           if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
-            throw new UrlRequiredError(upstream.id, pagesIn(upstream.id, exchange, answer.error));
+            throw new UrlRequiredError(pagesIn(upstream.id, exchange, answer.error));
           }
           return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: false, source }, answer);
         } catch (thrown) {
@@ -181,18 +177,17 @@ export class Calls {
         source = relisted(exchange) ?? source;
         continue;
       }
-      const whole = answer.kind === 'result' ? RawObject.parse(answer.result) : undefined;
-      const asked = whole === undefined ? undefined : askedIn(upstream.id, exchange, whole);
+      const asked = answer.kind === 'result' ? askedIn(upstream.id, exchange, wholeOf(answer)) : undefined;
       if (asked instanceof RawObject) {
         return await this.#parts.taskCalls.created(exchange, upstream, link, asked, source);
       }
       if (asked === undefined) {
         if (isRead) reads.keep(exchange, upstream.id, state, sent, answer, performance.now());
-        return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source, whole }, answer);
+        return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source }, answer);
       }
       if (exchange.client.caller.revision === MODERN) {
         for (const request of asked.inputRequests) mustBeDeclared(upstream.id, exchange, request);
-        throw new InputRequiredError(upstream.id, asked);
+        throw new InputRequiredError(asked);
       }
       const retry = await this.#answered(exchange, upstream, asked);
       if (!('requestState' in retry)) return retry;

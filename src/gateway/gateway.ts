@@ -1,11 +1,10 @@
 import type { Logger } from 'pino';
 import { capabilitiesAt } from '../catalog/merge.ts';
-import type { ListName } from '../catalog/page.ts';
 import type { View } from '../catalog/view.ts';
 import { GatewayError, toAnswer, toGatewayError } from '../errors.ts';
 import type { Principal } from '../policy/principal.ts';
 import { JsonTextError, RawObject } from '../protocol/json.ts';
-import type { Answer, Notification, Request, Response } from '../protocol/jsonrpc.ts';
+import { type Answer, DONE, type Notification, type Request, type Response } from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
 import { negotiate } from '../protocol/revisions.ts';
 import { TASK_METHODS } from '../protocol/tasks.ts';
@@ -22,7 +21,7 @@ import type { Completions } from './completions.ts';
 import type { Exchange } from './exchange.ts';
 import type { ClientSession, Front, ModernCall, ModernCaller, Outlet } from './front.ts';
 import type { Links } from './links.ts';
-import type { Lists } from './lists.ts';
+import { LISTS, type Lists } from './lists.ts';
 import { isSeverity } from '../protocol/severity.ts';
 import { Modern } from './modern.ts';
 import { OpenExchange } from './open-exchange.ts';
@@ -67,15 +66,6 @@ export interface GatewayParts {
   readonly tasksPerPrincipal: number;
 }
 
-const EMPTY: Answer = { kind: 'result', result: '{}' };
-
-const LISTS: ReadonlyMap<string, ListName> = new Map([
-  ['tools/list', 'tools'],
-  ['prompts/list', 'prompts'],
-  ['resources/list', 'resources'],
-  ['resources/templates/list', 'resourceTemplates'],
-]);
-
 /** The middle: answers what it can from its own knowledge, and carries the rest to the one upstream it belongs to. */
 export class Gateway implements Front {
   readonly #parts: GatewayParts;
@@ -92,7 +82,14 @@ export class Gateway implements Front {
     const raised = new RaisedTasks({ sender, answers, perPrincipal });
     this.#calls = new Calls({ ...parts, sender, taskCalls: new TaskCalls({ sender, answers, ids, driver, raised }) });
     this.#tasks = new Tasks({ ...parts, sender, ids, raised });
-    this.#modern = new Modern({ ...parts, calls: this.#calls, tasks: this.#tasks });
+    this.#modern = new Modern({
+      ...parts,
+      calls: this.#calls,
+      tasks: this.#tasks,
+      failed: (thrown, method) => raisedAnswer(this.#failed(thrown, method)),
+      served: (caller, request, exchange, answer, durationMs) =>
+        this.#served(caller, request, exchange, answer, durationMs),
+    });
   }
 
   /** Requests that are not answered yet. */
@@ -169,15 +166,8 @@ export class Gateway implements Front {
   }
 
   modern(request: Request, caller: ModernCaller, outlet: Outlet, lookup: HeaderLookup | undefined): ModernCall {
-    const startedMs = performance.now();
     this.#begun();
-    const call = this.#modern.request(request, caller, outlet, lookup, (thrown) =>
-      raisedAnswer(this.#failed(thrown, request.method)),
-    );
-    void call.answer.then((answer) =>
-      this.#served(caller, request, call.exchange, answer, performance.now() - startedMs),
-    );
-    return call;
+    return this.#modern.request(request, caller, outlet, lookup);
   }
 
   #begun(): void {
@@ -195,8 +185,8 @@ export class Gateway implements Front {
   ): void {
     this.#underWay--;
     this.#parts.metrics.requestsInFlight.remove();
-    const error = errorTypeOf(method, answer);
-    const { tool, upstream } = exchange ?? {};
+    const { tool, upstream, ended } = exchange ?? {};
+    const error = ended?.answer === answer ? ended.error : errorTypeOf(method, answer);
     this.#parts.metrics.served({ method, tool, error, revision, transport: 'tcp' }, durationMs / 1000);
     const line = { method, tool, upstream, principal: principal.label, revision, error, ms: durationMs };
     this.#parts.requestLog?.write(line);
@@ -219,15 +209,10 @@ export class Gateway implements Front {
     const { request } = exchange;
     if (TASK_METHODS.has(request.method)) return this.#tasks.request(exchange);
     const list = LISTS.get(request.method);
-    if (list !== undefined) {
-      const { scouts, lists } = this.#parts;
-      const looking = scouts.look(session);
-      if (looking === undefined) return lists.answer(session, list, request);
-      return looking.then(() => lists.answer(session, list, request));
-    }
+    if (list !== undefined) return this.#parts.lists.answer(session, list, request);
     switch (request.method) {
       case 'ping':
-        return EMPTY;
+        return DONE;
       case 'logging/setLevel':
         return this.#setLevel(session, request);
       case 'resources/subscribe':
@@ -247,7 +232,7 @@ export class Gateway implements Front {
     session.logLevel = level;
     await this.#parts.sessions.save(session);
     await this.#parts.links.levelChanged(session);
-    return EMPTY;
+    return DONE;
   }
 
   async #subscription(session: Session, { method, params }: Request): Promise<Answer> {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
 import { RawObject } from '../protocol/json.ts';
-import type { Answer } from '../protocol/jsonrpc.ts';
+import { type Answer, DONE } from '../protocol/jsonrpc.ts';
 import type { Severity } from '../protocol/severity.ts';
 import { backoffMs } from '../upstream/backoff.ts';
 import type { Link } from '../upstream/link.ts';
@@ -14,8 +14,6 @@ import type { Exchange } from './exchange.ts';
 import type { Party, Subscription } from './party.ts';
 
 type PartyLink = Link<Exchange, Party>;
-
-const DONE: Answer = { kind: 'result', result: '{}' };
 
 /** A call does not wait longer than this for an upstream to take note of log levels and subscriptions. */
 const PREPARE_MS = 1_000;

@@ -8,15 +8,17 @@ import { lowerModernTool } from '../protocol/lower-modern.ts';
 import { raiseListItem } from '../protocol/raise.ts';
 import { MODERN, type Revision } from '../protocol/revisions.ts';
 import type { Answers } from './answers.ts';
-import type { Sealer } from './seal.ts';
 import type { Party } from './party.ts';
+import type { Scouts } from './scouts.ts';
+import type { Sealer } from './seal.ts';
 
-const METHODS = {
-  tools: 'tools/list',
-  prompts: 'prompts/list',
-  resources: 'resources/list',
-  resourceTemplates: 'resources/templates/list',
-} as const satisfies Record<ListName, string>;
+/** The lists, by the methods that ask for them. */
+export const LISTS: ReadonlyMap<string, ListName> = new Map([
+  ['tools/list', 'tools'],
+  ['prompts/list', 'prompts'],
+  ['resources/list', 'resources'],
+  ['resources/templates/list', 'resourceTemplates'],
+]);
 
 const PAGE_ITEMS = 1_000;
 /** Longer than anybody pages. */
@@ -28,33 +30,48 @@ const MAX_SNAPSHOTS = 32;
 export class Lists {
   readonly #sealer: Sealer;
   readonly #answers: Answers;
+  readonly #scouts: Scouts;
   readonly #whole = new WeakMap<Catalog, Map<string, Answer>>();
   readonly #snapshots = new Map<string, readonly string[]>();
 
-  constructor(sealer: Sealer, answers: Answers) {
+  constructor(sealer: Sealer, answers: Answers, scouts: Scouts) {
     this.#sealer = sealer;
     this.#answers = answers;
+    this.#scouts = scouts;
   }
 
   /** At once where the whole list is known. @throws {GatewayError} `invalid-cursor` */
   answer(party: Party, list: ListName, request: Request): Answer | Promise<Answer> {
+    const looking = this.#scouts.look(party);
+    return looking === undefined
+      ? this.#answer(party, list, request)
+      : looking.then(() => this.#answer(party, list, request));
+  }
+
+  #answer(party: Party, list: ListName, request: Request): Answer | Promise<Answer> {
     const cursor = request.params?.raw('cursor');
     if (cursor !== undefined && cursor !== '""' && cursor !== 'null') {
-      return this.#next(party, list, request.params?.string('cursor') ?? '');
+      return this.#next(party, list, request.method, request.params?.string('cursor') ?? '');
     }
     const { catalog, caller } = party;
     let answers = this.#whole.get(catalog);
     if (answers === undefined) this.#whole.set(catalog, (answers = new Map()));
     const key = `${list} ${caller.revision}`;
-    return answers.get(key) ?? this.#first(party, list, answers, key);
+    return answers.get(key) ?? this.#first(party, list, request.method, answers, key);
   }
 
-  async #first(party: Party, list: ListName, answers: Map<string, Answer>, key: string): Promise<Answer> {
+  async #first(
+    party: Party,
+    list: ListName,
+    method: string,
+    answers: Map<string, Answer>,
+    key: string,
+  ): Promise<Answer> {
     const { catalog } = party;
     const items = catalog.lists[list];
     // What a connection of its own shows is nobody else's.
     const isPublic = catalog.caching.isPublic && party.offers.size === 0;
-    const result = await this.#page(party, list, items, catalog.digest[kindOf(list)], 0, isPublic);
+    const result = await this.#page(party, list, method, items, catalog.digest[kindOf(list)], 0, isPublic);
     // A cursor inside would expire, so only whole lists are kept.
     if (items.length > PAGE_ITEMS) return { kind: 'result', result };
     const answer: Answer = { kind: 'result', result, tail: Buffer.from(`${oneLine(result)}}`) };
@@ -62,7 +79,7 @@ export class Lists {
     return answer;
   }
 
-  async #next(party: Party, list: ListName, cursor: string): Promise<Answer> {
+  async #next(party: Party, list: ListName, method: string, cursor: string): Promise<Answer> {
     const payload = await this.#sealer.unseal('cursor', cursor, Date.now());
     const place = typeof payload?.['at'] === 'string' ? parseCursor(payload['at']) : undefined;
     const items = place === undefined ? undefined : this.#stateOf(party, list, place.digest);
@@ -71,7 +88,8 @@ export class Lists {
       throw new GatewayError('invalid-cursor', { say: 'it is not ours or out of date; list again without a cursor' });
     }
     const isPublic = payload['public'] === true;
-    return { kind: 'result', result: await this.#page(party, list, items, place.digest, place.offset, isPublic) };
+    const result = await this.#page(party, list, method, items, place.digest, place.offset, isPublic);
+    return { kind: 'result', result };
   }
 
   /** The list as it was when it had this digest, which after a restart may be as it is now. */
@@ -84,6 +102,7 @@ export class Lists {
   async #page(
     party: Party,
     list: ListName,
+    method: string,
     all: readonly string[],
     digest: string,
     offset: number,
@@ -104,7 +123,7 @@ export class Lists {
     }
     const result = `{"${list}":[${told.join(',')}]${nextCursor}}`;
     if (revision !== MODERN) return result;
-    return this.#answers.own(METHODS[list], result, { ttlMs: party.catalog.caching.ttlMs, isPublic });
+    return this.#answers.own(method, result, { ttlMs: party.catalog.caching.ttlMs, isPublic });
   }
 
   #keep(key: string, items: readonly string[]): void {

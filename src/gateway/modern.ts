@@ -1,5 +1,4 @@
 import { capabilitiesAt } from '../catalog/merge.ts';
-import type { ListName } from '../catalog/page.ts';
 import { GatewayError, toAnswer } from '../errors.ts';
 import {
   type InputRequest,
@@ -18,13 +17,14 @@ import type { Upstream } from '../upstream/upstream.ts';
 import { Affinity, type Affinities } from './affinity.ts';
 import { type Answers, toolFailure } from './answers.ts';
 import { labelled } from './asks.ts';
+import type { Caller } from './caller.ts';
 import { type Calls, InputRequiredError, UrlRequiredError } from './calls.ts';
 import type { Completions } from './completions.ts';
 import type { Exchange } from './exchange.ts';
 import type { ModernCaller, ModernCall, Outlet } from './front.ts';
 import { Listen, readFilter } from './listen.ts';
 import type { Links } from './links.ts';
-import type { Lists } from './lists.ts';
+import { LISTS, type Lists } from './lists.ts';
 import { OpenExchange } from './open-exchange.ts';
 import type { Owners } from './owners.ts';
 import type { Parked } from './parked.ts';
@@ -56,7 +56,13 @@ export interface ModernParts {
   readonly owners: Owners;
   /** What {@link owners} know this process by. */
   readonly ownName: string;
+  /** A failure as the answer that tells of it. */
+  failed(thrown: unknown, method: string): Answer;
+  /** Told of every request once it is answered. */
+  served(caller: Caller, request: Request, exchange: OpenExchange | undefined, answer: Answer, ms: number): void;
 }
+
+type Found = Extract<Route, { kind: 'upstream' }>;
 
 /** A state we gave out is good for this long where nothing waits for it: people need time. */
 const STATE_MS = 3_600_000;
@@ -108,29 +114,34 @@ export class Modern {
     this.#parts = parts;
   }
 
-  /** Never rejects: every failure is an answer. `failed` says how one is told. */
-  request(
+  /** Never rejects: every failure is an answer. */
+  request(request: Request, caller: ModernCaller, outlet: Outlet, lookup: HeaderLookup | undefined): Visiting {
+    return new Visiting(request, (visiting) => this.#work(visiting, request, caller, outlet, lookup));
+  }
+
+  async #work(
+    visiting: Visiting,
     request: Request,
     caller: ModernCaller,
     outlet: Outlet,
     lookup: HeaderLookup | undefined,
-    failed: (thrown: unknown) => Answer,
-  ): Visiting {
-    return new Visiting(request, async (visiting) => {
-      try {
-        const found = this.#parts.affinities.of(caller);
-        const affinity = found instanceof Promise ? await found : found;
-        const canBeAsked = affinity.profile !== '';
-        const rounds = canBeAsked ? new Rounds(request.params?.object('inputResponses')) : undefined;
-        const visit = new Visit(caller, affinity, caller.logLevel, rounds);
-        const answering = this.#answer(visiting, request, visit, outlet, lookup);
-        return answering instanceof Promise ? await answering : answering;
-      } catch (thrown) {
-        return failed(thrown);
-      } finally {
-        if (visiting.counted !== undefined) visiting.counted.underWay--;
-      }
-    });
+  ): Promise<Answer> {
+    const startedMs = performance.now();
+    let answer: Answer;
+    try {
+      const found = this.#parts.affinities.of(caller);
+      const affinity = found instanceof Promise ? await found : found;
+      const canBeAsked = affinity.profile !== '';
+      const rounds = canBeAsked ? new Rounds(request.params?.object('inputResponses')) : undefined;
+      const visit = new Visit(caller, affinity, caller.logLevel, rounds);
+      const answering = this.#answer(visiting, request, visit, outlet, lookup);
+      answer = answering instanceof Promise ? await answering : answering;
+    } catch (thrown) {
+      answer = this.#parts.failed(thrown, request.method);
+    }
+    if (visiting.counted !== undefined) visiting.counted.underWay--;
+    this.#parts.served(caller, request, visiting.exchange, answer, performance.now() - startedMs);
+    return answer;
   }
 
   #answer(
@@ -144,11 +155,7 @@ export class Modern {
     const { affinity } = visit;
     const { scouts, lists } = this.#parts;
     const list = LISTS.get(method);
-    if (list !== undefined) {
-      const looking = scouts.look(affinity);
-      if (looking === undefined) return lists.answer(affinity, list, request);
-      return looking.then(() => lists.answer(affinity, list, request));
-    }
+    if (list !== undefined) return lists.answer(affinity, list, request);
     if (TASK_METHODS.has(method)) return this.#tasked(visiting, request, visit, outlet);
     switch (method) {
       case 'tools/call':
@@ -177,17 +184,13 @@ export class Modern {
     return this.#own(method, await listen.run(uris, taskIds));
   }
 
-  async #tasked(visiting: Visiting, request: Request, visit: Visit, outlet: Outlet): Promise<Answer> {
+  #tasked(visiting: Visiting, request: Request, visit: Visit, outlet: Outlet): Answer | Promise<Answer> {
     const { affinity } = visit;
     const exchange = new OpenExchange(visit, affinity, request, outlet);
     // Not one of those that work: it must not be taken for the one an upstream asks.
     visiting.took(exchange);
-    this.#enter(affinity);
-    try {
-      return await this.#parts.tasks.request(exchange);
-    } finally {
-      affinity.underWay--;
-    }
+    this.#enter(visiting, affinity);
+    return this.#parts.tasks.request(exchange);
   }
 
   #discovered({ catalog }: Affinity): Answer {
@@ -205,14 +208,15 @@ export class Modern {
   }
 
   /** @throws {GatewayError} `overloaded` */
-  #enter(affinity: Affinity): void {
+  #enter(visiting: Visiting, affinity: Affinity): void {
     if (affinity.underWay >= this.#parts.inFlightPerSession) {
       throw new GatewayError('overloaded', { say: `you have ${affinity.underWay} requests under way` });
     }
     affinity.underWay++;
+    visiting.counted = affinity;
   }
 
-  async #routed(
+  #routed(
     visiting: Visiting,
     request: Request,
     visit: Visit,
@@ -220,36 +224,51 @@ export class Modern {
     lookup: HeaderLookup | undefined,
   ): Promise<Answer> {
     const { affinity } = visit;
-    this.#enter(affinity);
-    visiting.counted = affinity;
+    this.#enter(visiting, affinity);
     const retry = request.params === undefined ? undefined : readRetry(request.params);
     if (request.params !== undefined && retry === undefined) {
       throw new GatewayError('invalid-params', { say: '"inputResponses" must be an object, "requestState" a string' });
     }
-    let to = route(affinity.catalog, request);
-    if (to.kind === 'nowhere') {
-      await this.#parts.scouts.look(affinity);
-      to = route(affinity.catalog, request);
-    }
-    if (to.kind === 'nowhere') throw to.error;
-    if (lookup !== undefined) this.#checkHeaders(request, affinity, lookup);
+    const goOn = (to: Route) => {
+      if (to.kind === 'nowhere') throw to.error;
+      if (lookup !== undefined) this.#checkHeaders(request, affinity, lookup);
+      return retry?.requestState === undefined
+        ? this.#sent(visiting, request, visit, outlet, to)
+        : this.#retried(visiting, request, visit, outlet, to, retry, retry.requestState);
+    };
+    const to = route(affinity.catalog, request);
+    if (to.kind !== 'nowhere') return goOn(to);
+    return Promise.resolve(this.#parts.scouts.look(affinity)).then(() => goOn(route(affinity.catalog, request)));
+  }
 
-    let { params } = to;
-    if (retry?.requestState !== undefined) {
-      const state = await unsealState(this.#parts.sealer, retry.requestState, visit.caller, request);
-      if (state.kind === 'park' && state.owner !== this.#parts.ownName) {
-        return await this.#handed(visiting, request, visit, outlet, state.owner);
-      }
-      if (state.kind === 'park') return await this.#resumed(visiting, request, visit, outlet, state, retry);
-      if (state.upstream !== to.upstream) throw new GatewayError('invalid-state');
-      if (state.kind === 'pages') {
-        const end = await this.#opened(request.method, to.upstream, state.ids, retry.inputResponses);
-        if (end !== undefined) return end;
-        params = withRetry(params, { inputResponses: undefined, requestState: undefined });
-      } else {
-        params = withRetry(params, { inputResponses: retry.inputResponses, requestState: state.inner });
-      }
+  /** The client brings back what it was given with questions, whether or not it has answers. */
+  async #retried(
+    visiting: Visiting,
+    request: Request,
+    visit: Visit,
+    outlet: Outlet,
+    to: Found,
+    retry: Retry,
+    requestState: string,
+  ): Promise<Answer> {
+    const state = await unsealState(this.#parts.sealer, requestState, visit.caller, request);
+    if (state.kind === 'park' && state.owner !== this.#parts.ownName) {
+      return await this.#handed(visiting, request, visit, outlet, state.owner);
     }
+    if (state.kind === 'park') return await this.#resumed(visiting, request, visit, outlet, state, retry);
+    if (state.upstream !== to.upstream) throw new GatewayError('invalid-state');
+    let given: Retry = { inputResponses: undefined, requestState: undefined };
+    if (state.kind === 'relay') {
+      given = { inputResponses: retry.inputResponses, requestState: state.inner };
+    } else {
+      const end = await this.#opened(request.method, to.upstream, state.ids, retry.inputResponses);
+      if (end !== undefined) return end;
+    }
+    return await this.#sent(visiting, request, visit, outlet, { ...to, params: withRetry(to.params, given) });
+  }
+
+  #sent(visiting: Visiting, request: Request, visit: Visit, outlet: Outlet, to: Found): Promise<Answer> {
+    const { affinity } = visit;
     const upstream = this.#parts.upstreams.get(to.upstream);
     const isExclusive = affinity.profile !== '' && upstream?.needsOwnConnection === true;
     const party = affinity.at(to.upstream, isExclusive, (key) => new Affinity(key, visit.caller, affinity.catalog));
@@ -258,15 +277,15 @@ export class Modern {
     exchange.tool = to.tool;
     visiting.took(exchange);
     party.working.add(exchange);
-    const work = this.#worked(exchange, params === to.params ? to : { ...to, params }, party);
+    const work = this.#worked(exchange, to, party);
     // Who cannot be asked is not asked, and a modern upstream asks in its answer.
-    if (visit.rounds === undefined || upstream?.isModern === true) return await work;
+    if (visit.rounds === undefined || upstream?.isModern === true) return work;
     const settled = work.catch((thrown: unknown) => toAnswer(thrown));
-    return await this.#parts.parked.follow(exchange, to.upstream, visit.rounds, settled);
+    return this.#parts.parked.follow(exchange, to.upstream, visit.rounds, settled);
   }
 
   /** Forwards, and gives a modern upstream's questions on to the client, under a seal. */
-  async #worked(exchange: OpenExchange, to: Extract<Route, { kind: 'upstream' }>, party: Affinity): Promise<Answer> {
+  async #worked(exchange: OpenExchange, to: Found, party: Affinity): Promise<Answer> {
     try {
       const answer = await this.#parts.calls.forward(exchange, to);
       // It asked what it could not, and made something of the refusal.
@@ -371,10 +390,3 @@ export class Modern {
     if (fault !== undefined) throw new GatewayError('header-mismatch', { say: fault });
   }
 }
-
-const LISTS: ReadonlyMap<string, ListName> = new Map([
-  ['tools/list', 'tools'],
-  ['prompts/list', 'prompts'],
-  ['resources/list', 'resources'],
-  ['resources/templates/list', 'resourceTemplates'],
-]);

@@ -1,5 +1,7 @@
 import { GatewayError } from '../errors.ts';
-import type { Request } from '../protocol/jsonrpc.ts';
+import type { Answer, Request } from '../protocol/jsonrpc.ts';
+import { progressTokenOf } from '../protocol/meta.ts';
+import type { ErrorType } from '../telemetry/operation.ts';
 import type { Call } from '../upstream/call.ts';
 import type { Gate, Place } from '../upstream/gate.ts';
 import type { Outlet } from './front.ts';
@@ -19,6 +21,8 @@ export class OpenExchange implements Exchange {
   upstream: string | undefined;
   /** Published name of the tool that is called, for metrics. */
   tool: string | undefined;
+  /** What the upstream had to say in the end, and how that counts. */
+  ended: { readonly answer: Answer | GatewayError; readonly error: ErrorType | undefined } | undefined;
   /** Why it ended before the upstream did. */
   failure: GatewayError | undefined;
   #call: Call<Exchange> | undefined;
@@ -34,8 +38,7 @@ export class OpenExchange implements Exchange {
     this.party = party;
     this.request = request;
     this.outlet = outlet;
-    // Most requests carry no `_meta`, and then there is nothing to cut open.
-    this.progressToken = request.params?.object('_meta')?.raw('progressToken');
+    this.progressToken = progressTokenOf(request.params);
   }
 
   /** Takes a place at the upstream; undefined when there was one at once. @throws {GatewayError} `overloaded`, `cancelled` */
@@ -82,7 +85,7 @@ export class OpenExchange implements Exchange {
     this.client = client;
     this.request = request;
     this.outlet = outlet;
-    this.progressToken = request.params?.object('_meta')?.raw('progressToken');
+    this.progressToken = progressTokenOf(request.params);
   }
 
   advances(progress: number): boolean {

@@ -8,7 +8,7 @@ import {
 } from '../catalog/catalog.ts';
 import type { Source } from '../catalog/callable.ts';
 import { GatewayError } from '../errors.ts';
-import type { RawObject } from '../protocol/json.ts';
+import { quoted, type RawObject } from '../protocol/json.ts';
 import type { Request } from '../protocol/jsonrpc.ts';
 
 /** Where a request goes, and with which parameters. */
@@ -58,12 +58,12 @@ function toCompletion(catalog: Catalog, params: RawObject): Route {
     const name = ref.string('name') ?? '';
     const owner = resolvePrompt(catalog, name);
     if (owner === undefined) return nowhere('unknown-prompt', name);
-    return to(owner.upstream, params.with('ref', ref.with('name', JSON.stringify(owner.name)).toString()));
+    return to(owner.upstream, params.with('ref', ref.with('name', quoted(owner.name)).toString()));
   }
   if (ref !== undefined && type === 'ref/resource') {
     const owner = resolveTemplate(catalog, ref.string('uri') ?? '');
     if (owner.kind !== 'one') return nowhere('invalid-params', `no such resource template: ${ref.string('uri') ?? ''}`);
-    return to(owner.upstream, params.with('ref', ref.with('uri', JSON.stringify(owner.uri)).toString()));
+    return to(owner.upstream, params.with('ref', ref.with('uri', quoted(owner.uri)).toString()));
   }
   return nowhere('invalid-params', '"ref" must be a ref/prompt or a ref/resource');
 }
@@ -80,7 +80,7 @@ export function route(catalog: Catalog, request: Request): Route {
       return {
         kind: 'upstream',
         upstream: owner.upstream,
-        params: params.with('name', JSON.stringify(owner.name)),
+        params: params.with('name', quoted(owner.name)),
         tool: name,
         source: sourceOf(catalog, owner),
       };
@@ -89,14 +89,14 @@ export function route(catalog: Catalog, request: Request): Route {
       const name = params.string('name');
       const owner = name === undefined ? undefined : resolvePrompt(catalog, name);
       if (owner === undefined) return nowhere('unknown-prompt', name ?? '"name" must be a string');
-      return to(owner.upstream, params.with('name', JSON.stringify(owner.name)));
+      return to(owner.upstream, params.with('name', quoted(owner.name)));
     }
     case 'resources/read': {
       const uri = params.string('uri');
       if (uri === undefined) return nowhere('invalid-params', '"uri" must be a string');
       const owner = ownerOf(catalog, uri);
       if (owner instanceof GatewayError) return { kind: 'nowhere', error: owner };
-      return to(owner.upstream, params.with('uri', JSON.stringify(owner.uri)));
+      return to(owner.upstream, params.with('uri', quoted(owner.uri)));
     }
     default:
       return toCompletion(catalog, params);

@@ -1,8 +1,8 @@
-import { toGatewayError } from '../errors.ts';
+import { GatewayError } from '../errors.ts';
 import type { RawObject } from '../protocol/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import type { Header } from '../protocol/mcp-headers.ts';
-import { errorTypeOf, type ErrorType } from '../telemetry/operation.ts';
+import { errorTypeOf } from '../telemetry/operation.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Call } from '../upstream/call.ts';
 import type { Link } from '../upstream/link.ts';
@@ -33,7 +33,7 @@ export class Sender {
   }
 
   /** @throws {GatewayError} why there is no answer of the upstream. */
-  async send(
+  send(
     exchange: OpenExchange,
     upstream: Upstream<Exchange, Party>,
     link: Link<Exchange, Party>,
@@ -42,8 +42,6 @@ export class Sender {
     const { request, progressToken, client } = exchange;
     const { method = request.method, params, headers, silentMs, cancelled } = sending;
     const { callMs, maxMs } = upstream.config.timeouts;
-    const startedMs = performance.now();
-    link.usedMs = startedMs;
     const progress = progressToken !== undefined && method === request.method;
     const isModern = link.listening !== undefined;
     const call = link.connection.call(method, params, {
@@ -55,22 +53,19 @@ export class Sender {
       capabilities: isModern ? modernCapabilities(client) : undefined,
       logLevel: isModern ? client.logLevel : undefined,
       headers,
+      ended: (answer, durationMs) => {
+        const isAnswer = !(answer instanceof GatewayError);
+        if (isAnswer) link.served = true;
+        const error = isAnswer ? errorTypeOf(method, answer) : answer.code;
+        exchange.ended = { answer, error };
+        const transport = upstream.config.target.kind === 'stdio' ? 'pipe' : 'tcp';
+        const operation = { method, tool: exchange.tool, error, revision: link.hello.revision, transport } as const;
+        this.#metrics.called(upstream.id, operation, durationMs / 1000);
+      },
     });
+    link.usedMs = call.startedMs;
     const begun = cancelled === undefined ? call : cancelled(call);
     exchange.begin(begun);
-    const ended = (error: ErrorType | undefined) => {
-      const transport = upstream.config.target.kind === 'stdio' ? 'pipe' : 'tcp';
-      const operation = { method, tool: exchange.tool, error, revision: link.hello.revision, transport } as const;
-      this.#metrics.called(upstream.id, operation, (performance.now() - startedMs) / 1000);
-    };
-    try {
-      const answer = await begun.answer;
-      link.served = true;
-      ended(errorTypeOf(method, answer));
-      return answer;
-    } catch (thrown) {
-      ended(toGatewayError(thrown).code);
-      throw thrown;
-    }
+    return begun.answer;
   }
 }

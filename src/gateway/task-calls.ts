@@ -155,6 +155,7 @@ function unlessTask(call: Call<Exchange>, cancelTask: (task: string) => void): C
   return {
     id: call.id,
     owner: call.owner,
+    startedMs: call.startedMs,
     answer: Promise.race([call.answer, cancelled]),
     cancel: () => {
       reject(new GatewayError('cancelled'));

@@ -6,7 +6,7 @@
 
 import { isObjectText, RawObject } from './json.ts';
 import { Memo } from './memo.ts';
-import { META, withMeta, withoutMeta } from './meta.ts';
+import { META, metaText, withoutMeta } from './meta.ts';
 import { isModernRevision, type ModernRevision } from './revisions.ts';
 import { isSeverity, type Severity } from './severity.ts';
 
@@ -71,14 +71,14 @@ const NOTHING: EnvelopeReading = { kind: 'none', missing: REQUIRED };
 /** A client says the same of itself with every request, so most envelopes have been read before. */
 const readings = new Memo<EnvelopeReading>();
 
-/** Raw `_meta` by what it is put in place of; one for each set of capabilities under each name. */
-const metas = new WeakMap<RawObject, WeakMap<RawObject, Memo<string>>>();
+/** Raw `_meta` by what it is put in place of: for each set of capabilities, client and log level. */
+const metas = new WeakMap<RawObject, WeakMap<RawObject, Map<Severity | undefined, Memo<string>>>>();
 
 /** @throws {JsonTextError} when `_meta` is no well-formed JSON after all. */
 export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
   const raw = params?.raw('_meta');
   if (raw === undefined) return NOTHING;
-  return readings.of(raw, () => read(params?.object('_meta')));
+  return readings.of(raw, (text) => read(isObjectText(text) ? RawObject.parse(text) : undefined));
 }
 
 function read(meta: RawObject | undefined): EnvelopeReading {
@@ -104,25 +104,25 @@ function read(meta: RawObject | undefined): EnvelopeReading {
 
 /** The parameters under this envelope in place of any other. Everything else in `_meta` stays, the progress token included. */
 export function withEnvelope(params: RawObject | undefined, envelope: Envelope): RawObject {
-  const { clientInfo, clientCapabilities, logLevel } = envelope;
-  const name = clientInfo ?? RawObject.EMPTY;
-  let named = metas.get(clientCapabilities);
-  if (named === undefined) metas.set(clientCapabilities, (named = new WeakMap()));
-  let memo = named.get(name);
-  if (memo === undefined) named.set(name, (memo = new Memo()));
-  const raw = params?.raw('_meta') ?? '';
-  const key = logLevel === undefined ? raw : `${logLevel} ${raw}`;
-  const meta = memo.of(key, () => enveloped(params, envelope).raw('_meta') ?? '{}');
+  const meta = metasUnder(envelope).of(params?.raw('_meta') ?? '', (raw) =>
+    metaText(raw, [
+      [META.protocolVersion, JSON.stringify(envelope.version)],
+      [META.clientInfo, envelope.clientInfo?.toString()],
+      [META.clientCapabilities, envelope.clientCapabilities.toString()],
+      [META.logLevel, envelope.logLevel === undefined ? undefined : JSON.stringify(envelope.logLevel)],
+    ]),
+  );
   return (params ?? RawObject.EMPTY).with('_meta', meta);
 }
 
-function enveloped(params: RawObject | undefined, envelope: Envelope): RawObject {
-  return withMeta(params ?? RawObject.EMPTY, [
-    [META.protocolVersion, JSON.stringify(envelope.version)],
-    [META.clientInfo, envelope.clientInfo?.toString()],
-    [META.clientCapabilities, envelope.clientCapabilities.toString()],
-    [META.logLevel, envelope.logLevel === undefined ? undefined : JSON.stringify(envelope.logLevel)],
-  ]);
+function metasUnder({ clientCapabilities, clientInfo = RawObject.EMPTY, logLevel }: Envelope): Memo<string> {
+  let byName = metas.get(clientCapabilities);
+  if (byName === undefined) metas.set(clientCapabilities, (byName = new WeakMap()));
+  let byLevel = byName.get(clientInfo);
+  if (byLevel === undefined) byName.set(clientInfo, (byLevel = new Map()));
+  let memo = byLevel.get(logLevel);
+  if (memo === undefined) byLevel.set(logLevel, (memo = new Memo()));
+  return memo;
 }
 
 /** The parameters as an upstream of the older era reads them, which has heard all that in `initialize`. */

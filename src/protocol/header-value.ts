@@ -42,6 +42,7 @@ export function withoutBlanks(value: string): string {
  * and is none. White space around it is the transport's. A marker that is not exactly right marks nothing.
  */
 export function decodeHeaderValue(value: string): string | undefined {
+  if (!value.startsWith('=') && PLAIN.test(value)) return value;
   const trimmed = withoutBlanks(value);
   if (!ALLOWED.test(trimmed)) return undefined;
   const isMarked =

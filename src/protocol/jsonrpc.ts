@@ -1,4 +1,4 @@
-import { JsonTextError, oneLine, RawObject, rawItems } from './json.ts';
+import { JsonTextError, quoted, RawObject, rawItems } from './json.ts';
 
 /** A request id as raw JSON text (`7`, `"a"`): comparable, and echoed byte for byte. */
 export type Id = string;
@@ -22,13 +22,26 @@ export interface RpcError {
   readonly data?: unknown;
 }
 
-/**
- * How a request ended: the raw text of its result object, or an error with all its members. A result that is given again and again
- * may bring its `tail`, which is the result on one line and the brace that ends a response, in UTF-8.
- */
-export type Answer =
-  | { readonly kind: 'result'; readonly result: string; readonly tail?: Buffer }
-  | { readonly kind: 'error'; readonly error: RpcError };
+export interface Result {
+  readonly kind: 'result';
+  /** Raw text of an object. */
+  readonly result: string;
+  /** The same cut open, where it came that way. */
+  readonly whole?: RawObject;
+  /** Of what is given again and again: the result on one line and the brace that ends a response, in UTF-8. */
+  readonly tail?: Buffer;
+}
+
+/** How a request ended: its result, or an error with all its members. */
+export type Answer = Result | { readonly kind: 'error'; readonly error: RpcError };
+
+/** The answer that has nothing to say. */
+export const DONE: Answer = { kind: 'result', result: '{}' };
+
+/** @throws {JsonTextError} when the text is not JSON after all. */
+export function wholeOf({ whole, result }: Result): RawObject {
+  return whole ?? RawObject.parse(result);
+}
 
 /** `id` is `null` when the peer could not read the id of what it answers. */
 export type Response = Answer & { readonly id: Id };
@@ -50,22 +63,52 @@ export class MessageError extends Error {
 
 const MAX_ID_CHARS = 130;
 const INTEGER_ID = /^(?:0|-?[1-9]\d*)$/;
+/** Fewer digits than any integer that is not safe. */
+const SHORT_ID = /^[1-9]\d{0,14}$/;
 
-/** Envelope members by their lower-case spelling, to refuse `Method` beside `method`, which some parsers merge. */
-const ENVELOPE = new Set(['jsonrpc', 'id', 'method', 'params', 'result', 'error']);
-/** The same for the parameters a gateway routes by. */
-const ROUTED = new Set(['name', 'uri', 'ref', 'arguments', 'cursor', '_meta', 'requestid', 'progresstoken', 'taskid']);
-const ROUTED_SPELLING = new Set([
+/** Names that must not come in other spellings: some parsers would merge `Method` with `method`. The frequent ones come first. */
+class Spelling {
+  readonly #names: readonly string[];
+  readonly #folded: ReadonlySet<string>;
+
+  constructor(...names: string[]) {
+    this.#names = names;
+    this.#folded = new Set(names.map(folded));
+  }
+
+  /** A name that could be mistaken for one of ours. */
+  mistaken(object: RawObject): string | undefined {
+    for (const key of object.keys()) {
+      if (this.#isOne(key)) continue;
+      if (this.#folded.has(folded(key)) || key === '__proto__') return key;
+    }
+    return undefined;
+  }
+
+  #isOne(key: string): boolean {
+    for (const name of this.#names) if (name === key) return true;
+    return false;
+  }
+}
+
+/** Through upper case, since Go also takes "paramſ" for "params". */
+function folded(name: string): string {
+  return name.toUpperCase().toLowerCase();
+}
+
+const ENVELOPE = new Spelling('jsonrpc', 'id', 'method', 'params', 'result', 'error');
+/** The parameters a gateway routes by. */
+const ROUTED = new Spelling(
   'name',
+  'arguments',
+  '_meta',
   'uri',
   'ref',
-  'arguments',
   'cursor',
-  '_meta',
   'requestId',
   'progressToken',
   'taskId',
-]);
+);
 
 /** Judges escapes and control characters too, unlike elsewhere: an id is echoed into lines and events. */
 function isStringId(raw: string): boolean {
@@ -78,18 +121,15 @@ function isStringId(raw: string): boolean {
 
 function isId(raw: string): boolean {
   if (raw.length > MAX_ID_CHARS) return false;
+  if (SHORT_ID.test(raw)) return true;
   if (raw.startsWith('"')) return isStringId(raw);
   return INTEGER_ID.test(raw) && Number.isSafeInteger(Number(raw));
 }
 
-function checkSpelling(object: RawObject, known: ReadonlySet<string>, spelled: ReadonlySet<string>, id: Id): void {
-  for (const key of object.keys()) {
-    if (spelled.has(key)) continue;
-    // Through upper case, since Go also takes "paramſ" for "params".
-    if (known.has(key.toUpperCase().toLowerCase()) || key === '__proto__') {
-      throw new MessageError(-32600, `member "${key.slice(0, 40)}" could be mistaken for another one`, id);
-    }
-  }
+function checkSpelling(object: RawObject, spelling: Spelling, id: Id): void {
+  const key = spelling.mistaken(object);
+  if (key === undefined) return;
+  throw new MessageError(-32600, `member "${key.slice(0, 40)}" could be mistaken for another one`, id);
 }
 
 function toError(raw: string, id: Id): RpcError {
@@ -107,7 +147,7 @@ function toError(raw: string, id: Id): RpcError {
 function toMessage(envelope: RawObject): Message {
   const rawId = envelope.raw('id');
   const id = rawId !== undefined && isId(rawId) ? rawId : 'null';
-  checkSpelling(envelope, ENVELOPE, ENVELOPE, id);
+  checkSpelling(envelope, ENVELOPE, id);
   if (envelope.raw('jsonrpc') !== '"2.0"') {
     throw new MessageError(-32600, '"jsonrpc" must be "2.0"', id);
   }
@@ -122,7 +162,7 @@ function toMessage(envelope: RawObject): Message {
     if (params === undefined && envelope.raw('params') !== undefined) {
       throw new MessageError(-32600, '"params" must be an object', id);
     }
-    if (params !== undefined) checkSpelling(params, ROUTED, ROUTED_SPELLING, id);
+    if (params !== undefined) checkSpelling(params, ROUTED, id);
     if (rawId === undefined) return { kind: 'notification', method, params };
     if (id === 'null') {
       throw new MessageError(-32600, '"id" must be a string of at most 128 characters or a safe integer');
@@ -140,7 +180,8 @@ function toMessage(envelope: RawObject): Message {
   }
   if (error !== undefined) return { kind: 'error', id, error: toError(error, id) };
   if (result === undefined || !result.startsWith('{')) throw new MessageError(-32600, '"result" must be an object', id);
-  return { kind: 'result', id, result };
+  const whole = envelope.open('result');
+  return whole === undefined ? { kind: 'result', id, result } : { kind: 'result', id, result, whole };
 }
 
 function toMessageError(thrown: unknown): MessageError {
@@ -154,12 +195,22 @@ function toMessageError(thrown: unknown): MessageError {
 /**
  * Reads one JSON-RPC message from a peer whose text is forwarded, not trusted to be perfect: string escapes are not judged.
  *
+ * @param open what is going to be looked into: the parameters of a request, or its result.
  * @throws {MessageError}
  * @see https://www.jsonrpc.org/specification
  */
-export function parseMessage(text: string): Message {
+export function parseMessage(text: string, open: 'params' | 'result' = 'params'): Message {
   try {
-    return toMessage(RawObject.parse(text));
+    return toMessage(RawObject.parse(text, open));
+  } catch (thrown) {
+    throw toMessageError(thrown);
+  }
+}
+
+/** The same for text whose pieces are sent on to whoever takes it for JSON throughout. @throws {MessageError} */
+export function parseStrictly(text: string): Message {
+  try {
+    return toMessage(RawObject.parseStrictly(text, 'params'));
   } catch (thrown) {
     throw toMessageError(thrown);
   }
@@ -167,7 +218,7 @@ export function parseMessage(text: string): Message {
 
 /** Whether the text is a JSON array, which only the 2025-03-26 revision calls a message. */
 export function isBatch(text: string): boolean {
-  return text.trimStart().startsWith('[');
+  return !text.startsWith('{') && text.trimStart().startsWith('[');
 }
 
 /** Cuts a batch into its messages. An item that is no message is its own {@link MessageError}. @throws {MessageError} */
@@ -188,11 +239,11 @@ export function parseBatch(text: string): (Message | MessageError)[] {
 }
 
 function method(name: string, params: RawObject | undefined): string {
-  const head = `"method":${JSON.stringify(name)}`;
-  return params === undefined ? `${head}}` : `${head},"params":${oneLine(params.toString())}}`;
+  const head = `"method":${quoted(name)}`;
+  return params === undefined ? `${head}}` : `${head},"params":${params.toString()}}`;
 }
 
-/** One line of JSON text, ready for a POST body, an event or a line. */
+/** JSON text, ready for a POST body. Where it has to be one line, `oneLine` makes it one. */
 export function requestText(id: Id | number, name: string, params: RawObject | undefined): string {
   return `{"jsonrpc":"2.0","id":${id},${method(name, params)}`;
 }
@@ -203,6 +254,6 @@ export function notificationText(name: string, params: RawObject | undefined): s
 
 export function responseText(id: Id, answer: Answer): string {
   return answer.kind === 'result'
-    ? `{"jsonrpc":"2.0","id":${id},"result":${oneLine(answer.result)}}`
+    ? `{"jsonrpc":"2.0","id":${id},"result":${answer.result}}`
     : `{"jsonrpc":"2.0","id":${id},"error":${JSON.stringify(answer.error)}}`;
 }

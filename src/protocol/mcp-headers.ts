@@ -7,6 +7,7 @@
 import { decodeHeaderValue, encodeHeaderValue, withoutBlanks } from './header-value.ts';
 import { isArrayText, isObjectText, type RawObject } from './json.ts';
 import type { Notification, Request } from './jsonrpc.ts';
+import { Memo } from './memo.ts';
 import type { MirroredParam } from './mirrored-params.ts';
 
 /** A header's name and its value, which never holds a control character. */
@@ -33,12 +34,25 @@ function nameOf({ method, params }: Request | Notification): string | undefined 
   return member === undefined ? undefined : params?.string(member);
 }
 
-/** `Mcp-Method` and, where the method has one, `Mcp-Name`. @throws {JsonTextError} when the name has a bad escape. */
-export function standardHeaders(message: Request | Notification): Header[] {
-  const headers: Header[] = [['Mcp-Method', encodeHeaderValue(message.method)]];
+/** The headers of requests without a name, by method; and of those with one, by method and name. */
+const nameless = new Memo<readonly Header[]>();
+const named = new Memo<Memo<readonly Header[]>>();
+
+/**
+ * `Mcp-Method` and, where the method has one, `Mcp-Name`. Where these are the same, mostly the same array.
+ *
+ * @throws {JsonTextError} when the name has a bad escape.
+ */
+export function standardHeaders(message: Request | Notification): readonly Header[] {
+  const { method } = message;
   const name = nameOf(message);
-  if (name !== undefined) headers.push(['Mcp-Name', encodeHeaderValue(name)]);
-  return headers;
+  if (name === undefined) return nameless.of(method, () => [['Mcp-Method', encodeHeaderValue(method)]]);
+  return named
+    .of(method, () => new Memo())
+    .of(name, () => [
+      ['Mcp-Method', encodeHeaderValue(method)],
+      ['Mcp-Name', encodeHeaderValue(name)],
+    ]);
 }
 
 /**
@@ -62,7 +76,7 @@ export function standardHeaderFault(message: Request | Notification, lookup: Hea
   if (header === undefined) return isNeeded ? 'the Mcp-Name header is missing' : undefined;
   const said = decodeHeaderValue(header);
   if (said === undefined) return 'the Mcp-Name header is malformed';
-  return said === name.toWellFormed() ? undefined : 'the Mcp-Name header does not match the body';
+  return said === name || said === name.toWellFormed() ? undefined : 'the Mcp-Name header does not match the body';
 }
 
 /** A number as digits; undefined for what is too large for anybody to read. */

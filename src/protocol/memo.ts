@@ -1,20 +1,59 @@
+/** Texts that peers send again and again, and what is made of them. Bounded, and free of the messages they were cut from. */
+
 const MAX_TEXTS = 1_000;
 const MAX_CHARS = 4_096;
+const MAX_FAMILIAR = 8;
 
 /** What a request alone says: it is not seen again. */
 const OWN = 'progressToken';
 
-/** What is made of texts that peers send again and again, made once. A long text, or one that names a single request, is not kept. */
+/** What text may hold that makes it no JSON for all its brackets: escapes and control characters. */
+// oxlint-disable-next-line no-control-regex -- control characters are what is looked for
+const DOUBTFUL = /[\\\u0000-\u001f]/;
+
+function isKept(text: string): boolean {
+  return text.length <= MAX_CHARS && !text.includes(OWN);
+}
+
+/** A piece of a string holds on to the whole of it; this does not. */
+function copyOf(text: string): string {
+  return Buffer.from(text).toString();
+}
+
+/** What is made of such texts, made once. A long text, or one that names a single request, is not kept. */
 export class Memo<T> {
   readonly #made = new Map<string, T>();
 
-  of(text: string, make: () => T): T {
+  of(text: string, make: (text: string) => T): T {
     const known = this.#made.get(text);
     if (known !== undefined) return known;
-    const made = make();
-    if (text.length > MAX_CHARS || text.includes(OWN)) return made;
+    if (!isKept(text)) return make(text);
+    const own = copyOf(text);
+    const made = make(own);
     if (this.#made.size >= MAX_TEXTS) this.#made.clear();
-    this.#made.set(text, made);
+    this.#made.set(own, made);
     return made;
+  }
+}
+
+/** The objects that came last at one place of a message: seen again, they need not be looked through again. */
+export class Familiar {
+  readonly #texts: string[] = [];
+
+  /** The object that begins there, if it is one of those. */
+  at(text: string, at: number): string | undefined {
+    // Faster than startsWith.
+    for (const known of this.#texts) if (text.slice(at, at + known.length) === known) return known;
+    return undefined;
+  }
+
+  /** Takes well-formed JSON, and gives it back for others to hold. */
+  keep(text: string): string {
+    // Of what is no object, something longer may begin the same.
+    if (!text.startsWith('{') || !isKept(text) || DOUBTFUL.test(text)) return text;
+    const own = copyOf(text);
+    if (this.#texts.length === MAX_FAMILIAR) this.#texts.pop();
+    this.#texts.unshift(own);
+    return own;
   }
 }

@@ -1,4 +1,4 @@
-import { RawObject } from './json.ts';
+import { isObjectText, RawObject } from './json.ts';
 
 /** Keys of `_meta` that the protocol keeps for itself. @see https://modelcontextprotocol.io/specification/2026-07-28/basic#meta */
 export const META = {
@@ -11,6 +11,14 @@ export const META = {
   relatedTask: 'io.modelcontextprotocol/related-task',
   immediateResponse: 'io.modelcontextprotocol/model-immediate-response',
 } as const;
+
+/** The raw token under which the sender of a request wants to hear of progress. @throws {JsonTextError} */
+export function progressTokenOf(params: RawObject | undefined): string | undefined {
+  const raw = params?.raw('_meta');
+  // Mostly there is none, and then there is nothing to cut open. With an escape, it may be spelled otherwise.
+  if (raw === undefined || !(raw.includes('progressToken') || raw.includes('\\'))) return undefined;
+  return params?.object('_meta')?.raw('progressToken');
+}
 
 /** What a result or a notification says of itself in 2026-07-28, and in no older revision. */
 const MODERN_KEYS = [META.serverInfo, META.subscriptionId];
@@ -37,12 +45,16 @@ export function withoutCoreTaskMeta(object: RawObject): RawObject {
   return withoutMeta(object, CORE_TASK_KEYS);
 }
 
-/** The object with members of its `_meta` set to raw JSON text or, given undefined, left out. What is no object is replaced. */
-export function withMeta(
-  object: RawObject,
-  members: Iterable<readonly [key: string, raw: string | undefined]>,
-): RawObject {
-  let meta = object.object('_meta') ?? RawObject.EMPTY;
-  for (const [key, raw] of members) meta = meta.with(key, raw);
-  return object.with('_meta', meta.toString());
+type Members = Iterable<readonly [key: string, raw: string | undefined]>;
+
+/** The raw text of a `_meta` with members set to raw JSON text or, given undefined, left out. What is no object is replaced. */
+export function metaText(raw: string | undefined, members: Members): string {
+  let meta = isObjectText(raw) ? RawObject.parse(raw) : RawObject.EMPTY;
+  for (const [key, member] of members) meta = meta.with(key, member);
+  return meta.toString();
+}
+
+/** The same for the object that has the `_meta`. */
+export function withMeta(object: RawObject, members: Members): RawObject {
+  return object.with('_meta', metaText(object.raw('_meta'), members));
 }

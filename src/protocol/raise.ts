@@ -6,7 +6,7 @@
 import { RawObject } from './json.ts';
 import type { RpcError } from './jsonrpc.ts';
 import { Memo } from './memo.ts';
-import { META, withMeta, withoutCoreTaskMeta } from './meta.ts';
+import { META, metaText, withoutCoreTaskMeta } from './meta.ts';
 import { publishedSchema } from './mirrored-params.ts';
 
 /** Methods whose results say how long they may be kept. */
@@ -31,12 +31,13 @@ export interface Stamp {
   readonly cacheScope: 'public' | 'private';
 }
 
-/** A server's results mostly say the same of themselves. By who we say we are and what they say. */
-const named = new Memo<string>();
+/** A server's results mostly say the same of themselves. By who we say we are. */
+const named = new Map<string, Memo<string>>();
 
 function namedMeta(result: RawObject, serverInfo: string): string {
-  const key = `${serverInfo}\n${result.raw('_meta') ?? ''}`;
-  return named.of(key, () => withMeta(result, [[META.serverInfo, serverInfo]]).raw('_meta') ?? '{}');
+  let memo = named.get(serverInfo);
+  if (memo === undefined) named.set(serverInfo, (memo = new Memo()));
+  return memo.of(result.raw('_meta') ?? '', (raw) => metaText(raw, [[META.serverInfo, serverInfo]]));
 }
 
 /** The result under our name, and with how long it may be kept where the method wants that said. */

@@ -36,6 +36,7 @@ function rowOf({ data }: RpcError): ErrorCode | undefined {
  */
 export function errorTypeOf(method: string, answer: Answer): ErrorType | undefined {
   if (answer.kind === 'error') return rowOf(answer.error) ?? 'rpc_error';
+  if (answer.whole !== undefined) return answer.whole.raw('isError') === 'true' ? 'tool_error' : undefined;
   return method === 'tools/call' && answer.result.includes('"isError"') && IS_ERROR.test(answer.result)
     ? 'tool_error'
     : undefined;

@@ -21,6 +21,8 @@ export interface CallOptions<Owner> {
   readonly logLevel?: Severity | undefined;
   /** In the modern era: `Mcp-Param-…`. */
   readonly headers?: readonly Header[] | undefined;
+  /** Is told how it ended and how long it took, before whoever waits for the answer. */
+  readonly ended?: (answer: Answer | GatewayError, durationMs: number) => void;
   /** Is told what is said about this call, in place of the connection's own events. */
   readonly told?: (notification: Notification) => void;
 }
@@ -29,6 +31,8 @@ export interface CallOptions<Owner> {
 export interface Call<Owner> {
   readonly id: number;
   readonly owner: Owner | undefined;
+  /** Monotonic. */
+  readonly startedMs: number;
   /** Rejects with a {@link GatewayError} when no answer will come. */
   readonly answer: Promise<Answer>;
   /** Tells the upstream, rejects the answer with `cancelled` and drops what may still arrive. */
@@ -66,10 +70,12 @@ export class PendingCall<Owner> implements Call<Owner> {
   }
 
   resolve(answer: Answer): void {
+    this.options.ended?.(answer, performance.now() - this.startedMs);
     this.#settle?.resolve(answer);
   }
 
   reject(why: GatewayError): void {
+    this.options.ended?.(why, performance.now() - this.startedMs);
     // Whoever asked may be gone by now.
     this.answer.catch(ignore);
     this.#settle?.reject(why);

@@ -1,8 +1,10 @@
+import { FleetingMap } from '../fleeting.ts';
 import { GatewayError } from '../errors.ts';
 import { withEnvelope } from '../protocol/envelope.ts';
 import { JsonTextError, RawObject } from '../protocol/json.ts';
 import {
   type Answer,
+  DONE,
   type Id,
   type Message,
   type Notification,
@@ -48,13 +50,11 @@ interface OpenAsk {
   withdrawn: (() => void) | undefined;
 }
 
-const EMPTY_RESULT: Answer = { kind: 'result', result: '{}' };
-
 /** One JSON-RPC peer over one transport: ids, what is pending, timeouts, cancellation. Closing rejects what is in flight. */
 export class Connection<Owner> {
   readonly #upstream: string;
   readonly #events: ConnectionEvents<Owner>;
-  readonly #pending = new Map<number, PendingCall<Owner>>();
+  readonly #pending = new FleetingMap<number, PendingCall<Owner>>();
   readonly #asks = new Map<Id, OpenAsk>();
   /** Whose progress is told after the answer, by token. */
   readonly #lasting = new Map<number, Owner>();
@@ -282,7 +282,7 @@ export class Connection<Owner> {
   #asked(request: Request, about: number | undefined): void {
     const { id, method } = request;
     if (method === 'ping') {
-      this.#transport?.send({ text: responseText(id, EMPTY_RESULT) });
+      this.#transport?.send({ text: responseText(id, DONE) });
       return;
     }
     const open: OpenAsk = { withdrawn: undefined };
@@ -337,11 +337,11 @@ function modernRequest<Owner>(
 ): Outgoing {
   const clientCapabilities = capabilities ?? RawObject.EMPTY;
   const sent = withEnvelope(params, { version: MODERN, clientInfo, clientCapabilities, logLevel });
-  const standard = standardHeaders({ kind: 'request', id: String(id), method, params: sent });
   return {
     text: requestText(id, method, sent),
     id,
     method,
-    headers: headers === undefined ? standard : [...standard, ...headers],
+    headers: standardHeaders({ kind: 'request', id: String(id), method, params: sent }),
+    params: headers,
   };
 }

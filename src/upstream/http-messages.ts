@@ -1,13 +1,18 @@
 import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '../protocol/jsonrpc.ts';
 
-/** Reads one JSON text: a message, or the batch of them that 2025-03-26 allows. What is none is handed to `malformed`. */
+/**
+ * Reads one JSON text: a message, or the batch of them that 2025-03-26 allows. What is none is handed to `malformed`.
+ *
+ * @param open what of a message is going to be looked into.
+ */
 export function readMessages(
   text: string,
   message: (message: Message) => void,
   malformed: (error: MessageError) => void,
+  open?: 'params' | 'result',
 ): void {
   if (!isBatch(text)) {
-    const only = oneOf(text);
+    const only = oneOf(text, open);
     if (only instanceof MessageError) malformed(only);
     else message(only);
     return;
@@ -18,9 +23,9 @@ export function readMessages(
   }
 }
 
-function oneOf(text: string): Message | MessageError {
+function oneOf(text: string, open: 'params' | 'result' | undefined): Message | MessageError {
   try {
-    return parseMessage(text);
+    return parseMessage(text, open);
   } catch (thrown) {
     if (thrown instanceof MessageError) return thrown;
     throw thrown;

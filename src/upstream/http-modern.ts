@@ -1,7 +1,9 @@
+import { FleetingMap } from '../fleeting.ts';
 import type { Logger } from 'pino';
 import type { HttpTarget, UpstreamTimeouts } from '../config/config.ts';
 import { GatewayError } from '../errors.ts';
 import type { Message } from '../protocol/jsonrpc.ts';
+import { Memo } from '../protocol/memo.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import { readRefusal, type Refused } from './http-failure.ts';
 import { configuredHeaders } from './http-headers.ts';
@@ -11,7 +13,13 @@ import { type HttpOptions, LATE_MS } from './http.ts';
 import type { Header } from '../protocol/mcp-headers.ts';
 import { type HeaderList, RequestHead } from './wire-request.ts';
 import type { Wire } from './wire.ts';
-import type { Outgoing, StartTransport, Transport, TransportEvents } from './transport.ts';
+import {
+  type Outgoing,
+  type StartTransport,
+  type Transport,
+  type TransportEvents,
+  unlessAborted,
+} from './transport.ts';
 
 /**
  * Streamable HTTP of the modern era: every request stands alone, and what is said about it comes with its answer.
@@ -19,16 +27,11 @@ import type { Outgoing, StartTransport, Transport, TransportEvents } from './tra
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
  */
 export function modernHttpTransport(target: HttpTarget, options: HttpOptions): StartTransport {
-  return (events, signal) => {
-    if (signal.aborted) {
-      const detail = { upstream: options.upstream, say: `upstream "${options.upstream}" is being disconnected` };
-      return Promise.reject(new GatewayError('upstream-unavailable', detail, signal.reason));
-    }
-    return Promise.resolve(new ModernHttpTransport(target, options, events));
-  };
+  return (events, signal) =>
+    unlessAborted(options.upstream, signal, () => new ModernHttpTransport(target, options, events));
 }
 
-const MAX_HEADS = 1_000;
+const NONE: readonly Header[] = [];
 
 class ModernHttpTransport implements Transport, PostOwner {
   readonly upstream: string;
@@ -37,12 +40,13 @@ class ModernHttpTransport implements Transport, PostOwner {
   readonly #path: string;
   readonly #headers: HeaderList;
   readonly #wire: Wire;
-  /** By what sets them apart: most requests are like one before. */
-  readonly #heads = new Map<string, RequestHead>();
+  /** Most requests are like one before: by the headers they have in common with it, and by all of them. */
+  readonly #plainHeads = new WeakMap<readonly Header[], RequestHead>();
+  readonly #heads = new Memo<RequestHead>();
   readonly #timeouts: UpstreamTimeouts;
   readonly #log: Logger;
   readonly #events: TransportEvents;
-  readonly #inFlight = new Map<number, Post>();
+  readonly #inFlight = new FleetingMap<number, Post>();
   #isOver = false;
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
@@ -67,26 +71,29 @@ class ModernHttpTransport implements Transport, PostOwner {
   }
 
   /** Only requests: what a client may notify is said by closing the request's stream. */
-  send({ id, method, text, headers = [] }: Outgoing): void {
+  send({ id, method, text, headers = NONE, params = NONE }: Outgoing): void {
     if (this.#isOver || id === undefined) return;
     const post = new Post(this, id, method, true);
     this.#inFlight.set(id, post);
     const { firstByteMs, callMs } = this.#timeouts;
     const headersMs = Math.max(firstByteMs, callMs + LATE_MS);
-    this.#wire.dispatch({ head: this.#head(headers), body: text, headersMs, bodyMs: 0 }, post);
+    this.#wire.dispatch({ head: this.#head(headers, params), body: text, headersMs, bodyMs: 0 }, post);
   }
 
-  #head(headers: readonly Header[]): RequestHead {
-    // A value never holds a line break.
-    let key = '';
-    for (const [name, value] of headers) key += `${name}:${value}\n`;
-    let head = this.#heads.get(key);
-    if (head === undefined) {
-      head = new RequestHead('POST', this.#authority, this.#path, [...this.#headers, ...headers.flat()]);
-      if (this.#heads.size >= MAX_HEADS) this.#heads.clear();
-      this.#heads.set(key, head);
+  #head(headers: readonly Header[], params: readonly Header[]): RequestHead {
+    if (params.length > 0) {
+      const all = [...headers, ...params];
+      // A value never holds a line break.
+      const key = all.map(([name, value]) => `${name}:${value}`).join('\n');
+      return this.#heads.of(key, () => this.#headOf(all));
     }
+    let head = this.#plainHeads.get(headers);
+    if (head === undefined) this.#plainHeads.set(headers, (head = this.#headOf(headers)));
     return head;
+  }
+
+  #headOf(headers: readonly Header[]): RequestHead {
+    return new RequestHead('POST', this.#authority, this.#path, [...this.#headers, ...headers.flat()]);
   }
 
   forget(id: number): void {
@@ -124,6 +131,7 @@ class ModernHttpTransport implements Transport, PostOwner {
         const say = `upstream "${this.upstream}" answered with something that is not JSON-RPC`;
         if (!post.isAnswered) post.fail(new GatewayError('upstream-protocol', { upstream: this.upstream, say }, error));
       },
+      'result',
     );
   }
 

@@ -1,3 +1,4 @@
+import { FleetingMap, FleetingSet } from '../fleeting.ts';
 import type { Logger } from 'pino';
 
 import type { HttpTarget, UpstreamTimeouts } from '../config/config.ts';
@@ -12,7 +13,13 @@ import { INITIALIZED, Outbox } from './http-outbox.ts';
 import { Post, type PostOwner } from './http-post.ts';
 import { HttpSession } from './http-session.ts';
 import { type Next, reconnectMs, resumedNext, standingNext, Stream } from './http-stream.ts';
-import type { Outgoing, StartTransport, Transport, TransportEvents } from './transport.ts';
+import {
+  type Outgoing,
+  type StartTransport,
+  type Transport,
+  type TransportEvents,
+  unlessAborted,
+} from './transport.ts';
 import type { ResponseHeaders, Wire, WireHandler } from './wire.ts';
 
 export interface HttpOptions {
@@ -41,13 +48,7 @@ const LISTEN_MS = 250;
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
  */
 export function httpTransport(target: HttpTarget, options: HttpOptions): StartTransport {
-  return (events, signal) => {
-    if (signal.aborted) {
-      const detail = { upstream: options.upstream, say: `upstream "${options.upstream}" is being disconnected` };
-      return Promise.reject(new GatewayError('upstream-unavailable', detail, signal.reason));
-    }
-    return Promise.resolve(new HttpTransport(target, options, events));
-  };
+  return (events, signal) => unlessAborted(options.upstream, signal, () => new HttpTransport(target, options, events));
 }
 
 class HttpTransport implements Transport, PostOwner {
@@ -58,9 +59,9 @@ class HttpTransport implements Transport, PostOwner {
   readonly #session: HttpSession;
   readonly #outbox = new Outbox((message) => this.#post(message));
   /** Where the answer to each request is awaited: the POST, or the stream that took its place. */
-  readonly #inFlight = new Map<number, { readonly post: Post; stream: Stream | undefined }>();
+  readonly #inFlight = new FleetingMap<number, { readonly post: Post; stream: Stream | undefined }>();
   /** POSTs no answer is awaited from. */
-  readonly #others = new Set<Post>();
+  readonly #others = new FleetingSet<Post>();
   #standing: Stream | undefined;
   /** Set once `initialized` was accepted. */
   #listening: NodeJS.Timeout | undefined;

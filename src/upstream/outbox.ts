@@ -1,6 +1,7 @@
 import type { Writable } from 'node:stream';
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
+import { oneLine } from '../protocol/json.ts';
 import type { Outgoing } from './transport.ts';
 
 /** With this much waiting, nothing more is taken. One message may exceed it, so that every single one can be sent. */
@@ -14,6 +15,7 @@ const STALL_MS = 5_000;
 
 interface Waiting {
   readonly message: Outgoing;
+  readonly line: string;
   readonly bytes: number;
 }
 
@@ -59,8 +61,9 @@ export class Outbox {
       this.#refuse(message, this.#overloaded());
       return;
     }
-    const bytes = Buffer.byteLength(message.text) + 1;
-    this.#waiting.push({ message, bytes });
+    const line = `${oneLine(message.text)}\n`;
+    const bytes = Buffer.byteLength(line);
+    this.#waiting.push({ message, line, bytes });
     this.#bytes += bytes;
     if (this.#isScheduled || this.#isWriting) return;
     this.#isScheduled = true;
@@ -97,7 +100,7 @@ export class Outbox {
     let bytes = 0;
     for (const waiting of this.#waiting) {
       if (count > 0 && bytes + waiting.bytes > WRITE_BYTES) break;
-      text += `${waiting.message.text}\n`;
+      text += waiting.line;
       bytes += waiting.bytes;
       count++;
     }

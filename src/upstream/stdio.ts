@@ -13,7 +13,13 @@ import { ProcessGroup } from './process-group.ts';
 import type { ProcessGuard } from './process-guard.ts';
 import { spawnFailure } from './spawn-failure.ts';
 import { printable, Tail } from './tail.ts';
-import type { Outgoing, StartTransport, Transport, TransportEvents } from './transport.ts';
+import {
+  type Outgoing,
+  type StartTransport,
+  type Transport,
+  type TransportEvents,
+  unlessAborted,
+} from './transport.ts';
 
 export interface StdioOptions {
   readonly upstream: string;
@@ -53,11 +59,7 @@ const OUR_ID = /^\d+$/;
  */
 export function stdioTransport(target: StdioTarget, options: StdioOptions): StartTransport {
   const { upstream } = options;
-  return async (events, signal) => {
-    if (signal.aborted) {
-      const detail = { upstream, say: `upstream "${upstream}" is being disconnected` };
-      throw new GatewayError('upstream-unavailable', detail, signal.reason);
-    }
+  const start = async (events: TransportEvents): Promise<Transport> => {
     const env = childEnvironment(process.env, target.env);
     try {
       // A group of its own, so that what it starts can be ended with it.
@@ -70,6 +72,7 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
       throw await spawnFailure(upstream, target, env, thrown);
     }
   };
+  return (events, signal) => unlessAborted(upstream, signal, () => start(events));
 }
 
 class StdioTransport implements Transport {

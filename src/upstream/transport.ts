@@ -1,17 +1,19 @@
-import type { GatewayError } from '../errors.ts';
+import { GatewayError } from '../errors.ts';
 import type { Message } from '../protocol/jsonrpc.ts';
 import type { Header } from '../protocol/mcp-headers.ts';
 
 /** One message on its way to an upstream. */
 export interface Outgoing {
-  /** JSON text on one line, without the line break. */
+  /** JSON text; may have line breaks between its tokens. */
   readonly text: string;
   /** Our id, when the message is a request. */
   readonly id?: number;
   /** JSON-RPC method, when the message is a request or notification. */
   readonly method?: string;
-  /** Of the modern era: headers that repeat what is in the text, where the transport has headers. */
+  /** Of the modern era, where the transport has headers: what the text is about. For equal requests the same array. */
   readonly headers?: readonly Header[];
+  /** The same for arguments: `Mcp-Param-…`. */
+  readonly params?: readonly Header[] | undefined;
 }
 
 /** What a transport tells its connection. Called in the order in which things arrived. */
@@ -44,6 +46,19 @@ export interface Transport {
   settled(revision: string): void;
   /** Ends it gracefully, then by force, in bounded time. Resolves when nothing of it is left. */
   close(): Promise<void>;
+}
+
+/** Starts a transport that is still wanted. @throws {GatewayError} `upstream-unavailable` */
+export async function unlessAborted(
+  upstream: string,
+  signal: AbortSignal,
+  start: () => Transport | Promise<Transport>,
+): Promise<Transport> {
+  if (signal.aborted) {
+    const say = `upstream "${upstream}" is being disconnected`;
+    throw new GatewayError('upstream-unavailable', { upstream, say }, signal.reason);
+  }
+  return await start();
 }
 
 /** @throws {GatewayError} `upstream-unavailable` (executed `no`), with the reason in words. */

@@ -27,9 +27,10 @@ export class WirePool implements Wire, SocketOwner {
       handler.onResponseError(NOTHING_UNDER_WAY, ended());
       return;
     }
-    const socket = this.#take();
+    const nowMs = performance.now();
+    const socket = this.#take(nowMs);
     if (socket === undefined) this.#connect(request, handler);
-    else socket.send(request, handler);
+    else socket.send(request, handler, nowMs);
   }
 
   async destroy(): Promise<void> {
@@ -50,9 +51,7 @@ export class WirePool implements Wire, SocketOwner {
     this.#settle();
   }
 
-  #take(): WireSocket | undefined {
-    if (this.#idle.length === 0) return undefined;
-    const nowMs = performance.now();
+  #take(nowMs: number): WireSocket | undefined {
     let socket = this.#idle.pop();
     // What is too old is closed by the sweep.
     while (socket !== undefined && !socket.isUsable(nowMs)) socket = this.#idle.pop();

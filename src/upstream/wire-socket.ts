@@ -93,9 +93,9 @@ export class WireSocket implements ResponseSink {
   }
 
   /** Only while it is usable, and no other is under way. */
-  send(request: WireRequest, handler: WireHandler): void {
+  send(request: WireRequest, handler: WireHandler, nowMs: number): void {
     this.#turn = new Turn(this, request, handler);
-    this.#start(this.#turn);
+    this.#start(this.#turn, nowMs);
   }
 
   /** Breaks off what is under way. */
@@ -123,14 +123,14 @@ export class WireSocket implements ResponseSink {
     const turn = this.#turn;
     if (turn === undefined) return;
     this.#head = head;
-    this.#await(turn.request.bodyMs);
+    this.#awaitBody(turn.request.bodyMs);
     turn.handler.onResponseStart(turn, head.status, head.headers);
   }
 
   body(bytes: Buffer, from: number, to: number): void {
     const turn = this.#turn;
     if (turn === undefined) return;
-    if (turn.request.bodyMs > 0) this.#await(turn.request.bodyMs);
+    this.#awaitBody(turn.request.bodyMs);
     turn.handler.onResponseData(turn, bytes.subarray(from, to));
   }
 
@@ -155,11 +155,12 @@ export class WireSocket implements ResponseSink {
 
   #connected(): void {
     clearTimeout(this.#connecting);
-    this.#idleUntilMs = performance.now() + KEEP_ALIVE_MS;
-    if (this.#turn !== undefined) this.#start(this.#turn);
+    const nowMs = performance.now();
+    this.#idleUntilMs = nowMs + KEEP_ALIVE_MS;
+    if (this.#turn !== undefined) this.#start(this.#turn, nowMs);
   }
 
-  #start(turn: Turn): void {
+  #start(turn: Turn, nowMs: number): void {
     const { request, handler } = turn;
     let bytes: string | Buffer;
     try {
@@ -176,11 +177,11 @@ export class WireSocket implements ResponseSink {
     }
     if (this.#turn !== turn) return;
     this.#reader.start();
-    this.#await(request.headersMs);
+    this.#deadlineMs = request.headersMs > 0 ? nowMs + request.headersMs : Infinity;
     this.#socket.write(bytes, 'latin1');
   }
 
-  #await(limitMs: number): void {
+  #awaitBody(limitMs: number): void {
     this.#deadlineMs = limitMs > 0 ? performance.now() + limitMs : Infinity;
   }
 

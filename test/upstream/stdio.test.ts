@@ -18,6 +18,15 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     for (const [i, id] of ids.entries()) assert.equal(stdio.answer(id)?.object('params')?.string('text'), `Nº ${i}`);
   });
 
+  test('T-040 a message that came over several lines is sent on one', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts');
+    const text = '{"jsonrpc":"2.0",\r\n"id":7,\n\n"method":"echo","params":{\n"text":"a\\nb"}}';
+    stdio.transport.send({ text, id: 7, method: 'echo' });
+    await until(() => stdio.answer(7) !== undefined, 'it is answered');
+    assert.equal(stdio.answer(7)?.object('params')?.string('text'), 'a\nb');
+    assert.equal(stdio.junk, 0);
+  });
+
   test('REL-12 characters may be split between reads', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-bytes.ts', { env: { TEXT: `${response(1, 'è語🙂')}\n` } });
     await until(() => stdio.messages.length > 0, 'the message came');
