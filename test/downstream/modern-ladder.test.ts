@@ -6,10 +6,10 @@ import {
   answerOf,
   MODERN,
   modernHeaders,
-  type ModernOptions,
   modernPost,
   modernResult,
   modernText,
+  type WireOptions,
 } from '../support/modern-wire.ts';
 import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
 
@@ -68,7 +68,7 @@ after(async () => {
   await upstream[Symbol.asyncDispose]();
 });
 
-interface Case extends ModernOptions {
+interface Case extends WireOptions {
   readonly name: string;
   readonly method?: string;
   readonly params?: Readonly<Record<string, unknown>>;
