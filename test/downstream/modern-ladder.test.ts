@@ -6,10 +6,10 @@ import {
   answerOf,
   MODERN,
   modernHeaders,
-  type ModernOptions,
   modernPost,
   modernResult,
   modernText,
+  type WireOptions,
 } from '../support/modern-wire.ts';
 import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
 
@@ -40,14 +40,13 @@ before(async () => {
     prompts: [{ name: 'greet' }],
     resources: [{ uri: 'file:///größe', name: 'a' }],
     answers: {
-      'tools/call': ({ id, params, response }) => {
+      'tools/call': (served) => {
+        const { params } = served;
         if (params['name'] !== 'needy') {
           return { resultType: 'complete', content: [], structuredContent: { said: params['arguments'] } };
         }
         const data = { requiredCapabilities: { elicitation: { form: {} } } };
-        const error = { code: -32021, message: 'Missing required client capability', data };
-        response.writeHead(400, { 'content-type': 'application/json' });
-        response.end(JSON.stringify({ jsonrpc: '2.0', id, error }));
+        served.error(-32021, 'Missing required client capability', data);
         return undefined;
       },
       'prompts/get': () => ({ resultType: 'complete', messages: [] }),
@@ -68,7 +67,7 @@ after(async () => {
   await upstream[Symbol.asyncDispose]();
 });
 
-interface Case extends ModernOptions {
+interface Case extends WireOptions {
   readonly name: string;
   readonly method?: string;
   readonly params?: Readonly<Record<string, unknown>>;

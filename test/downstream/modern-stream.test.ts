@@ -1,7 +1,13 @@
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
 import { event, stream } from '../fixtures/servers/http-harness.ts';
-import { type Asked, type HttpUpstream, legacyUpstream, modernUpstream, resultText } from '../support/http-upstream.ts';
+import {
+  type HttpUpstream,
+  legacyUpstream,
+  modernUpstream,
+  resultText,
+  type Served,
+} from '../support/http-upstream.ts';
 import { answerOf, modernEvents, modernPost, modernResult } from '../support/modern-wire.ts';
 import { type OpenGateway, openGateway } from '../support/open-gateway.ts';
 import { messagesOf } from './client.ts';
@@ -14,30 +20,25 @@ const TOOLS = ['quick', 'counts', 'stumbles', 'asks', 'chats', 'waits'].map((nam
   inputSchema: { type: 'object' },
 }));
 
-interface Meta {
-  readonly progressToken?: unknown;
-}
-
 const DONE = { content: [{ type: 'text', text: 'done' }] };
 
-function progressText({ params }: Asked, progress: number | undefined): string {
-  const meta: Meta = typeof params['_meta'] === 'object' && params['_meta'] !== null ? params['_meta'] : {};
+function progressText({ meta }: Served, progress: number | undefined): string {
   const { progressToken } = meta;
   return JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken, progress } });
 }
 
 /** What a tool does is its name. */
 function act(result: Readonly<Record<string, unknown>>) {
-  return (asked: Asked) => {
-    const { id, params, response } = asked;
+  return (served: Served) => {
+    const { id, params, response } = served;
     const final = event(resultText(id, result));
     switch (params['name']) {
       case 'counts':
-        stream(response, event(progressText(asked, 1)), event(progressText(asked, 2)), final);
+        stream(response, event(progressText(served, 1)), event(progressText(served, 2)), final);
         response.end();
         return undefined;
       case 'stumbles':
-        stream(response, ...[3, undefined, 2, 4].map((n) => event(progressText(asked, n))), final);
+        stream(response, ...[3, undefined, 2, 4].map((n) => event(progressText(served, n))), final);
         response.end();
         return undefined;
       case 'asks': {
@@ -52,11 +53,11 @@ function act(result: Readonly<Record<string, unknown>>) {
         return undefined;
       }
       case 'chats':
-        stream(response, event(progressText(asked, 1)), final, event(progressText(asked, 2)), final);
+        stream(response, event(progressText(served, 1)), final, event(progressText(served, 2)), final);
         response.end();
         return undefined;
       case 'waits':
-        stream(response, event(progressText(asked, 1)));
+        stream(response, event(progressText(served, 1)));
         return undefined;
       default:
         return result;

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { META } from '../../src/protocol/meta.ts';
 import { Ledger } from '../matrix/ledger.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
-import { modernEvents } from '../support/modern-post.ts';
+import { modernEvents } from '../support/modern-wire.ts';
 
 const TIMEOUT = { timeout: 40_000 };
 const UPSTREAM = fileURLToPath(new URL('../matrix/upstream.ts', import.meta.url));
@@ -31,7 +31,8 @@ suite('a modern client over HTTP, and a server of 2025-11-25 over stdio', { conc
 
   test('X-020 hanging up cancels the call at the server', TIMEOUT, async () => {
     const params = { name: 'up__waits', arguments: { nonce: 'w' } };
-    const events = await modernEvents(gateway.endpoint(), 'tools/call', params, { progressToken: 'p' });
+    const options = { meta: { progressToken: 'p' } };
+    const events = await modernEvents(gateway.endpoint(), 'tools/call', params, options);
     await events.until(({ numbers }) => numbers.length > 0);
     await ledger.wait(['started'], 'w', WAIT_MS);
     events.close();

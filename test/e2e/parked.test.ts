@@ -11,7 +11,7 @@ import { Ledger } from '../matrix/ledger.ts';
 import { Child } from '../support/child.ts';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
 import { type Asked, askedIn, type ModernReply, toldIn } from '../support/modern-client.ts';
-import { modernPost } from '../support/modern-post.ts';
+import { answerOf, modernPost } from '../support/modern-wire.ts';
 
 const TIMEOUT = { timeout: 90_000 };
 const UPSTREAM = fileURLToPath(new URL('../matrix/upstream.ts', import.meta.url));
@@ -96,6 +96,7 @@ interface Question {
 interface Waiting extends Question, Asked {}
 
 let lastNonce = 0;
+let lastId = 0;
 
 async function call(
   gateway: RunningGateway,
@@ -104,7 +105,8 @@ async function call(
 ): Promise<ModernReply> {
   const params = { name: `${upstream}__elicits`, arguments: { nonce }, ...retry };
   const headers = { authorization: `Bearer ${KEYS[who]}` };
-  return (await modernPost(gateway.endpoint(), 'tools/call', params, { capabilities: FORM, headers })).reply;
+  const options = { id: ++lastId, capabilities: FORM, headers };
+  return answerOf(await modernPost(gateway.endpoint(), 'tools/call', params, options));
 }
 
 async function ask(gateway: RunningGateway, upstream: string, who: Who): Promise<Waiting> {

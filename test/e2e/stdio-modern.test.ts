@@ -8,7 +8,7 @@ import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { rpc } from '../downstream/client.ts';
 import { marker } from '../support/leftovers.ts';
-import { MODERN, type ModernOptions, modernText } from '../support/modern-wire.ts';
+import { MODERN, modernText, type WireOptions } from '../support/modern-wire.ts';
 import { until } from '../support/stdio.ts';
 
 const TIMEOUT = { timeout: 30_000 };
@@ -70,7 +70,7 @@ class Program implements AsyncDisposable {
     return found() ?? assert.fail();
   }
 
-  ask(method: string, params?: Readonly<Record<string, unknown>>, options: ModernOptions = {}): Promise<Line> {
+  ask(method: string, params?: Readonly<Record<string, unknown>>, options: WireOptions = {}): Promise<Line> {
     this.say(modernText(method, params, options));
     return this.answer(options.id ?? 1);
   }
@@ -116,7 +116,7 @@ test('T-002 a client of each era has its own answers on one line', TIMEOUT, asyn
 
 test('T-005 T-007 T-013 what is wrong with a modern line is said as over HTTP, less the headers', TIMEOUT, async () => {
   await using program = new Program();
-  const cases: readonly (readonly [string, ModernOptions, number])[] = [
+  const cases: readonly (readonly [string, WireOptions, number])[] = [
     ['tools/list', { meta: { [`${KEY}protocolVersion`]: '2099-01-01' } }, -32_022],
     ['tools/list', { meta: { [`${KEY}clientCapabilities`]: undefined } }, -32_602],
     ['tools/list', { meta: { [`${KEY}logLevel`]: 'loud' } }, -32_602],

@@ -3,11 +3,13 @@ import { suite, test } from 'node:test';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { META } from '../../src/protocol/meta.ts';
 import { type TestClient, testCore, toolCall } from '../support/core.ts';
+import { type HttpUpstream, modernUpstream, type Served, type ServerScript } from '../support/http-upstream.ts';
 import { askedIn, modernRequest } from '../support/modern-client.ts';
-import { ModernUpstream, type Served, textOf } from '../support/modern-upstream.ts';
 
 const TIMEOUT = { timeout: 20_000 };
 const CALL = toolCall('up__t');
+const TOOL = { name: 't', inputSchema: { type: 'object' } };
+const ALL = { tools: { listChanged: true }, prompts: {}, resources: { subscribe: true }, logging: {} };
 const FORM_SCHEMA = { type: 'object', properties: { who: { type: 'string' } } };
 const FORM = { method: 'elicitation/create', params: { mode: 'form', message: 'Who?', requestedSchema: FORM_SCHEMA } };
 const PAGE = { method: 'elicitation/create', params: { mode: 'url', message: 'Go', url: 'https://example.org/' } };
@@ -17,6 +19,15 @@ const SAMPLE = {
 };
 const WITH_TOOLS = { ...SAMPLE, params: { ...SAMPLE.params, tools: [{ name: 'x', inputSchema: { type: 'object' } }] } };
 const ROOTS = { method: 'roots/list' };
+
+function textOf(text: string) {
+  return { content: [{ type: 'text', text }] };
+}
+
+/** A modern server with a tool `t` that does what `request` of the script says. */
+async function upstream(script: ServerScript): Promise<HttpUpstream> {
+  return await modernUpstream({ capabilities: ALL, tools: [TOOL], ...script });
+}
 
 /** Asks this, and answers with what it was told. */
 function asking(questions: Readonly<Record<string, object>>): (served: Served) => void {
@@ -59,7 +70,7 @@ suite('X-008 a server that misses a capability', () => {
     ['resources/read', { uri: 'up+test://a' }],
   ] as const) {
     test(`is not quoted to a legacy client, which never heard of ${method} failing with -32021`, TIMEOUT, async () => {
-      await using up = await ModernUpstream.start({
+      await using up = await upstream({
         prompts: [{ name: 'p' }],
         resources: [{ uri: 'test://a', name: 'a' }],
         request: missing({ elicitation: {} }),
@@ -74,7 +85,7 @@ suite('X-008 a server that misses a capability', () => {
   }
 
   test('is quoted to a modern client that lacks it', TIMEOUT, async () => {
-    await using up = await ModernUpstream.start({ request: missing({ elicitation: { form: {} } }) });
+    await using up = await upstream({ request: missing({ elicitation: { form: {} } }) });
     await using gateway = await testCore({ up: up.config });
     const { error } = await modernRequest(gateway, 'tools/call', CALL).reply;
     assert.partialDeepStrictEqual(error, {
@@ -85,7 +96,7 @@ suite('X-008 a server that misses a capability', () => {
 
   test('is not quoted to a modern client that declared it: what is lacking is not the client’s', TIMEOUT, async () => {
     const extensions = { 'org.example/unheard': {} };
-    await using up = await ModernUpstream.start({ request: missing({ extensions }) });
+    await using up = await upstream({ request: missing({ extensions }) });
     await using gateway = await testCore({ up: up.config });
     const { error } = await modernRequest(gateway, 'tools/call', CALL, { capabilities: { extensions } }).reply;
     assert.ok(error !== undefined);
@@ -96,7 +107,7 @@ suite('X-008 a server that misses a capability', () => {
 suite('X-009 a legacy client that answers a question with an error', () => {
   const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
   test('has cancelled a form, and the call goes on', TIMEOUT, async () => {
-    await using up = await ModernUpstream.start({ request: asking({ who: FORM }) });
+    await using up = await upstream({ request: asking({ who: FORM }) });
     await using gateway = await testCore({ up: up.config });
     const { asked, answer } = await called(await gateway.connect({ capabilities }), () => -1);
     assert.equal(asked.length, 1);
@@ -106,7 +117,7 @@ suite('X-009 a legacy client that answers a question with an error', () => {
 
   for (const question of [SAMPLE, ROOTS]) {
     test(`has ended the call where it was ${question.method}`, TIMEOUT, async () => {
-      await using up = await ModernUpstream.start({ request: asking({ q: question }) });
+      await using up = await upstream({ request: asking({ q: question }) });
       await using gateway = await testCore({ up: up.config });
       const client = await gateway.connect({ capabilities });
       const { answer } = await called(client, () => -1);
@@ -119,7 +130,7 @@ suite('X-009 a legacy client that answers a question with an error', () => {
 
 suite('X-003 X-005 questions of a modern server reach a legacy client at once', () => {
   test('on the stream of its call, and each answer goes back under its own name, once', TIMEOUT, async () => {
-    await using up = await ModernUpstream.start({ request: asking({ who: FORM, what: SAMPLE, where: ROOTS }) });
+    await using up = await upstream({ request: asking({ who: FORM, what: SAMPLE, where: ROOTS }) });
     await using gateway = await testCore({ up: up.config });
     const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
     const client = await gateway.connect({ capabilities });
@@ -165,7 +176,7 @@ suite('X-013 a request is asked only what it declared', () => {
     const { params } = { params: {}, ...question };
     const what = `${question.method} ${'mode' in params ? String(params.mode) : ''}${'tools' in params ? 'with tools' : ''}`;
     test(`${what} to one that declared ${JSON.stringify(capabilities)}`, TIMEOUT, async () => {
-      await using up = await ModernUpstream.start({ request: asking({ q: question }) });
+      await using up = await upstream({ request: asking({ q: question }) });
       await using gateway = await testCore({ up: up.config });
       const { result, error } = await modernRequest(gateway, 'tools/call', CALL, { capabilities }).reply;
       assert.equal(error?.code, -32021, JSON.stringify(result ?? error));
@@ -182,7 +193,7 @@ suite('X-013 a request is asked only what it declared', () => {
   ];
   for (const { question, capabilities } of fine) {
     test(`${question.method}, which ${JSON.stringify(capabilities)} allows`, TIMEOUT, async () => {
-      await using up = await ModernUpstream.start({ request: asking({ q: question }) });
+      await using up = await upstream({ request: asking({ q: question }) });
       await using gateway = await testCore({ up: up.config });
       const asked = askedIn(await modernRequest(gateway, 'tools/call', CALL, { capabilities }).reply);
       assert.deepEqual(asked.inputRequests, { q: question });
@@ -201,8 +212,8 @@ suite('X-046 the state of a server', () => {
 
   test('comes back to it byte for byte, and to no other', TIMEOUT, async () => {
     const heard: Record<string, unknown[]> = { a: [], b: [] };
-    await using a = await ModernUpstream.start({ request: stateful('a "\u00fc\\u0041', heard['a'] ?? []) });
-    await using b = await ModernUpstream.start({ request: stateful('b', heard['b'] ?? []) });
+    await using a = await upstream({ request: stateful('a "\u00fc\\u0041', heard['a'] ?? []) });
+    await using b = await upstream({ request: stateful('b', heard['b'] ?? []) });
     await using gateway = await testCore({ a: a.config, b: b.config });
     const options = { capabilities: { elicitation: {} } };
     const asked = askedIn(await modernRequest(gateway, 'tools/call', toolCall('a__t'), options).reply);
@@ -219,7 +230,7 @@ suite('X-046 the state of a server', () => {
   });
 
   test('X-004 is not made up where it gave none', TIMEOUT, async () => {
-    await using up = await ModernUpstream.start({
+    await using up = await upstream({
       request: (served) => {
         if (served.params['inputResponses'] !== undefined) served.result(textOf('done'));
         else served.result({ resultType: 'input_required', inputRequests: { q: FORM } });
@@ -239,7 +250,7 @@ suite('X-046 the state of a server', () => {
 
 suite('X-006 a server that only wants to be asked again', () => {
   test('is asked again at a pace, and not for ever', TIMEOUT, async () => {
-    await using up = await ModernUpstream.start({
+    await using up = await upstream({
       request: (served) => served.result({ resultType: 'input_required', requestState: 'again' }),
     });
     await using gateway = await testCore({ up: up.config });
@@ -263,7 +274,7 @@ for (const era of ['legacy', 'modern'] as const) {
       'X-045 whose call broke with the stream is told that it may have run, and it is not made again',
       TIMEOUT,
       async () => {
-        await using up = await ModernUpstream.start({ request: (served) => served.breakOff() });
+        await using up = await upstream({ request: (served) => served.breakOff() });
         await using gateway = await testCore({ up: up.config });
         const { error } = await ended(gateway, 'tools/call', CALL);
         assert.partialDeepStrictEqual(error, { code: -31010, data: { executed: 'unknown', retryable: false } });
@@ -276,9 +287,14 @@ for (const era of ['legacy', 'modern'] as const) {
       TIMEOUT,
       async () => {
         let isNew = false;
-        const mirrored = { properties: { region: { type: 'string', 'x-mcp-header': 'Region' } } };
-        await using up = await ModernUpstream.start({
-          tools: () => [{ name: 't', inputSchema: { type: 'object', ...(isNew ? mirrored : {}) } }],
+        const mirrored = { type: 'object', properties: { region: { type: 'string', 'x-mcp-header': 'Region' } } };
+        await using up = await upstream({
+          answers: {
+            'tools/list': () => {
+              const tools = [isNew ? { ...TOOL, inputSchema: mirrored } : TOOL];
+              return { resultType: 'complete', tools, ttlMs: 0, cacheScope: 'private' };
+            },
+          },
           request: (served) => {
             isNew = true;
             if (served.headers['mcp-param-region'] === 'eu') served.result(textOf('in eu'));
@@ -293,7 +309,7 @@ for (const era of ['legacy', 'modern'] as const) {
     );
 
     test('X-047 and where that does not help, it is told in words of its own', TIMEOUT, async () => {
-      await using up = await ModernUpstream.start({ request: (served) => served.error(-32020, 'Header mismatch') });
+      await using up = await upstream({ request: (served) => served.error(-32020, 'Header mismatch') });
       await using gateway = await testCore({ up: up.config });
       const { error } = await ended(gateway, 'tools/call', CALL);
       assert.ok(error !== undefined);
@@ -302,7 +318,7 @@ for (const era of ['legacy', 'modern'] as const) {
     });
 
     test('X-025 hears of a missing resource in words of its own', TIMEOUT, async () => {
-      await using up = await ModernUpstream.start({
+      await using up = await upstream({
         resources: [{ uri: 'test://a', name: 'a' }],
         request: (served) => served.error(-32602, 'Resource not found', { uri: 'test://a' }),
       });
@@ -317,9 +333,9 @@ for (const era of ['legacy', 'modern'] as const) {
 }
 
 test('X-030 the log level of a session goes with each of its requests, and with no other', TIMEOUT, async () => {
-  await using up = await ModernUpstream.start({
+  await using up = await upstream({
     request: (served) => {
-      const level = served.meta(META.logLevel);
+      const level = served.meta[META.logLevel];
       if (level !== undefined) served.notify('notifications/message', { level, data: 'said' });
       served.result(textOf('done'));
     },
@@ -334,7 +350,7 @@ test('X-030 the log level of a session goes with each of its requests, and with 
   );
   assert.deepEqual((await quiet.request('tools/call', CALL)).said, []);
   assert.deepEqual(
-    up.requests('tools/call').map((one) => one.meta(META.logLevel)),
+    up.requests('tools/call').map((one) => one.meta[META.logLevel]),
     ['warning', undefined],
   );
 });

@@ -3,9 +3,9 @@ import { suite, test } from 'node:test';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { META } from '../../src/protocol/meta.ts';
 import { testCore, toolCall } from '../support/core.ts';
+import { modernUpstream, type ServerScript } from '../support/http-upstream.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';
 import { modernRequest, type ModernRequest } from '../support/modern-client.ts';
-import { ModernUpstream, type Served } from '../support/modern-upstream.ts';
 
 const TIMEOUT = { timeout: 20_000 };
 const URI = 'up+test://a';
@@ -154,16 +154,15 @@ suite('X-032 X-036 subscriptions/listen', () => {
 });
 
 suite('X-035 a legacy client that subscribes at a modern server', () => {
-  const RESOURCES = [
-    { uri: 'test://a', name: 'a' },
-    { uri: 'test://b', name: 'b' },
-  ];
-  const says = (served: Served, uri: string) =>
-    served.notify(UPDATED, { uri, _meta: { [META.subscriptionId]: served.id } });
+  const SCRIPT: ServerScript = {
+    capabilities: { tools: { listChanged: true }, prompts: {}, resources: { subscribe: true }, logging: {} },
+    tools: [{ name: 't', inputSchema: { type: 'object' } }],
+    resources: ['a', 'b'].map((name) => ({ uri: `test://${name}`, name })),
+  };
 
   test('is told so only where the server agrees', TIMEOUT, async () => {
-    await using up = await ModernUpstream.start({
-      resources: RESOURCES,
+    await using up = await modernUpstream({
+      ...SCRIPT,
       honoured: (filter) => {
         const wanted = filter['resourceSubscriptions'];
         return Array.isArray(wanted) ? { resourceSubscriptions: wanted.filter((uri) => uri === 'test://a') } : {};
@@ -173,29 +172,29 @@ suite('X-035 a legacy client that subscribes at a modern server', () => {
     const client = await gateway.connect();
     assert.equal((await client.request('resources/subscribe', { uri: URI })).answer.kind, 'result');
     assert.equal((await client.request('resources/subscribe', { uri: 'up+test://b' })).answer.kind, 'error');
-    const last = await up.until(() => up.listens.at(-1));
-    says(last, 'test://a');
+    await until(() => up.listens().length > 0);
+    up.listens().at(-1)?.tell(UPDATED, { uri: 'test://a' });
     await client.heard(UPDATED);
   });
 
   test('loses no later news when it subscribes to more', TIMEOUT, async () => {
-    await using up = await ModernUpstream.start({ resources: RESOURCES });
+    await using up = await modernUpstream(SCRIPT);
     await using gateway = await testCore({ up: up.config });
     const client = await gateway.connect();
     for (const uri of [URI, 'up+test://b']) await client.result('resources/subscribe', { uri });
-    const last = await up.until(() => (up.listens.length === 1 ? up.listens[0] : undefined));
-    for (const uri of ['test://a', 'test://b']) says(last, uri);
+    await until(() => up.listens().length === 1);
+    for (const uri of ['test://a', 'test://b']) up.tell(UPDATED, { uri });
     await until(() => named(client.listened, UPDATED).length === 2);
     assert.deepEqual(named(client.listened, UPDATED), [{ uri: URI }, { uri: 'up+test://b' }]);
   });
 
   test('hears of whatever it may have missed while the stream was broken, under its own URI', TIMEOUT, async () => {
-    await using up = await ModernUpstream.start({ resources: RESOURCES });
+    await using up = await modernUpstream(SCRIPT);
     await using gateway = await testCore({ up: up.config });
     const client = await gateway.connect();
     await client.result('resources/subscribe', { uri: URI });
     const before = up.requests('subscriptions/listen').length;
-    for (const listen of up.listens) listen.breakOff();
+    for (const listen of up.listens()) listen.breakOff();
     await client.heard(UPDATED);
     assert.deepEqual(named(client.listened, UPDATED), [{ uri: URI }]);
     const again = up.requests('subscriptions/listen').slice(before).at(-1);

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { initialize, messagesOf, post, postForEvents, rpc } from '../downstream/client.ts';
-import { event, stream } from '../fixtures/servers/http-harness.ts';
-import { type Asked, errorText, modernUpstream, type ServerScript } from '../support/http-upstream.ts';
+import { stream } from '../fixtures/servers/http-harness.ts';
+import { modernUpstream, type Served, type ServerScript } from '../support/http-upstream.ts';
 import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
@@ -15,7 +15,7 @@ const MIRRORED = {
 const DONE = { resultType: 'complete', content: [{ type: 'text', text: 'done' }] };
 const CALL = { name: 'up__act', arguments: { region: 'eu' } };
 
-type Act = (asked: Asked) => Readonly<Record<string, unknown>> | undefined;
+type Act = (served: Served) => Readonly<Record<string, unknown>> | undefined;
 
 /** A gateway before one server whose only tool does this. */
 async function withTool(act: Act, settings: object = {}, script: ServerScript = { tools: [TOOL] }) {
@@ -33,11 +33,8 @@ async function withTool(act: Act, settings: object = {}, script: ServerScript = 
   };
 }
 
-function progressOf({ params }: Asked, progress: number): string {
-  const { progressToken } = JSON.parse(JSON.stringify(params['_meta']));
-  return event(
-    JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken, progress } }),
-  );
+function report(served: Served, progress: number): void {
+  served.notify('notifications/progress', { progressToken: served.meta['progressToken'], progress });
 }
 
 const breaks: Act = ({ response }) => {
@@ -45,9 +42,9 @@ const breaks: Act = ({ response }) => {
   return undefined;
 };
 
-const stops: Act = (asked) => {
-  stream(asked.response, progressOf(asked, 1));
-  asked.response.end();
+const stops: Act = (served) => {
+  report(served, 1);
+  served.response.end();
   return undefined;
 };
 
@@ -77,11 +74,11 @@ test('L-015 a call that is not answered in time fails, and its stream is closed'
 
 test('L-015 progress does not keep a call alive for ever', TIMEOUT, async () => {
   const settings = { timeouts: { call: '300ms', max: '900ms' } };
-  await using at = await withTool((asked) => {
-    stream(asked.response);
+  await using at = await withTool((served) => {
+    stream(served.response);
     let progress = 0;
-    const timer = setInterval(() => asked.response.write(progressOf(asked, ++progress)), 50);
-    asked.response.once('close', () => clearInterval(timer));
+    const timer = setInterval(() => report(served, ++progress), 50);
+    served.response.once('close', () => clearInterval(timer));
     return undefined;
   }, settings);
   const { error } = answerOf(await modernPost(at.url, 'tools/call', CALL, { meta: { progressToken: 'p' } }));
@@ -90,9 +87,8 @@ test('L-015 progress does not keep a call alive for ever', TIMEOUT, async () => 
 });
 
 suite('headers that an upstream refuses', () => {
-  const refuse = ({ id, response }: Asked): undefined => {
-    response.writeHead(400, { 'content-type': 'application/json' });
-    response.end(errorText(id, { code: -32_020, message: 'Header mismatch' }));
+  const refuse = (served: Served): undefined => {
+    served.error(-32_020, 'Header mismatch');
   };
 
   test('X-047 are made anew by the schema as it is now, and the client hears nothing of it', TIMEOUT, async () => {
@@ -100,7 +96,7 @@ suite('headers that an upstream refuses', () => {
     const answers = {
       'tools/list': () => ({ resultType: 'complete', tools: [tool], ttlMs: 0, cacheScope: 'private' }),
     };
-    const act: Act = (asked) => (asked.headers['mcp-param-region'] === 'eu' ? DONE : refuse(asked));
+    const act: Act = (served) => (served.headers['mcp-param-region'] === 'eu' ? DONE : refuse(served));
     await using at = await withTool(act, {}, { tools: [TOOL], answers });
     const session = await initialize(at.url);
     tool = MIRRORED;

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RawObject } from '../../src/protocol/json.ts';
 import { testCore, toolCall } from '../support/core.ts';
-import { ModernVisitor } from '../support/modern-visitor.ts';
+import { ModernClient } from '../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 20_000 };
@@ -117,7 +117,7 @@ test(
   async () => {
     const { memory } = coreTaskUpstream((task) => Object.assign(task, { status: 'completed', result: DONE }));
     await using gateway = await testCore({ up: { memory } });
-    const result = await new ModernVisitor(gateway).result('tools/call', toolCall('up__job'));
+    const result = await new ModernClient(gateway).result('tools/call', toolCall('up__job'));
     assert.deepEqual([result['resultType'], result['content']], ['complete', DONE.content]);
   },
 );
@@ -147,7 +147,7 @@ test('X-042 such a tool asks its client while it runs, and its error is the call
 test('X-038 who takes back a call of such a tool cancels its task', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
-  const { call } = new ModernVisitor(gateway).begin('tools/call', toolCall('up__job'));
+  const { call } = new ModernClient(gateway).request('tools/call', toolCall('up__job'));
   await memory.until(() => memory.requests('tasks/get')[0]);
   call.cancel('gone');
   assert.equal((await call.answer).kind, 'error');

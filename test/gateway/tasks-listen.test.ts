@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { testCore, toolCall } from '../support/core.ts';
-import { ModernVisitor } from '../support/modern-visitor.ts';
+import { ModernClient } from '../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 20_000 };
@@ -11,14 +11,15 @@ const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
 const BOB = { key: 'bob', label: 'bob', scopes: [] };
 
 /** A `subscriptions/listen` of these tasks: what comes on it, one after the other. */
-function listen(client: ModernVisitor, taskIds: readonly unknown[]) {
+function listen(client: ModernClient, taskIds: readonly unknown[]) {
   const waiting: ((message: Message) => void)[] = [];
   const said: Message[] = [];
-  const { call } = client.begin('subscriptions/listen', { notifications: { taskIds } }, (message) => {
+  const onMessage = (message: Message): void => {
     const next = waiting.shift();
     if (next === undefined) said.push(message);
     else next(message);
-  });
+  };
+  const { call } = client.request('subscriptions/listen', { notifications: { taskIds } }, { onMessage });
   const heard = async (): Promise<Record<string, unknown>> => {
     const message = said.shift() ?? (await new Promise<Message>((resolve) => waiting.push(resolve)));
     if (message.kind !== 'notification') throw new Error(`a ${message.kind}`);
@@ -30,7 +31,7 @@ function listen(client: ModernVisitor, taskIds: readonly unknown[]) {
 test('X-034 a change of a task is told to whoever listens to it, as tasks/get would say it', TIMEOUT, async () => {
   const { memory, tasks } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
-  const client = new ModernVisitor(gateway, KNOWS);
+  const client = new ModernClient(gateway, KNOWS);
   const { taskId } = await client.result('tools/call', toolCall('up__job'));
   const listening = listen(client, [taskId, 'made-up']);
   const acknowledged = await listening.heard();
@@ -55,21 +56,21 @@ test('X-034 a change of a task is told to whoever listens to it, as tasks/get wo
 test('S-004 nobody listens to the tasks of others, and nobody to any who declares none', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
-  const { taskId } = await new ModernVisitor(gateway, KNOWS).result('tools/call', toolCall('up__job'));
-  const listening = listen(new ModernVisitor(gateway, KNOWS, BOB), [taskId]);
+  const { taskId } = await new ModernClient(gateway, KNOWS).result('tools/call', toolCall('up__job'));
+  const listening = listen(new ModernClient(gateway, KNOWS, BOB), [taskId]);
   assert.deepEqual((await listening.heard())['notifications'], {});
   assert.deepEqual(memory.requests('subscriptions/listen'), []);
   listening.call.close();
   await listening.call.answer;
   const notifications = { taskIds: [taskId] };
-  const refused = await new ModernVisitor(gateway).error('subscriptions/listen', { notifications });
+  const refused = await new ModernClient(gateway).error('subscriptions/listen', { notifications });
   assert.equal(refused.code, -32021);
 });
 
 test('a change of a task of 2025-11-25 is told in the words of the extension', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
-  const client = new ModernVisitor(gateway, KNOWS);
+  const client = new ModernClient(gateway, KNOWS);
   const { taskId } = await client.result('tools/call', toolCall('up__job'));
   const listening = listen(client, [taskId]);
   assert.deepEqual((await listening.heard())['notifications'], { taskIds: [taskId] });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { testCore, toolCall } from '../support/core.ts';
-import { ModernVisitor } from '../support/modern-visitor.ts';
+import { ModernClient } from '../support/modern-client.ts';
 import { coreTaskUpstream, SECRET } from '../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 20_000 };
@@ -17,7 +17,7 @@ function without(value: unknown, ...names: readonly string[]): unknown {
 
 test('tasks of 2025-11-25 are an extension to a client of 2026-07-28, and nothing else', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: coreTaskUpstream().memory } });
-  const client = new ModernVisitor(gateway, EXTENSIONS);
+  const client = new ModernClient(gateway, EXTENSIONS);
   const { capabilities } = await client.result('server/discover');
   assert.deepEqual(
     Object.entries(capabilities ?? {}).find(([key]) => key === 'extensions')?.[1],
@@ -30,7 +30,7 @@ test('tasks of 2025-11-25 are an extension to a client of 2026-07-28, and nothin
 test('a task-only tool of 2025-11-25 becomes a task of the extension, with its result inside', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
-  const client = new ModernVisitor(gateway, EXTENSIONS);
+  const client = new ModernClient(gateway, EXTENSIONS);
   const created = await client.result('tools/call', toolCall('up__job'));
   const { taskId } = created;
   assert.ok(!JSON.stringify(created).includes(SECRET));
@@ -52,7 +52,7 @@ test('a task-only tool of 2025-11-25 becomes a task of the extension, with its r
 test('X-041 a tool that failed completes its task; an error of the protocol fails it', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
-  const client = new ModernVisitor(gateway, EXTENSIONS);
+  const client = new ModernClient(gateway, EXTENSIONS);
   const [first, second] = [
     await client.result('tools/call', toolCall('up__job')),
     await client.result('tools/call', toolCall('up__job')),
@@ -75,7 +75,7 @@ test(
       peer.say(`${ASK}${JSON.stringify(QUESTION)}}`);
     });
     await using gateway = await testCore({ up: { memory } });
-    const client = new ModernVisitor(gateway, ASKABLE);
+    const client = new ModernClient(gateway, ASKABLE);
     const { taskId } = await client.result('tools/call', toolCall('up__job'));
     const keys: string[] = [];
     for (const id of ['e', 'f']) {
@@ -105,7 +105,7 @@ test(
 test('a task that asks what its client did not declare fails, and says what it takes', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
-  const client = new ModernVisitor(gateway, { ...EXTENSIONS, sampling: {} });
+  const client = new ModernClient(gateway, { ...EXTENSIONS, sampling: {} });
   const { taskId } = await client.result('tools/call', toolCall('up__job'));
   memory.peers.at(-1)?.say(`${ASK}${JSON.stringify(QUESTION)}}`);
   await memory.until(() => memory.peers.flatMap(({ heard }) => heard).find(({ kind }) => kind === 'error'));
@@ -120,7 +120,7 @@ test(
   async () => {
     const { memory, tasks } = coreTaskUpstream();
     await using gateway = await testCore({ up: { memory } });
-    const client = new ModernVisitor(gateway, EXTENSIONS);
+    const client = new ModernClient(gateway, EXTENSIONS);
     const { taskId } = await client.result('tools/call', toolCall('up__job'));
     assert.deepEqual(without(await client.result('tasks/cancel', { taskId }), '_meta'), { resultType: 'complete' });
     assert.equal(tasks[0]?.status, 'cancelled');
@@ -131,8 +131,8 @@ test(
 test('S-004 such tasks, too, are their principal’s alone', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
-  const { taskId } = await new ModernVisitor(gateway, EXTENSIONS).result('tools/call', toolCall('up__job'));
-  const bob = new ModernVisitor(gateway, EXTENSIONS, { key: 'bob', label: 'bob', scopes: [] });
+  const { taskId } = await new ModernClient(gateway, EXTENSIONS).result('tools/call', toolCall('up__job'));
+  const bob = new ModernClient(gateway, EXTENSIONS, { key: 'bob', label: 'bob', scopes: [] });
   assert.equal((await bob.error('tasks/get', { taskId })).code, -32602);
   assert.equal((await bob.error('tasks/cancel', { taskId })).code, -32602);
 });
@@ -142,7 +142,7 @@ test('two tasks that ask are told apart, each on a process of its own', TIMEOUT,
     peer.say(`${ASK}${JSON.stringify({ ...QUESTION, message: task.id })}}`);
   });
   await using gateway = await testCore({ up: { memory } });
-  const client = new ModernVisitor(gateway, ASKABLE);
+  const client = new ModernClient(gateway, ASKABLE);
   const ids = [
     await client.result('tools/call', toolCall('up__job')),
     await client.result('tools/call', toolCall('up__job')),

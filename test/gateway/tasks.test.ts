@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { testCore, toolCall } from '../support/core.ts';
-import { ModernVisitor } from '../support/modern-visitor.ts';
+import { ModernClient } from '../support/modern-client.ts';
 import { extensionUpstream, SECRET } from '../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 20_000 };
@@ -12,7 +12,7 @@ const HEADER_SAFE = /^[\x21-\x7e]+$/;
 
 test('a client that declares tasks is told that they are there, as an extension alone', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: extensionUpstream().memory, era: 'modern' } });
-  const { capabilities } = await new ModernVisitor(gateway, KNOWS).result('server/discover');
+  const { capabilities } = await new ModernClient(gateway, KNOWS).result('server/discover');
   assert.deepEqual(Object.entries(capabilities ?? {}).find(([key]) => key === 'extensions')?.[1], KNOWS.extensions);
   assert.ok(!Object.hasOwn(capabilities ?? {}, 'tasks'), 'X-040');
   const legacy = await gateway.connect();
@@ -23,7 +23,7 @@ test('a client that declares tasks is told that they are there, as an extension 
 test('M-021 a task goes by a sealed id that fits a header, and ends under it with its result', TIMEOUT, async () => {
   const { memory, tasks } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
-  const client = new ModernVisitor(gateway, KNOWS, ALICE);
+  const client = new ModernClient(gateway, KNOWS, ALICE);
   const created = await client.result('tools/call', toolCall('up__job'));
   assert.equal(created['resultType'], 'task');
   const taskId = String(created['taskId']);
@@ -42,7 +42,7 @@ test('a task asks through its state, under its upstream’s name, and gets the a
   const { memory, tasks } = extensionUpstream();
   const other = extensionUpstream().memory;
   await using gateway = await testCore({ up: { memory, era: 'modern' }, other: { memory: other, era: 'modern' } });
-  const client = new ModernVisitor(gateway, KNOWS);
+  const client = new ModernClient(gateway, KNOWS);
   const { taskId } = await client.result('tools/call', toolCall('up__job'));
   const ask = { method: 'elicitation/create', params: { message: 'Sure?', requestedSchema: { type: 'object' } } };
   Object.assign(tasks[0] ?? {}, { status: 'input_required', inputRequests: { k: ask } });
@@ -61,8 +61,8 @@ test('a task asks through its state, under its upstream’s name, and gets the a
 test('S-004 nobody but its principal can ask about a task, and nobody learns of it', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
-  const { taskId } = await new ModernVisitor(gateway, KNOWS, ALICE).result('tools/call', toolCall('up__job'));
-  const bob = new ModernVisitor(gateway, KNOWS, BOB);
+  const { taskId } = await new ModernClient(gateway, KNOWS, ALICE).result('tools/call', toolCall('up__job'));
+  const bob = new ModernClient(gateway, KNOWS, BOB);
   for (const method of ['tasks/get', 'tasks/update', 'tasks/cancel']) {
     const foreign = await bob.error(method, { taskId, inputResponses: {} });
     const made = await bob.error(method, { taskId: 'made-up', inputResponses: {} });
@@ -75,13 +75,13 @@ test('S-004 nobody but its principal can ask about a task, and nobody learns of 
 test('X-040 a client that declares no tasks may not ask about them, and tasks/result is unknown', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
-  const { taskId } = await new ModernVisitor(gateway, KNOWS).result('tools/call', toolCall('up__job'));
-  const plain = new ModernVisitor(gateway);
+  const { taskId } = await new ModernClient(gateway, KNOWS).result('tools/call', toolCall('up__job'));
+  const plain = new ModernClient(gateway);
   const refused = await plain.error('tasks/get', { taskId });
   assert.equal(refused.code, -32021);
   assert.deepEqual(Object.entries(refused.data ?? {}).find(([key]) => key === 'requiredCapabilities')?.[1], KNOWS);
   for (const method of ['tasks/result', 'tasks/list']) {
-    assert.equal((await new ModernVisitor(gateway, KNOWS).error(method, { taskId })).code, -32601, method);
+    assert.equal((await new ModernClient(gateway, KNOWS).error(method, { taskId })).code, -32601, method);
   }
 });
 
@@ -89,7 +89,7 @@ test('X-039 a client that declares no tasks gets none: its upstream is not told 
   const { memory, tasks } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const call = { ...toolCall('up__job'), task: { ttl: 1 } };
-  assert.equal((await new ModernVisitor(gateway).error('tools/call', call)).code, -32021);
+  assert.equal((await new ModernClient(gateway).error('tools/call', call)).code, -32021);
   assert.deepEqual(tasks, []);
   assert.equal(memory.requests('tools/call')[0]?.params?.raw('task'), undefined, 'X-040');
 });
@@ -97,7 +97,7 @@ test('X-039 a client that declares no tasks gets none: its upstream is not told 
 test('an id outlives the gateway that made it', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
-  const client = new ModernVisitor(gateway, KNOWS);
+  const client = new ModernClient(gateway, KNOWS);
   const { taskId } = await client.result('tools/call', toolCall('up__job'));
   await gateway.restart();
   assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working');

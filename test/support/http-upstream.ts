@@ -1,13 +1,16 @@
-import type { ServerResponse } from 'node:http';
-import { event, json, type Received, serve, stream, type Upstream } from '../fixtures/servers/http-harness.ts';
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
+import type { UpstreamConfig } from '../../src/config/config.ts';
+import {
+  event,
+  json,
+  type Received,
+  serve,
+  stream,
+  type Upstream,
+  Waitlist,
+} from '../fixtures/servers/http-harness.ts';
 
 type Members = Readonly<Record<string, unknown>>;
-
-/** One request to a scripted server. */
-export interface Asked extends Received {
-  readonly params: Members;
-  readonly response: ServerResponse;
-}
 
 /** What a server says; everything else is as an ordinary server of its era has it. */
 export interface ServerScript {
@@ -18,14 +21,23 @@ export interface ServerScript {
   readonly resourceTemplates?: readonly Members[];
   /** 2026-07-28: `ttlMs` and `cacheScope` of the lists and of discover. */
   readonly caching?: Members;
+  /** 2026-07-28: what is agreed to of a `subscriptions/listen`; everything unless given. */
+  readonly honoured?: (filter: Members) => Members;
   /** By method; undefined leaves it to the script to write the response. */
-  readonly answers?: Readonly<Record<string, (asked: Asked) => Members | undefined>>;
+  readonly answers?: Readonly<Record<string, (served: Served) => Members | undefined>>;
+  /** 2026-07-28: writes the response to every other request; "Method not found" unless given. */
+  readonly request?: (served: Served) => void;
 }
 
-export interface HttpUpstream extends Upstream {
+export interface HttpUpstream extends Omit<Upstream, 'received'> {
+  readonly received: Waitlist<Served>;
+  /** What a config says of it. */
+  readonly config: Pick<UpstreamConfig, 'target' | 'era'>;
   /** The requests of this method so far. */
-  requests(method: string): readonly Received[];
-  /** On every open `subscriptions/listen` stream. */
+  requests(method: string): readonly Served[];
+  /** The `subscriptions/listen` streams that are still open. */
+  listens(): readonly Served[];
+  /** On each of them. */
   tell(method: string, params?: Members): void;
 }
 
@@ -35,6 +47,8 @@ const LISTS = {
   'resources/list': 'resources',
   'resources/templates/list': 'resourceTemplates',
 } as const;
+
+const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
 
 function isList(method: string | undefined): method is keyof typeof LISTS {
   return method !== undefined && Object.hasOwn(LISTS, method);
@@ -52,6 +66,66 @@ export function errorText(id: unknown, error: Members): string {
   return JSON.stringify({ jsonrpc: '2.0', id, error });
 }
 
+/** One request to a scripted server, and the ways in which one of 2026-07-28 says something to it. */
+export class Served {
+  readonly method: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: string;
+  readonly rpc: string | undefined;
+  readonly id: unknown;
+  readonly closed: Promise<void>;
+  readonly params: Members;
+  readonly response: ServerResponse;
+
+  constructor({ method, headers, body, rpc, id, closed }: Received, response: ServerResponse) {
+    this.method = method;
+    this.headers = headers;
+    this.body = body;
+    this.rpc = rpc;
+    this.id = id;
+    this.closed = closed;
+    this.params = membersOf(body === '' ? undefined : membersOf(JSON.parse(body))['params']);
+    this.response = response;
+  }
+
+  get meta(): Members {
+    return membersOf(this.params['_meta']);
+  }
+
+  notify(method: string, params: object): void {
+    this.#open();
+    this.response.write(event(JSON.stringify({ jsonrpc: '2.0', method, params })));
+  }
+
+  /** On the subscription that this request is. */
+  tell(method: string, params: object): void {
+    this.notify(method, { ...params, _meta: { [SUBSCRIPTION]: this.id } });
+  }
+
+  result(value: Members): void {
+    this.#end(resultText(this.id, { resultType: 'complete', ...value }), 200);
+  }
+
+  error(code: number, message: string, data?: unknown): void {
+    this.#end(errorText(this.id, { code, message, data }), code === -32601 ? 404 : 400);
+  }
+
+  /** Ends the stream in the middle. */
+  breakOff(): void {
+    this.#open();
+    setImmediate(() => this.response.destroy());
+  }
+
+  #open(): void {
+    if (!this.response.headersSent) stream(this.response);
+  }
+
+  #end(text: string, status: number): void {
+    if (this.response.headersSent) this.response.end(event(text));
+    else this.response.writeHead(status, { 'content-type': 'application/json' }).end(text);
+  }
+}
+
 function capabilitiesOf({ capabilities, tools, prompts, resources, resourceTemplates }: ServerScript): Members {
   if (capabilities !== undefined) return capabilities;
   return {
@@ -61,30 +135,39 @@ function capabilitiesOf({ capabilities, tools, prompts, resources, resourceTempl
   };
 }
 
-async function started(ordinary: (asked: Asked) => Members | undefined, script: ServerScript): Promise<Upstream> {
-  return serve((request, response) => {
-    const { params } = request.body === '' ? {} : membersOf(JSON.parse(request.body));
-    const asked = { ...request, params: membersOf(params), response };
-    const { rpc = '' } = request;
-    const answer = script.answers?.[rpc] ?? ordinary;
-    const result = answer(asked);
-    if (result !== undefined) json(response, resultText(request.id, result));
+async function started(
+  era: 'legacy' | 'modern',
+  script: ServerScript,
+  ordinary: (served: Served) => Members | undefined,
+): Promise<HttpUpstream> {
+  const received = new Waitlist<Served>();
+  const upstream = await serve((request, response) => {
+    const served = new Served(request, response);
+    received.push(served);
+    const answer = script.answers?.[served.rpc ?? ''] ?? ordinary;
+    const result = answer(served);
+    if (result !== undefined) json(response, resultText(served.id, result));
   });
-}
-
-function requestsIn({ received }: Upstream, method: string): readonly Received[] {
-  return received.items.filter(({ rpc }) => rpc === method);
+  const requests = (method: string) => received.items.filter(({ rpc }) => rpc === method);
+  const listens = () => requests('subscriptions/listen').filter(({ response }) => !response.closed);
+  return {
+    ...upstream,
+    received,
+    config: { target: { kind: 'http', url: upstream.url, headers: {} }, era },
+    requests,
+    listens,
+    tell: (method, params = {}) => {
+      for (const listen of listens()) listen.tell(method, params);
+    },
+  };
 }
 
 /** A server of 2026-07-28 over HTTP. */
 export async function modernUpstream(script: ServerScript): Promise<HttpUpstream> {
-  const listeners = new Map<ServerResponse, unknown>();
-  const tell = (response: ServerResponse, id: unknown, method: string, params: Members) => {
-    const _meta = { 'io.modelcontextprotocol/subscriptionId': id };
-    response.write(event(JSON.stringify({ jsonrpc: '2.0', method, params: { ...params, _meta } })));
-  };
+  const { honoured = (filter) => filter, request = (served) => served.error(-32601, 'Method not found') } = script;
   const caching = { ttlMs: 0, cacheScope: 'private', ...script.caching };
-  const upstream = await started(({ rpc, id, params, response }) => {
+  return await started('modern', script, (served) => {
+    const { rpc, params } = served;
     if (rpc === 'server/discover') {
       const _meta = { 'io.modelcontextprotocol/serverInfo': { name: 'scripted', version: '1' } };
       const supportedVersions = ['2026-07-28'];
@@ -92,28 +175,16 @@ export async function modernUpstream(script: ServerScript): Promise<HttpUpstream
     }
     if (isList(rpc)) return { resultType: 'complete', [LISTS[rpc]]: script[LISTS[rpc]] ?? [], ...caching };
     if (rpc === 'subscriptions/listen') {
-      stream(response);
-      listeners.set(response, id);
-      response.once('close', () => listeners.delete(response));
-      tell(response, id, 'notifications/subscriptions/acknowledged', { notifications: params['notifications'] });
-      return undefined;
-    }
-    response.writeHead(404, { 'content-type': 'application/json' });
-    response.end(errorText(id, { code: -32601, message: 'Method not found' }));
+      const notifications = honoured(membersOf(params['notifications']));
+      served.tell('notifications/subscriptions/acknowledged', { notifications });
+    } else request(served);
     return undefined;
-  }, script);
-  return {
-    ...upstream,
-    requests: (method) => requestsIn(upstream, method),
-    tell: (method, params = {}) => {
-      for (const [response, id] of listeners) tell(response, id, method, params);
-    },
-  };
+  });
 }
 
 /** A server of 2025-11-25 over HTTP, without sessions and without a stream of its own. */
 export async function legacyUpstream(script: ServerScript): Promise<HttpUpstream> {
-  const upstream = await started(({ method, rpc, id, response }) => {
+  return await started('legacy', script, ({ method, rpc, id, response }) => {
     if (method !== 'POST') {
       response.writeHead(405).end();
       return undefined;
@@ -126,12 +197,5 @@ export async function legacyUpstream(script: ServerScript): Promise<HttpUpstream
     if (id === undefined) response.writeHead(202).end();
     else json(response, errorText(id, { code: -32601, message: 'Method not found' }));
     return undefined;
-  }, script);
-  return {
-    ...upstream,
-    requests: (method) => requestsIn(upstream, method),
-    tell: () => {
-      throw new Error('it has no stream');
-    },
-  };
+  });
 }

@@ -16,6 +16,7 @@ export interface ModernOptions {
   readonly progressToken?: string | number;
   /** Raw JSON; a new number unless given. */
   readonly id?: string;
+  readonly onMessage?: (message: Message) => void;
 }
 
 export interface ModernReply {
@@ -64,7 +65,9 @@ export function modernRequest(
   };
   const outlet = {
     send: (text: string) => {
-      said.push(parseMessage(text));
+      const message = parseMessage(text);
+      said.push(message);
+      options.onMessage?.(message);
       return true;
     },
   };
@@ -75,6 +78,39 @@ export function modernRequest(
       : { result: undefined, error: answer.error },
   );
   return { call, said, reply };
+}
+
+/** A client whose requests all say the same of it, and have the ids 1, 2, 3 and so on. */
+export class ModernClient {
+  readonly #core: TestCore;
+  readonly #capabilities: object;
+  readonly #principal: Principal;
+  #lastId = 0;
+
+  constructor(core: TestCore, capabilities: object = {}, principal: Principal = LOCAL) {
+    this.#core = core;
+    this.#capabilities = capabilities;
+    this.#principal = principal;
+  }
+
+  request(method: string, params: object = {}, options: ModernOptions = {}): ModernRequest {
+    const own = { capabilities: this.#capabilities, principal: this.#principal, id: String(++this.#lastId) };
+    return modernRequest(this.#core, method, params, { ...own, ...options });
+  }
+
+  /** The result of a request that must succeed. */
+  async result(method: string, params: object = {}): Promise<NonNullable<ModernReply['result']>> {
+    const { result, error } = await this.request(method, params).reply;
+    if (result === undefined) throw new Error(`${method}: ${JSON.stringify(error)}`);
+    return result;
+  }
+
+  /** The error of a request that must fail. */
+  async error(method: string, params: object = {}): Promise<NonNullable<ModernReply['error']>> {
+    const { result, error } = await this.request(method, params).reply;
+    if (error === undefined) throw new Error(`${method}: ${JSON.stringify(result)}`);
+    return error;
+  }
 }
 
 /** The questions in a reply that must hold some. */

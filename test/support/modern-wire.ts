@@ -1,10 +1,11 @@
 import { type Events, type Got, messagesOf, post, postForEvents } from '../downstream/client.ts';
+import type { ModernReply } from './modern-client.ts';
 
 export const MODERN = '2026-07-28';
 
 const KEY = 'io.modelcontextprotocol/';
 
-export interface ModernOptions {
+export interface WireOptions {
   readonly id?: number | string;
   readonly capabilities?: object;
   /** Further members of `params._meta`; undefined leaves a usual one out. */
@@ -16,7 +17,7 @@ export interface ModernOptions {
 type Params = Readonly<Record<string, unknown>>;
 
 /** The text of one request of 2026-07-28. */
-export function modernText(method: string, params: Params = {}, options: ModernOptions = {}): string {
+export function modernText(method: string, params: Params = {}, options: WireOptions = {}): string {
   const { id = 1, capabilities = {}, meta = {} } = options;
   const _meta = {
     [`${KEY}protocolVersion`]: MODERN,
@@ -31,7 +32,7 @@ export function modernText(method: string, params: Params = {}, options: ModernO
 export function modernHeaders(
   method: string,
   params: Params = {},
-  { headers = {} }: ModernOptions = {},
+  { headers = {} }: WireOptions = {},
 ): Record<string, string | undefined> {
   const name = params['name'] ?? params['uri'] ?? params['taskId'];
   return {
@@ -42,27 +43,17 @@ export function modernHeaders(
   };
 }
 
-export function modernPost(url: string, method: string, params?: Params, options?: ModernOptions): Promise<Got> {
+export function modernPost(url: string, method: string, params?: Params, options?: WireOptions): Promise<Got> {
   return post(url, modernText(method, params, options), undefined, modernHeaders(method, params, options));
 }
 
 /** The same, read as it comes. */
-export function modernEvents(url: string, method: string, params?: Params, options?: ModernOptions): Promise<Events> {
+export function modernEvents(url: string, method: string, params?: Params, options?: WireOptions): Promise<Events> {
   return postForEvents(url, modernText(method, params, options), undefined, modernHeaders(method, params, options));
 }
 
-export interface RpcFailure {
-  readonly code: number;
-  readonly message: string;
-  readonly data?: unknown;
-}
-
 /** The answer: the last message of what came, JSON or events. */
-export function answerOf(got: Got): {
-  readonly id?: unknown;
-  readonly result: Record<string, unknown> | undefined;
-  readonly error: RpcFailure | undefined;
-} {
+export function answerOf(got: Got): ModernReply & { readonly id?: unknown } {
   const { id, result, error } = messagesOf(got).at(-1) ?? {};
   return { id, result: isMembers(result) ? result : undefined, error: isFailure(error) ? error : undefined };
 }
@@ -71,7 +62,7 @@ function isMembers(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-function isFailure(value: unknown): value is RpcFailure {
+function isFailure(value: unknown): value is NonNullable<ModernReply['error']> {
   return isMembers(value) && typeof value['code'] === 'number' && typeof value['message'] === 'string';
 }
 
@@ -80,8 +71,8 @@ export async function modernResult(
   url: string,
   method: string,
   params?: Params,
-  options?: ModernOptions,
-): Promise<Record<string, unknown>> {
+  options?: WireOptions,
+): Promise<NonNullable<ModernReply['result']>> {
   const got = await modernPost(url, method, params, options);
   const { result } = answerOf(got);
   if (result === undefined) throw new Error(`${method}: ${got.status} ${got.text}`);
