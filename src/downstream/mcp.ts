@@ -11,6 +11,7 @@ import { type Id, type Message, MessageError, type Request, responseText } from 
 import { getShape, postShape, type Shape } from './accept.ts';
 import type { Admitted } from './admission.ts';
 import { classify, refuseBatch, type Said, sessionOf, toRefusal } from './classify.ts';
+import { Departures } from './departures.ts';
 import { headerLookup, modernCaller } from './modern.ts';
 import { ModernReply } from './modern-reply.ts';
 import { pageFor } from './page.ts';
@@ -44,6 +45,7 @@ export class McpEndpoint implements ReplyParts {
   readonly #streams = new Map<ClientSession, SessionStreams>();
   /** Calls that last until somebody ends them. */
   readonly #listens = new Set<ModernCall>();
+  readonly #departures = new Departures();
   #isDraining = false;
 
   constructor(parts: McpParts) {
@@ -152,11 +154,14 @@ export class McpEndpoint implements ReplyParts {
     const { front, pulse, metrics } = this.#parts;
     const reply = new ModernReply(outgoing, shape, pulse, metrics);
     const call = front.modern(request, caller, reply, lookup);
+    const { socket } = outgoing.req;
     reply.standsFor(call);
+    this.#departures.watch(socket, reply);
     const isListen = request.method === 'subscriptions/listen';
     if (isListen) this.#listens.add(call);
     reply.answer(request.id, await call.answer);
     if (isListen) this.#listens.delete(call);
+    this.#departures.forget(socket, reply);
     return RESPONSE_ALREADY_SENT;
   }
 

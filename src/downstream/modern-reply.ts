@@ -33,6 +33,7 @@ export class ModernReply implements Outlet {
   readonly #metrics: Metrics | undefined;
   #outflow: Outflow | undefined;
   #isOver = false;
+  #call: ModernCall | undefined;
 
   constructor(response: ServerResponse, shape: Shape, pulse: Pulse, metrics: Metrics | undefined) {
     this.#response = response;
@@ -42,14 +43,17 @@ export class ModernReply implements Outlet {
     if (shape !== 'json') pulse.decideLater(this);
   }
 
-  /** When the client goes away unanswered, that is the end of the call. */
+  /** Whose answer it is going to be. */
   standsFor(call: ModernCall): void {
-    this.#response.on('close', () => {
-      this.#pulse.decided(this);
-      if (this.#isOver) return;
-      this.#isOver = true;
-      call.cancel('the client disconnected');
-    });
+    this.#call = call;
+  }
+
+  /** The client has gone away: that is the end of the call. */
+  gone(): void {
+    this.#pulse.decided(this);
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#call?.cancel('the client disconnected');
   }
 
   answer(id: Id, answer: Answer): void {

@@ -34,10 +34,19 @@ export function headerLookup(raw: readonly string[], version: string | undefined
   };
 }
 
-/** Who makes a request, by its envelope and credentials. */
+/** Whom each principal was under each envelope when it spoke last. */
+const callers = new WeakMap<Envelope, WeakMap<Principal, ModernCaller>>();
+
+/** Who makes a request, by its envelope and credentials; mostly the same object for the same client. */
 export function modernCaller(envelope: Envelope, principal: Principal, view: string): ModernCaller {
+  let byPrincipal = callers.get(envelope);
+  if (byPrincipal === undefined) callers.set(envelope, (byPrincipal = new WeakMap()));
+  const last = byPrincipal.get(principal);
+  if (last?.view === view) return last;
   const { version, clientCapabilities, logLevel } = envelope;
-  return { principal, view, revision: version, capabilities: clientCapabilities, logLevel };
+  const caller = { principal, view, revision: version, capabilities: clientCapabilities, logLevel };
+  byPrincipal.set(principal, caller);
+  return caller;
 }
 
 function unsupported(requested: string): GatewayError {

@@ -121,8 +121,10 @@ export class Affinities {
   readonly #parts: AffinitiesParts;
   readonly #all = new Map<string, Promise<Affinity>>();
   readonly #ready = new Map<string, Affinity>();
-  /** By what requests declare and who makes them: most say the same as those before, and are read but once. */
-  #claims = new WeakMap<RawObject, Map<string, Affinity>>();
+  /** By who asks: the same caller is mostly the same object. */
+  #claims = new WeakMap<Caller, Affinity>();
+  /** Names of sets of capabilities: what many declare is the same object, too. */
+  readonly #profiles = new WeakMap<RawObject, string>();
 
   constructor(parts: AffinitiesParts) {
     this.#parts = parts;
@@ -136,20 +138,18 @@ export class Affinities {
   }
 
   /** At once where it is known. @throws {GatewayError} `invalid-params` for capabilities nobody could carry. */
-  of(caller: Caller): Affinity | Promise<Affinity> {
-    const claim = `${caller.view} ${caller.principal.key}`;
-    let claims = this.#claims.get(caller.capabilities);
-    const claimed = claims?.get(claim);
+  of(caller: Caller, nowMs: number): Affinity | Promise<Affinity> {
+    const claimed = this.#claims.get(caller);
     if (claimed !== undefined) {
-      claimed.usedMs = performance.now();
+      claimed.usedMs = nowMs;
       return claimed;
     }
-    const profile = profileOf(mirrored(caller.capabilities, quirksOf(caller.revision)));
+    const profile = this.#profileOf(caller);
     const key = `modern ${profile} ${caller.view} ${caller.principal.key}`;
     const known = this.#ready.get(key);
     if (known !== undefined) {
-      if (claims === undefined) this.#claims.set(caller.capabilities, (claims = new Map()));
-      claims.set(claim, known);
+      known.usedMs = nowMs;
+      this.#claims.set(caller, known);
       return known;
     }
     let making = this.#all.get(key);
@@ -158,6 +158,15 @@ export class Affinities {
       this.#all.set(key, making);
     }
     return making;
+  }
+
+  #profileOf({ capabilities, revision }: Caller): string {
+    let profile = this.#profiles.get(capabilities);
+    if (profile === undefined) {
+      profile = profileOf(mirrored(capabilities, quirksOf(revision)));
+      this.#profiles.set(capabilities, profile);
+    }
+    return profile;
   }
 
   async #make(key: string, caller: Caller): Promise<Affinity> {

@@ -6,6 +6,7 @@ import { withoutEnvelope } from '../protocol/envelope.ts';
 import {
   type InputRequest,
   type InputRequired,
+  isPlain,
   mayAsk,
   readResult,
   type Retry,
@@ -113,7 +114,15 @@ export class Calls {
         const ready = links.ready(party, upstream.id);
         const link = ready ?? (await exchange.unlessCancelled(links.of(party, upstream.id)));
         try {
-          if (link.listening !== undefined) return await this.#converse(exchange, upstream, link, params, source);
+          if (link.listening !== undefined) {
+            const isRead = exchange.request.method === 'resources/read';
+            const first = isRead ? undefined : await this.#ask(exchange, upstream, link, params, source);
+            // Most conversations are over after the first round.
+            if (first?.kind === 'result' && isPlain(wholeOf(first))) {
+              return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source }, first);
+            }
+            return await this.#converse(exchange, upstream, link, params, source, first);
+          }
           if (exchange.client.logLevel !== undefined) await links.wantsLog(party, link, exchange.client.logLevel);
           const isModern = exchange.client.caller.revision === MODERN;
           const bare = isModern ? withoutEnvelope(params) : params;
@@ -145,13 +154,30 @@ export class Calls {
     }
   }
 
-  /** A modern upstream may answer with questions, and is then asked again. */
+  /** Asks a modern upstream, which decides on tasks itself. */
+  #ask(
+    exchange: OpenExchange,
+    upstream: Upstream<Exchange, Party>,
+    link: Link<Exchange, Party>,
+    params: RawObject,
+    source: Source | undefined,
+  ): Promise<Answer> {
+    const asked = exchange.request.method === 'tools/call' ? params.with('task', undefined) : params;
+    return this.#sender.send(exchange, upstream, link, { params: asked, headers: headersOf(source, params) });
+  }
+
+  /**
+   * A modern upstream may answer with questions, and is then asked again.
+   *
+   * @param first what it answered already.
+   */
   async #converse(
     exchange: OpenExchange,
     upstream: Upstream<Exchange, Party>,
     link: Link<Exchange, Party>,
     params: RawObject,
     source: Source | undefined,
+    first: Answer | undefined,
   ): Promise<Answer> {
     const { method } = exchange.request;
     const { reads } = this.#parts;
@@ -160,16 +186,12 @@ export class Calls {
     if (kept !== undefined) {
       return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source }, kept);
     }
-    // Here it is the server that decides on tasks.
-    if (method === 'tools/call') params = params.with('task', undefined);
-    const state = reads.stateOf(upstream.id);
+    const state = isRead ? reads.stateOf(upstream.id) : 0;
     let sent = params;
     let hasRefreshed = false;
     for (let round = 1; round <= MAX_ROUNDS; round++) {
-      const answer = await this.#sender.send(exchange, upstream, link, {
-        params: sent,
-        headers: headersOf(source, params),
-      });
+      const isFirst = round === 1 && first !== undefined;
+      const answer = isFirst ? first : await this.#ask(exchange, upstream, link, sent, source);
       if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
         // It refused before it ran anything: our idea of its schemas is old.
         hasRefreshed = true;

@@ -12,7 +12,6 @@ import type { Answer, Request } from '../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../protocol/mcp-headers.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import { TASK_METHODS } from '../protocol/tasks.ts';
-import { resolveTool, sourceOf } from '../catalog/catalog.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { Affinity, type Affinities } from './affinity.ts';
 import { type Answers, toolFailure } from './answers.ts';
@@ -129,7 +128,7 @@ export class Modern {
     const startedMs = performance.now();
     let answer: Answer;
     try {
-      const found = this.#parts.affinities.of(caller);
+      const found = this.#parts.affinities.of(caller, startedMs);
       const affinity = found instanceof Promise ? await found : found;
       const canBeAsked = affinity.profile !== '';
       const rounds = canBeAsked ? new Rounds(request.params?.object('inputResponses')) : undefined;
@@ -231,7 +230,7 @@ export class Modern {
     }
     const goOn = (to: Route) => {
       if (to.kind === 'nowhere') throw to.error;
-      if (lookup !== undefined) this.#checkHeaders(request, affinity, lookup);
+      if (lookup !== undefined) checkHeaders(request, to, lookup);
       return retry?.requestState === undefined
         ? this.#sent(visiting, request, visit, outlet, to)
         : this.#retried(visiting, request, visit, outlet, to, retry, retry.requestState);
@@ -379,14 +378,11 @@ export class Modern {
       visiting.took(exchange);
     });
   }
+}
 
-  /** @throws {GatewayError} `header-mismatch` */
-  #checkHeaders({ method, params }: Request, { catalog }: Affinity, lookup: HeaderLookup): void {
-    if (method !== 'tools/call') return;
-    const owner = resolveTool(catalog, params?.string('name') ?? '');
-    const mirrored = owner === undefined ? undefined : sourceOf(catalog, owner)?.mirrored;
-    if (mirrored === undefined || mirrored.length === 0) return;
-    const fault = paramHeaderFault(mirrored, params?.object('arguments'), lookup);
-    if (fault !== undefined) throw new GatewayError('header-mismatch', { say: fault });
-  }
+/** @throws {GatewayError} `header-mismatch` */
+function checkHeaders({ params }: Request, { source }: Found, lookup: HeaderLookup): void {
+  if (source === undefined || source.mirrored.length === 0) return;
+  const fault = paramHeaderFault(source.mirrored, params?.object('arguments'), lookup);
+  if (fault !== undefined) throw new GatewayError('header-mismatch', { say: fault });
 }

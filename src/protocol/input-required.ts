@@ -79,6 +79,11 @@ function readAsked(result: RawObject): ResultReading {
   return { kind: 'input-required', asked };
 }
 
+/** Whether it says in the plainest words that it is what was asked for: then there is nothing to read. */
+export function isPlain(result: RawObject): boolean {
+  return result.raw('resultType') === '"complete"';
+}
+
 /** @throws {JsonTextError} when something in it is not JSON after all. */
 export function readResult(result: RawObject): ResultReading {
   const resultType = result.raw('resultType');

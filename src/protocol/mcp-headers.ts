@@ -66,7 +66,7 @@ export function standardHeaderFault(message: Request | Notification, lookup: Hea
   const method = lookup('mcp-method');
   if (method === undefined) {
     if (isNeeded) return 'the Mcp-Method header is missing';
-  } else if (withoutBlanks(method) !== message.method) {
+  } else if (method !== message.method && withoutBlanks(method) !== message.method) {
     return 'the Mcp-Method header does not match the method in the body';
   }
 

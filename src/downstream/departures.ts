@@ -1,0 +1,32 @@
+import type { Socket } from 'node:net';
+import { FleetingSet } from '../fleeting.ts';
+
+/** Something that is over when its client goes away. */
+interface Leaving {
+  gone(): void;
+}
+
+/** Tells what is under way on a connection when that closes: one listener for each connection, where one for each request is dear. */
+export class Departures {
+  readonly #underWay = new WeakMap<Socket, FleetingSet<Leaving>>();
+
+  watch(socket: Socket, one: Leaving): void {
+    const there = this.#underWay.get(socket) ?? this.#attend(socket);
+    there.add(one);
+    // No event will tell any more.
+    if (socket.destroyed) one.gone();
+  }
+
+  forget(socket: Socket, one: Leaving): void {
+    this.#underWay.get(socket)?.delete(one);
+  }
+
+  #attend(socket: Socket): FleetingSet<Leaving> {
+    const there = new FleetingSet<Leaving>();
+    this.#underWay.set(socket, there);
+    socket.once('close', () => {
+      for (const one of there) one.gone();
+    });
+    return there;
+  }
+}
