@@ -19,6 +19,11 @@ function writeText(response: ServerResponse, status: number, text: string, bytes
   response.end(text, bytes === text.length ? 'latin1' : 'utf8');
 }
 
+/** Of what stands before a result: mostly the id is a number, and then all of it is ASCII. */
+function headBytes(id: Id, head: string): number {
+  return id.startsWith('"') ? Buffer.byteLength(head) : head.length;
+}
+
 /**
  * Writes one answer as JSON. A big result is joined to what surrounds it as late as can be: what asks for the length of joined text
  * makes it be copied.
@@ -33,10 +38,10 @@ export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, se
   const { tail } = answer;
   if (tail === undefined) {
     const { result } = answer;
-    const bytes = Buffer.byteLength(head) + Buffer.byteLength(result) + 1;
+    const bytes = headBytes(id, head) + Buffer.byteLength(result) + 1;
     writeText(response, status, `${head}${result}}`, bytes, sessionId);
   } else {
-    writeHead(response, status, Buffer.byteLength(head) + tail.length, sessionId);
+    writeHead(response, status, headBytes(id, head) + tail.length, sessionId);
     response.write(head);
     response.end(tail);
   }

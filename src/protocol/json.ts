@@ -32,6 +32,15 @@ const PLAIN = /^[\w$./-]*$/;
 const REPEATED = '_meta';
 const repeated = new Familiar();
 
+/** A text in which an object stands, and where: the whole of it, and each value, as it was. */
+interface Source {
+  readonly text: string;
+  readonly from: number;
+  readonly to: number;
+  readonly starts: readonly number[];
+  readonly raws: readonly string[];
+}
+
 /** Where the object that was read last ends. No other is begun before somebody has asked. */
 let objectEnd = 0;
 
@@ -41,22 +50,22 @@ let objectEnd = 0;
  * Only its own level has been looked into: member names are unique and values are well-formed up to string escapes.
  */
 export class RawObject {
-  static readonly EMPTY: RawObject = new RawObject([], [], true, '{}');
+  static readonly EMPTY: RawObject = new RawObject([], [], undefined, '{}');
 
   readonly #names: readonly string[];
   readonly #raws: readonly string[];
-  /** Whether no name needs an escape. */
-  #isPlain: boolean;
+  /** What it was read from. Its members are the first of these, or changed from them. */
+  readonly #source: Source | undefined;
   #text: string | undefined;
   #index: Map<string, number> | undefined;
   /** The member that was looked into as well. */
   #openName: string | undefined;
   #open: RawObject | undefined;
 
-  private constructor(names: readonly string[], raws: readonly string[], isPlain: boolean, text?: string) {
+  private constructor(names: readonly string[], raws: readonly string[], source: Source | undefined, text?: string) {
     this.#names = names;
     this.#raws = raws;
-    this.#isPlain = isPlain;
+    this.#source = source;
     this.#text = text;
   }
 
@@ -85,22 +94,20 @@ export class RawObject {
   static #read(text: string, at: number, open: string | undefined, maxDepth: number): RawObject {
     const names: string[] = [];
     const raws: string[] = [];
-    const object = new RawObject(names, raws, true);
     let i = skipSpace(text, at);
+    const source = { text, from: i, to: i, starts: new Array<number>(), raws };
+    const object = new RawObject(names, raws, source);
     if (text.charCodeAt(i) !== OPEN_OBJECT) throw new JsonTextError('expected an object', i);
     i = skipSpace(text, i + 1);
     if (text.charCodeAt(i) === CLOSE_OBJECT) {
-      objectEnd = i + 1;
+      source.to = objectEnd = i + 1;
       return object;
     }
     for (;;) {
       const nameAt = i;
       i = skipName(text, nameAt);
       let name = text.slice(nameAt + 1, i - 1);
-      if (isOdd) {
-        object.#isPlain = false;
-        name = unquote(text.slice(nameAt, i), nameAt);
-      }
+      if (isOdd) name = unquote(text.slice(nameAt, i), nameAt);
       if (object.#find(name) >= 0) throw new JsonTextError(`member "${name.slice(0, 40)}" appears twice`, nameAt);
       const value = skipColon(text, i);
       let raw;
@@ -121,13 +128,14 @@ export class RawObject {
       object.#index?.set(name, names.length);
       names.push(name);
       raws.push(raw);
+      source.starts.push(value);
       i = skipSpace(text, i);
       const next = text.charCodeAt(i);
       if (next === CLOSE_OBJECT) break;
       if (next !== COMMA) throw new JsonTextError('expected "," or "}"', i);
       i = skipSpace(text, i + 1);
     }
-    objectEnd = i + 1;
+    source.to = objectEnd = i + 1;
     return object;
   }
 
@@ -139,7 +147,7 @@ export class RawObject {
       names.push(key);
       raws.push(JSON.stringify(member));
     }
-    return new RawObject(names, raws, false);
+    return new RawObject(names, raws, undefined);
   }
 
   get size(): number {
@@ -196,31 +204,47 @@ export class RawObject {
     const names = this.#names;
     if (at < 0) {
       if (raw === undefined) return this;
-      return new RawObject([...names, key], [...this.#raws, raw], this.#isPlain && PLAIN.test(key));
+      return new RawObject([...names, key], [...this.#raws, raw], this.#source);
     }
     if (this.#raws[at] === raw) return this;
-    if (raw !== undefined) return new RawObject(names, this.#raws.with(at, raw), this.#isPlain);
-    return new RawObject(names.toSpliced(at, 1), this.#raws.toSpliced(at, 1), this.#isPlain);
+    if (raw !== undefined) return new RawObject(names, this.#raws.with(at, raw), this.#source);
+    return new RawObject(names.toSpliced(at, 1), this.#raws.toSpliced(at, 1), undefined);
   }
 
   /** The same object with the raw text of every member put through `change`. */
   map(change: (raw: string, key: string) => string): RawObject {
     const raws = this.#raws.map((raw, at) => change(raw, this.#names[at] ?? ''));
-    return raws.every((raw, at) => raw === this.#raws[at]) ? this : new RawObject(this.#names, raws, this.#isPlain);
+    return raws.every((raw, at) => raw === this.#raws[at]) ? this : new RawObject(this.#names, raws, this.#source);
   }
 
-  /** The JSON text: the original when nothing was changed. */
+  /** The JSON text: as it came, but for what was changed. */
   toString(): string {
-    if (this.#text === undefined) {
-      const names = this.#names;
-      let text = '{';
-      for (let at = 0; at < names.length; at++) {
-        const name = names[at] ?? '';
-        text += `${at > 0 ? ',' : ''}${this.#isPlain ? `"${name}"` : JSON.stringify(name)}:${this.#raws[at]}`;
-      }
-      this.#text = `${text}}`;
-    }
+    this.#text ??= this.#source === undefined ? this.#joined(0, '{') : this.#spliced(this.#source);
     return this.#text;
+  }
+
+  #spliced({ text, from, to, starts, raws }: Source): string {
+    let spliced = '';
+    let at = from;
+    for (let i = 0; i < raws.length; i++) {
+      const was = raws[i] ?? '';
+      const raw = this.#raws[i];
+      if (raw === was) continue;
+      const start = starts[i] ?? at;
+      spliced += text.slice(at, start) + raw;
+      at = start + was.length;
+    }
+    if (raws.length === this.#raws.length) return spliced + text.slice(at, to);
+    return this.#joined(raws.length, spliced + text.slice(at, to - 1));
+  }
+
+  /** The text of the members from this one on, after what was said before. */
+  #joined(from: number, before: string): string {
+    let text = before;
+    for (let at = from; at < this.#names.length; at++) {
+      text += `${at > 0 ? ',' : ''}${quoted(this.#names[at] ?? '')}:${this.#raws[at]}`;
+    }
+    return `${text}}`;
   }
 }
 

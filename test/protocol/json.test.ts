@@ -46,6 +46,34 @@ test('any object survives being cut into members and put together again', () => 
   );
 });
 
+test('a member that is looked into at once is what it would be later, and what is changed in it changes nothing else', () => {
+  fc.assert(
+    fc.property(object, object, fc.constantFrom(undefined, 1), (outer, inner, indent) => {
+      const text = JSON.stringify({ ...outer, open: inner, after: 1 }, undefined, indent);
+      const whole = RawObject.parse(text, 'open');
+      const open = whole.open('open');
+      assert.equal(open, whole.object('open'));
+      assert.equal(open?.toString(), whole.raw('open'));
+      assert.deepEqual(open?.keys(), RawObject.parse(text).object('open')?.keys());
+      const changed = open?.with('x', '7').with('y', '8');
+      assert.deepEqual(JSON.parse(changed?.toString() ?? ''), { ...JSON.parse(JSON.stringify(inner)), x: 7, y: 8 });
+      assert.equal(whole.toString(), text);
+    }),
+  );
+});
+
+test('a _meta that came before is the same again, and only the same', () => {
+  fc.assert(
+    fc.property(fc.array(object, { minLength: 1, maxLength: 12 }), (metas) => {
+      for (const meta of [...metas, ...metas]) {
+        const text = JSON.stringify({ a: 1, _meta: meta, b: 2 });
+        assert.equal(RawObject.parse(text).raw('_meta'), JSON.stringify(meta));
+        assert.equal(RawObject.parse(text).raw('b'), '2');
+      }
+    }),
+  );
+});
+
 test('any array is cut into the texts of its items', () => {
   fc.assert(
     fc.property(fc.array(fc.jsonValue()), fc.constantFrom(undefined, 2), (value, indent) => {
@@ -127,7 +155,12 @@ test('a number keeps every digit it came with', () => {
 
 test('a member set anew keeps its place, and the others their order and text', () => {
   const parsed = RawObject.parse('{ "b" : 1 , "a" : { "deep" : [1, 2] } , "c":3}');
-  assert.equal(parsed.with('b', '7').toString(), '{"b":7,"a":{ "deep" : [1, 2] },"c":3}');
+  assert.equal(parsed.with('b', '7').toString(), '{ "b" : 7 , "a" : { "deep" : [1, 2] } , "c":3}');
+  assert.equal(
+    parsed.with('c', '4').with('"d"', '5').toString(),
+    '{ "b" : 1 , "a" : { "deep" : [1, 2] } , "c":4,"\\"d\\"":5}',
+  );
+  assert.equal(RawObject.parse(' { } ').with('a', '1').with('b', '2').toString(), '{ "a":1,"b":2}');
   assert.equal(parsed.with('d', '4').with('a', undefined).toString(), '{"b":1,"c":3,"d":4}');
   assert.equal(parsed.with('b', '1'), parsed);
 });
@@ -135,7 +168,7 @@ test('a member set anew keeps its place, and the others their order and text', (
 test('members changed all at once keep their places, and where none changes the text stays as it is', () => {
   const parsed = RawObject.parse('{ "b" : 1 , "a" : [1, 2] }');
   const changed = parsed.map((raw, key) => (key === 'b' ? '7' : raw));
-  assert.equal(changed.toString(), '{"b":7,"a":[1, 2]}');
+  assert.equal(changed.toString(), '{ "b" : 7 , "a" : [1, 2] }');
   assert.equal(
     parsed.map((raw) => raw),
     parsed,

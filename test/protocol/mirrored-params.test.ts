@@ -105,7 +105,7 @@ test('a wrong annotation costs a tool all its annotations, and nothing else', ()
   const shown = publishedSchema(root);
   assert.equal(
     shown.toString(),
-    '{"type":"object","properties":{"a":{"type":"string","maxLength":1.0},"b":{"type":"string"},"x-mcp-header":{"type":"array","items":[{}]},"d":{"default":{"x-mcp-header":1}}},"z":1e400}',
+    '{ "type":"object", "properties":{"a":{"type":"string","maxLength":1.0},"b":{"type":"string"},"x-mcp-header":{"type":"array","items":[{}]},"d":{"default":{"x-mcp-header":1}}},"z":1e400}',
   );
   assert.deepEqual(readMirrored(shown), { kind: 'mirrored', params: [] });
 });

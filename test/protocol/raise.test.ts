@@ -12,7 +12,7 @@ const results = [
     name: 'X-001 a call is complete and under our name',
     method: 'tools/call',
     from: '{ "content": [ {"type":"text","text":"\\u00e9"} ], "x": 1.0 }',
-    to: `{"content":[ {"type":"text","text":"\\u00e9"} ],"x":1.0,"resultType":"complete",${META}}`,
+    to: `{ "content": [ {"type":"text","text":"\\u00e9"} ], "x": 1.0 ,"resultType":"complete",${META}}`,
   },
   {
     name: 'X-001 a call without content has none in a list',
