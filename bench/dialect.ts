@@ -22,6 +22,10 @@ const ENVELOPE = JSON.stringify({
   'io.modelcontextprotocol/clientCapabilities': {},
 });
 
+function modernMeta(id: number, tool: CalledTool): string {
+  return tool === 'progress' ? `${ENVELOPE.slice(0, -1)},"progressToken":${id}}` : ENVELOPE;
+}
+
 function callParams(id: number, tool: CalledTool, prefix: string): string {
   const meta = tool === 'progress' ? `,"_meta":{"progressToken":${id}}` : '';
   return `{"name":"${prefix}${tool}","arguments":{"city":"Oostende","days":3}${meta}}`;
@@ -57,7 +61,7 @@ const DIALECTS = {
       ask.method === 'tools/list'
         ? `{"jsonrpc":"2.0","id":${id},"method":"tools/list","params":{"_meta":${ENVELOPE}}}`
         : `{"jsonrpc":"2.0","id":${id},"method":"tools/call","params":{"name":"${prefix}${ask.tool}",` +
-          `"arguments":{"city":"Oostende","days":3},"_meta":${ENVELOPE}}}`,
+          `"arguments":{"city":"Oostende","days":3},"_meta":${modernMeta(id, ask.tool)}}}`,
   },
 } as const satisfies Readonly<Record<string, Dialect>>;
 

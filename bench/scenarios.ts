@@ -28,14 +28,15 @@ const STDIO = {
   baseline: 'bare',
 } as const;
 
+const MODERN = { client: '2026-07-28', speaks: '2026-07-28' } as const;
+
 export const SCENARIOS: readonly Scenario[] = [
   { ...HTTP, id: 'small', title: 'tools/call, 64 B', ask: { method: 'tools/call', tool: 'small' } },
   {
     ...HTTP,
     id: 'modern',
+    ...MODERN,
     title: 'tools/call, 64 B, 2026-07-28 on both sides',
-    client: '2026-07-28',
-    speaks: '2026-07-28',
     ask: { method: 'tools/call', tool: 'small' },
   },
   {
@@ -57,10 +58,38 @@ export const SCENARIOS: readonly Scenario[] = [
   {
     ...HTTP,
     id: 'modern-list',
+    ...MODERN,
     title: 'tools/list, 23 tools, 2026-07-28 on both sides',
-    client: '2026-07-28',
-    speaks: '2026-07-28',
     ask: { method: 'tools/list' },
+  },
+  {
+    ...HTTP,
+    ...MODERN,
+    id: 'modern-10kb',
+    title: 'tools/call, 10 kB, 2026-07-28 on both sides',
+    ask: { method: 'tools/call', tool: 'text_10kb' },
+  },
+  {
+    ...HTTP,
+    ...MODERN,
+    id: 'modern-sse',
+    title: 'tools/call, 64 B, as an event, 2026-07-28 on both sides',
+    ask: { method: 'tools/call', tool: 'sse' },
+  },
+  {
+    ...HTTP,
+    ...MODERN,
+    id: 'modern-progress',
+    title: 'tools/call, 64 B, after an event of progress, 2026-07-28 on both sides',
+    ask: { method: 'tools/call', tool: 'progress' },
+  },
+  {
+    ...STDIO,
+    ...MODERN,
+    id: 'modern-stdio',
+    title: 'tools/call, 64 B, one process, 2026-07-28 on both sides',
+    ask: { method: 'tools/call', tool: 'small' },
+    baseline: 'gateway-legacy',
   },
   { ...HTTP, id: '10kb', title: 'tools/call, 10 kB', ask: { method: 'tools/call', tool: 'text_10kb' } },
   { ...HTTP, id: '100kb', title: 'tools/call, 100 kB', ask: { method: 'tools/call', tool: 'text_100kb' } },

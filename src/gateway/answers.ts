@@ -4,7 +4,7 @@ import { errorToClient, toClient as urisToClient } from '../catalog/rewrite.ts';
 import type { ViewUpstream } from '../catalog/view.ts';
 import { GatewayError } from '../errors.ts';
 import { JsonTextError, RawObject } from '../protocol/json.ts';
-import { type Answer, type Result, type RpcError, wholeOf } from '../protocol/jsonrpc.ts';
+import { type Answer, cutOpen, type Result, type RpcError } from '../protocol/jsonrpc.ts';
 import { lowerResult } from '../protocol/lower.ts';
 import { hasWrappedOutput, lowerModernError, lowerModernResult } from '../protocol/lower-modern.ts';
 import { META, withMeta } from '../protocol/meta.ts';
@@ -64,7 +64,7 @@ export class Answers {
     const { revision } = client.caller;
     const known = urisToClient(method, seat, answer.result);
     if (revision === MODERN && !given.isModern) return { kind: 'result', result: this.#raised(method, known) };
-    const whole = known === answer.result ? wholeOf(answer) : RawObject.parse(known);
+    const whole = known === answer.result ? cutOpen(answer).whole : RawObject.parse(known);
     if (revision === MODERN) return this.#relayed(method, whole);
     const { source } = given;
     const isWrapped =

@@ -13,7 +13,7 @@ import {
   withRetry,
 } from '../protocol/input-required.ts';
 import { RawObject } from '../protocol/json.ts';
-import { type Answer, type RpcError, wholeOf } from '../protocol/jsonrpc.ts';
+import { type Answer, cutOpen, type RpcError } from '../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../protocol/mcp-headers.ts';
 import { MODERN, type Revision } from '../protocol/revisions.ts';
 import { declaresTasks } from '../protocol/tasks.ts';
@@ -118,7 +118,7 @@ export class Calls {
             const isRead = exchange.request.method === 'resources/read';
             const first = isRead ? undefined : await this.#ask(exchange, upstream, link, params, source);
             // Most conversations are over after the first round.
-            if (first?.kind === 'result' && isPlain(wholeOf(first))) {
+            if (first?.kind === 'result' && isPlain(first.whole)) {
               return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source }, first);
             }
             return await this.#converse(exchange, upstream, link, params, source, first);
@@ -191,7 +191,8 @@ export class Calls {
     let hasRefreshed = false;
     for (let round = 1; round <= MAX_ROUNDS; round++) {
       const isFirst = round === 1 && first !== undefined;
-      const answer = isFirst ? first : await this.#ask(exchange, upstream, link, sent, source);
+      const given = isFirst ? first : await this.#ask(exchange, upstream, link, sent, source);
+      const answer = given.kind === 'result' ? cutOpen(given) : given;
       if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
         // It refused before it ran anything: our idea of its schemas is old.
         hasRefreshed = true;
@@ -199,7 +200,7 @@ export class Calls {
         source = relisted(exchange) ?? source;
         continue;
       }
-      const asked = answer.kind === 'result' ? askedIn(upstream.id, exchange, wholeOf(answer)) : undefined;
+      const asked = answer.kind === 'result' ? askedIn(upstream.id, exchange, answer.whole) : undefined;
       if (asked instanceof RawObject) {
         return await this.#parts.taskCalls.created(exchange, upstream, link, asked, source);
       }

@@ -2,8 +2,9 @@ import { FleetingMap } from '../fleeting.ts';
 import { randomInt } from 'node:crypto';
 import type { Catalog } from '../catalog/catalog.ts';
 import { GatewayError, toAnswer } from '../errors.ts';
-import { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../protocol/json.ts';
 import { type Answer, type Id, notificationText, requestText } from '../protocol/jsonrpc.ts';
+import { withToken } from '../protocol/meta.ts';
 import type { Caller } from './caller.ts';
 import type { Addressee, Client, Exchange, Inquiry } from './exchange.ts';
 import type { ClientSession, Outlet } from './front.ts';
@@ -168,9 +169,4 @@ export class Session extends Party implements Client, ClientSession {
     for (const id of this.#questions.keys()) this.answered(id, unreachable);
     for (const exchange of this.inFlight.values()) exchange.cancel('session ended');
   }
-}
-
-function withToken(params: RawObject, token: number): RawObject {
-  const meta = params.object('_meta') ?? RawObject.EMPTY;
-  return params.with('_meta', meta.with('progressToken', String(token)).toString());
 }

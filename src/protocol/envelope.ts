@@ -6,7 +6,7 @@
 
 import { isObjectText, RawObject } from './json.ts';
 import { Memo } from './memo.ts';
-import { META, metaText, withoutMeta } from './meta.ts';
+import { addToken, META, metaText, splitToken, tokenText, withoutMeta } from './meta.ts';
 import { isModernRevision, type ModernRevision } from './revisions.ts';
 import { isSeverity, type Severity } from './severity.ts';
 
@@ -78,7 +78,14 @@ const metas = new WeakMap<RawObject, WeakMap<RawObject, Map<Severity | undefined
 export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
   const raw = params?.raw('_meta');
   if (raw === undefined) return NOTHING;
-  return readings.of(raw, (text) => read(isObjectText(text) ? RawObject.parse(text) : undefined));
+  return readings.of(raw, (text) => {
+    const rest = splitToken(text)?.rest;
+    return rest === undefined ? readText(text) : readings.of(rest, readText);
+  });
+}
+
+function readText(raw: string): EnvelopeReading {
+  return read(isObjectText(raw) ? RawObject.parse(raw) : undefined);
 }
 
 function read(meta: RawObject | undefined): EnvelopeReading {
@@ -102,16 +109,23 @@ function read(meta: RawObject | undefined): EnvelopeReading {
   return { kind: 'envelope', version, envelope };
 }
 
-/** The parameters under this envelope in place of any other. Everything else in `_meta` stays, the progress token included. */
-export function withEnvelope(params: RawObject | undefined, envelope: Envelope): RawObject {
-  const meta = metasUnder(envelope).of(params?.raw('_meta') ?? '', (raw) =>
-    metaText(raw, [
+/**
+ * The parameters under this envelope in place of any other. Everything else in `_meta` stays, the progress token included.
+ *
+ * @param token of ours, in place of that.
+ */
+export function withEnvelope(params: RawObject | undefined, envelope: Envelope, token?: number): RawObject {
+  const raw = params?.raw('_meta') ?? '';
+  const rest = token === undefined ? raw : splitToken(raw)?.rest;
+  let meta = metasUnder(envelope).of(rest ?? raw, (text) =>
+    metaText(text, [
       [META.protocolVersion, JSON.stringify(envelope.version)],
       [META.clientInfo, envelope.clientInfo?.toString()],
       [META.clientCapabilities, envelope.clientCapabilities.toString()],
       [META.logLevel, envelope.logLevel === undefined ? undefined : JSON.stringify(envelope.logLevel)],
     ]),
   );
+  if (token !== undefined) meta = rest === undefined ? tokenText(meta, token) : addToken(meta, token);
   return (params ?? RawObject.EMPTY).with('_meta', meta);
 }
 

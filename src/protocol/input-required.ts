@@ -79,9 +79,9 @@ function readAsked(result: RawObject): ResultReading {
   return { kind: 'input-required', asked };
 }
 
-/** Whether it says in the plainest words that it is what was asked for: then there is nothing to read. */
-export function isPlain(result: RawObject): boolean {
-  return result.raw('resultType') === '"complete"';
+/** Whether a result that is cut open says in the plainest words that it is what was asked for: then there is nothing to read. */
+export function isPlain(result: RawObject | undefined): boolean {
+  return result?.raw('resultType') === '"complete"';
 }
 
 /** @throws {JsonTextError} when something in it is not JSON after all. */

@@ -38,9 +38,10 @@ export type Answer = Result | { readonly kind: 'error'; readonly error: RpcError
 /** The answer that has nothing to say. */
 export const DONE: Answer = { kind: 'result', result: '{}' };
 
-/** @throws {JsonTextError} when the text is not JSON after all. */
-export function wholeOf({ whole, result }: Result): RawObject {
-  return whole ?? RawObject.parse(result);
+/** The result cut open, if it is not yet. @throws {JsonTextError} when the text is not JSON after all. */
+export function cutOpen(answer: Result): Result & { readonly whole: RawObject } {
+  const { kind, result, whole } = answer;
+  return { kind, result, whole: whole ?? RawObject.parse(result) };
 }
 
 /** `id` is `null` when the peer could not read the id of what it answers. */

@@ -12,12 +12,44 @@ export const META = {
   immediateResponse: 'io.modelcontextprotocol/model-immediate-response',
 } as const;
 
+const TOKEN = 'progressToken';
+/** The token at the end of a `_meta` or at its start, where clients put it. Neither can stand inside of anything else. */
+const LAST = /,"progressToken":(\d+|"[^"\\]*")\}$/;
+const FIRST = /^\{"progressToken":(\d+|"[^"\\]*"),/;
+
+/** A raw `_meta` in two: the token, which is one request's own, and the rest, which comes again. Undefined where it takes reading. */
+export function splitToken(raw: string): { readonly token: string; readonly rest: string } | undefined {
+  if (!raw.includes(TOKEN)) return undefined;
+  const last = LAST.exec(raw);
+  const found = last ?? FIRST.exec(raw);
+  const token = found?.[1];
+  if (found === null || token === undefined) return undefined;
+  const rest = last === null ? `{${raw.slice(found[0].length)}` : `${raw.slice(0, last.index)}}`;
+  return rest.includes(TOKEN) || rest.includes('\\') ? undefined : { token, rest };
+}
+
 /** The raw token under which the sender of a request wants to hear of progress. @throws {JsonTextError} */
 export function progressTokenOf(params: RawObject | undefined): string | undefined {
   const raw = params?.raw('_meta');
   // Mostly there is none, and then there is nothing to cut open. With an escape, it may be spelled otherwise.
-  if (raw === undefined || !(raw.includes('progressToken') || raw.includes('\\'))) return undefined;
-  return params?.object('_meta')?.raw('progressToken');
+  if (raw === undefined || !(raw.includes(TOKEN) || raw.includes('\\'))) return undefined;
+  return splitToken(raw)?.token ?? params?.object('_meta')?.raw(TOKEN);
+}
+
+/** Parameters with this token in place of any other. @throws {JsonTextError} */
+export function withToken(params: RawObject | undefined, token: number): RawObject {
+  return (params ?? RawObject.EMPTY).with('_meta', tokenText(params?.raw('_meta'), token));
+}
+
+/** The same for the raw text of a `_meta`. */
+export function tokenText(raw: string | undefined, token: number): string {
+  const rest = raw === undefined ? undefined : splitToken(raw)?.rest;
+  return rest === undefined ? metaText(raw, [[TOKEN, String(token)]]) : addToken(rest, token);
+}
+
+/** The same for the text of an object that has none. */
+export function addToken(rest: string, token: number): string {
+  return rest === '{}' ? `{"${TOKEN}":${token}}` : `${rest.slice(0, -1)},"${TOKEN}":${token}}`;
 }
 
 /** What a result or a notification says of itself in 2026-07-28, and in no older revision. */

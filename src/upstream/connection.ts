@@ -1,6 +1,6 @@
 import { FleetingMap } from '../fleeting.ts';
 import { GatewayError } from '../errors.ts';
-import { withEnvelope } from '../protocol/envelope.ts';
+import { type Envelope, withEnvelope } from '../protocol/envelope.ts';
 import { JsonTextError, RawObject } from '../protocol/json.ts';
 import {
   type Answer,
@@ -15,7 +15,7 @@ import {
   responseText,
 } from '../protocol/jsonrpc.ts';
 import { standardHeaders } from '../protocol/mcp-headers.ts';
-import { META } from '../protocol/meta.ts';
+import { META, withToken } from '../protocol/meta.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
 import type { Outgoing, StartTransport, Transport } from './transport.ts';
@@ -114,11 +114,10 @@ export class Connection<Owner> {
     this.#pending.set(id, pending);
     if (options.background === true) this.#inBackground++;
     this.#sweeping ??= setInterval(() => this.#sweep(), SWEEP_MS);
-    const sent = options.progress ? withToken(params, id) : params;
     this.#transport.send(
       this.#modernAs === undefined
-        ? { text: requestText(id, method, sent), id, method }
-        : modernRequest(id, method, sent, this.#modernAs, options),
+        ? { text: requestText(id, method, options.progress ? withToken(params, id) : params), id, method }
+        : modernRequest(id, method, params, this.#modernAs, options),
     );
     return pending;
   }
@@ -131,6 +130,7 @@ export class Connection<Owner> {
   /** Speaks the modern era from here on, under this name; or the legacy one again. */
   speakModern(clientInfo: RawObject | undefined): void {
     this.#modernAs = clientInfo;
+    if (clientInfo !== undefined) this.settled(MODERN);
   }
 
   notify(method: string, params?: RawObject): void {
@@ -321,22 +321,17 @@ export class Connection<Owner> {
   }
 }
 
-function withToken(params: RawObject | undefined, token: number): RawObject {
-  const whole = params ?? RawObject.EMPTY;
-  const meta = whole.object('_meta') ?? RawObject.EMPTY;
-  return whole.with('_meta', meta.with('progressToken', String(token)).toString());
-}
-
 /** A request that says for itself who asks, in its parameters and again in headers. */
 function modernRequest<Owner>(
   id: number,
   method: string,
   params: RawObject | undefined,
   clientInfo: RawObject,
-  { capabilities, logLevel, headers }: CallOptions<Owner>,
+  { capabilities, logLevel, headers, progress }: CallOptions<Owner>,
 ): Outgoing {
   const clientCapabilities = capabilities ?? RawObject.EMPTY;
-  const sent = withEnvelope(params, { version: MODERN, clientInfo, clientCapabilities, logLevel });
+  const envelope: Envelope = { version: MODERN, clientInfo, clientCapabilities, logLevel };
+  const sent = withEnvelope(params, envelope, progress ? id : undefined);
   return {
     text: requestText(id, method, sent),
     id,

@@ -8,6 +8,7 @@ import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '.
 import { LineSplitter } from '../protocol/lines.ts';
 import { childEnvironment } from './environment.ts';
 import { Junk } from './junk.ts';
+import { isModernRevision } from '../protocol/revisions.ts';
 import { Outbox } from './outbox.ts';
 import { ProcessGroup } from './process-group.ts';
 import type { ProcessGuard } from './process-guard.ts';
@@ -76,6 +77,8 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
 }
 
 class StdioTransport implements Transport {
+  /** What of a message is going to be looked into. */
+  #open: 'params' | 'result' = 'params';
   readonly #upstream: string;
   readonly #messageBytes: number;
   readonly #child: ChildProcessWithoutNullStreams;
@@ -118,8 +121,8 @@ class StdioTransport implements Transport {
     this.#outbox.forget(id);
   }
 
-  settled(): void {
-    // The wire is the same in every revision.
+  settled(revision: string): void {
+    this.#open = isModernRevision(revision) ? 'result' : 'params';
   }
 
   close(): Promise<void> {
@@ -183,7 +186,7 @@ class StdioTransport implements Transport {
     const text = line.charCodeAt(0) === BYTE_ORDER_MARK ? line.slice(1) : line;
     let message;
     try {
-      message = parseMessage(text);
+      message = parseMessage(text, this.#open);
     } catch (thrown) {
       if (!(thrown instanceof MessageError)) throw thrown;
       if (isBatch(text)) this.#readBatch(text);

@@ -123,7 +123,7 @@ test('M-019 the upstream is given a token of ours, and its progress is told of t
   await heard(peer, 1);
   const [request] = peer.heard;
   assert.ok(request?.kind === 'request');
-  assert.equal(request.params?.toString(), '{"name":"x","_meta":{"progressToken":1,"other":1}}');
+  assert.equal(request.params?.toString(), '{"name":"x","_meta":{"other":1,"progressToken":1}}');
   peer.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}');
   peer.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}');
   assert.equal(notifications.length, 1);

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import * as fc from 'fast-check';
+
+import { type Envelope, readEnvelope, withEnvelope } from '../../src/protocol/envelope.ts';
+import { RawObject } from '../../src/protocol/json.ts';
+import { META, progressTokenOf, withToken } from '../../src/protocol/meta.ts';
+import { MODERN } from '../../src/protocol/revisions.ts';
+
+/** Anything, and what looks most like a token without being one. */
+const value = fc.oneof(
+  fc.jsonValue(),
+  fc.constantFrom(',"progressToken":1}', '{"progressToken":2,', { progressToken: 3 }, { a: { progressToken: 'x' } }),
+);
+const token = fc.oneof(fc.maxSafeInteger(), fc.string(), fc.constantFrom('a"b', 'a\\', '}', 1.5, -2));
+const meta = fc.tuple(
+  fc.dictionary(fc.string(), value),
+  fc.option(token, { nil: undefined }),
+  fc.dictionary(fc.string(), value),
+);
+
+function paramsWith([before, own, after]: readonly [object, unknown, object], indent: number | undefined): RawObject {
+  const known = { ...before, ...(own === undefined ? {} : { progressToken: own }), ...after };
+  return RawObject.parse(JSON.stringify({ name: 'x', _meta: known }, undefined, indent));
+}
+
+function metaOf(params: RawObject): Record<string, unknown> {
+  const parsed: unknown = JSON.parse(params.raw('_meta') ?? '{}');
+  return { ...Object(parsed) };
+}
+
+const cases = fc.tuple(meta, fc.constantFrom(undefined, 1));
+
+test('M-019 a progress token is found wherever it stands, and nothing else is taken for one', () => {
+  fc.assert(
+    fc.property(cases, ([parts, indent]) => {
+      const params = paramsWith(parts, indent);
+      const raw = progressTokenOf(params);
+      assert.deepEqual(raw === undefined ? undefined : JSON.parse(raw), metaOf(params)['progressToken']);
+    }),
+  );
+});
+
+test('M-019 a token of ours takes the place of any other, and all else stays', () => {
+  fc.assert(
+    fc.property(cases, ([parts, indent]) => {
+      const params = paramsWith(parts, indent);
+      assert.deepEqual(metaOf(withToken(params, 7)), { ...metaOf(params), progressToken: 7 });
+      assert.deepEqual(metaOf(withToken(params.with('_meta', undefined), 7)), { progressToken: 7 });
+    }),
+  );
+});
+
+const CAPABILITIES = RawObject.parse('{"roots":{}}');
+const ENVELOPE: Envelope = {
+  version: MODERN,
+  clientInfo: RawObject.parse('{"name":"n","version":"1"}'),
+  clientCapabilities: CAPABILITIES,
+  logLevel: undefined,
+};
+
+test('M-019 M-027 an envelope is put around what is there, with our token where one is wanted', () => {
+  fc.assert(
+    fc.property(cases, fc.boolean(), ([parts, indent], isWanted) => {
+      const params = paramsWith(parts, indent);
+      const expected = {
+        ...metaOf(params),
+        ...(isWanted ? { progressToken: 7 } : {}),
+        [META.protocolVersion]: MODERN,
+        [META.clientInfo]: { name: 'n', version: '1' },
+        [META.clientCapabilities]: { roots: {} },
+      };
+      // Once more, for what is made once is given twice.
+      for (const _ of [1, 2]) {
+        const sent = withEnvelope(params, ENVELOPE, isWanted ? 7 : undefined);
+        assert.deepEqual(metaOf(sent), expected);
+        assert.equal(readEnvelope(sent).kind, 'envelope');
+        assert.equal(sent.raw('name'), '"x"');
+      }
+    }),
+  );
+});
+
+test('M-019 a request is read the same with a token and without', () => {
+  const own = `"${META.protocolVersion}":"${MODERN}","${META.clientCapabilities}":{"roots":{}}`;
+  for (const text of [`{${own}}`, `{${own},"progressToken":1}`, `{"progressToken":"a",${own}}`]) {
+    const reading = readEnvelope(RawObject.parse(`{"_meta":${text}}`));
+    assert.equal(reading.kind, 'envelope');
+    assert.equal(reading.kind === 'envelope' && reading.envelope.clientCapabilities.toString(), '{"roots":{}}');
+  }
+  assert.throws(() => readEnvelope(RawObject.parse(`{"_meta":{"progressToken":1,${own},"progressToken":2}}`)), /twice/);
+});
