@@ -59,7 +59,7 @@ export class ModernReply implements Outlet {
   answer(id: Id, answer: Answer): void {
     if (this.#isOver) return;
     this.#pulse.decided(this);
-    if (this.#shape === 'events') this.commit();
+    if (this.#shape === 'events') this.#begin();
     this.#isOver = true;
     if (this.#outflow === undefined) {
       const status = answer.kind === 'error' ? STATUS.get(answer.error.code) : undefined;
@@ -72,7 +72,7 @@ export class ModernReply implements Outlet {
 
   send(text: string): boolean {
     if (this.#isOver || this.#shape === 'json') return false;
-    this.commit();
+    this.#begin();
     this.#write(text);
     return true;
   }
@@ -82,8 +82,13 @@ export class ModernReply implements Outlet {
     this.#outflow?.write({ seq: 0, text: event, bytes: Buffer.byteLength(event), atMs: 0 }, text);
   }
 
-  /** From here on it is events. */
   commit(): void {
+    this.#begin();
+    this.#response.flushHeaders();
+  }
+
+  /** From here on it is events. The first of them takes the headers along. */
+  #begin(): void {
     this.#pulse.decided(this);
     if (this.#outflow !== undefined || this.#isOver) return;
     const response = this.#response;
@@ -102,6 +107,5 @@ export class ModernReply implements Outlet {
     this.#metrics?.streams.post.add();
     this.#pulse.opened(outflow);
     response.writeHead(200, EVENT_STREAM_HEADERS);
-    response.flushHeaders();
   }
 }
