@@ -93,7 +93,7 @@ export class Admission {
   async admit(env: HttpBindings, view: string): Promise<Admitted | Response> {
     const headers = this.judge(env);
     if (headers instanceof Response) return headers;
-    if (env.incoming.method === 'OPTIONS' && env.outgoing.hasHeader('access-control-allow-origin')) return preflight();
+    if (env.incoming.method === 'OPTIONS' && env.outgoing.hasHeader('access-control-allow-origin')) return preflight(env.incoming.headers['access-control-request-headers']);
 
     const { authenticator, log, metrics } = this.#parts;
     const found = await authenticator.authenticate(headers, this.endpoint(view));
@@ -110,14 +110,24 @@ export class Admission {
   }
 }
 
-/** A browser asks before it sends our headers for a page of an allowed origin, and asks without credentials. */
-function preflight(): Response {
+const ALLOWED_HEADERS =
+  'authorization, content-type, accept, mcp-session-id, mcp-protocol-version, last-event-id, mcp-method, mcp-name';
+
+/** Which arguments a tool wants in headers is known only when it is called. */
+const PARAM_HEADER = /^mcp-param-[\w!#$%&'*+.^`|~-]+$/i;
+
+/**
+ * A browser asks before it sends our headers for a page of an allowed origin, and asks without credentials.
+ *
+ * @param asked the header that names the headers it is going to send.
+ */
+function preflight(asked = ''): Response {
+  const params = asked.split(',').map((name) => name.trim());
   return new Response(null, {
     status: 204,
     headers: {
       'access-control-allow-methods': 'GET, POST, DELETE',
-      'access-control-allow-headers':
-        'authorization, content-type, accept, mcp-session-id, mcp-protocol-version, last-event-id',
+      'access-control-allow-headers': [ALLOWED_HEADERS, ...params.filter((name) => PARAM_HEADER.test(name))].join(', '),
       'access-control-max-age': '600',
     },
   });

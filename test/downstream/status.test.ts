@@ -246,6 +246,24 @@ for (const { when, verb = 'POST', path = '/mcp', headers = {}, body, status, cod
   });
 }
 
+test('SEC-16 a page of an allowed origin may send what a client of either era sends, and nothing else', async () => {
+  const asked = 'Content-Type, MCP-Method, Mcp-Param-Region, mcp-param-a b, x-secret';
+  const preflight = (origin: string) =>
+    send(`${edge.url}/mcp`, {
+      method: 'OPTIONS',
+      headers: { origin, 'access-control-request-method': 'POST', 'access-control-request-headers': asked },
+    });
+  const { status, headers } = await preflight('https://app.example.com');
+  assert.equal(status, 204);
+  assert.equal(headers['access-control-allow-origin'], 'https://app.example.com');
+  const allowed = (headers['access-control-allow-headers'] ?? '').toLowerCase().split(', ');
+  for (const name of ['mcp-session-id', 'mcp-protocol-version', 'mcp-method', 'mcp-name', 'mcp-param-region']) {
+    assert.ok(allowed.includes(name), name);
+  }
+  assert.ok(!allowed.some((name) => name.includes('secret') || name.includes(' ')), allowed.join());
+  assert.equal((await preflight('https://evil.example')).headers['access-control-allow-headers'], undefined);
+});
+
 test('a person in a browser reads what this is and how to connect', async () => {
   const { text, headers } = await send(`${edge.url}/mcp/files`, {
     headers: { accept: HTML, authorization: 'Bearer alice' },
