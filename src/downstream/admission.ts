@@ -93,7 +93,8 @@ export class Admission {
   async admit(env: HttpBindings, view: string): Promise<Admitted | Response> {
     const headers = this.judge(env);
     if (headers instanceof Response) return headers;
-    if (env.incoming.method === 'OPTIONS' && env.outgoing.hasHeader('access-control-allow-origin')) return preflight(env.incoming.headers['access-control-request-headers']);
+    if (env.incoming.method === 'OPTIONS' && env.outgoing.hasHeader('access-control-allow-origin'))
+      return preflight(env.incoming.headers['access-control-request-headers']);
 
     const { authenticator, log, metrics } = this.#parts;
     const found = await authenticator.authenticate(headers, this.endpoint(view));
