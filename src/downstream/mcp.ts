@@ -159,9 +159,12 @@ export class McpEndpoint implements ReplyParts {
     this.#departures.watch(socket, reply);
     const isListen = request.method === 'subscriptions/listen';
     if (isListen) this.#listens.add(call);
-    reply.answer(request.id, await call.answer);
-    if (isListen) this.#listens.delete(call);
-    this.#departures.forget(socket, reply);
+    try {
+      reply.answer(request.id, await call.answer);
+    } finally {
+      if (isListen) this.#listens.delete(call);
+      this.#departures.forget(socket, reply);
+    }
     return RESPONSE_ALREADY_SENT;
   }
 

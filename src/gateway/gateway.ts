@@ -6,6 +6,7 @@ import type { Principal } from '../policy/principal.ts';
 import { JsonTextError, RawObject } from '../protocol/json.ts';
 import { type Answer, DONE, type Notification, type Request, type Response } from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
+import { ownText } from '../protocol/memo.ts';
 import { negotiate } from '../protocol/revisions.ts';
 import { TASK_METHODS } from '../protocol/tasks.ts';
 import type { RequestLog } from '../telemetry/request-log.ts';
@@ -118,7 +119,8 @@ export class Gateway implements Front {
         principal,
         view,
         revision,
-        capabilities: params.object('capabilities') ?? RawObject.EMPTY,
+        // Kept as long as the session, unlike the rest of the message.
+        capabilities: RawObject.parse(ownText(params.object('capabilities')?.toString() ?? '{}')),
       });
       const { capabilities, instructions } = session.catalog;
       const result = RawObject.EMPTY.with('protocolVersion', JSON.stringify(revision))

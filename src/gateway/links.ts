@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
 import { RawObject } from '../protocol/json.ts';
 import { type Answer, DONE } from '../protocol/jsonrpc.ts';
+import { ownText } from '../protocol/memo.ts';
 import type { Severity } from '../protocol/severity.ts';
 import { backoffMs } from '../upstream/backoff.ts';
 import type { Link } from '../upstream/link.ts';
@@ -152,7 +153,8 @@ export class Links {
       throw new GatewayError('method-not-found', { upstream: to.upstream, say: `upstream "${to.upstream}" ${why}` });
     }
     const answer = await this.#hold(link, party, to.uri);
-    if (answer.kind === 'result') party.subscriptions.set(known, to);
+    if (answer.kind === 'result')
+      party.subscriptions.set(ownText(known), { upstream: to.upstream, uri: ownText(to.uri) });
     return answer;
   }
 

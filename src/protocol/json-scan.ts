@@ -75,7 +75,7 @@ function skipString(text: string, at: number): number {
       break;
     }
   }
-  if (isJudged && !isDoubtful) {
+  if (isJudged && !isDoubtful && end < text.length) {
     CLEAN.lastIndex = end;
     CLEAN.test(text);
     end = CLEAN.lastIndex;

@@ -110,8 +110,9 @@ export class RawObject {
       if (isOdd) name = unquote(text.slice(nameAt, i), nameAt);
       if (object.#find(name) >= 0) throw new JsonTextError(`member "${name.slice(0, 40)}" appears twice`, nameAt);
       const value = skipColon(text, i);
-      let raw;
-      if (name === REPEATED) raw = repeated.at(text, value);
+      // Only inside of what is opened, so that all of them keep to the same depth.
+      const isRepeated = name === REPEATED && maxDepth < MAX_DEPTH;
+      let raw = isRepeated ? repeated.at(text, value) : undefined;
       if (raw !== undefined) {
         i = value + raw.length;
       } else if (name === open && text.charCodeAt(value) === OPEN_OBJECT) {
@@ -123,7 +124,7 @@ export class RawObject {
       } else {
         i = skipValue(text, value, maxDepth);
         raw = text.slice(value, i);
-        if (name === REPEATED) raw = repeated.keep(raw);
+        if (isRepeated) raw = repeated.keep(raw);
       }
       object.#index?.set(name, names.length);
       names.push(name);

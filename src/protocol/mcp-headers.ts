@@ -36,7 +36,7 @@ function nameOf({ method, params }: Request | Notification): string | undefined 
 
 /** The headers of requests without a name, by method; and of those with one, by method and name. */
 const nameless = new Memo<readonly Header[]>();
-const named = new Memo<Memo<readonly Header[]>>();
+const named = new Memo<(name: string) => readonly Header[]>();
 
 /**
  * `Mcp-Method` and, where the method has one, `Mcp-Name`. Where these are the same, mostly the same array.
@@ -46,12 +46,16 @@ const named = new Memo<Memo<readonly Header[]>>();
 export function standardHeaders(message: Request | Notification): readonly Header[] {
   const { method } = message;
   const name = nameOf(message);
-  if (name === undefined) return nameless.of(method, () => [['Mcp-Method', encodeHeaderValue(method)]]);
-  return named
-    .of(method, () => new Memo())
-    .of(name, () => [
+  if (name === undefined) return nameless.of(method, (own) => [['Mcp-Method', encodeHeaderValue(own)]]);
+  return named.of(method, headersByName)(name);
+}
+
+function headersByName(method: string): (name: string) => readonly Header[] {
+  const byName = new Memo<readonly Header[]>();
+  return (name) =>
+    byName.of(name, (own) => [
       ['Mcp-Method', encodeHeaderValue(method)],
-      ['Mcp-Name', encodeHeaderValue(name)],
+      ['Mcp-Name', encodeHeaderValue(own)],
     ]);
 }
 

@@ -15,12 +15,15 @@ function isKept(text: string): boolean {
   return text.length <= MAX_CHARS && !text.includes(OWN);
 }
 
-/** A piece of a string holds on to the whole of it; this does not. */
-function copyOf(text: string): string {
+/** The same text by itself. What is cut from a message holds on to all of it, and is not to be kept. */
+export function ownText(text: string): string {
   return Buffer.from(text).toString();
 }
 
-/** What is made of such texts, made once. A long text, or one that names a single request, is not kept. */
+/**
+ * What is made of such texts, made once. A long text, or one that names a single request, is not kept. Whatever makes it must make it
+ * of the text it is given, which is by itself.
+ */
 export class Memo<T> {
   readonly #made = new Map<string, T>();
 
@@ -28,7 +31,7 @@ export class Memo<T> {
     const known = this.#made.get(text);
     if (known !== undefined) return known;
     if (!isKept(text)) return make(text);
-    const own = copyOf(text);
+    const own = ownText(text);
     const made = make(own);
     if (this.#made.size >= MAX_TEXTS) this.#made.clear();
     this.#made.set(own, made);
@@ -51,7 +54,7 @@ export class Familiar {
   keep(text: string): string {
     // Of what is no object, something longer may begin the same.
     if (!text.startsWith('{') || !isKept(text) || DOUBTFUL.test(text)) return text;
-    const own = copyOf(text);
+    const own = ownText(text);
     if (this.#texts.length === MAX_FAMILIAR) this.#texts.pop();
     this.#texts.unshift(own);
     return own;

@@ -1,4 +1,5 @@
 import { isObjectText, RawObject } from './json.ts';
+import { Memo } from './memo.ts';
 
 /** Keys of `_meta` that the protocol keeps for itself. @see https://modelcontextprotocol.io/specification/2026-07-28/basic#meta */
 export const META = {
@@ -28,12 +29,20 @@ export function splitToken(raw: string): { readonly token: string; readonly rest
   return rest.includes(TOKEN) || rest.includes('\\') ? undefined : { token, rest };
 }
 
+/** Of each `_meta` that was seen before, so that it is judged whether or not it has a token. */
+const tokens = new Memo<{ readonly token: string | undefined }>();
+
 /** The raw token under which the sender of a request wants to hear of progress. @throws {JsonTextError} */
 export function progressTokenOf(params: RawObject | undefined): string | undefined {
   const raw = params?.raw('_meta');
-  // Mostly there is none, and then there is nothing to cut open. With an escape, it may be spelled otherwise.
-  if (raw === undefined || !(raw.includes(TOKEN) || raw.includes('\\'))) return undefined;
-  return splitToken(raw)?.token ?? params?.object('_meta')?.raw(TOKEN);
+  return raw === undefined ? undefined : tokens.of(raw, readToken).token;
+}
+
+function readToken(raw: string): { readonly token: string | undefined } {
+  const split = splitToken(raw);
+  if (split === undefined) return { token: isObjectText(raw) ? RawObject.parse(raw).raw(TOKEN) : undefined };
+  tokens.of(split.rest, readToken);
+  return split;
 }
 
 /** Parameters with this token in place of any other. @throws {JsonTextError} */

@@ -1,3 +1,5 @@
+import { ownText } from '../protocol/memo.ts';
+
 /** What a label says instead of a value that is one too many. No name we publish starts with an underscore. */
 export const OTHER = '_other';
 
@@ -7,16 +9,18 @@ export const OTHER = '_other';
  */
 export class Bounded {
   readonly #limit: number;
-  readonly #seen = new Set<string>();
+  readonly #seen = new Map<string, string>();
 
   constructor(limit: number) {
     this.#limit = limit;
   }
 
   label(value: string): string {
-    if (this.#seen.has(value)) return value;
+    const seen = this.#seen.get(value);
+    if (seen !== undefined) return seen;
     if (this.#seen.size >= this.#limit) return OTHER;
-    this.#seen.add(value);
-    return value;
+    const own = ownText(value);
+    this.#seen.set(own, own);
+    return own;
   }
 }

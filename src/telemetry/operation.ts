@@ -36,8 +36,9 @@ function rowOf({ data }: RpcError): ErrorCode | undefined {
  */
 export function errorTypeOf(method: string, answer: Answer): ErrorType | undefined {
   if (answer.kind === 'error') return rowOf(answer.error) ?? 'rpc_error';
-  if (answer.whole !== undefined) return answer.whole.raw('isError') === 'true' ? 'tool_error' : undefined;
-  return method === 'tools/call' && answer.result.includes('"isError"') && IS_ERROR.test(answer.result)
-    ? 'tool_error'
-    : undefined;
+  if (method !== 'tools/call') return undefined;
+  const { result, whole } = answer;
+  const isError =
+    whole === undefined ? result.includes('"isError"') && IS_ERROR.test(result) : whole.raw('isError') === 'true';
+  return isError ? 'tool_error' : undefined;
 }

@@ -111,14 +111,15 @@ export class Connection<Owner> {
       );
       return pending;
     }
+    // What cannot be said is not under way.
+    const outgoing: Outgoing =
+      this.#modernAs === undefined
+        ? { text: requestText(id, method, options.progress ? withToken(params, id) : params), id, method }
+        : modernRequest(id, method, params, this.#modernAs, options);
     this.#pending.set(id, pending);
     if (options.background === true) this.#inBackground++;
     this.#sweeping ??= setInterval(() => this.#sweep(), SWEEP_MS);
-    this.#transport.send(
-      this.#modernAs === undefined
-        ? { text: requestText(id, method, options.progress ? withToken(params, id) : params), id, method }
-        : modernRequest(id, method, params, this.#modernAs, options),
-    );
+    this.#transport.send(outgoing);
     return pending;
   }
 

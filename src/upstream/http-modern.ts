@@ -33,6 +33,11 @@ export function modernHttpTransport(target: HttpTarget, options: HttpOptions): S
 
 const NONE: readonly Header[] = [];
 
+function headerIn(line: string): Header {
+  const at = line.indexOf(':');
+  return [line.slice(0, at), line.slice(at + 1)];
+}
+
 class ModernHttpTransport implements Transport, PostOwner {
   readonly upstream: string;
   readonly messageBytes: number;
@@ -82,10 +87,9 @@ class ModernHttpTransport implements Transport, PostOwner {
 
   #head(headers: readonly Header[], params: readonly Header[]): RequestHead {
     if (params.length > 0) {
-      const all = [...headers, ...params];
-      // A value never holds a line break.
-      const key = all.map(([name, value]) => `${name}:${value}`).join('\n');
-      return this.#heads.of(key, () => this.#headOf(all));
+      // No value holds a line break, and no name a colon.
+      const lines = [...headers, ...params].map(([name, value]) => `${name}:${value}`).join('\n');
+      return this.#heads.of(lines, (own) => this.#headOf(own.split('\n').map(headerIn)));
     }
     let head = this.#plainHeads.get(headers);
     if (head === undefined) this.#plainHeads.set(headers, (head = this.#headOf(headers)));

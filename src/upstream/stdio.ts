@@ -186,7 +186,7 @@ class StdioTransport implements Transport {
     const text = line.charCodeAt(0) === BYTE_ORDER_MARK ? line.slice(1) : line;
     let message;
     try {
-      message = parseMessage(text, this.#open);
+      message = this.#parse(text);
     } catch (thrown) {
       if (!(thrown instanceof MessageError)) throw thrown;
       if (isBatch(text)) this.#readBatch(text);
@@ -194,6 +194,16 @@ class StdioTransport implements Transport {
       return;
     }
     this.#deliver(message, text);
+  }
+
+  /** What is wrong inside of a result is for whoever waits for it. @throws {MessageError} */
+  #parse(text: string): Message {
+    if (this.#open === 'params') return parseMessage(text);
+    try {
+      return parseMessage(text, this.#open);
+    } catch {
+      return parseMessage(text);
+    }
   }
 
   #readBatch(text: string): void {

@@ -74,6 +74,22 @@ test('a _meta that came before is the same again, and only the same', () => {
   );
 });
 
+test('a _meta that was deep enough in one place is not in another', () => {
+  const deep = `{"a":${'['.repeat(63)}${']'.repeat(63)}}`;
+  const inside = `{"params":{"_meta":${deep}}}`;
+  assert.equal(RawObject.parse(`{"_meta":${deep}}`).raw('_meta'), deep);
+  assert.throws(() => RawObject.parse(inside), /nested too deeply/);
+  assert.throws(() => RawObject.parse(inside, 'params'), /nested too deeply/);
+});
+
+test('text that ends in the middle of a string is told as such, however strictly it is read', () => {
+  for (const end of ['', 'b', 'b'.repeat(11), 'b'.repeat(12), 'b'.repeat(40)]) {
+    const text = `{"a":"${end}`;
+    assert.throws(() => RawObject.parse(text), /unterminated string at offset 5/);
+    assert.throws(() => RawObject.parseStrictly(text), /unterminated string at offset 5/);
+  }
+});
+
 test('any array is cut into the texts of its items', () => {
   fc.assert(
     fc.property(fc.array(fc.jsonValue()), fc.constantFrom(undefined, 2), (value, indent) => {

@@ -3,10 +3,15 @@ import { test } from 'node:test';
 
 import { toAnswer, GatewayError } from '../../src/errors.ts';
 import type { Answer } from '../../src/protocol/jsonrpc.ts';
+import { RawObject } from '../../src/protocol/json.ts';
 import { errorTypeOf } from '../../src/telemetry/operation.ts';
 
 function result(text: string): Answer {
   return { kind: 'result', result: text };
+}
+
+function cut(text: string): Answer {
+  return { kind: 'result', result: text, whole: RawObject.parse(text) };
 }
 
 const cases: { name: string; method: string; answer: Answer; is: string | undefined }[] = [
@@ -25,6 +30,14 @@ const cases: { name: string; method: string; answer: Answer; is: string | undefi
     answer: result(JSON.stringify({ content: [{ type: 'text', text: '{"isError":true}' }] })),
     is: undefined,
   },
+  { name: 'a failed tool, cut open,', method: 'tools/call', answer: cut('{"isError": true}'), is: 'tool_error' },
+  {
+    name: 'what stands deeper in a result that is cut open',
+    method: 'tools/call',
+    answer: cut('{"structuredContent":{"isError":true}}'),
+    is: undefined,
+  },
+  { name: 'another method, cut open,', method: 'prompts/get', answer: cut('{"isError":true}'), is: undefined },
   { name: 'another method', method: 'resources/read', answer: result('{"isError":true}'), is: undefined },
   { name: 'our own failure', method: 'tools/call', answer: toAnswer(new GatewayError('draining')), is: 'draining' },
   {

@@ -49,6 +49,17 @@ test('SEC-26 answers find their calls by our own ids, whatever order they come i
   assert.partialDeepStrictEqual(await second.answer, { kind: 'result', result: '{"n":2}' });
 });
 
+test('a request that turns out unsayable is told at once, and is not under way', async () => {
+  const requests: string[] = [];
+  const { connection } = await connect({ request: (_peer, request) => void requests.push(request.id) });
+  connection.speakModern(RawObject.of({ name: 'gateway', version: '1' }));
+  const params = RawObject.parse('{"name":"x","_meta":{"a":1,"a":2}}');
+  assert.throws(() => connection.call('tools/call', params, OPTIONS), /appears twice/);
+  assert.equal(connection.inFlight, 0);
+  await connection.close();
+  assert.deepEqual(requests, []);
+});
+
 test('R5 a second answer, an answer nobody waits for and an id of another type change nothing', async () => {
   const { connection, peer } = await connect({
     request: (peer, request) => {

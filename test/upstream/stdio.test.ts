@@ -27,6 +27,17 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.equal(stdio.junk, 0);
   });
 
+  test('REL-13 a result that is broken inside is for whoever waits for it, in every era', LIMIT, async () => {
+    for (const revision of ['2025-11-25', '2026-07-28']) {
+      await using stdio = await Stdio.server('stdio-echo.ts');
+      stdio.transport.settled(revision);
+      await stdio.call('print', { text: '{"jsonrpc":"2.0","id":99,"result":{"a":1,"a":2}}\n' });
+      const broken = stdio.messages.find((message) => message.kind === 'result' && message.id === '99');
+      assert.equal(broken?.kind === 'result' && broken.result, '{"a":1,"a":2}');
+      assert.equal(stdio.junk, 0);
+    }
+  });
+
   test('REL-12 characters may be split between reads', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-bytes.ts', { env: { TEXT: `${response(1, 'è語🙂')}\n` } });
     await until(() => stdio.messages.length > 0, 'the message came');
