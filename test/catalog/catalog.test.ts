@@ -39,7 +39,7 @@ test('D3 all that an item holds is published as it came, in order, to the last d
     '{"x-first":1.0, "name":"big","inputSchema":{"type":"object","properties":{"n":{"maximum":12345678901234567890}}},' +
     '"annotations":{"readOnlyHint":true},"_meta":{"anthropic/maxResultSizeChars":1e5},"description":"a\\u00e9\\n"}';
   const catalog = catalogOf(pair, { a: { tools: [RawObject.parse(text)] } });
-  assert.equal(catalog.lists.tools[0], text.replace('"big"', '"a__big"').replace(', "name"', ',"name"'));
+  assert.equal(catalog.lists.tools[0], text.replace('"big"', '"a__big"'));
 });
 
 test('an endpoint that renames nothing publishes the very text the upstream sent', () => {

@@ -58,7 +58,7 @@ const places = [
     what: 'a URI whose member name is spelled with escapes',
     method: 'tools/call',
     before: '{"content":[{"type":"resource_link","\\u0075\\u0072\\u0069":"b+x:1"}]}',
-    after: '{"content":[{"type":"resource_link","uri":"a+b+x:1"}]}',
+    after: '{"content":[{"type":"resource_link","\\u0075\\u0072\\u0069":"a+b+x:1"}]}',
   },
 ];
 
