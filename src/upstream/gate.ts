@@ -19,7 +19,7 @@ export class Gate {
   readonly #limit: number;
   readonly #queueLimit: number;
   readonly #queueMs: number;
-  readonly #waiting = new Set<Waiter>();
+  readonly #waiting: Waiter[] = [];
   #inside = 0;
 
   constructor(upstream: string, limit: number, queueLimit: number, queueMs: number) {
@@ -41,22 +41,22 @@ export class Gate {
     }
     const overloaded = (why: string) =>
       new GatewayError('overloaded', { upstream: this.#upstream, say: `upstream "${this.#upstream}" ${why}` });
-    if (this.#waiting.size >= this.#queueLimit) {
+    if (this.#waiting.length >= this.#queueLimit) {
       throw overloaded(`has ${this.#limit} requests under way and ${this.#queueLimit} waiting`);
     }
     const { promise: entered, resolve, reject } = Promise.withResolvers<void>();
     const waiter: Waiter = {
       enter: resolve,
       timer: setTimeout(() => {
-        this.#waiting.delete(waiter);
+        this.#strike(waiter);
         reject(overloaded(`had no room for another request within ${this.#queueMs} ms`));
       }, this.#queueMs),
     };
-    this.#waiting.add(waiter);
+    this.#waiting.push(waiter);
     return {
       entered,
       giveUp: (error) => {
-        if (!this.#waiting.delete(waiter)) return;
+        if (!this.#strike(waiter)) return;
         clearTimeout(waiter.timer);
         reject(error);
       },
@@ -64,13 +64,19 @@ export class Gate {
   }
 
   leave(): void {
-    const [next] = this.#waiting;
+    const next = this.#waiting.shift();
     if (next === undefined) {
       this.#inside--;
       return;
     }
-    this.#waiting.delete(next);
     clearTimeout(next.timer);
     next.enter();
+  }
+
+  /** Whether it still stood in the line. */
+  #strike(waiter: Waiter): boolean {
+    const at = this.#waiting.indexOf(waiter);
+    if (at >= 0) this.#waiting.splice(at, 1);
+    return at >= 0;
   }
 }

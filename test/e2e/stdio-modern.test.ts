@@ -153,7 +153,8 @@ test(
     const heard = async (id: string) => JSON.stringify((await program.ask('tools/call', call('heard'), { id })).result);
     assert.doesNotMatch(await heard('h1'), /cancelled/);
     program.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"w"}}');
-    assert.match(await heard('h2'), /tools\/call notifications\/cancelled/);
+    // Anything of the connection itself may come between.
+    assert.match(await heard('h2'), /notifications\/cancelled/);
     await program.end();
     assert.ok(!program.lines.some(({ id }) => id === 'w'));
   },
