@@ -1,19 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 
 import * as fc from 'fast-check';
 
 import { FleetingMap, FleetingSet } from '../src/fleeting.ts';
-
-setFlagsFromString('--expose-gc');
-const collect: unknown = runInNewContext('gc');
-
-function collected(options?: { type: 'minor' }): void {
-  assert.ok(typeof collect === 'function');
-  collect(options);
-}
+import { collect } from './support/used-bytes.ts';
 
 const steps = fc.array(fc.tuple(fc.constantFrom('set', 'delete'), fc.nat({ max: 6 }), fc.nat()));
 
@@ -83,8 +74,8 @@ test('what went is no burden to the collector of young objects, however old the 
   map.set(-1, map);
   set.add(set);
   // From here on they are old.
-  collected();
-  collected();
+  collect();
+  collect();
   const before = process.memoryUsage().heapUsed;
   for (let id = 0; id < ITEMS; id++) {
     const item = Array.from({ length: ITEM_BYTES / 8 }, () => id);
@@ -94,7 +85,7 @@ test('what went is no burden to the collector of young objects, however old the 
     set.delete(map.get(id - THERE));
     map.delete(id - THERE);
   }
-  collected({ type: 'minor' });
+  collect('minor');
   const leftBytes = process.memoryUsage().heapUsed - before;
   assert.ok(leftBytes < (ITEMS * ITEM_BYTES) / 4, `${leftBytes} bytes are left of ${ITEMS * ITEM_BYTES}`);
 });

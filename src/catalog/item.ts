@@ -1,4 +1,4 @@
-import type { RawObject } from '../protocol/json.ts';
+import { MAY_BE_BROKEN, type RawObject } from '../protocol/json.ts';
 import { isMalformed } from './malformed.ts';
 import { hasUnseen, shown } from './name.ts';
 
@@ -31,10 +31,6 @@ const KEY: Readonly<Record<ItemKind, string>> = {
   resource: 'uri',
   template: 'uriTemplate',
 };
-
-/** Without any of these, text that {@link RawObject} has cut is JSON to the last escape. */
-// oxlint-disable-next-line no-control-regex -- control characters are what is looked for
-const MAY_BE_BROKEN = /[\\\u0000-\u001f]/;
 
 function keyOf(kind: ItemKind, item: RawObject): string {
   try {

@@ -19,6 +19,10 @@ const NEAR = 12;
 // oxlint-disable-next-line no-control-regex -- control characters are what is looked for
 const CLEAN = /[^"\\\u0000-\u001f]*/y;
 
+/** Without any of these, text that was looked through is JSON to the last escape. */
+// oxlint-disable-next-line no-control-regex -- control characters are what is looked for
+export const MAY_BE_BROKEN = /[\\\u0000-\u001f]/;
+
 /** One JSON number or literal. Python's `NaN` and `Infinity` are the usual strangers. */
 const PRIMITIVE = /(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?=[\s,\]}]|$)/y;
 

@@ -20,7 +20,7 @@ import {
 } from './json-scan.ts';
 import { Familiar } from './memo.ts';
 
-export { JsonTextError } from './json-scan.ts';
+export { JsonTextError, MAY_BE_BROKEN } from './json-scan.ts';
 
 /** With more members than this, an object is given an index. */
 const FEW = 12;

@@ -1,15 +1,13 @@
 /** Texts that peers send again and again, and what is made of them. Bounded, and free of the messages they were cut from. */
 
+import { MAY_BE_BROKEN } from './json-scan.ts';
+
 const MAX_TEXTS = 1_000;
 const MAX_CHARS = 4_096;
 const MAX_FAMILIAR = 8;
 
 /** What a request alone says: it is not seen again. */
 const OWN = 'progressToken';
-
-/** What text may hold that makes it no JSON for all its brackets: escapes and control characters. */
-// oxlint-disable-next-line no-control-regex -- control characters are what is looked for
-const DOUBTFUL = /[\\\u0000-\u001f]/;
 
 function isKept(text: string): boolean {
   return text.length <= MAX_CHARS && !text.includes(OWN);
@@ -53,7 +51,7 @@ export class Familiar {
   /** Takes well-formed JSON, and gives it back for others to hold. */
   keep(text: string): string {
     // Of what is no object, something longer may begin the same.
-    if (!text.startsWith('{') || !isKept(text) || DOUBTFUL.test(text)) return text;
+    if (!text.startsWith('{') || !isKept(text) || MAY_BE_BROKEN.test(text)) return text;
     const own = ownText(text);
     if (this.#texts.length === MAX_FAMILIAR) this.#texts.pop();
     this.#texts.unshift(own);

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { BY_NAME, startEdge } from './edge.ts';
 import { getEvents, initialize, post, postForEvents, rpc, send } from './client.ts';
 import { HonestFront } from './honest-front.ts';
-import { usedBytes } from './used-bytes.ts';
+import { usedBytes } from '../support/used-bytes.ts';
 
 const OPTIONS = { timeout: 20_000 };
 

@@ -4,7 +4,7 @@ import { connect } from 'node:net';
 import { after, before, test } from 'node:test';
 import { BY_NAME, type Edge, startEdge } from './edge.ts';
 import { initialize, post, raw, rpc, send } from './client.ts';
-import { usedBytes } from './used-bytes.ts';
+import { usedBytes } from '../support/used-bytes.ts';
 
 let edge: Edge;
 let session: string;

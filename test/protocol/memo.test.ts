@@ -1,7 +1,5 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { setFlagsFromString } from 'node:v8';
-import { runInNewContext } from 'node:vm';
 
 import { readEnvelope, withEnvelope } from '../../src/protocol/envelope.ts';
 import { RawObject } from '../../src/protocol/json.ts';
@@ -10,12 +8,9 @@ import { standardHeaders } from '../../src/protocol/mcp-headers.ts';
 import { Familiar, Memo } from '../../src/protocol/memo.ts';
 import { progressTokenOf } from '../../src/protocol/meta.ts';
 import { MODERN } from '../../src/protocol/revisions.ts';
-
-setFlagsFromString('--expose-gc');
-const collect: unknown = runInNewContext('gc');
+import { collect } from '../support/used-bytes.ts';
 
 function heapBytes(): number {
-  assert.ok(typeof collect === 'function');
   collect();
   return process.memoryUsage().heapUsed;
 }
