@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { type Context, Hono } from 'hono';
@@ -37,7 +38,13 @@ export function createApp(parts: AppParts): App {
   const { bodyBytes } = config.limits;
   const { eventLimit, eventLimitBytes } = config.sessions;
   const limits = { events: eventLimit, bytes: eventLimitBytes };
-  const mcp = new McpEndpoint({ front, pulse, metrics, limits, bodyBytes });
+  const failed = (error: unknown, outgoing: ServerResponse): Response => {
+    log.error({ err: error }, 'request failed');
+    if (!outgoing.headersSent) return refuse(new GatewayError('internal-error'));
+    outgoing.destroy();
+    return RESPONSE_ALREADY_SENT;
+  };
+  const mcp = new McpEndpoint({ front, pulse, metrics, limits, bodyBytes, failed });
   const sse = new SseEndpoint({ front, pulse, log, metrics, bodyBytes });
 
   const answer = async (env: HttpBindings, view: string): Promise<Response> => {
@@ -84,13 +91,7 @@ export function createApp(parts: AppParts): App {
     const headers = admission.judge(c.env);
     return headers instanceof Response ? headers : c.text('Not found', 404);
   });
-  const failed = (error: unknown, { outgoing }: HttpBindings): Response => {
-    log.error({ err: error }, 'request failed');
-    if (!outgoing.headersSent) return refuse(new GatewayError('internal-error'));
-    outgoing.destroy();
-    return RESPONSE_ALREADY_SENT;
-  };
-  app.onError((error, c) => failed(error, c.env));
+  app.onError((error, c) => failed(error, c.env.outgoing));
   const posts = new Posts({ front, admission, mcp, bodyBytes, failed });
 
   return {

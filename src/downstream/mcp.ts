@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { GatewayError, toAnswer } from '../errors.ts';
-import type { ClientSession, Front, ModernCall, ModernCaller } from '../gateway/front.ts';
+import type { ClientSession, Front, ModernCaller } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import { eventText } from '../protocol/event-stream.ts';
 import { oneLine } from '../protocol/json.ts';
@@ -13,11 +13,12 @@ import type { Admitted } from './admission.ts';
 import { classify, refuseBatch, type Said, sessionOf, toRefusal } from './classify.ts';
 import { Departures } from './departures.ts';
 import { headerLookup, modernCaller } from './modern.ts';
-import { ModernReply } from './modern-reply.ts';
+import { ModernReply, type ModernReplyParts } from './modern-reply.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 import { pageFor } from './page.ts';
 import { postedText } from './posted-text.ts';
 import type { Pulse } from './pulse.ts';
-import { refuse } from './refusal.ts';
+import { refuse, writeResponse } from './refusal.ts';
 import { Reply, type ReplyParts, writeAnswer } from './reply.ts';
 import { SessionStreams, type StreamsParts } from './session-streams.ts';
 import { EVENT_STREAM_HEADERS } from './stream.ts';
@@ -25,9 +26,13 @@ import { EVENT_STREAM_HEADERS } from './stream.ts';
 export interface McpParts extends StreamsParts {
   readonly front: Front;
   readonly bodyBytes: number;
+  /** What is answered when a request went wrong inside. */
+  failed(thrown: unknown, outgoing: ServerResponse): Response;
 }
 
 const VERBS = 'GET, POST, DELETE';
+/** Lasts until somebody ends it. */
+const LISTEN = 'subscriptions/listen';
 
 /** The request id a refusal of this can name. */
 function idOf(said: Said): Id {
@@ -39,13 +44,12 @@ function idOf(said: Said): Id {
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
  */
-export class McpEndpoint implements ReplyParts {
+export class McpEndpoint implements ReplyParts, ModernReplyParts {
   readonly #parts: McpParts;
   /** Of the sessions that ever needed events. */
   readonly #streams = new Map<ClientSession, SessionStreams>();
-  /** Calls that last until somebody ends them. */
-  readonly #listens = new Set<ModernCall>();
-  readonly #departures = new Departures();
+  readonly #listens = new Set<ModernReply>();
+  readonly departures = new Departures();
   #isDraining = false;
 
   constructor(parts: McpParts) {
@@ -54,6 +58,10 @@ export class McpEndpoint implements ReplyParts {
 
   get pulse(): Pulse {
     return this.#parts.pulse;
+  }
+
+  get metrics(): Metrics | undefined {
+    return this.#parts.metrics;
   }
 
   /** @param endpoint external URI, for people. */
@@ -144,28 +152,25 @@ export class McpEndpoint implements ReplyParts {
     return RESPONSE_ALREADY_SENT;
   }
 
-  async #answerModern(
+  #answerModern(
     outgoing: ServerResponse,
     request: Request,
     caller: ModernCaller,
     shape: Shape,
     lookup: HeaderLookup,
-  ): Promise<Response> {
-    const { front, pulse, metrics } = this.#parts;
-    const reply = new ModernReply(outgoing, shape, pulse, metrics);
-    const call = front.modern(request, caller, reply, lookup);
-    const { socket } = outgoing.req;
-    reply.standsFor(call);
-    this.#departures.watch(socket, reply);
-    const isListen = request.method === 'subscriptions/listen';
-    if (isListen) this.#listens.add(call);
-    try {
-      reply.answer(request.id, await call.answer);
-    } finally {
-      if (isListen) this.#listens.delete(call);
-      this.#departures.forget(socket, reply);
-    }
+  ): Response {
+    const reply = new ModernReply(outgoing, request, shape, this);
+    if (request.method === LISTEN) this.#listens.add(reply);
+    reply.standsFor(this.#parts.front.modern(request, caller, reply, lookup));
     return RESPONSE_ALREADY_SENT;
+  }
+
+  replied(reply: ModernReply): void {
+    if (reply.request.method === LISTEN) this.#listens.delete(reply);
+  }
+
+  failed(thrown: unknown, outgoing: ServerResponse): void {
+    writeResponse(outgoing, this.#parts.failed(thrown, outgoing));
   }
 
   async #initialize(

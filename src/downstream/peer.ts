@@ -4,7 +4,15 @@ import { GatewayError, toAnswer } from '../errors.ts';
 import type { ClientSession, Front, ModernCall, Outlet } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import type { Envelope } from '../protocol/envelope.ts';
-import { DONE, type Id, type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
+import {
+  type Answer,
+  DONE,
+  type Id,
+  type Message,
+  MessageError,
+  type Request,
+  responseText,
+} from '../protocol/jsonrpc.ts';
 import { modernCaller, readModern } from './modern.ts';
 import { refuseBatch, type Said, toRefusal } from './classify.ts';
 
@@ -101,7 +109,8 @@ export class Peer {
     }
     let isCancelled = false;
     // Nothing more is said about a request that was taken back.
-    const own: Outlet = { send: (text) => !isCancelled && outlet.send(text) };
+    const { promise, resolve } = Promise.withResolvers<Answer>();
+    const own = { send: (text: string) => !isCancelled && outlet.send(text), answer: resolve };
     const call = front.modern(request, modernCaller(envelope, principal, view), own, undefined);
     this.#calls.set(id, {
       cancel: (reason) => {
@@ -110,7 +119,7 @@ export class Peer {
       },
       close: () => call.close(),
     });
-    const answer = await call.answer;
+    const answer = await promise;
     this.#calls.delete(id);
     own.send(responseText(id, answer));
   }

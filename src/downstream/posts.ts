@@ -1,7 +1,6 @@
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { HttpBindings } from '@hono/node-server';
-import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Front } from '../gateway/front.ts';
 import type { Admission, Admitted } from './admission.ts';
 import type { McpEndpoint } from './mcp.ts';
@@ -15,7 +14,7 @@ export interface PostsParts {
   readonly mcp: McpEndpoint;
   readonly bodyBytes: number;
   /** What happens to a request that went wrong inside. */
-  readonly failed: (error: unknown, env: HttpBindings) => Response;
+  readonly failed: (thrown: unknown, outgoing: ServerResponse) => Response;
 }
 
 const MERGED = '/mcp';
@@ -55,7 +54,7 @@ export class Posts {
     const admitted = { headers: head.headers, principal };
     receiveText(env, head.lengthIn(rawHeaders), bodyBytes, (text) => {
       if (typeof text === 'string') this.#answer(env, view, admitted, head, text);
-      else this.#write(env, text);
+      else writeResponse(env.outgoing, text);
     });
     return true;
   }
@@ -75,19 +74,15 @@ export class Posts {
     try {
       const lookup = head.lookupIn(incoming.rawHeaders);
       const response = mcp.take(outgoing, view, admitted, head.shape, lookup, text);
-      if (!(response instanceof Promise)) this.#write(env, response);
+      if (!(response instanceof Promise)) writeResponse(outgoing, response);
       else {
         response.then(
-          (given) => this.#write(env, given),
-          (thrown: unknown) => this.#write(env, failed(thrown, env)),
+          (given) => writeResponse(outgoing, given),
+          (thrown: unknown) => writeResponse(outgoing, failed(thrown, outgoing)),
         );
       }
     } catch (thrown) {
-      this.#write(env, failed(thrown, env));
+      writeResponse(outgoing, failed(thrown, outgoing));
     }
-  }
-
-  #write({ outgoing }: HttpBindings, response: Response): void {
-    if (response !== RESPONSE_ALREADY_SENT) void writeResponse(outgoing, response);
   }
 }

@@ -1,4 +1,5 @@
 import type { ServerResponse } from 'node:http';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { type GatewayError, toRpcError } from '../errors.ts';
 import type { Id } from '../protocol/jsonrpc.ts';
 
@@ -10,8 +11,12 @@ export function refusalText(error: GatewayError, id: Id = 'null'): string {
   return `{"jsonrpc":"2.0",${member}"error":${JSON.stringify(toRpcError(error))}}`;
 }
 
-/** Writes what a {@link Response} of ours says, for a request that no router sees. Every one of them has a body. */
-export async function writeResponse(outgoing: ServerResponse, response: Response): Promise<void> {
+/** Writes what a {@link Response} of ours says, for a request that no router sees. Every one of them has a body, or is written. */
+export function writeResponse(outgoing: ServerResponse, response: Response): void {
+  if (response !== RESPONSE_ALREADY_SENT) void write(outgoing, response);
+}
+
+async function write(outgoing: ServerResponse, response: Response): Promise<void> {
   const text = await response.text();
   const bytes = Buffer.byteLength(text);
   outgoing.writeHead(response.status, [...[...response.headers].flat(), 'content-length', String(bytes)]);

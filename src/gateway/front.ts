@@ -34,10 +34,14 @@ export interface ModernCaller extends Caller {
   readonly logLevel: Severity | undefined;
 }
 
+/** Where a modern request is answered. */
+export interface ModernOutlet extends Outlet {
+  /** The last that is said, once; every failure is an answer. It may come before the call is in the caller's hands. */
+  answer(answer: Answer): void;
+}
+
 /** A modern request under way. */
 export interface ModernCall {
-  /** Never rejects. */
-  readonly answer: Promise<Answer>;
   /** The client took it back, or is gone, which in this era is the same. */
   cancel(reason: string | undefined): void;
   /** Ends what has no end of its own: it is then answered. */
@@ -72,7 +76,7 @@ export interface Front {
    *
    * @param lookup of the request's headers, where there are any: what they repeat of the body is compared with it.
    */
-  modern(request: Request, caller: ModernCaller, outlet: Outlet, lookup: HeaderLookup | undefined): ModernCall;
+  modern(request: Request, caller: ModernCaller, outlet: ModernOutlet, lookup: HeaderLookup | undefined): ModernCall;
   notification(session: ClientSession, notification: Notification): void;
   /** A client's answer to a request we sent it. Unknown ids are ignored. */
   response(session: ClientSession, response: Response): void;

@@ -20,7 +20,7 @@ import { Calls } from './calls.ts';
 import type { ClientTasks } from './client-tasks.ts';
 import type { Completions } from './completions.ts';
 import type { Exchange } from './exchange.ts';
-import type { ClientSession, Front, ModernCall, ModernCaller, Outlet } from './front.ts';
+import type { ClientSession, Front, ModernCall, ModernCaller, ModernOutlet, Outlet } from './front.ts';
 import type { Links } from './links.ts';
 import { LISTS, type Lists } from './lists.ts';
 import { isSeverity } from '../protocol/severity.ts';
@@ -167,7 +167,7 @@ export class Gateway implements Front {
     return answer;
   }
 
-  modern(request: Request, caller: ModernCaller, outlet: Outlet, lookup: HeaderLookup | undefined): ModernCall {
+  modern(request: Request, caller: ModernCaller, outlet: ModernOutlet, lookup: HeaderLookup | undefined): ModernCall {
     this.#begun();
     return this.#modern.request(request, caller, outlet, lookup);
   }

@@ -20,7 +20,7 @@ import type { Caller } from './caller.ts';
 import { type Calls, InputRequiredError, UrlRequiredError } from './calls.ts';
 import type { Completions } from './completions.ts';
 import type { Exchange } from './exchange.ts';
-import type { ModernCaller, ModernCall, Outlet } from './front.ts';
+import type { ModernCaller, ModernOutlet, Outlet } from './front.ts';
 import { Listen, readFilter } from './listen.ts';
 import type { Links } from './links.ts';
 import { LISTS, type Lists } from './lists.ts';
@@ -37,6 +37,7 @@ import type { TaskIds } from './task-ids.ts';
 import { TaskNews } from './task-news.ts';
 import { mustDeclareTasks, type Tasks } from './tasks.ts';
 import { Visit } from './visit.ts';
+import { Visiting } from './visiting.ts';
 
 export interface ModernParts {
   readonly affinities: Affinities;
@@ -69,42 +70,6 @@ const STATE_MS = 3_600_000;
 /** An upstream that was promised a page is opened says within this time that it was. */
 const PAGE_MS = 20_000;
 
-/** One request of a modern client while it is under way. */
-class Visiting implements ModernCall {
-  readonly answer: Promise<Answer>;
-  exchange: OpenExchange | undefined;
-  listen: Listen | undefined;
-  /** The same request where its call is. */
-  handed: ModernCall | undefined;
-  /** Where it counts as under way. */
-  counted: Affinity | undefined;
-  readonly #request: Request;
-  #isCancelled = false;
-
-  constructor(request: Request, work: (visiting: Visiting) => Promise<Answer>) {
-    this.#request = request;
-    this.answer = work(this);
-  }
-
-  /** What is taken up after the client has gone ends at once. */
-  took(exchange: OpenExchange): void {
-    this.exchange = exchange;
-    if (this.#isCancelled) exchange.cancel('the client has gone');
-  }
-
-  cancel(reason: string | undefined): void {
-    this.#isCancelled = true;
-    // A request made twice goes on as long as the later one is there.
-    if (this.exchange?.request === this.#request) this.exchange.cancel(reason);
-    this.handed?.cancel(reason);
-    this.listen?.close();
-  }
-
-  close(): void {
-    this.listen?.close();
-  }
-}
-
 /** Answers requests of 2026-07-28, each of which stands alone. */
 export class Modern {
   readonly #parts: ModernParts;
@@ -113,18 +78,20 @@ export class Modern {
     this.#parts = parts;
   }
 
-  /** Never rejects: every failure is an answer. */
-  request(request: Request, caller: ModernCaller, outlet: Outlet, lookup: HeaderLookup | undefined): Visiting {
-    return new Visiting(request, (visiting) => this.#work(visiting, request, caller, outlet, lookup));
+  /** Every failure is an answer. */
+  request(request: Request, caller: ModernCaller, outlet: ModernOutlet, lookup: HeaderLookup | undefined): Visiting {
+    const visiting = new Visiting(request);
+    void this.#work(visiting, request, caller, outlet, lookup);
+    return visiting;
   }
 
   async #work(
     visiting: Visiting,
     request: Request,
     caller: ModernCaller,
-    outlet: Outlet,
+    outlet: ModernOutlet,
     lookup: HeaderLookup | undefined,
-  ): Promise<Answer> {
+  ): Promise<void> {
     const startedMs = performance.now();
     let answer: Answer;
     try {
@@ -135,12 +102,16 @@ export class Modern {
       const visit = new Visit(caller, affinity, caller.logLevel, rounds);
       const answering = this.#answer(visiting, request, visit, outlet, lookup);
       answer = answering instanceof Promise ? await answering : answering;
+      // It asked what it could not, and made something of the refusal.
+      if (visiting.failure !== undefined) throw visiting.failure;
     } catch (thrown) {
-      answer = this.#parts.failed(thrown, request.method);
+      answer = await this.#unanswered(visiting, thrown).catch((why: unknown) =>
+        this.#parts.failed(why, request.method),
+      );
     }
-    if (visiting.counted !== undefined) visiting.counted.underWay--;
+    visiting.over();
     this.#parts.served(caller, request, visiting.exchange, answer, performance.now() - startedMs);
-    return answer;
+    outlet.answer(answer);
   }
 
   #answer(
@@ -211,8 +182,7 @@ export class Modern {
     if (affinity.underWay >= this.#parts.inFlightPerSession) {
       throw new GatewayError('overloaded', { say: `you have ${affinity.underWay} requests under way` });
     }
-    affinity.underWay++;
-    visiting.counted = affinity;
+    visiting.counts(affinity);
   }
 
   #routed(
@@ -275,41 +245,51 @@ export class Modern {
     exchange.upstream = to.upstream;
     exchange.tool = to.tool;
     visiting.took(exchange);
-    party.working.add(exchange);
-    const work = this.#worked(exchange, to, party);
     // Who cannot be asked is not asked, and a modern upstream asks in its answer.
-    if (visit.rounds === undefined || upstream?.isModern === true) return work;
-    const settled = work.catch((thrown: unknown) => toAnswer(thrown));
-    return this.#parts.parked.follow(exchange, to.upstream, visit.rounds, settled);
+    if (visit.rounds === undefined || upstream?.isModern === true) {
+      visiting.endsWith(exchange, party);
+      return this.#parts.calls.forward(exchange, to);
+    }
+    party.working.add(exchange);
+    return this.#parts.parked.follow(exchange, to.upstream, visit.rounds, this.#worked(exchange, to, party));
   }
 
-  /** Forwards, and gives a modern upstream's questions on to the client, under a seal. */
+  /** The whole of a call that may outlive its request. Never rejects. */
   async #worked(exchange: OpenExchange, to: Found, party: Affinity): Promise<Answer> {
     try {
       const answer = await this.#parts.calls.forward(exchange, to);
-      // It asked what it could not, and made something of the refusal.
-      if (exchange.failure !== undefined) throw exchange.failure;
-      return answer;
+      return exchange.failure === undefined ? answer : toAnswer(exchange.failure);
     } catch (thrown) {
-      if (exchange.failure !== undefined) throw exchange.failure;
-      const { upstream } = to;
-      if (thrown instanceof InputRequiredError) {
-        const { inputRequests, requestState } = thrown.asked;
-        return await this.#asked(exchange, upstream, inputRequests, { kind: 'relay', upstream, inner: requestState });
-      }
-      if (thrown instanceof UrlRequiredError) {
-        const ids = thrown.pages.map(({ elicitationId }) => elicitationId);
-        const requests = thrown.pages.map(({ url, message }, i) => ({
-          key: `url${i + 1}`,
-          method: 'elicitation/create',
-          params: RawObject.of({ mode: 'url', message, url }),
-        }));
-        return await this.#asked(exchange, upstream, requests, { kind: 'pages', upstream, ids });
-      }
-      throw thrown;
+      return await this.#questioned(exchange, thrown).catch(toAnswer);
     } finally {
       party.working.delete(exchange);
     }
+  }
+
+  /** How a request ends that has no answer of an upstream. */
+  async #unanswered({ exchange, isEnd }: Visiting, thrown: unknown): Promise<Answer> {
+    if (exchange === undefined || !isEnd) throw thrown;
+    return await this.#questioned(exchange, thrown);
+  }
+
+  /** Gives an upstream's questions on to the client, under a seal. Throws what is none. */
+  async #questioned(exchange: OpenExchange, thrown: unknown): Promise<Answer> {
+    const { failure, upstream = '' } = exchange;
+    if (failure !== undefined) throw failure;
+    if (thrown instanceof InputRequiredError) {
+      const { inputRequests, requestState } = thrown.asked;
+      return await this.#asked(exchange, upstream, inputRequests, { kind: 'relay', upstream, inner: requestState });
+    }
+    if (thrown instanceof UrlRequiredError) {
+      const ids = thrown.pages.map(({ elicitationId }) => elicitationId);
+      const requests = thrown.pages.map(({ url, message }, i) => ({
+        key: `url${i + 1}`,
+        method: 'elicitation/create',
+        params: RawObject.of({ mode: 'url', message, url }),
+      }));
+      return await this.#asked(exchange, upstream, requests, { kind: 'pages', upstream, ids });
+    }
+    throw thrown;
   }
 
   /** Questions for the client, and the sealed state that its answers come back with. */
@@ -361,8 +341,10 @@ export class Modern {
   ): Promise<Answer> {
     const owner = this.#parts.owners.find(name);
     if (owner === undefined) throw new GatewayError('invalid-state', { say: 'the call is over; make it again' });
-    visiting.handed = owner.modern(request, { ...caller, revision: MODERN, logLevel }, outlet);
-    return await visiting.handed.answer;
+    const { promise, resolve } = Promise.withResolvers<Answer>();
+    const back = { send: (text: string) => outlet.send(text), answer: resolve };
+    visiting.handed = owner.modern(request, { ...caller, revision: MODERN, logLevel }, back);
+    return await promise;
   }
 
   async #resumed(

@@ -1,11 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { Request } from '../protocol/jsonrpc.ts';
-import type { ModernCall, ModernCaller, Outlet } from './front.ts';
+import type { ModernCall, ModernCaller, ModernOutlet } from './front.ts';
 
 /** A process that holds calls nobody else can go on with. */
 export interface Owner {
   /** Answers a request that belongs to a call of its own, as if it had come there. */
-  modern(request: Request, caller: ModernCaller, outlet: Outlet): ModernCall;
+  modern(request: Request, caller: ModernCaller, outlet: ModernOutlet): ModernCall;
 }
 
 /**

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import type { ModernCall, ModernCaller } from '../../src/gateway/front.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { RawObject } from '../../src/protocol/json.ts';
-import { type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';
+import { type Answer, type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';
 import { META } from '../../src/protocol/meta.ts';
 import { MODERN } from '../../src/protocol/revisions.ts';
 import type { Severity } from '../../src/protocol/severity.ts';
@@ -63,7 +63,9 @@ export function modernRequest(
     capabilities: RawObject.of(capabilities),
     logLevel,
   };
+  const { promise, resolve } = Promise.withResolvers<Answer>();
   const outlet = {
+    answer: resolve,
     send: (text: string) => {
       const message = parseMessage(text);
       said.push(message);
@@ -72,7 +74,7 @@ export function modernRequest(
     },
   };
   const call = core.gateway.modern(request, caller, outlet, undefined);
-  const reply = call.answer.then((answer): ModernReply =>
+  const reply = promise.then((answer): ModernReply =>
     answer.kind === 'result'
       ? { result: JSON.parse(answer.result), error: undefined }
       : { result: undefined, error: answer.error },
