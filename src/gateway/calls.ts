@@ -17,6 +17,7 @@ import { type Answer, cutOpen, type RpcError } from '../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../protocol/mcp-headers.ts';
 import { MODERN, type Revision } from '../protocol/revisions.ts';
 import { declaresTasks } from '../protocol/tasks.ts';
+import type { Call } from '../upstream/call.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { type Answers, NEEDS_URL, toolFailure } from './answers.ts';
@@ -27,7 +28,7 @@ import type { Links } from './links.ts';
 import type { OpenExchange } from './open-exchange.ts';
 import type { Party } from './party.ts';
 import type { Reads } from './reads.ts';
-import type { Route } from './route.ts';
+import type { Found, Route } from './route.ts';
 import type { Sender } from './sender.ts';
 import type { TaskCalls } from './task-calls.ts';
 
@@ -38,6 +39,18 @@ export interface CallsParts {
   readonly reads: Reads;
   readonly sender: Sender;
   readonly taskCalls: TaskCalls;
+}
+
+/** Told how a call ends: one of these, once. */
+export interface Ending {
+  answered(answer: Answer): void;
+  failed(thrown: unknown): void;
+}
+
+/** A call that was made already, and what came of it at first. */
+interface Begun {
+  readonly link: Link<Exchange, Party>;
+  readonly first: Answer | GatewayError;
 }
 
 /** A modern upstream's questions to a modern client, which carries them itself. */
@@ -96,33 +109,70 @@ export class Calls {
     exchange.upstream = to.upstream;
     const entering = exchange.enter(upstream.gate);
     // Usually there is room, and then there is nothing to wait for.
-    if (entering === undefined) return this.#call(exchange, upstream, to.params, to.source);
-    return entering.then(() => this.#call(exchange, upstream, to.params, to.source));
+    if (entering === undefined) return this.#call(exchange, upstream, to);
+    return entering.then(() => this.#call(exchange, upstream, to));
   }
 
-  /** Whoever calls it has a place at the upstream, which is given back at the end. */
-  async #call(
-    exchange: OpenExchange,
-    upstream: Upstream<Exchange, Party>,
-    params: RawObject,
-    source: Source | undefined,
-  ): Promise<Answer> {
+  /**
+   * The same for whoever is told, in place of a promise: none is made where a modern upstream is there, has room, and answers in
+   * one round, as it mostly does.
+   *
+   * @throws {GatewayError} before anything was sent.
+   */
+  relay(exchange: OpenExchange, to: Found, ending: Ending): void {
+    const upstream = this.#parts.upstreams.get(to.upstream);
+    const link = this.#parts.links.ready(exchange.party, to.upstream);
+    const isRead = exchange.request.method === 'resources/read';
+    if (upstream === undefined || link?.listening === undefined || isRead || !upstream.gate.hasRoom) {
+      tell(ending, this.forward(exchange, to));
+      return;
+    }
+    void exchange.enter(upstream.gate);
+    try {
+      this.#ask(exchange, upstream, link, to, (first) => this.#begun(exchange, upstream, to, { link, first }, ending));
+    } catch (thrown) {
+      // Its parameters cannot be put together.
+      exchange.leave();
+      throw thrown;
+    }
+  }
+
+  #begun(exchange: OpenExchange, upstream: Upstream<Exchange, Party>, to: Found, begun: Begun, ending: Ending): void {
+    const { link, first } = begun;
+    if (first instanceof GatewayError || first.kind === 'error' || !isPlain(first.whole)) {
+      tell(ending, this.#call(exchange, upstream, to, begun));
+      return;
+    }
+    upstream.release(link);
+    exchange.leave();
+    let answer;
+    try {
+      const given = { upstream: upstream.id, isModern: true, source: to.source };
+      answer = this.#parts.answers.toClient(exchange, given, first);
+    } catch (thrown) {
+      ending.failed(thrown);
+      return;
+    }
+    ending.answered(answer);
+  }
+
+  /**
+   * Whoever calls it has a place at the upstream, which is given back at the end.
+   *
+   * @param begun where a modern upstream was asked already.
+   */
+  async #call(exchange: OpenExchange, upstream: Upstream<Exchange, Party>, to: Found, begun?: Begun): Promise<Answer> {
     const { party } = exchange;
+    const { params, source } = to;
     const { links } = this.#parts;
     try {
       for (let attempt = 1; ; attempt++) {
-        const ready = links.ready(party, upstream.id);
+        const first = attempt === 1 ? begun?.first : undefined;
+        const ready = first === undefined ? links.ready(party, upstream.id) : begun?.link;
         const link = ready ?? (await exchange.unlessCancelled(links.of(party, upstream.id)));
         try {
-          if (link.listening !== undefined) {
-            const isRead = exchange.request.method === 'resources/read';
-            const first = isRead ? undefined : await this.#ask(exchange, upstream, link, params, source);
-            // Most conversations are over after the first round.
-            if (first?.kind === 'result' && isPlain(first.whole)) {
-              return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source }, first);
-            }
-            return await this.#converse(exchange, upstream, link, params, source, first);
-          }
+          if (first instanceof GatewayError) throw first;
+          if (link.listening !== undefined) return await this.#converse(exchange, upstream, link, to, first);
           if (exchange.client.logLevel !== undefined) await links.wantsLog(party, link, exchange.client.logLevel);
           const isModern = exchange.client.caller.revision === MODERN;
           const bare = isModern ? withoutEnvelope(params) : params;
@@ -154,16 +204,20 @@ export class Calls {
     }
   }
 
-  /** Asks a modern upstream, which decides on tasks itself. */
+  /**
+   * Asks a modern upstream, which decides on tasks itself.
+   *
+   * @param ended told before whoever waits for the answer.
+   */
   #ask(
     exchange: OpenExchange,
     upstream: Upstream<Exchange, Party>,
     link: Link<Exchange, Party>,
-    params: RawObject,
-    source: Source | undefined,
-  ): Promise<Answer> {
+    { params, source }: Pick<Found, 'params' | 'source'>,
+    ended?: (first: Answer | GatewayError) => void,
+  ): Call<Exchange> {
     const asked = exchange.request.method === 'tools/call' ? params.with('task', undefined) : params;
-    return this.#sender.send(exchange, upstream, link, { params: asked, headers: headersOf(source, params) });
+    return this.#sender.begin(exchange, upstream, link, { params: asked, headers: headersOf(source, params), ended });
   }
 
   /**
@@ -175,13 +229,13 @@ export class Calls {
     exchange: OpenExchange,
     upstream: Upstream<Exchange, Party>,
     link: Link<Exchange, Party>,
-    params: RawObject,
-    source: Source | undefined,
+    { params, source: listed }: Found,
     first: Answer | undefined,
   ): Promise<Answer> {
     const { method } = exchange.request;
     const { reads } = this.#parts;
     const isRead = method === 'resources/read';
+    let source = listed;
     const kept = isRead ? reads.find(exchange, upstream.id, params, performance.now()) : undefined;
     if (kept !== undefined) {
       return this.#parts.answers.toClient(exchange, { upstream: upstream.id, isModern: true, source }, kept);
@@ -191,7 +245,7 @@ export class Calls {
     let hasRefreshed = false;
     for (let round = 1; round <= MAX_ROUNDS; round++) {
       const isFirst = round === 1 && first !== undefined;
-      const given = isFirst ? first : await this.#ask(exchange, upstream, link, sent, source);
+      const given = isFirst ? first : await this.#ask(exchange, upstream, link, { params: sent, source }).answer;
       const answer = given.kind === 'result' ? cutOpen(given) : given;
       if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
         // It refused before it ran anything: our idea of its schemas is old.
@@ -258,6 +312,13 @@ function mustBeDeclared(
   }
   const say = `upstream "${upstream}" asks for ${method}`;
   throw new GatewayError('missing-capability', { upstream, executed: 'unknown', say, data: { requiredCapabilities } });
+}
+
+function tell(ending: Ending, answer: Promise<Answer>): void {
+  answer.then(
+    (given) => ending.answered(given),
+    (thrown: unknown) => ending.failed(thrown),
+  );
 }
 
 const NO_HEADERS: readonly Header[] = [];

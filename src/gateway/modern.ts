@@ -20,7 +20,7 @@ import type { Caller } from './caller.ts';
 import { type Calls, InputRequiredError, UrlRequiredError } from './calls.ts';
 import type { Completions } from './completions.ts';
 import type { Exchange } from './exchange.ts';
-import type { ModernCaller, ModernOutlet, Outlet } from './front.ts';
+import type { ModernCaller, ModernOutlet } from './front.ts';
 import { Listen, readFilter } from './listen.ts';
 import type { Links } from './links.ts';
 import { LISTS, type Lists } from './lists.ts';
@@ -28,7 +28,7 @@ import { OpenExchange } from './open-exchange.ts';
 import type { Owners } from './owners.ts';
 import type { Parked } from './parked.ts';
 import type { Party } from './party.ts';
-import { type Route, route } from './route.ts';
+import { type Found, type Route, route } from './route.ts';
 import type { Scouts } from './scouts.ts';
 import type { Sealer } from './seal.ts';
 import { type RequestState, sealState, unsealState } from './request-state.ts';
@@ -37,7 +37,7 @@ import type { TaskIds } from './task-ids.ts';
 import { TaskNews } from './task-news.ts';
 import { mustDeclareTasks, type Tasks } from './tasks.ts';
 import { Visit } from './visit.ts';
-import { Visiting } from './visiting.ts';
+import { type Host, Visiting } from './visiting.ts';
 
 export interface ModernParts {
   readonly affinities: Affinities;
@@ -62,8 +62,6 @@ export interface ModernParts {
   served(caller: Caller, request: Request, exchange: OpenExchange | undefined, answer: Answer, ms: number): void;
 }
 
-type Found = Extract<Route, { kind: 'upstream' }>;
-
 /** A state we gave out is good for this long where nothing waits for it: people need time. */
 const STATE_MS = 3_600_000;
 
@@ -71,7 +69,7 @@ const STATE_MS = 3_600_000;
 const PAGE_MS = 20_000;
 
 /** Answers requests of 2026-07-28, each of which stands alone. */
-export class Modern {
+export class Modern implements Host {
   readonly #parts: ModernParts;
 
   constructor(parts: ModernParts) {
@@ -80,70 +78,66 @@ export class Modern {
 
   /** Every failure is an answer. */
   request(request: Request, caller: ModernCaller, outlet: ModernOutlet, lookup: HeaderLookup | undefined): Visiting {
-    const visiting = new Visiting(request);
-    void this.#work(visiting, request, caller, outlet, lookup);
+    const visiting = new Visiting(this, request, caller, outlet, lookup);
+    try {
+      const affinity = this.#parts.affinities.of(caller, visiting.startedMs);
+      visiting.awaits(
+        affinity instanceof Promise
+          ? affinity.then((made) => this.#answer(visiting, made))
+          : this.#answer(visiting, affinity),
+      );
+    } catch (thrown) {
+      visiting.failed(thrown);
+    }
     return visiting;
   }
 
-  async #work(
-    visiting: Visiting,
-    request: Request,
-    caller: ModernCaller,
-    outlet: ModernOutlet,
-    lookup: HeaderLookup | undefined,
-  ): Promise<void> {
-    const startedMs = performance.now();
-    let answer: Answer;
-    try {
-      const found = this.#parts.affinities.of(caller, startedMs);
-      const affinity = found instanceof Promise ? await found : found;
-      const canBeAsked = affinity.profile !== '';
-      const rounds = canBeAsked ? new Rounds(request.params?.object('inputResponses')) : undefined;
-      const visit = new Visit(caller, affinity, caller.logLevel, rounds);
-      const answering = this.#answer(visiting, request, visit, outlet, lookup);
-      answer = answering instanceof Promise ? await answering : answering;
-      // It asked what it could not, and made something of the refusal.
-      if (visiting.failure !== undefined) throw visiting.failure;
-    } catch (thrown) {
-      answer = await this.#unanswered(visiting, thrown).catch((why: unknown) =>
-        this.#parts.failed(why, request.method),
-      );
-    }
+  ended(visiting: Visiting, answer: Answer): void {
+    const { caller, request, exchange, startedMs, outlet } = visiting;
     visiting.over();
-    this.#parts.served(caller, request, visiting.exchange, answer, performance.now() - startedMs);
+    this.#parts.served(caller, request, exchange, answer, performance.now() - startedMs);
     outlet.answer(answer);
   }
 
-  #answer(
-    visiting: Visiting,
-    request: Request,
-    visit: Visit,
-    outlet: Outlet,
-    lookup: HeaderLookup | undefined,
-  ): Answer | Promise<Answer> {
-    const { method } = request;
-    const { affinity } = visit;
+  async unanswered({ exchange, isWhole, request }: Visiting, thrown: unknown): Promise<Answer> {
+    try {
+      if (exchange === undefined || !isWhole) throw thrown;
+      return await this.#questioned(exchange, thrown);
+    } catch (why) {
+      return this.#parts.failed(why, request.method);
+    }
+  }
+
+  /** Nothing where the visiting is going to be told. */
+  #answer(visiting: Visiting, affinity: Affinity): Answer | undefined | Promise<Answer | undefined> {
+    const { request, caller } = visiting;
+    const { method, params } = request;
     const { scouts, lists } = this.#parts;
+    const canBeAsked = affinity.profile !== '';
+    const rounds = canBeAsked ? new Rounds(params?.object('inputResponses')) : undefined;
+    const visit = new Visit(caller, affinity, caller.logLevel, rounds);
     const list = LISTS.get(method);
     if (list !== undefined) return lists.answer(affinity, list, request);
-    if (TASK_METHODS.has(method)) return this.#tasked(visiting, request, visit, outlet);
+    if (TASK_METHODS.has(method)) return this.#tasked(visiting, visit);
     switch (method) {
       case 'tools/call':
       case 'prompts/get':
       case 'resources/read':
       case 'completion/complete':
-        return this.#routed(visiting, request, visit, outlet, lookup);
+        return this.#routed(visiting, visit);
       case 'server/discover':
-        return scouts.greet(visit.caller.view).then(() => this.#discovered(affinity));
+        return scouts.greet(caller.view).then(() => this.#discovered(affinity));
       case 'subscriptions/listen':
-        return this.#listened(visiting, request, visit, outlet);
+        return this.#listened(visiting, visit);
       default:
         throw new GatewayError('method-not-found', { say: method });
     }
   }
 
-  async #listened(visiting: Visiting, { id, method, params }: Request, visit: Visit, outlet: Outlet): Promise<Answer> {
-    const { affinity, caller } = visit;
+  async #listened(visiting: Visiting, visit: Visit): Promise<Answer> {
+    const { caller, outlet } = visiting;
+    const { id, method, params } = visiting.request;
+    const { affinity } = visit;
     const { kinds, uris, taskIds } = readFilter(params);
     if (taskIds.length > 0) mustDeclareTasks(caller, method);
     await this.#parts.scouts.look(affinity);
@@ -154,9 +148,9 @@ export class Modern {
     return this.#own(method, await listen.run(uris, taskIds));
   }
 
-  #tasked(visiting: Visiting, request: Request, visit: Visit, outlet: Outlet): Answer | Promise<Answer> {
+  #tasked(visiting: Visiting, visit: Visit): Promise<Answer> {
     const { affinity } = visit;
-    const exchange = new OpenExchange(visit, affinity, request, outlet);
+    const exchange = new OpenExchange(visit, affinity, visiting.request, visiting.outlet);
     // Not one of those that work: it must not be taken for the one an upstream asks.
     visiting.took(exchange);
     this.#enter(visiting, affinity);
@@ -185,13 +179,8 @@ export class Modern {
     visiting.counts(affinity);
   }
 
-  #routed(
-    visiting: Visiting,
-    request: Request,
-    visit: Visit,
-    outlet: Outlet,
-    lookup: HeaderLookup | undefined,
-  ): Promise<Answer> {
+  #routed(visiting: Visiting, visit: Visit): undefined | Promise<Answer | undefined> {
+    const { request, lookup } = visiting;
     const { affinity } = visit;
     this.#enter(visiting, affinity);
     const retry = request.params === undefined ? undefined : readRetry(request.params);
@@ -202,8 +191,8 @@ export class Modern {
       if (to.kind === 'nowhere') throw to.error;
       if (lookup !== undefined) checkHeaders(request, to, lookup);
       return retry?.requestState === undefined
-        ? this.#sent(visiting, request, visit, outlet, to)
-        : this.#retried(visiting, request, visit, outlet, to, retry, retry.requestState);
+        ? this.#sent(visiting, visit, to)
+        : this.#retried(visiting, visit, to, retry, retry.requestState);
     };
     const to = route(affinity.catalog, request);
     if (to.kind !== 'nowhere') return goOn(to);
@@ -213,18 +202,15 @@ export class Modern {
   /** The client brings back what it was given with questions, whether or not it has answers. */
   async #retried(
     visiting: Visiting,
-    request: Request,
     visit: Visit,
-    outlet: Outlet,
     to: Found,
     retry: Retry,
     requestState: string,
-  ): Promise<Answer> {
+  ): Promise<Answer | undefined> {
+    const { request } = visiting;
     const state = await unsealState(this.#parts.sealer, requestState, visit.caller, request);
-    if (state.kind === 'park' && state.owner !== this.#parts.ownName) {
-      return await this.#handed(visiting, request, visit, outlet, state.owner);
-    }
-    if (state.kind === 'park') return await this.#resumed(visiting, request, visit, outlet, state, retry);
+    if (state.kind === 'park' && state.owner !== this.#parts.ownName) return await this.#handed(visiting, state.owner);
+    if (state.kind === 'park') return await this.#resumed(visiting, visit, state, retry);
     if (state.upstream !== to.upstream) throw new GatewayError('invalid-state');
     let given: Retry = { inputResponses: undefined, requestState: undefined };
     if (state.kind === 'relay') {
@@ -233,25 +219,27 @@ export class Modern {
       const end = await this.#opened(request.method, to.upstream, state.ids, retry.inputResponses);
       if (end !== undefined) return end;
     }
-    return await this.#sent(visiting, request, visit, outlet, { ...to, params: withRetry(to.params, given) });
+    return await this.#sent(visiting, visit, { ...to, params: withRetry(to.params, given) });
   }
 
-  #sent(visiting: Visiting, request: Request, visit: Visit, outlet: Outlet, to: Found): Promise<Answer> {
+  #sent(visiting: Visiting, visit: Visit, to: Found): undefined | Promise<Answer> {
     const { affinity } = visit;
+    const { calls, parked } = this.#parts;
     const upstream = this.#parts.upstreams.get(to.upstream);
     const isExclusive = affinity.profile !== '' && upstream?.needsOwnConnection === true;
     const party = affinity.at(to.upstream, isExclusive, (key) => new Affinity(key, visit.caller, affinity.catalog));
-    const exchange = new OpenExchange(visit, party, request, outlet);
+    const exchange = new OpenExchange(visit, party, visiting.request, visiting.outlet);
     exchange.upstream = to.upstream;
     exchange.tool = to.tool;
-    visiting.took(exchange);
     // Who cannot be asked is not asked, and a modern upstream asks in its answer.
     if (visit.rounds === undefined || upstream?.isModern === true) {
-      visiting.endsWith(exchange, party);
-      return this.#parts.calls.forward(exchange, to);
+      visiting.tookAt(exchange, party);
+      calls.relay(exchange, to, visiting);
+      return undefined;
     }
+    visiting.took(exchange);
     party.working.add(exchange);
-    return this.#parts.parked.follow(exchange, to.upstream, visit.rounds, this.#worked(exchange, to, party));
+    return parked.follow(exchange, to.upstream, visit.rounds, this.#worked(exchange, to, party));
   }
 
   /** The whole of a call that may outlive its request. Never rejects. */
@@ -260,22 +248,15 @@ export class Modern {
       const answer = await this.#parts.calls.forward(exchange, to);
       return exchange.failure === undefined ? answer : toAnswer(exchange.failure);
     } catch (thrown) {
-      return await this.#questioned(exchange, thrown).catch(toAnswer);
+      return await this.#questioned(exchange, exchange.failure ?? thrown).catch(toAnswer);
     } finally {
       party.working.delete(exchange);
     }
   }
 
-  /** How a request ends that has no answer of an upstream. */
-  async #unanswered({ exchange, isEnd }: Visiting, thrown: unknown): Promise<Answer> {
-    if (exchange === undefined || !isEnd) throw thrown;
-    return await this.#questioned(exchange, thrown);
-  }
-
   /** Gives an upstream's questions on to the client, under a seal. Throws what is none. */
   async #questioned(exchange: OpenExchange, thrown: unknown): Promise<Answer> {
-    const { failure, upstream = '' } = exchange;
-    if (failure !== undefined) throw failure;
+    const { upstream = '' } = exchange;
     if (thrown instanceof InputRequiredError) {
       const { inputRequests, requestState } = thrown.asked;
       return await this.#asked(exchange, upstream, inputRequests, { kind: 'relay', upstream, inner: requestState });
@@ -332,31 +313,23 @@ export class Modern {
   }
 
   /** The call is another process's: it answers in our stead. @throws {GatewayError} `invalid-state` when it is gone. */
-  async #handed(
-    visiting: Visiting,
-    request: Request,
-    { caller, logLevel }: Visit,
-    outlet: Outlet,
-    name: string,
-  ): Promise<Answer> {
+  #handed(visiting: Visiting, name: string): Promise<Answer> {
+    const { request, caller, outlet } = visiting;
     const owner = this.#parts.owners.find(name);
     if (owner === undefined) throw new GatewayError('invalid-state', { say: 'the call is over; make it again' });
     const { promise, resolve } = Promise.withResolvers<Answer>();
-    const back = { send: (text: string) => outlet.send(text), answer: resolve };
-    visiting.handed = owner.modern(request, { ...caller, revision: MODERN, logLevel }, back);
-    return await promise;
+    visiting.handed = owner.modern(request, caller, { send: (text) => outlet.send(text), answer: resolve });
+    return promise;
   }
 
-  async #resumed(
+  #resumed(
     visiting: Visiting,
-    request: Request,
     { caller, affinity, logLevel }: Visit,
-    outlet: Outlet,
     state: { readonly park: string; readonly round: number },
     retry: Retry,
   ): Promise<Answer> {
-    return await this.#parts.parked.resume(state, retry.inputResponses, (exchange, rounds) => {
-      exchange.attach(new Visit(caller, affinity, logLevel, rounds), request, outlet);
+    return this.#parts.parked.resume(state, retry.inputResponses, (exchange, rounds) => {
+      exchange.attach(new Visit(caller, affinity, logLevel, rounds), visiting.request, visiting.outlet);
       visiting.took(exchange);
     });
   }

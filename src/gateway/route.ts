@@ -24,6 +24,8 @@ export type Route =
     }
   | { readonly kind: 'nowhere'; readonly error: GatewayError };
 
+export type Found = Extract<Route, { kind: 'upstream' }>;
+
 function nowhere(code: 'unknown-tool' | 'unknown-prompt' | 'invalid-params', say: string): Route {
   return { kind: 'nowhere', error: new GatewayError(code, { say }) };
 }

@@ -20,6 +20,8 @@ export interface Sending {
   readonly headers?: readonly Header[];
   /** How long the upstream may say nothing, where that is more than for other calls. Milliseconds. */
   readonly silentMs?: number;
+  /** Told how it ended, once that is counted and before whoever waits for the answer. */
+  readonly ended?: ((answer: Answer | GatewayError) => void) | undefined;
   /** Of a call that may become a task: the call as one that a cancel ends in another way. */
   readonly cancelled?: (call: Call<Exchange>) => Call<Exchange>;
 }
@@ -39,8 +41,17 @@ export class Sender {
     link: Link<Exchange, Party>,
     sending: Sending,
   ): Promise<Answer> {
+    return this.begin(exchange, upstream, link, sending).answer;
+  }
+
+  begin(
+    exchange: OpenExchange,
+    upstream: Upstream<Exchange, Party>,
+    link: Link<Exchange, Party>,
+    sending: Sending,
+  ): Call<Exchange> {
     const { request, progressToken, client } = exchange;
-    const { method = request.method, params, headers, silentMs, cancelled } = sending;
+    const { method = request.method, params, headers, silentMs, cancelled, ended } = sending;
     const { callMs, maxMs } = upstream.config.timeouts;
     const progress = progressToken !== undefined && method === request.method;
     const isModern = link.listening !== undefined;
@@ -61,11 +72,12 @@ export class Sender {
         const transport = upstream.config.target.kind === 'stdio' ? 'pipe' : 'tcp';
         const operation = { method, tool: exchange.tool, error, revision: link.hello.revision, transport } as const;
         this.#metrics.called(upstream.id, operation, durationMs / 1000);
+        ended?.(answer);
       },
     });
     link.usedMs = call.startedMs;
     const begun = cancelled === undefined ? call : cancelled(call);
     exchange.begin(begun);
-    return begun.answer;
+    return begun;
   }
 }

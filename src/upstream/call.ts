@@ -1,4 +1,4 @@
-import type { GatewayError } from '../errors.ts';
+import { GatewayError } from '../errors.ts';
 import type { RawObject } from '../protocol/json.ts';
 import type { Answer, Notification } from '../protocol/jsonrpc.ts';
 import type { Header } from '../protocol/mcp-headers.ts';
@@ -33,7 +33,7 @@ export interface Call<Owner> {
   readonly owner: Owner | undefined;
   /** Monotonic. */
   readonly startedMs: number;
-  /** Rejects with a {@link GatewayError} when no answer will come. */
+  /** Rejects with a {@link GatewayError} when no answer will come. Made when it is asked for. */
   readonly answer: Promise<Answer>;
   /** Tells the upstream, rejects the answer with `cancelled` and drops what may still arrive. */
   cancel(reason: string | undefined): void;
@@ -51,34 +51,49 @@ export class PendingCall<Owner> implements Call<Owner> {
   readonly id: number;
   readonly method: string;
   readonly options: CallOptions<Owner>;
-  readonly answer: Promise<Answer>;
   readonly startedMs: number = performance.now();
   heardMs: number = this.startedMs;
   readonly #canceller: Canceller<Owner>;
-  #settle: { resolve(answer: Answer): void; reject(error: GatewayError): void } | undefined;
+  #outcome: Answer | GatewayError | undefined;
+  /** For whoever waits for it: not everybody does. */
+  #answer: Promise<Answer> | undefined;
+  #waiting: { resolve(answer: Answer): void; reject(error: GatewayError): void } | undefined;
 
   constructor(canceller: Canceller<Owner>, id: number, method: string, options: CallOptions<Owner>) {
     this.#canceller = canceller;
     this.id = id;
     this.method = method;
     this.options = options;
-    this.answer = new Promise((resolve, reject) => (this.#settle = { resolve, reject }));
+  }
+
+  get answer(): Promise<Answer> {
+    if (this.#answer === undefined) {
+      this.#answer = new Promise((resolve, reject) => (this.#waiting = { resolve, reject }));
+      this.#tell();
+    }
+    return this.#answer;
   }
 
   get owner(): Owner | undefined {
     return this.options.owner;
   }
 
-  resolve(answer: Answer): void {
-    this.options.ended?.(answer, performance.now() - this.startedMs);
-    this.#settle?.resolve(answer);
+  /** How it ends. */
+  settle(outcome: Answer | GatewayError): void {
+    this.#outcome = outcome;
+    this.options.ended?.(outcome, performance.now() - this.startedMs);
+    this.#tell();
   }
 
-  reject(why: GatewayError): void {
-    this.options.ended?.(why, performance.now() - this.startedMs);
-    // Whoever asked may be gone by now.
-    this.answer.catch(ignore);
-    this.#settle?.reject(why);
+  #tell(): void {
+    const outcome = this.#outcome;
+    if (outcome === undefined) return;
+    if (!(outcome instanceof GatewayError)) this.#waiting?.resolve(outcome);
+    else {
+      // Whoever asked may be gone by now.
+      this.#answer?.catch(ignore);
+      this.#waiting?.reject(outcome);
+    }
   }
 
   cancel(reason: string | undefined): void {

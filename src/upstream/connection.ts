@@ -84,7 +84,7 @@ export class Connection<Owner> {
     connection.#transport = await start(
       {
         message: (message, about) => connection.#receive(message, about),
-        failed: (id, error) => connection.#settle(id)?.reject(error),
+        failed: (id, error) => connection.#settle(id)?.settle(error),
         closed: (error) => connection.#end(error),
       },
       signal,
@@ -106,7 +106,7 @@ export class Connection<Owner> {
     const id = ++this.#lastId;
     const pending = new PendingCall(this, id, method, options);
     if (this.#closed !== undefined || this.#isClosing || this.#transport === undefined) {
-      pending.reject(
+      pending.settle(
         new GatewayError('upstream-lost', { upstream: this.#upstream, executed: 'no', retryable: true }, this.#closed),
       );
       return pending;
@@ -196,7 +196,7 @@ export class Connection<Owner> {
       this.notify('notifications/cancelled', params);
     }
     this.#transport?.forget(id);
-    pending.reject(error);
+    pending.settle(error);
   }
 
   #receive(message: Message, about: number | undefined): void {
@@ -231,7 +231,7 @@ export class Connection<Owner> {
     // An answer we do not know is late or doubled; a second one never reaches anybody.
     const pending = this.#settle(Number(response.id));
     if (pending?.owner !== undefined && pending.options.lasting === true) this.#keepProgress(pending.id, pending.owner);
-    pending?.resolve(response);
+    pending?.settle(response);
   }
 
   #keepProgress(token: number, owner: Owner): void {
@@ -275,7 +275,7 @@ export class Connection<Owner> {
   /** The upstream gave up a call of ours that has no end of its own: `subscriptions/listen` over stdio. */
   #tornDown(id: number): void {
     if (this.#pending.get(id)?.options.told === undefined) return;
-    this.#settle(id)?.reject(
+    this.#settle(id)?.settle(
       new GatewayError('upstream-lost', { upstream: this.#upstream, say: 'it ended the stream' }),
     );
   }
@@ -315,7 +315,7 @@ export class Connection<Owner> {
   #end(error: GatewayError): void {
     if (this.#closed !== undefined) return;
     this.#closed = error;
-    for (const id of this.#pending.keys()) this.#settle(id)?.reject(error);
+    for (const id of this.#pending.keys()) this.#settle(id)?.settle(error);
     this.#rest();
     for (const id of this.#asks.keys()) this.#withdraw(id);
     this.#events.closed(error);

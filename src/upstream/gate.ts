@@ -29,13 +29,17 @@ export class Gate {
     this.#queueMs = queueMs;
   }
 
+  get hasRoom(): boolean {
+    return this.#inside < this.#limit;
+  }
+
   /**
    * Undefined when there is room at once, else a place in the line. Whoever entered must {@link leave}.
    *
    * @throws {GatewayError} `overloaded`
    */
   enter(): Place | undefined {
-    if (this.#inside < this.#limit) {
+    if (this.hasRoom) {
       this.#inside++;
       return undefined;
     }
