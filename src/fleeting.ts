@@ -14,10 +14,17 @@ function placeOf<T>(items: readonly T[], item: T): number {
   return at;
 }
 
+/** With fewer than this behind it, they are moved one by one: `splice` makes an array of what it takes out. */
+const FEW = 64;
+
 function removeAt(items: unknown[], at: number): void {
-  // Mostly it is the last one, and then nothing has to move.
-  if (at === items.length - 1) items.length = at;
-  else items.splice(at, 1);
+  const last = items.length - 1;
+  if (last - at >= FEW) {
+    items.splice(at, 1);
+    return;
+  }
+  for (let to = at; to < last; to++) items[to] = items[to + 1];
+  items.length = last;
 }
 
 export class FleetingSet<T> {

@@ -2,12 +2,14 @@ import { createServer, type Server } from 'node:http';
 import { getRequestListener, type HttpBindings } from '@hono/node-server';
 import type { Hono } from 'hono';
 import type { Address } from './config/config.ts';
+import { Incoming } from './downstream/incoming.ts';
+import type { Arrived } from './downstream/posts.ts';
 
 /** Something with routes, and a way to say that it is about to go. */
 export interface Door {
   readonly app: Pick<Hono<{ Bindings: HttpBindings }>, 'fetch'>;
   /** Takes a request before the routes see it; false leaves it to them, untouched. */
-  first?(env: HttpBindings): boolean;
+  first?(env: Arrived): boolean;
   /** From here on nothing new is taken on. */
   drain(): void;
 }
@@ -42,13 +44,14 @@ export class Listener {
       (request, env) => door?.app.fetch(request, env) ?? new Response(null, { status: 503 }),
       { overrideGlobalObjects: false },
     );
-    const timeouts = {
+    const options = {
+      IncomingMessage: Incoming,
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
       connectionsCheckingInterval: CHECK_MS,
       keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     };
-    const server = createServer(timeouts, (incoming, outgoing) => {
+    const server = createServer(options, (incoming, outgoing) => {
       if (door?.first?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
     });
     await new Promise<void>((resolve, reject) => {

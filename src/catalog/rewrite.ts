@@ -82,7 +82,9 @@ function rewriteMembers(
 
 /** Whether the text can have a member `uri`, also one spelled with escapes to slip through. */
 function mayHoldUri(text: string): boolean {
-  return text.includes('"uri"') || text.includes('\\u007') || text.includes('\\u0069');
+  // Not by the quote it begins with: JSON is full of them.
+  if (text.includes('uri"')) return true;
+  return text.includes('\\u00') && (text.includes('\\u007') || text.includes('\\u0069'));
 }
 
 /**

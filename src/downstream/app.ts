@@ -7,7 +7,7 @@ import { GatewayError } from '../errors.ts';
 import type { Front } from '../gateway/front.ts';
 import { Admission, type AdmissionParts } from './admission.ts';
 import { McpEndpoint } from './mcp.ts';
-import { Posts } from './posts.ts';
+import { type Arrived, Posts } from './posts.ts';
 import { Pulse } from './pulse.ts';
 import { refuse } from './refusal.ts';
 import { SseEndpoint } from './sse.ts';
@@ -21,7 +21,7 @@ type Env = { Bindings: HttpBindings };
 export interface App {
   readonly app: Hono<Env>;
   /** Takes the requests that need no router; false for the others. */
-  first(env: HttpBindings): boolean;
+  first(env: Arrived): boolean;
   /** New requests are refused from here on, and streams that wait for no answer end. Those under way go on. */
   drain(): void;
 }

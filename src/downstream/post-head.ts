@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
 import { postShape, type Shape } from './accept.ts';
 import type { RequestHeaders } from './headers.ts';
@@ -9,34 +10,47 @@ const VERSION = 'mcp-protocol-version';
 /** Headers that say again what is in the body, and are held against it. */
 const REPEATING = /^mcp-(?:method|name|param-.*)$/;
 
+/** A header that one request has for itself: its name in lower case, and where in the raw headers its value stands. */
+interface Own {
+  readonly name: string;
+  readonly at: number;
+}
+
 /** What is known of a POST by its headers, and holds for every other that differs only where one request differs from the next. */
 export class PostHead {
   /** As they were, but for the length of the body. */
   readonly headers: RequestHeaders;
   readonly shape: Shape;
   readonly #raw: readonly string[];
-  /** Where in the raw headers the values stand that may differ, by name in lower case. */
-  readonly #own: ReadonlyMap<string, number>;
+  readonly #merged: IncomingHttpHeaders;
+  readonly #own: readonly Own[];
 
-  private constructor(raw: readonly string[], headers: RequestHeaders, shape: Shape, own: ReadonlyMap<string, number>) {
+  private constructor(
+    { rawHeaders, headers: merged }: IncomingMessage,
+    headers: RequestHeaders,
+    shape: Shape,
+    own: readonly Own[],
+  ) {
     this.headers = headers;
     this.shape = shape;
-    this.#raw = raw;
+    this.#raw = rawHeaders;
+    this.#merged = { ...merged };
     this.#own = own;
   }
 
   /** Undefined where nothing can be answered as the headers want it, and where it takes a closer look. */
-  static of(raw: readonly string[], headers: RequestHeaders): PostHead | undefined {
+  static of(incoming: IncomingMessage, headers: RequestHeaders): PostHead | undefined {
+    const raw = incoming.rawHeaders;
     const shape = refuseMedia(headers) === undefined ? postShape(headers.accept) : undefined;
     if (shape === undefined) return undefined;
-    const own = new Map<string, number>();
+    const own: Own[] = [];
     for (let at = 0; at + 1 < raw.length; at += 2) {
       const name = raw[at]?.toLowerCase() ?? '';
       if (name !== LENGTH && !REPEATING.test(name)) continue;
-      if (own.has(name)) return undefined;
-      own.set(name, at + 1);
+      if (own.some((other) => other.name === name)) return undefined;
+      own.push({ name, at: at + 1 });
     }
-    return new PostHead(raw, headers, shape, own);
+    return new PostHead(incoming, headers, shape, own);
   }
 
   /** Whether these headers say the same to the letter, but for what is each request's own. */
@@ -49,8 +63,15 @@ export class PostHead {
   }
 
   #isOwn(at: number): boolean {
-    for (const own of this.#own.values()) if (own === at) return true;
+    for (const own of this.#own) if (own.at === at) return true;
     return false;
+  }
+
+  /** Such headers as Node would merge them. */
+  mergedIn(raw: readonly string[]): IncomingHttpHeaders {
+    const merged = { ...this.#merged };
+    for (const { name, at } of this.#own) merged[name] = raw[at];
+    return merged;
   }
 
   /** The length of the body, in headers that {@link isOf} has found to be the same. */
@@ -64,7 +85,7 @@ export class PostHead {
   }
 
   #valueIn(raw: readonly string[], name: string): string | undefined {
-    const at = this.#own.get(name);
-    return at === undefined ? undefined : raw[at];
+    for (const own of this.#own) if (own.name === name) return raw[own.at];
+    return undefined;
   }
 }

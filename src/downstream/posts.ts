@@ -1,8 +1,7 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import type { Socket } from 'node:net';
-import type { HttpBindings } from '@hono/node-server';
+import type { ServerResponse } from 'node:http';
 import type { Front } from '../gateway/front.ts';
 import type { Admission, Admitted } from './admission.ts';
+import type { Incoming } from './incoming.ts';
 import type { McpEndpoint } from './mcp.ts';
 import { PostHead } from './post-head.ts';
 import { receiveText } from './posted-text.ts';
@@ -15,6 +14,12 @@ export interface PostsParts {
   readonly bodyBytes: number;
   /** What happens to a request that went wrong inside. */
   readonly failed: (thrown: unknown, outgoing: ServerResponse) => Response;
+}
+
+/** A request and what it is answered by. */
+export interface Arrived {
+  readonly incoming: Incoming;
+  readonly outgoing: ServerResponse;
 }
 
 const MERGED = '/mcp';
@@ -34,15 +39,13 @@ function viewOf(target: string | undefined): string | undefined {
  */
 export class Posts {
   readonly #parts: PostsParts;
-  /** The last on each connection: the next one's headers are mostly the same. */
-  readonly #heads = new WeakMap<Socket, PostHead>();
 
   constructor(parts: PostsParts) {
     this.#parts = parts;
   }
 
   /** False where the request is for the router. */
-  take(env: HttpBindings): boolean {
+  take(env: Arrived): boolean {
     const { incoming } = env;
     const { front, admission, bodyBytes } = this.#parts;
     const { rawHeaders } = incoming;
@@ -59,16 +62,16 @@ export class Posts {
     return true;
   }
 
-  #headOf({ rawHeaders, socket }: IncomingMessage): PostHead | undefined {
-    const last = this.#heads.get(socket);
-    if (last?.isOf(rawHeaders) === true) return last;
-    const headers = this.#parts.admission.plain(rawHeaders);
-    const head = headers && PostHead.of(rawHeaders, headers);
-    if (head !== undefined) this.#heads.set(socket, head);
-    return head;
+  #headOf(incoming: Incoming): PostHead | undefined {
+    const { admission } = this.#parts;
+    if (incoming.head === undefined) {
+      const headers = admission.plain(incoming.rawHeaders);
+      incoming.head = headers && PostHead.of(incoming, headers);
+    }
+    return incoming.head;
   }
 
-  #answer(env: HttpBindings, view: string, admitted: Admitted, head: PostHead, text: string): void {
+  #answer(env: Arrived, view: string, admitted: Admitted, head: PostHead, text: string): void {
     const { mcp, failed } = this.#parts;
     const { incoming, outgoing } = env;
     try {

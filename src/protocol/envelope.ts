@@ -129,7 +129,20 @@ export function withEnvelope(params: RawObject | undefined, envelope: Envelope, 
   return (params ?? RawObject.EMPTY).with('_meta', meta);
 }
 
-function metasUnder({ clientCapabilities, clientInfo = RawObject.EMPTY, logLevel }: Envelope): Memo<string> {
+/** The envelope that was asked for last, which is mostly asked for next. */
+let last: { readonly envelope: Envelope; readonly memo: Memo<string> } | undefined;
+
+function metasUnder(envelope: Envelope): Memo<string> {
+  const known = last?.envelope;
+  const isLast =
+    known?.clientCapabilities === envelope.clientCapabilities &&
+    known.clientInfo === envelope.clientInfo &&
+    known.logLevel === envelope.logLevel;
+  if (last === undefined || !isLast) last = { envelope, memo: findMetas(envelope) };
+  return last.memo;
+}
+
+function findMetas({ clientCapabilities, clientInfo = RawObject.EMPTY, logLevel }: Envelope): Memo<string> {
   let byName = metas.get(clientCapabilities);
   if (byName === undefined) metas.set(clientCapabilities, (byName = new WeakMap()));
   let byLevel = byName.get(clientInfo);

@@ -29,7 +29,7 @@ const NAME_MEMBER: ReadonlyMap<string, string> = new Map([
 const INTEGER = /^-?(?:0|[1-9]\d*)$/;
 const NUMBER = /^-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 
-function nameOf({ method, params }: Request | Notification): string | undefined {
+function nameIn(method: string, params: RawObject | undefined): string | undefined {
   const member = NAME_MEMBER.get(method);
   return member === undefined ? undefined : params?.string(member);
 }
@@ -43,9 +43,8 @@ const named = new Memo<(name: string) => readonly Header[]>();
  *
  * @throws {JsonTextError} when the name has a bad escape.
  */
-export function standardHeaders(message: Request | Notification): readonly Header[] {
-  const { method } = message;
-  const name = nameOf(message);
+export function standardHeaders({ method, params }: Pick<Request, 'method' | 'params'>): readonly Header[] {
+  const name = nameIn(method, params);
   if (name === undefined) return nameless.of(method, (own) => [['Mcp-Method', encodeHeaderValue(own)]]);
   return named.of(method, headersByName)(name);
 }
@@ -58,6 +57,9 @@ function headersByName(method: string): (name: string) => readonly Header[] {
       ['Mcp-Name', encodeHeaderValue(own)],
     ]);
 }
+
+/** What header values stand for. */
+const decoded = new Memo<string | undefined>();
 
 /**
  * Whether `Mcp-Method` and `Mcp-Name` say what the body says: undefined, or what is wrong in words. A request needs them; for
@@ -74,11 +76,11 @@ export function standardHeaderFault(message: Request | Notification, lookup: Hea
     return 'the Mcp-Method header does not match the method in the body';
   }
 
-  const name = nameOf(message);
+  const name = nameIn(message.method, message.params);
   if (name === undefined) return undefined;
   const header = lookup('mcp-name');
   if (header === undefined) return isNeeded ? 'the Mcp-Name header is missing' : undefined;
-  const said = decodeHeaderValue(header);
+  const said = decoded.of(header, decodeHeaderValue);
   if (said === undefined) return 'the Mcp-Name header is malformed';
   return said === name || said === name.toWellFormed() ? undefined : 'the Mcp-Name header does not match the body';
 }

@@ -39,6 +39,6 @@ export function errorTypeOf(method: string, answer: Answer): ErrorType | undefin
   if (method !== 'tools/call') return undefined;
   const { result, whole } = answer;
   const isError =
-    whole === undefined ? result.includes('"isError"') && IS_ERROR.test(result) : whole.raw('isError') === 'true';
+    whole === undefined ? result.includes('isError"') && IS_ERROR.test(result) : whole.raw('isError') === 'true';
   return isError ? 'tool_error' : undefined;
 }

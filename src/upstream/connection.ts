@@ -337,7 +337,7 @@ function modernRequest<Owner>(
     text: requestText(id, method, sent),
     id,
     method,
-    headers: standardHeaders({ kind: 'request', id: String(id), method, params: sent }),
+    headers: standardHeaders({ method, params: sent }),
     params: headers,
   };
 }
