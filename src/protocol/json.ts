@@ -18,6 +18,7 @@ import {
   skipValue,
   unquote,
 } from './json-scan.ts';
+import { Place } from './json-shape.ts';
 import { Familiar } from './memo.ts';
 
 export { JsonTextError, MAY_BE_BROKEN } from './json-scan.ts';
@@ -31,6 +32,15 @@ const PLAIN = /^[\w$./-]*$/;
 /** The member in which peers say the same again and again. */
 const REPEATED = '_meta';
 const repeated = new Familiar();
+
+/** The member of a message that is looked into as well. */
+export type Opened = 'params' | 'result';
+
+/** The messages that are looked into there, and what is in that member. */
+const PLACES = {
+  params: { around: new Place(), within: new Place() },
+  result: { around: new Place(), within: new Place() },
+} as const satisfies Record<Opened, object>;
 
 /** A text in which an object stands, and where: the whole of it, and each value, as it was. */
 interface Source {
@@ -52,14 +62,14 @@ let objectEnd = 0;
 export class RawObject {
   static readonly EMPTY: RawObject = new RawObject([], [], undefined, '{}');
 
-  readonly #names: readonly string[];
+  #names: readonly string[];
   readonly #raws: readonly string[];
   /** What it was read from. Its members are the first of these, or changed from them. */
   readonly #source: Source | undefined;
   #text: string | undefined;
   #index: Map<string, number> | undefined;
   /** The member that was looked into as well. */
-  #openName: string | undefined;
+  #openName: Opened | undefined;
   #open: RawObject | undefined;
 
   private constructor(names: readonly string[], raws: readonly string[], source: Source | undefined, text?: string) {
@@ -73,8 +83,8 @@ export class RawObject {
    * @param open a member that is going to be asked for as an object: looked into now, it is not looked through twice.
    * @throws {JsonTextError} when `text` is not one JSON object, or it or the open member names a member twice.
    */
-  static parse(text: string, open?: string): RawObject {
-    const object = RawObject.#read(text, 0, open, MAX_DEPTH);
+  static parse(text: string, open?: Opened): RawObject {
+    const object = RawObject.#read(text, 0, open, MAX_DEPTH, open === undefined ? undefined : PLACES[open].around);
     const rest = skipSpace(text, objectEnd);
     if (rest < text.length) throw new JsonTextError('text after the object', rest);
     object.#text = text;
@@ -87,11 +97,11 @@ export class RawObject {
    * @throws {JsonTextError} as `parse` does.
    * @throws {SyntaxError} for what is wrong inside a string.
    */
-  static parseStrictly(text: string, open?: string): RawObject {
+  static parseStrictly(text: string, open?: Opened): RawObject {
     return judged(text, () => RawObject.parse(text, open));
   }
 
-  static #read(text: string, at: number, open: string | undefined, maxDepth: number): RawObject {
+  static #read(text: string, at: number, open: Opened | undefined, maxDepth: number, place?: Place): RawObject {
     const names: string[] = [];
     const raws: string[] = [];
     let i = skipSpace(text, at);
@@ -103,13 +113,27 @@ export class RawObject {
       source.to = objectEnd = i + 1;
       return object;
     }
+    let shape = place?.root;
     for (;;) {
-      const nameAt = i;
-      i = skipName(text, nameAt);
-      let name = text.slice(nameAt + 1, i - 1);
-      if (isOdd) name = unquote(text.slice(nameAt, i), nameAt);
-      if (object.#find(name) >= 0) throw new JsonTextError(`member "${name.slice(0, 40)}" appears twice`, nameAt);
-      const value = skipColon(text, i);
+      const expected = shape?.nextAt(text, i);
+      let name: string;
+      let value: number;
+      if (expected === undefined) {
+        const nameAt = i;
+        i = skipName(text, nameAt);
+        const isPlain = !isOdd;
+        name = isPlain ? text.slice(nameAt + 1, i - 1) : unquote(text.slice(nameAt, i), nameAt);
+        const isThere = shape === undefined ? object.#find(name) >= 0 : shape.names.includes(name);
+        if (isThere) throw new JsonTextError(`member "${name.slice(0, 40)}" appears twice`, nameAt);
+        value = skipColon(text, i);
+        const follower = isPlain ? shape?.follow(name) : undefined;
+        if (follower === undefined && shape !== undefined) names.push(...shape.names);
+        shape = follower;
+      } else {
+        name = expected.name;
+        value = skipSpace(text, i + expected.chars);
+        shape = expected;
+      }
       // Only inside of what is opened, so that all of them keep to the same depth.
       const isRepeated = name === REPEATED && maxDepth < MAX_DEPTH;
       let raw = isRepeated ? repeated.at(text, value) : undefined;
@@ -117,7 +141,7 @@ export class RawObject {
         i = value + raw.length;
       } else if (name === open && text.charCodeAt(value) === OPEN_OBJECT) {
         object.#openName = name;
-        object.#open = RawObject.#read(text, value, undefined, maxDepth - 1);
+        object.#open = RawObject.#read(text, value, undefined, maxDepth - 1, PLACES[name].within);
         i = objectEnd;
         raw = text.slice(value, i);
         object.#open.#text = raw;
@@ -126,8 +150,10 @@ export class RawObject {
         raw = text.slice(value, i);
         if (isRepeated) raw = repeated.keep(raw);
       }
-      object.#index?.set(name, names.length);
-      names.push(name);
+      if (shape === undefined) {
+        object.#index?.set(name, names.length);
+        names.push(name);
+      }
       raws.push(raw);
       source.starts.push(value);
       i = skipSpace(text, i);
@@ -137,6 +163,7 @@ export class RawObject {
       i = skipSpace(text, i + 1);
     }
     source.to = objectEnd = i + 1;
+    if (shape !== undefined) object.#names = shape.names;
     return object;
   }
 

@@ -55,10 +55,11 @@ export class RequestHead {
 /** A whole request, to be written at once: a string is latin1. @throws {WireError} `unsendable` */
 export function requestBytes(head: RequestHead, body: string | undefined): string | Buffer {
   if (body === undefined) return `${head.text}\r\n`;
+  // Mostly all of it is ASCII, as many bytes as characters. To count them makes one piece of it, which is written then.
+  const likely = `${head.text}content-length: ${body.length}\r\n\r\n${body}`;
+  if (Buffer.byteLength(likely) === likely.length) return likely;
   const bytes = Buffer.byteLength(body);
   const text = `${head.text}content-length: ${bytes}\r\n\r\n`;
-  // As many bytes as characters: all of it is ASCII.
-  if (bytes === body.length) return text + body;
   const whole = Buffer.allocUnsafe(text.length + bytes);
   whole.write(text, 'latin1');
   whole.write(body, text.length, 'utf8');

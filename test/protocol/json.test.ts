@@ -49,17 +49,70 @@ test('any object survives being cut into members and put together again', () => 
 test('a member that is looked into at once is what it would be later, and what is changed in it changes nothing else', () => {
   fc.assert(
     fc.property(object, object, fc.constantFrom(undefined, 1), (outer, inner, indent) => {
-      const text = JSON.stringify({ ...outer, open: inner, after: 1 }, undefined, indent);
-      const whole = RawObject.parse(text, 'open');
-      const open = whole.open('open');
-      assert.equal(open, whole.object('open'));
-      assert.equal(open?.toString(), whole.raw('open'));
-      assert.deepEqual(open?.keys(), RawObject.parse(text).object('open')?.keys());
+      const text = JSON.stringify({ ...outer, params: inner, after: 1 }, undefined, indent);
+      const whole = RawObject.parse(text, 'params');
+      const open = whole.open('params');
+      assert.equal(open, whole.object('params'));
+      assert.equal(open?.toString(), whole.raw('params'));
+      assert.deepEqual(open?.keys(), RawObject.parse(text).object('params')?.keys());
       const changed = open?.with('x', '7').with('y', '8');
       assert.deepEqual(JSON.parse(changed?.toString() ?? ''), { ...JSON.parse(JSON.stringify(inner)), x: 7, y: 8 });
       assert.equal(whole.toString(), text);
     }),
   );
+});
+
+/** Few, so that the same come again in the same order, in another one, and twice. */
+const nameText = fc.constantFrom(
+  '"id"',
+  '"ids"',
+  '"i"',
+  '""',
+  '"1"',
+  '"é"',
+  '"\\u0069d"',
+  '"__proto__"',
+  `"${'x'.repeat(70)}"`,
+);
+const drawn = fc.array(fc.tuple(nameText, fc.constantFrom('', ' ', '\n'), fc.constantFrom('1', '{}', '"id"')), {
+  maxLength: 16,
+});
+
+function read(text: string, open?: 'params'): unknown {
+  try {
+    const whole = RawObject.parse(text, open);
+    const inner = whole.object('params');
+    const names = [whole.keys(), inner?.keys()];
+    const raws = inner?.keys().map((name) => inner.raw(name));
+    return { names, raws, changed: inner?.with('id', '7').with('i', undefined).with('new', '8').toString() };
+  } catch (thrown) {
+    return String(thrown).replace(/ at offset \d+/, '');
+  }
+}
+
+test('names that came before in this order are read as if they never had', () => {
+  const around = ['{"params":', '{ "params" : ', '{"jsonrpc":"2.0","params":', '{"id":1,"jsonrpc":"2.0","params":'];
+  fc.assert(
+    fc.property(fc.array(drawn, { minLength: 1, maxLength: 6 }), fc.constantFrom(...around), (objects, before) => {
+      for (const object of [...objects, ...objects]) {
+        const inner = object.map(([name, blank, value]) => `${blank}${name}${blank}:${blank}${value}`).join(',');
+        const text = `${before}{${inner}}}`;
+        assert.deepEqual(read(text, 'params'), read(text));
+      }
+    }),
+    { numRuns: 500 },
+  );
+});
+
+test('a peer that makes up names changes nothing for those who do not', () => {
+  const text = '{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"n","_meta":{}}}';
+  for (let made = 0; made < 2_000; made++) {
+    const name = `made-up-${made}`;
+    const odd = RawObject.parse(`{"jsonrpc":"2.0","${name}":1,"params":{"${name}":2,"name":3}}`, 'params');
+    assert.deepEqual(odd.keys(), ['jsonrpc', name, 'params']);
+    assert.deepEqual(odd.object('params')?.keys(), [name, 'name']);
+    assert.deepEqual(read(text, 'params'), read(text));
+  }
 });
 
 test('a _meta that came before is the same again, and only the same', () => {
