@@ -37,8 +37,9 @@ export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, se
   const head = `{"jsonrpc":"2.0","id":${id},"result":`;
   const { tail } = answer;
   if (tail === undefined) {
-    const { result } = answer;
-    const bytes = headBytes(id, head) + Buffer.byteLength(result) + 1;
+    const { result, whole } = answer;
+    const resultBytes = whole?.isAscii === true ? result.length : Buffer.byteLength(result);
+    const bytes = headBytes(id, head) + resultBytes + 1;
     writeText(response, status, `${head}${result}}`, bytes, sessionId);
   } else {
     writeHead(response, status, headBytes(id, head) + tail.length, sessionId);

@@ -14,6 +14,8 @@ export const CLOSE_OBJECT = 0x7d;
 
 /** Characters of a string that are looked at one by one. */
 const NEAR = 12;
+/** A string up to this long is quicker looked through than searched. */
+const SHORT = 40;
 
 /** What a string holds before its end, an escape or a control character. */
 // oxlint-disable-next-line no-control-regex -- control characters are what is looked for
@@ -172,9 +174,15 @@ export function skipColon(text: string, at: number): number {
   return skipSpace(text, colon + 1);
 }
 
+function hasEscape(raw: string): boolean {
+  if (raw.length > SHORT) return raw.includes('\\');
+  for (let at = 1; at < raw.length; at++) if (raw.charCodeAt(at) === BACKSLASH) return true;
+  return false;
+}
+
 /** The text a string literal stands for; `at` is where it starts, for the complaint. */
 export function unquote(raw: string, at: number): string {
-  if (!raw.includes('\\')) return raw.slice(1, -1);
+  if (!hasEscape(raw)) return raw.slice(1, -1);
   try {
     return String(JSON.parse(raw));
   } catch {

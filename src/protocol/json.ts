@@ -19,7 +19,7 @@ import {
   unquote,
 } from './json-scan.ts';
 import { Place } from './json-shape.ts';
-import { Familiar } from './memo.ts';
+import { Familiar, Memo } from './memo.ts';
 
 export { JsonTextError, MAY_BE_BROKEN } from './json-scan.ts';
 
@@ -49,6 +49,7 @@ interface Source {
   readonly to: number;
   readonly starts: readonly number[];
   readonly raws: readonly string[];
+  readonly isAscii: boolean;
 }
 
 /** Where the object that was read last ends. No other is begun before somebody has asked. */
@@ -81,10 +82,12 @@ export class RawObject {
 
   /**
    * @param open a member that is going to be asked for as an object: looked into now, it is not looked through twice.
+   * @param isAscii whether the text is known to be.
    * @throws {JsonTextError} when `text` is not one JSON object, or it or the open member names a member twice.
    */
-  static parse(text: string, open?: Opened): RawObject {
-    const object = RawObject.#read(text, 0, open, MAX_DEPTH, open === undefined ? undefined : PLACES[open].around);
+  static parse(text: string, open?: Opened, isAscii = false): RawObject {
+    const place = open === undefined ? undefined : PLACES[open].around;
+    const object = RawObject.#read(text, 0, open, MAX_DEPTH, isAscii, place);
     const rest = skipSpace(text, objectEnd);
     if (rest < text.length) throw new JsonTextError('text after the object', rest);
     object.#text = text;
@@ -101,11 +104,18 @@ export class RawObject {
     return judged(text, () => RawObject.parse(text, open));
   }
 
-  static #read(text: string, at: number, open: Opened | undefined, maxDepth: number, place?: Place): RawObject {
+  static #read(
+    text: string,
+    at: number,
+    open: Opened | undefined,
+    maxDepth: number,
+    isAscii: boolean,
+    place: Place | undefined,
+  ): RawObject {
     const names: string[] = [];
     const raws: string[] = [];
     let i = skipSpace(text, at);
-    const source = { text, from: i, to: i, starts: new Array<number>(), raws };
+    const source = { text, from: i, to: i, starts: new Array<number>(), raws, isAscii };
     const object = new RawObject(names, raws, source);
     if (text.charCodeAt(i) !== OPEN_OBJECT) throw new JsonTextError('expected an object', i);
     i = skipSpace(text, i + 1);
@@ -141,7 +151,7 @@ export class RawObject {
         i = value + raw.length;
       } else if (name === open && text.charCodeAt(value) === OPEN_OBJECT) {
         object.#openName = name;
-        object.#open = RawObject.#read(text, value, undefined, maxDepth - 1, PLACES[name].within);
+        object.#open = RawObject.#read(text, value, undefined, maxDepth - 1, isAscii, PLACES[name].within);
         i = objectEnd;
         raw = text.slice(value, i);
         object.#open.#text = raw;
@@ -251,6 +261,17 @@ export class RawObject {
     return this.#text;
   }
 
+  /** Whether its text is known to have as many bytes as characters. */
+  get isAscii(): boolean {
+    const source = this.#source;
+    if (source?.isAscii !== true || this.#raws.length !== source.raws.length) return false;
+    for (let at = 0; at < this.#raws.length; at++) {
+      const raw = this.#raws[at] ?? '';
+      if (raw !== source.raws[at] && !ascii.of(raw, isAsciiText)) return false;
+    }
+    return true;
+  }
+
   #spliced({ text, from, to, starts, raws }: Source): string {
     let spliced = '';
     let at = from;
@@ -274,6 +295,13 @@ export class RawObject {
     }
     return `${text}}`;
   }
+}
+
+/** Of what is put in place of what came. */
+const ascii = new Memo<boolean>();
+
+function isAsciiText(text: string): boolean {
+  return Buffer.byteLength(text) === text.length;
 }
 
 /** A text as a JSON string. */

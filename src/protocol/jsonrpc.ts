@@ -1,4 +1,5 @@
-import { JsonTextError, quoted, RawObject, rawItems } from './json.ts';
+import { JsonTextError, type Opened, quoted, RawObject, rawItems } from './json.ts';
+import { Memo } from './memo.ts';
 
 /** A request id as raw JSON text (`7`, `"a"`): comparable, and echoed byte for byte. */
 export type Id = string;
@@ -197,12 +198,13 @@ function toMessageError(thrown: unknown): MessageError {
  * Reads one JSON-RPC message from a peer whose text is forwarded, not trusted to be perfect: string escapes are not judged.
  *
  * @param open what is going to be looked into: the parameters of a request, or its result.
+ * @param isAscii whether the text is known to be.
  * @throws {MessageError}
  * @see https://www.jsonrpc.org/specification
  */
-export function parseMessage(text: string, open: 'params' | 'result' = 'params'): Message {
+export function parseMessage(text: string, open: Opened = 'params', isAscii = false): Message {
   try {
-    return toMessage(RawObject.parse(text, open));
+    return toMessage(RawObject.parse(text, open, isAscii));
   } catch (thrown) {
     throw toMessageError(thrown);
   }
@@ -239,8 +241,10 @@ export function parseBatch(text: string): (Message | MessageError)[] {
   });
 }
 
+const methods = new Memo<string>();
+
 function method(name: string, params: RawObject | undefined): string {
-  const head = `"method":${quoted(name)}`;
+  const head = methods.of(name, (own) => `"method":${quoted(own)}`);
   return params === undefined ? `${head}}` : `${head},"params":${params.toString()}}`;
 }
 

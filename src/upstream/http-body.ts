@@ -19,6 +19,11 @@ export class Body {
     return this.#bytes;
   }
 
+  /** Whether its text is known to have as many bytes as characters. */
+  get isAscii(): boolean {
+    return this.#text?.length === this.#bytes;
+  }
+
   add(chunk: Buffer): void {
     const at = this.#bytes;
     this.#bytes += chunk.length;

@@ -136,6 +136,7 @@ class ModernHttpTransport implements Transport, PostOwner {
         if (!post.isAnswered) post.fail(new GatewayError('upstream-protocol', { upstream: this.upstream, say }, error));
       },
       'result',
+      post.isAscii,
     );
   }
 

@@ -59,6 +59,11 @@ export class Post implements WireHandler {
     return this.#hasEnded;
   }
 
+  /** Whether what came is known to be ASCII. */
+  get isAscii(): boolean {
+    return this.#body?.isAscii === true;
+  }
+
   /** Its answer has come, here or elsewhere: the rest may still be said, but is not waited for. */
   answered(): void {
     if (this.#isAnswered) return;
