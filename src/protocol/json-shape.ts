@@ -84,8 +84,10 @@ export class Shape {
       this.#followers.set(own, follower);
       this.#place.count();
     }
-    this.#other = this.#next;
-    this.#next = follower;
+    if (follower !== this.#next) {
+      this.#other = this.#next;
+      this.#next = follower;
+    }
     return follower;
   }
 }
