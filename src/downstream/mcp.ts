@@ -8,13 +8,13 @@ import { eventText } from '../protocol/event-stream.ts';
 import { oneLine } from '../protocol/json.ts';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
 import { type Id, type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 import { getShape, postShape, type Shape } from './accept.ts';
 import type { Admitted } from './admission.ts';
 import { classify, refuseBatch, type Said, sessionOf, toRefusal } from './classify.ts';
 import { Departures } from './departures.ts';
 import { headerLookup, modernCaller } from './modern.ts';
 import { ModernReply, type ModernReplyParts } from './modern-reply.ts';
-import type { Metrics } from '../telemetry/metrics.ts';
 import { pageFor } from './page.ts';
 import { postedText } from './posted-text.ts';
 import type { Pulse } from './pulse.ts';
@@ -84,7 +84,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   drain(): void {
     this.#isDraining = true;
     for (const streams of this.#streams.values()) streams.drain();
-    for (const call of this.#listens) call.close();
+    for (const reply of this.#listens) reply.close();
   }
 
   async #post(env: HttpBindings, view: string, admitted: Admitted): Promise<Response> {

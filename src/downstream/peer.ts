@@ -108,8 +108,8 @@ export class Peer {
       return;
     }
     let isCancelled = false;
-    // Nothing more is said about a request that was taken back.
     const { promise, resolve } = Promise.withResolvers<Answer>();
+    // Nothing more is said about a request that was taken back.
     const own = { send: (text: string) => !isCancelled && outlet.send(text), answer: resolve };
     const call = front.modern(request, modernCaller(envelope, principal, view), own, undefined);
     this.#calls.set(id, {

@@ -95,7 +95,12 @@ export class Modern implements Host {
   ended(visiting: Visiting, answer: Answer): void {
     const { caller, request, exchange, startedMs, outlet } = visiting;
     visiting.over();
-    this.#parts.served(caller, request, exchange, answer, performance.now() - startedMs);
+    try {
+      this.#parts.served(caller, request, exchange, answer, performance.now() - startedMs);
+    } catch (thrown) {
+      // Whatever becomes of our own books, the client is answered.
+      this.#parts.failed(thrown, request.method);
+    }
     outlet.answer(answer);
   }
 
@@ -144,7 +149,7 @@ export class Modern implements Host {
     const { links, tasks, taskIds: ids } = this.#parts;
     const news = new TaskNews({ ids, links, tasks }, visit);
     const listen = new Listen(id, outlet, affinity, links, kinds, news);
-    visiting.listen = listen;
+    visiting.listens(listen);
     return this.#own(method, await listen.run(uris, taskIds));
   }
 
@@ -318,7 +323,7 @@ export class Modern implements Host {
     const owner = this.#parts.owners.find(name);
     if (owner === undefined) throw new GatewayError('invalid-state', { say: 'the call is over; make it again' });
     const { promise, resolve } = Promise.withResolvers<Answer>();
-    visiting.handed = owner.modern(request, caller, { send: (text) => outlet.send(text), answer: resolve });
+    visiting.handedTo(owner.modern(request, caller, { send: (text) => outlet.send(text), answer: resolve }));
     return promise;
   }
 

@@ -100,7 +100,7 @@ export class OpenExchange implements Exchange {
     this.#gate = undefined;
   }
 
-  /** From here on a cancel reaches the upstream. @throws {GatewayError} `cancelled` when one came before. */
+  /** From here on a cancel reaches the upstream. */
   begin(call: Call<Exchange>): void {
     this.#call = call;
   }

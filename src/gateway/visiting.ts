@@ -7,6 +7,8 @@ import type { ModernCall, ModernCaller, ModernOutlet } from './front.ts';
 import type { Listen } from './listen.ts';
 import type { OpenExchange } from './open-exchange.ts';
 
+const GONE = 'the client has gone';
+
 /** Who brings a request to its answer. */
 export interface Host {
   /** How it ends where there is no answer. Never rejects. */
@@ -22,15 +24,16 @@ export class Visiting implements ModernCall, Ending {
   readonly outlet: ModernOutlet;
   readonly lookup: HeaderLookup | undefined;
   exchange: OpenExchange | undefined;
-  listen: Listen | undefined;
+  #listen: Listen | undefined;
   /** The same request where its call is. */
-  handed: ModernCall | undefined;
+  #handed: ModernCall | undefined;
   readonly #host: Host;
   /** Where it counts as under way. */
   #counted: Affinity | undefined;
   /** Where its exchange works, if that ends with it. */
   #working: Affinity | undefined;
   #isCancelled = false;
+  #isClosed = false;
 
   constructor(
     host: Host,
@@ -54,7 +57,7 @@ export class Visiting implements ModernCall, Ending {
   /** What is taken up after the client has gone ends at once. */
   took(exchange: OpenExchange): void {
     this.exchange = exchange;
-    if (this.#isCancelled) exchange.cancel('the client has gone');
+    if (this.#isCancelled) exchange.cancel(GONE);
   }
 
   /** Takes it for as long as the request lasts, and no longer. */
@@ -62,6 +65,18 @@ export class Visiting implements ModernCall, Ending {
     this.took(exchange);
     this.#working = at;
     at.working.add(exchange);
+  }
+
+  /** The call is elsewhere. */
+  handedTo(call: ModernCall): void {
+    this.#handed = call;
+    if (this.#isCancelled) call.cancel(GONE);
+  }
+
+  /** It lasts until somebody ends it, which may have been before. */
+  listens(listen: Listen): void {
+    this.#listen = listen;
+    if (this.#isClosed) listen.close();
   }
 
   /** Whether the exchange ends with it. */
@@ -73,12 +88,13 @@ export class Visiting implements ModernCall, Ending {
     this.#isCancelled = true;
     // A request made twice goes on as long as the later one is there.
     if (this.exchange?.request === this.request) this.exchange.cancel(reason);
-    this.handed?.cancel(reason);
-    this.listen?.close();
+    this.#handed?.cancel(reason);
+    this.close();
   }
 
   close(): void {
-    this.listen?.close();
+    this.#isClosed = true;
+    this.#listen?.close();
   }
 
   /** @param answering nothing where it is going to be told. */

@@ -1,3 +1,5 @@
+import { isAscii } from 'node:buffer';
+
 /** A body of this length is put together in one piece of memory, had as soon as the length is known. */
 const MAX_AHEAD_BYTES = 1_048_576;
 
@@ -7,6 +9,7 @@ export class Body {
   readonly #length: number;
   #bytes = 0;
   #text: string | undefined;
+  #isAscii = false;
   #whole: Buffer | undefined;
   #chunks: Buffer[] = [];
 
@@ -19,16 +22,18 @@ export class Body {
     return this.#bytes;
   }
 
-  /** Whether its text is known to have as many bytes as characters. */
+  /** Whether it is known to be. */
   get isAscii(): boolean {
-    return this.#text?.length === this.#bytes;
+    return this.#isAscii;
   }
 
   add(chunk: Buffer): void {
     const at = this.#bytes;
     this.#bytes += chunk.length;
     if (chunk.length === this.#length) {
-      this.#text = chunk.toString('utf8');
+      // By the bytes: what is no UTF-8 becomes text with as many characters, too.
+      this.#isAscii = isAscii(chunk);
+      this.#text = chunk.toString(this.#isAscii ? 'latin1' : 'utf8');
       return;
     }
     if (at === 0 && this.#length <= MAX_AHEAD_BYTES) this.#whole = Buffer.allocUnsafeSlow(this.#length);

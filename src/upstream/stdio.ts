@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { Logger } from 'pino';
 import type { StdioTarget } from '../config/config.ts';
 import { GatewayError } from '../errors.ts';
-import { RawObject } from '../protocol/json.ts';
+import { type Opened, RawObject } from '../protocol/json.ts';
 import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '../protocol/jsonrpc.ts';
 import { LineSplitter } from '../protocol/lines.ts';
 import { childEnvironment } from './environment.ts';
@@ -78,7 +78,7 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
 
 class StdioTransport implements Transport {
   /** What of a message is going to be looked into. */
-  #open: 'params' | 'result' = 'params';
+  #open: Opened = 'params';
   readonly #upstream: string;
   readonly #messageBytes: number;
   readonly #child: ChildProcessWithoutNullStreams;

@@ -59,6 +59,7 @@ export function requestBytes(head: RequestHead, body: string | undefined): strin
   const likely = `${head.text}content-length: ${body.length}\r\n\r\n${body}`;
   if (Buffer.byteLength(likely) === likely.length) return likely;
   const bytes = Buffer.byteLength(body);
+  // It was the head that is more, and latin1 can say that.
   if (bytes === body.length) return likely;
   const text = `${head.text}content-length: ${bytes}\r\n\r\n`;
   const whole = Buffer.allocUnsafe(text.length + bytes);

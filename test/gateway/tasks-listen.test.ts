@@ -84,3 +84,11 @@ test('a change of a task of 2025-11-25 is told in the words of the extension', T
   listening.call.close();
   await listening.reply;
 });
+
+test('a listen that is ended before it began is answered all the same', TIMEOUT, async () => {
+  const { memory } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const { call, reply } = new ModernClient(gateway).request('subscriptions/listen', { notifications: {} });
+  call.close();
+  assert.ok((await reply).result !== undefined);
+});
