@@ -6,19 +6,19 @@ interface Leaving {
   gone(): void;
 }
 
+export type UnderWay = Pick<FleetingSet<Leaving>, 'delete'>;
+
 /** Tells what is under way on a connection when that closes: one listener for each connection, where one for each request is dear. */
 export class Departures {
   readonly #underWay = new WeakMap<Socket, FleetingSet<Leaving>>();
 
-  watch(socket: Socket, one: Leaving): void {
+  /** @returns where it is under way, to be taken out of when it no longer is. */
+  watch(socket: Socket, one: Leaving): UnderWay {
     const there = this.#underWay.get(socket) ?? this.#attend(socket);
     there.add(one);
     // No event will tell any more.
     if (socket.destroyed) one.gone();
-  }
-
-  forget(socket: Socket, one: Leaving): void {
-    this.#underWay.get(socket)?.delete(one);
+    return there;
   }
 
   #attend(socket: Socket): FleetingSet<Leaving> {

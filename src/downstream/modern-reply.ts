@@ -5,7 +5,7 @@ import { oneLine } from '../protocol/json.ts';
 import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Shape } from './accept.ts';
-import type { Departures } from './departures.ts';
+import type { Departures, UnderWay } from './departures.ts';
 import { Outflow } from './outflow.ts';
 import type { Pulse } from './pulse.ts';
 import { writeAnswer } from './reply.ts';
@@ -39,11 +39,13 @@ export interface ModernReplyParts {
  * Nothing of it can be had again, so when the client goes, the request is over.
  */
 export class ModernReply implements ModernOutlet {
-  readonly dueMs: number = performance.now() + DECIDE_MODERN_MS;
+  readonly sinceMs: number = performance.now();
+  readonly dueMs: number = this.sinceMs + DECIDE_MODERN_MS;
   readonly request: Request;
   readonly #response: ServerResponse;
   readonly #shape: Shape;
   readonly #parts: ModernReplyParts;
+  readonly #underWay: UnderWay;
   #outflow: Outflow | undefined;
   #isOver = false;
   #hasGone = false;
@@ -55,7 +57,7 @@ export class ModernReply implements ModernOutlet {
     this.#shape = shape;
     this.#parts = parts;
     if (shape !== 'json') parts.pulse.decideLater(this);
-    parts.departures.watch(response.req.socket, this);
+    this.#underWay = parts.departures.watch(response.req.socket, this);
   }
 
   /** Whose answer it is, or is going to be. */
@@ -79,8 +81,7 @@ export class ModernReply implements ModernOutlet {
   }
 
   answer(answer: Answer): void {
-    const { departures } = this.#parts;
-    departures.forget(this.#response.req.socket, this);
+    this.#underWay.delete(this);
     this.#parts.replied(this);
     if (this.#isOver) return;
     try {

@@ -110,7 +110,11 @@ export class Peer {
     let isCancelled = false;
     const { promise, resolve } = Promise.withResolvers<Answer>();
     // Nothing more is said about a request that was taken back.
-    const own = { send: (text: string) => !isCancelled && outlet.send(text), answer: resolve };
+    const own = {
+      sinceMs: performance.now(),
+      send: (text: string) => !isCancelled && outlet.send(text),
+      answer: resolve,
+    };
     const call = front.modern(request, modernCaller(envelope, principal, view), own, undefined);
     this.#calls.set(id, {
       cancel: (reason) => {

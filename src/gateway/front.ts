@@ -36,6 +36,8 @@ export interface ModernCaller extends Caller {
 
 /** Where a modern request is answered. */
 export interface ModernOutlet extends Outlet {
+  /** When the request came; monotonic ms. */
+  readonly sinceMs: number;
   /** The last that is said, once; every failure is an answer. It may come before the call is in the caller's hands. */
   answer(answer: Answer): void;
 }

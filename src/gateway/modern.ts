@@ -80,7 +80,7 @@ export class Modern implements Host {
   request(request: Request, caller: ModernCaller, outlet: ModernOutlet, lookup: HeaderLookup | undefined): Visiting {
     const visiting = new Visiting(this, request, caller, outlet, lookup);
     try {
-      const affinity = this.#parts.affinities.of(caller, visiting.startedMs);
+      const affinity = this.#parts.affinities.of(caller, outlet.sinceMs);
       visiting.awaits(
         affinity instanceof Promise
           ? affinity.then((made) => this.#answer(visiting, made))
@@ -93,10 +93,10 @@ export class Modern implements Host {
   }
 
   ended(visiting: Visiting, answer: Answer): void {
-    const { caller, request, exchange, startedMs, outlet } = visiting;
+    const { caller, request, exchange, outlet } = visiting;
     visiting.over();
     try {
-      this.#parts.served(caller, request, exchange, answer, performance.now() - startedMs);
+      this.#parts.served(caller, request, exchange, answer, performance.now() - outlet.sinceMs);
     } catch (thrown) {
       // Whatever becomes of our own books, the client is answered.
       this.#parts.failed(thrown, request.method);
@@ -323,7 +323,8 @@ export class Modern implements Host {
     const owner = this.#parts.owners.find(name);
     if (owner === undefined) throw new GatewayError('invalid-state', { say: 'the call is over; make it again' });
     const { promise, resolve } = Promise.withResolvers<Answer>();
-    visiting.handedTo(owner.modern(request, caller, { send: (text) => outlet.send(text), answer: resolve }));
+    const back = { sinceMs: outlet.sinceMs, send: (text: string) => outlet.send(text), answer: resolve };
+    visiting.handedTo(owner.modern(request, caller, back));
     return promise;
   }
 

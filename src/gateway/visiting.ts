@@ -18,7 +18,6 @@ export interface Host {
 
 /** One request of a modern client while it is under way. */
 export class Visiting implements ModernCall, Ending {
-  readonly startedMs: number = performance.now();
   readonly request: Request;
   readonly caller: ModernCaller;
   readonly outlet: ModernOutlet;

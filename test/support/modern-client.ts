@@ -65,6 +65,7 @@ export function modernRequest(
   };
   const { promise, resolve } = Promise.withResolvers<Answer>();
   const outlet = {
+    sinceMs: performance.now(),
     answer: resolve,
     send: (text: string) => {
       const message = parseMessage(text);
