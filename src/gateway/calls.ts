@@ -41,10 +41,12 @@ export interface CallsParts {
   readonly taskCalls: TaskCalls;
 }
 
-/** Told how a call ends: one of these, once. */
+/** Told how a call ends, once. */
 export interface Ending {
   answered(answer: Answer): void;
   failed(thrown: unknown): void;
+  /** Told by what this comes to. */
+  awaits(answering: Promise<Answer>): void;
 }
 
 /** A call that was made already, and what came of it at first. */
@@ -124,7 +126,7 @@ export class Calls {
     const link = this.#parts.links.ready(exchange.party, to.upstream);
     const isRead = exchange.request.method === 'resources/read';
     if (upstream === undefined || link?.listening === undefined || isRead || !upstream.gate.hasRoom) {
-      tell(ending, this.forward(exchange, to));
+      ending.awaits(this.forward(exchange, to));
       return;
     }
     void exchange.enter(upstream.gate);
@@ -140,7 +142,7 @@ export class Calls {
   #begun(exchange: OpenExchange, upstream: Upstream<Exchange, Party>, to: Found, begun: Begun, ending: Ending): void {
     const { link, first } = begun;
     if (first instanceof GatewayError || first.kind === 'error' || !isPlain(first.whole)) {
-      tell(ending, this.#call(exchange, upstream, to, begun));
+      ending.awaits(this.#call(exchange, upstream, to, begun));
       return;
     }
     upstream.release(link);
@@ -181,7 +183,7 @@ export class Calls {
           const plan = taskCalls.planOf(exchange, upstream, link, sent, source);
           let answer: Answer;
           if (plan === 'plain') {
-            answer = await this.#sender.send(exchange, upstream, link, { params: sent.with('task', undefined) });
+            answer = await this.#sender.send(exchange, upstream, link, { params: sent.with('task', undefined) }).answer;
           } else {
             const called = await taskCalls.call(plan, exchange, upstream, link, sent);
             if (called.isDone) return called.answer;
@@ -217,7 +219,7 @@ export class Calls {
     ended?: (first: Answer | GatewayError) => void,
   ): Call<Exchange> {
     const asked = exchange.request.method === 'tools/call' ? params.with('task', undefined) : params;
-    return this.#sender.begin(exchange, upstream, link, { params: asked, headers: headersOf(source, params), ended });
+    return this.#sender.send(exchange, upstream, link, { params: asked, headers: headersOf(source, params), ended });
   }
 
   /**
@@ -312,13 +314,6 @@ function mustBeDeclared(
   }
   const say = `upstream "${upstream}" asks for ${method}`;
   throw new GatewayError('missing-capability', { upstream, executed: 'unknown', say, data: { requiredCapabilities } });
-}
-
-function tell(ending: Ending, answer: Promise<Answer>): void {
-  answer.then(
-    (given) => ending.answered(given),
-    (thrown: unknown) => ending.failed(thrown),
-  );
 }
 
 const NO_HEADERS: readonly Header[] = [];

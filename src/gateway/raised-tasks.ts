@@ -151,7 +151,7 @@ export class RaisedTasks {
         params: RawObject.of({ taskId: task }),
         silentMs: UNHEARD_MS,
       })
-      .catch((thrown: unknown) => {
+      .answer.catch((thrown: unknown) => {
         // It can be had again.
         running.result = undefined;
         throw thrown;
@@ -163,7 +163,7 @@ export class RaisedTasks {
     await exchange.enter(upstream.gate);
     try {
       const params = RawObject.of({ taskId: task });
-      return await this.#parts.sender.send(exchange, upstream, link, { method, params });
+      return await this.#parts.sender.send(exchange, upstream, link, { method, params }).answer;
     } finally {
       exchange.leave();
     }

@@ -34,17 +34,7 @@ export class Sender {
     this.#metrics = metrics;
   }
 
-  /** @throws {GatewayError} why there is no answer of the upstream. */
   send(
-    exchange: OpenExchange,
-    upstream: Upstream<Exchange, Party>,
-    link: Link<Exchange, Party>,
-    sending: Sending,
-  ): Promise<Answer> {
-    return this.begin(exchange, upstream, link, sending).answer;
-  }
-
-  begin(
     exchange: OpenExchange,
     upstream: Upstream<Exchange, Party>,
     link: Link<Exchange, Party>,

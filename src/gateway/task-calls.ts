@@ -68,7 +68,7 @@ export class TaskCalls {
     const sent = plan === 'client' ? params : params.with('task', JSON.stringify({ ttl }));
     const cancelled = (call: Call<Exchange>) =>
       unlessTask(call, (task) => driver.cancel(exchange, { upstream, link, task }));
-    const answer = await sender.send(exchange, upstream, link, { params: sent, cancelled });
+    const answer = await sender.send(exchange, upstream, link, { params: sent, cancelled }).answer;
     const result = answer.kind === 'result' ? RawObject.parse(answer.result) : undefined;
     const state = result?.object('task');
     // It may have run the call at once all the same.

@@ -121,7 +121,7 @@ export class TaskDriver {
       method,
       params,
       ...(silentMs === undefined ? {} : { silentMs }),
-    });
+    }).answer;
   }
 
   /** Tells the upstream that nobody waits for its task any more; whether it heard that changes nothing. */

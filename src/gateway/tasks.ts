@@ -129,11 +129,11 @@ export class Tasks {
     // It waits as long as the task takes, and would keep others out meanwhile.
     if (exchange.request.method === 'tasks/result') {
       const { maxMs } = upstream.config.timeouts;
-      return await sender.send(exchange, upstream, link, { params, silentMs: maxMs });
+      return await sender.send(exchange, upstream, link, { params, silentMs: maxMs }).answer;
     }
     await exchange.enter(upstream.gate);
     try {
-      return await sender.send(exchange, upstream, link, { params });
+      return await sender.send(exchange, upstream, link, { params }).answer;
     } finally {
       exchange.leave();
     }

@@ -22,7 +22,7 @@ export class Body {
     return this.#bytes;
   }
 
-  /** Whether it is known to be. */
+  /** Whether what came is known to be ASCII. */
   get isAscii(): boolean {
     return this.#isAscii;
   }
