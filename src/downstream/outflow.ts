@@ -1,4 +1,5 @@
 import type { Writable } from 'node:stream';
+import { LIMITS } from '../limits.ts';
 import type { Piece } from './event-log.ts';
 
 /** Told what became of the pieces given to an {@link Outflow}. */
@@ -26,9 +27,6 @@ interface Queued {
   readonly notification: string | undefined;
   readonly isReplay: boolean;
 }
-
-const MAX_QUEUED = 256;
-const MAX_QUEUED_BYTES = 1_048_576;
 
 /** How every notification we send begins. */
 const NOTIFICATION = '{"jsonrpc":"2.0","method":"';
@@ -174,7 +172,8 @@ export class Outflow {
   #hasRoom({ bytes }: Piece): boolean {
     // One message is let in however big it is: it may be the answer.
     if (this.#waiting === 0) return true;
-    return this.#waiting < MAX_QUEUED && this.#waitingBytes + bytes <= MAX_QUEUED_BYTES;
+    const { streamQueueMessages, streamQueueBytes } = LIMITS;
+    return this.#waiting < streamQueueMessages && this.#waitingBytes + bytes <= streamQueueBytes;
   }
 
   #makeRoom(piece: Piece): void {

@@ -1,5 +1,6 @@
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
 
+import type { LimitName } from '../limits.ts';
 import { Bounded } from './bounded.ts';
 import { Durations, OPERATION_LABELS } from './durations.ts';
 import type { Operation } from './operation.ts';
@@ -37,6 +38,8 @@ export interface Metrics {
   authFailed(reason: string): void;
   /** A request refused to protect the rest. */
   shed(reason: string): void;
+  /** Something was refused or removed because a row of `limits.ts` was reached. */
+  limitReached(limit: LimitName): void;
   /** A message that could be delivered to nobody. */
   dropped(reason: string): void;
 
@@ -159,6 +162,13 @@ export function createMetrics(version: string): Metrics {
     registers: [registry],
   }).set({ version }, 1);
 
+  const limits = new Counter({
+    name: 'linkspan_limit_reached_total',
+    help: 'Things refused or removed because a fixed bound was reached.',
+    labelNames: ['limit'],
+    registers: [registry],
+  });
+
   return {
     served: (operation, seconds) => server.observe(operation, seconds),
     called: (upstream, operation, seconds) => client.observe(operation, seconds, upstream),
@@ -198,6 +208,7 @@ export function createMetrics(version: string): Metrics {
       MAX_REASONS,
       registry,
     ),
+    limitReached: (limit) => limits.inc({ limit }),
     contentType: registry.contentType,
     text: () => registry.metrics(),
   };

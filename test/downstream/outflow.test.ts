@@ -99,7 +99,7 @@ test('the news that a list changed is told once to who has not heard it', async 
   assert.deepEqual(seen.wrote, [1, 2, 4, 8]);
 });
 
-test('a reader for whom more waits than may is cut off, and nothing that waited is lost', () => {
+test('limit streamQueueMessages: a reader that is too slow is cut off, and what waited is kept for its return', () => {
   const { reader, write, seen } = setUp();
   for (let i = 0; i < 257; i++) write(ASK);
   assert.equal(seen.unsent.length, 0);
@@ -111,7 +111,7 @@ test('a reader for whom more waits than may is cut off, and nothing that waited 
   );
 });
 
-test('one message is let in however big it is, a second is not', () => {
+test('limit streamQueueBytes: one message may be larger than the queue, a second one may not', () => {
   const { write, seen } = setUp();
   write(ASK);
   write(ANSWER, 8_000_000);
