@@ -73,15 +73,19 @@ test(
         },
       },
     );
-    for (const [profile, ttlMs, cacheScope] of [
+    for (const [capabilityKey, ttlMs, cacheScope] of [
       ['pair', 60_000, 'public'],
       ['three', 70_000, 'private'],
       ['mixed', 0, 'private'],
     ] as const) {
-      const url = `${gateway.url}/${profile}`;
+      const url = `${gateway.url}/${capabilityKey}`;
       await modernResult(url, 'tools/list');
       for (const method of ['server/discover', 'tools/list', 'prompts/list']) {
-        assert.deepEqual(cachingOf(await modernResult(url, method)), { ttlMs, cacheScope }, `${profile} ${method}`);
+        assert.deepEqual(
+          cachingOf(await modernResult(url, method)),
+          { ttlMs, cacheScope },
+          `${capabilityKey} ${method}`,
+        );
       }
     }
   },
@@ -143,7 +147,9 @@ test('M-022 a user interface is found by the URI of its tool, in both spellings,
   await using one = await modernUpstream(script);
   await using other = await legacyUpstream(script);
   await using gateway = await openGateway({ one: { url: one.url }, other: { url: other.url } });
-  const capabilities = { extensions: { 'io.modelcontextprotocol/ui': { mimeTypes: ['text/html;profile=mcp-app'] } } };
+  const capabilities = {
+    extensions: { 'io.modelcontextprotocol/ui': { mimeTypes: ['text/html;capabilityKey=mcp-app'] } },
+  };
   const { tools } = await modernResult(gateway.url, 'tools/list', {}, { capabilities });
   assert.ok(Array.isArray(tools) && tools.length === 2);
   const uris = tools.map(({ _meta }) => [_meta.ui.resourceUri, _meta['ui/resourceUri']]);
