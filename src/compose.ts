@@ -25,7 +25,7 @@ import type { Party } from './gateway/party.ts';
 import { Sessions } from './gateway/sessions.ts';
 import { createOperatorApp } from './operator/app.ts';
 import type { UpstreamStatus } from './operator/status.ts';
-import { RawObject } from './protocol/json.ts';
+import { RawObject } from './json/json.ts';
 import { Listener } from './listener.ts';
 import { createMemorySessionStore } from './store/memory.ts';
 import { requestLogBeside } from './telemetry/log.ts';
@@ -40,7 +40,7 @@ import { sseTransport } from './upstream/sse.ts';
 import { stdioTransport } from './upstream/stdio.ts';
 import type { Way } from './upstream/transport.ts';
 import { Upstream, type UpstreamEvents } from './upstream/upstream.ts';
-import type { Wire } from './upstream/wire.ts';
+import type { Wire } from './http1/wire.ts';
 import { VERSION } from './version.ts';
 
 const SWEEP_MS = 5_000;

@@ -11,21 +11,32 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
  * as return values, or through callbacks handed over at construction.
  */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
-  protocol: [],
+  json: [],
+  http1: [],
+  protocol: ['json'],
   config: ['protocol'],
-  catalog: ['protocol', 'config'],
+  catalog: ['json', 'protocol', 'config'],
   policy: ['protocol', 'config'],
   auth: ['policy', 'config'],
   store: ['protocol'],
-  telemetry: ['config', 'protocol'],
-  upstream: ['protocol', 'config', 'telemetry', 'catalog/offer.ts', 'catalog/item.ts', 'catalog/caching.ts'],
-  gateway: ['protocol', 'catalog', 'policy', 'config', 'store', 'upstream', 'telemetry'],
-  downstream: ['gateway', 'policy', 'auth', 'protocol', 'config', 'store', 'telemetry', 'catalog'],
+  telemetry: ['json', 'config', 'protocol'],
+  upstream: [
+    'json',
+    'http1',
+    'protocol',
+    'config',
+    'telemetry',
+    'catalog/offer.ts',
+    'catalog/item.ts',
+    'catalog/caching.ts',
+  ],
+  gateway: ['json', 'protocol', 'catalog', 'policy', 'config', 'store', 'upstream', 'telemetry'],
+  downstream: ['gateway', 'policy', 'auth', 'json', 'protocol', 'config', 'store', 'telemetry', 'catalog'],
   operator: ['gateway', 'config', 'telemetry'],
   // A failure is what a message says of it.
   'errors.ts': ['protocol'],
-  'fleeting.ts': [],
   'limits.ts': [],
+  'small-collections.ts': [],
   'version.ts': [],
 };
 
@@ -33,7 +44,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
 const TOP = ['main.ts', 'cli', 'compose.ts', 'listener.ts'];
 
 /** May be imported by anyone. */
-const COMMON = ['errors.ts', 'fleeting.ts', 'limits.ts'];
+const COMMON = ['errors.ts', 'limits.ts', 'small-collections.ts'];
 
 const MAX_LINES = 400;
 

@@ -1,4 +1,4 @@
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import { MODERN, quirksOf, type Revision } from '../protocol/revisions.ts';
 import { runsTasks, TASKS_EXTENSION } from '../protocol/tasks.ts';
 import { isMalformed } from './malformed.ts';

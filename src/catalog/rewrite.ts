@@ -1,5 +1,5 @@
 import { GatewayError } from '../errors.ts';
-import { RawObject, rawItems } from '../protocol/json.ts';
+import { RawObject, rawItems } from '../json/json.ts';
 import type { RpcError } from '../protocol/jsonrpc.ts';
 import type { ItemKind } from './item.ts';
 import { isMalformed } from './malformed.ts';

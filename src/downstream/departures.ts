@@ -1,16 +1,16 @@
 import type { Socket } from 'node:net';
-import { FleetingSet } from '../fleeting.ts';
+import { ArraySet } from '../small-collections.ts';
 
 /** Something that is over when its client goes away. */
 interface Leaving {
   gone(): void;
 }
 
-export type UnderWay = Pick<FleetingSet<Leaving>, 'delete'>;
+export type UnderWay = Pick<ArraySet<Leaving>, 'delete'>;
 
 /** Tells what is under way on a connection when that closes: one listener for each connection, where one for each request is dear. */
 export class Departures {
-  readonly #underWay = new WeakMap<Socket, FleetingSet<Leaving>>();
+  readonly #underWay = new WeakMap<Socket, ArraySet<Leaving>>();
 
   /** @returns where it is under way, to be taken out of when it no longer is. */
   watch(socket: Socket, one: Leaving): UnderWay {
@@ -21,8 +21,8 @@ export class Departures {
     return there;
   }
 
-  #attend(socket: Socket): FleetingSet<Leaving> {
-    const there = new FleetingSet<Leaving>();
+  #attend(socket: Socket): ArraySet<Leaving> {
+    const there = new ArraySet<Leaving>();
     this.#underWay.set(socket, there);
     socket.once('close', () => {
       for (const one of there) one.gone();

@@ -5,7 +5,7 @@ import { GatewayError, toAnswer } from '../errors.ts';
 import type { ClientSession, Front, ModernCaller } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import { eventText } from '../protocol/event-stream.ts';
-import { oneLine } from '../protocol/json.ts';
+import { oneLine } from '../json/json.ts';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
 import { type Id, type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
 import type { Metrics } from '../telemetry/metrics.ts';

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { ModernCall, ModernOutlet } from '../gateway/front.ts';
 import { eventText } from '../protocol/event-stream.ts';
-import { oneLine } from '../protocol/json.ts';
+import { oneLine } from '../json/json.ts';
 import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Shape } from './accept.ts';

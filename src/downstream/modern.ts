@@ -2,7 +2,7 @@ import { GatewayError } from '../errors.ts';
 import type { ModernCaller } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import { type Envelope, readEnvelope } from '../protocol/envelope.ts';
-import { JsonTextError } from '../protocol/json.ts';
+import { JsonTextError } from '../json/json.ts';
 import type { Id, Notification, Request } from '../protocol/jsonrpc.ts';
 import { type HeaderLookup, standardHeaderFault } from '../protocol/mcp-headers.ts';
 import { isModernRevision, MODERN } from '../protocol/revisions.ts';

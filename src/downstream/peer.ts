@@ -1,4 +1,4 @@
-import { FleetingMap } from '../fleeting.ts';
+import { ArrayMap } from '../small-collections.ts';
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
 import type { ClientSession, Front, ModernCall, Outlet } from '../gateway/front.ts';
@@ -37,7 +37,7 @@ function errorText(error: unknown, id = 'null'): string {
  */
 export class Peer {
   readonly #parts: PeerParts;
-  readonly #calls = new FleetingMap<Id, Pick<ModernCall, 'cancel' | 'close'>>();
+  readonly #calls = new ArrayMap<Id, Pick<ModernCall, 'cancel' | 'close'>>();
   #session: ClientSession | undefined;
   #opening: Promise<void> | undefined;
   #isClosed = false;

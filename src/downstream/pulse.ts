@@ -1,4 +1,4 @@
-import { FleetingSet } from '../fleeting.ts';
+import { ArraySet } from '../small-collections.ts';
 import { COMMENT } from '../protocol/event-stream.ts';
 import type { Outflow } from './outflow.ts';
 
@@ -28,8 +28,8 @@ const DECIDE_SWEEP_MS = 25;
 export class Pulse {
   readonly #keepAliveMs: number;
   /** In the order they began. */
-  readonly #undecided = new FleetingSet<Undecided>();
-  readonly #open = new FleetingSet<Outflow>();
+  readonly #undecided = new ArraySet<Undecided>();
+  readonly #open = new ArraySet<Outflow>();
   readonly #remembering = new Set<Remembering>();
   #deciding: NodeJS.Timeout | undefined;
   #sweeping: NodeJS.Timeout | undefined;

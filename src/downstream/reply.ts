@@ -37,8 +37,8 @@ export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, se
   const head = `{"jsonrpc":"2.0","id":${id},"result":`;
   const { tail } = answer;
   if (tail === undefined) {
-    const { result, whole } = answer;
-    const resultBytes = whole?.isAscii === true ? result.length : Buffer.byteLength(result);
+    const { result, parsedResult } = answer;
+    const resultBytes = parsedResult?.isAscii === true ? result.length : Buffer.byteLength(result);
     const bytes = headBytes(id, head) + resultBytes + 1;
     writeText(response, status, `${head}${result}}`, bytes, sessionId);
   } else {

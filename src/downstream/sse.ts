@@ -6,7 +6,7 @@ import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
 import type { Front, Outlet } from '../gateway/front.ts';
 import { eventText } from '../protocol/event-stream.ts';
-import { oneLine } from '../protocol/json.ts';
+import { oneLine } from '../json/json.ts';
 import { MessageError } from '../protocol/jsonrpc.ts';
 import type { Principal } from '../policy/principal.ts';
 import type { Metrics } from '../telemetry/metrics.ts';

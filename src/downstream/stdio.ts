@@ -1,10 +1,10 @@
-import { FleetingSet } from '../fleeting.ts';
+import { ArraySet } from '../small-collections.ts';
 import type { Readable, Writable } from 'node:stream';
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
 import type { Front, Outlet } from '../gateway/front.ts';
 import { LOCAL } from '../policy/principal.ts';
-import { oneLine } from '../protocol/json.ts';
+import { oneLine } from '../json/json.ts';
 import { MessageError, responseText } from '../protocol/jsonrpc.ts';
 import { LineSplitter } from '../protocol/lines.ts';
 import { readSaid, toRefusal } from './classify.ts';
@@ -67,7 +67,7 @@ export async function serveStdio(
   log: Logger,
 ): Promise<void> {
   const { promise: over, resolve: end } = Promise.withResolvers<void>();
-  const working = new FleetingSet<Promise<void>>();
+  const working = new ArraySet<Promise<void>>();
   const outlet = new LineOutlet(
     output,
     end,

@@ -1,7 +1,7 @@
 import type { ServerResponse } from 'node:http';
 import type { Outlet } from '../gateway/front.ts';
 import { eventText } from '../protocol/event-stream.ts';
-import { oneLine } from '../protocol/json.ts';
+import { oneLine } from '../json/json.ts';
 import type { Id } from '../protocol/jsonrpc.ts';
 import type { Metrics, StreamKind } from '../telemetry/metrics.ts';
 import { requestSuffix } from './event-id.ts';

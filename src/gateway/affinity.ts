@@ -1,6 +1,6 @@
-import { FleetingSet } from '../fleeting.ts';
+import { ArraySet } from '../small-collections.ts';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import { quirksOf } from '../protocol/revisions.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Caller } from './caller.ts';
@@ -21,7 +21,7 @@ export interface Listener {
  * affinity: all requests of one principal to one endpoint that declare the same capabilities.
  */
 export class Affinity extends Party {
-  readonly working = new FleetingSet<Exchange>();
+  readonly working = new ArraySet<Exchange>();
   /** Requests that wait for an answer of ours, leases included and parked calls not. */
   underWay = 0;
   readonly listeners = new Set<Listener>();

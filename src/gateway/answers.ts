@@ -3,8 +3,8 @@ import { type Caching, readCaching, UNCACHED } from '../catalog/caching.ts';
 import { errorToClient, toClient as urisToClient } from '../catalog/rewrite.ts';
 import type { ViewUpstream } from '../catalog/view.ts';
 import { GatewayError } from '../errors.ts';
-import { JsonTextError, RawObject } from '../protocol/json.ts';
-import { type Answer, cutOpen, type Result, type RpcError } from '../protocol/jsonrpc.ts';
+import { JsonTextError, RawObject } from '../json/json.ts';
+import { type Answer, parsed, type Result, type RpcError } from '../protocol/jsonrpc.ts';
 import { lowerResult } from '../protocol/lower.ts';
 import { hasWrappedOutput, lowerModernError, lowerModernResult } from '../protocol/lower-modern.ts';
 import { META, withMeta } from '../protocol/meta.ts';
@@ -64,7 +64,7 @@ export class Answers {
     const { revision } = client.caller;
     const known = urisToClient(method, seat, answer.result);
     if (revision === MODERN && !given.isModern) return { kind: 'result', result: this.#raised(method, known) };
-    const whole = known === answer.result ? cutOpen(answer).whole : RawObject.parse(known);
+    const whole = known === answer.result ? parsed(answer).parsedResult : RawObject.parse(known);
     if (revision === MODERN) return this.#relayed(method, whole);
     const { source } = given;
     const isWrapped =
@@ -82,8 +82,8 @@ export class Answers {
     const { ttlMs, isPublic } = (method === 'resources/read' ? readCaching(result) : undefined) ?? UNCACHED;
     const cacheScope = isPublic ? 'public' : 'private';
     const typed = result.raw('resultType') === undefined ? result.with('resultType', '"complete"') : result;
-    const whole = stamped(method, typed, { serverInfo: this.#serverInfo, ttlMs, cacheScope });
-    return { kind: 'result', result: whole.toString(), whole };
+    const parsedResult = stamped(method, typed, { serverInfo: this.#serverInfo, ttlMs, cacheScope });
+    return { kind: 'result', result: parsedResult.toString(), parsedResult };
   }
 
   /** A result that is in a modern client's words already, under our name. */

@@ -1,5 +1,5 @@
 import { lowerAsk } from '../protocol/lower.ts';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import { progressTokenOf } from '../protocol/meta.ts';

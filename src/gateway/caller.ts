@@ -1,5 +1,5 @@
 import type { Principal } from '../policy/principal.ts';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import type { Revision } from '../protocol/revisions.ts';
 
 /** All the core may know about who asks. */

@@ -12,8 +12,8 @@ import {
   type Retry,
   withRetry,
 } from '../protocol/input-required.ts';
-import { RawObject } from '../protocol/json.ts';
-import { type Answer, cutOpen, type RpcError } from '../protocol/jsonrpc.ts';
+import { RawObject } from '../json/json.ts';
+import { type Answer, parsed, type RpcError } from '../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../protocol/mcp-headers.ts';
 import { MODERN, type Revision } from '../protocol/revisions.ts';
 import { declaresTasks } from '../protocol/tasks.ts';
@@ -141,7 +141,7 @@ export class Calls {
 
   #begun(exchange: OpenExchange, upstream: Upstream<Exchange, Party>, to: Found, begun: Begun, ending: Ending): void {
     const { link, first } = begun;
-    if (first instanceof GatewayError || first.kind === 'error' || !isPlain(first.whole)) {
+    if (first instanceof GatewayError || first.kind === 'error' || !isPlain(first.parsedResult)) {
       ending.awaits(this.#call(exchange, upstream, to, begun));
       return;
     }
@@ -248,7 +248,7 @@ export class Calls {
     for (let round = 1; round <= MAX_ROUNDS; round++) {
       const isFirst = round === 1 && first !== undefined;
       const given = isFirst ? first : await this.#ask(exchange, upstream, link, { params: sent, source }).answer;
-      const answer = given.kind === 'result' ? cutOpen(given) : given;
+      const answer = given.kind === 'result' ? parsed(given) : given;
       if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
         // It refused before it ran anything: our idea of its schemas is old.
         hasRefreshed = true;
@@ -256,7 +256,7 @@ export class Calls {
         source = relisted(exchange) ?? source;
         continue;
       }
-      const asked = answer.kind === 'result' ? askedIn(upstream.id, exchange, answer.whole) : undefined;
+      const asked = answer.kind === 'result' ? askedIn(upstream.id, exchange, answer.parsedResult) : undefined;
       if (asked instanceof RawObject) {
         return await this.#parts.taskCalls.created(exchange, upstream, link, asked, source);
       }

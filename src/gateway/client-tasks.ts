@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { arrayText, RawObject } from '../protocol/json.ts';
+import { arrayText, RawObject } from '../json/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import { hostsTask, relatedTask, withRelatedTask } from '../protocol/tasks.ts';
 import type { Ask } from '../upstream/connection.ts';

@@ -1,6 +1,6 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { GatewayError } from '../errors.ts';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import type { Severity } from '../protocol/severity.ts';
 import type { Answer, Request } from '../protocol/jsonrpc.ts';
 import type { Caller } from './caller.ts';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { GatewayError } from '../errors.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import { MODERN, type Quirks } from '../protocol/revisions.ts';
 import { declaresTasks, withTasks } from '../protocol/tasks.ts';
 import type { Client } from './exchange.ts';

@@ -3,10 +3,10 @@ import { capabilitiesAt } from '../catalog/merge.ts';
 import type { View } from '../catalog/view.ts';
 import { GatewayError, toAnswer, toGatewayError } from '../errors.ts';
 import type { Principal } from '../policy/principal.ts';
-import { JsonTextError, RawObject } from '../protocol/json.ts';
+import { JsonTextError, RawObject } from '../json/json.ts';
 import { type Answer, DONE, type Notification, type Request, type Response } from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
-import { ownText } from '../protocol/memo.ts';
+import { detach } from '../json/memo.ts';
 import { negotiate } from '../protocol/revisions.ts';
 import { TASK_METHODS } from '../protocol/tasks.ts';
 import type { RequestLog } from '../telemetry/request-log.ts';
@@ -120,7 +120,7 @@ export class Gateway implements Front {
         view,
         revision,
         // Kept as long as the session, unlike the rest of the message.
-        capabilities: RawObject.parse(ownText(params.object('capabilities')?.toString() ?? '{}')),
+        capabilities: RawObject.parse(detach(params.object('capabilities')?.toString() ?? '{}')),
       });
       const { capabilities, instructions } = session.catalog;
       const result = RawObject.EMPTY.with('protocolVersion', JSON.stringify(revision))

@@ -3,7 +3,7 @@ import { labelled } from './asks.ts';
 import { GatewayError } from '../errors.ts';
 import { raiseAskAnswer } from '../protocol/ask-answer.ts';
 import type { InputRequest, InputRequired, Retry } from '../protocol/input-required.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import { lowerModernAsk } from '../protocol/lower-modern.ts';
 import { MODERN } from '../protocol/revisions.ts';

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import { type Answer, DONE } from '../protocol/jsonrpc.ts';
-import { ownText } from '../protocol/memo.ts';
+import { detach } from '../json/memo.ts';
 import type { Severity } from '../protocol/severity.ts';
 import { backoffMs } from '../upstream/backoff.ts';
 import type { Link } from '../upstream/link.ts';
@@ -154,7 +154,7 @@ export class Links {
     }
     const answer = await this.#hold(link, party, to.uri);
     if (answer.kind === 'result')
-      party.subscriptions.set(ownText(known), { upstream: to.upstream, uri: ownText(to.uri) });
+      party.subscriptions.set(detach(known), { upstream: to.upstream, uri: detach(to.uri) });
     return answer;
   }
 

@@ -1,5 +1,5 @@
 import { GatewayError } from '../errors.ts';
-import { JsonTextError, RawObject, rawItems } from '../protocol/json.ts';
+import { JsonTextError, RawObject, rawItems } from '../json/json.ts';
 import { type Answer, type Id, notificationText } from '../protocol/jsonrpc.ts';
 import { META, withMeta } from '../protocol/meta.ts';
 import { LIST_KINDS, type ListKind } from '../catalog/offer.ts';

@@ -1,7 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import { cursorText, kindOf, type ListName, page, parseCursor } from '../catalog/page.ts';
 import { GatewayError } from '../errors.ts';
-import { oneLine } from '../protocol/json.ts';
+import { oneLine } from '../json/json.ts';
 import type { Answer, Request } from '../protocol/jsonrpc.ts';
 import { lowerListItem } from '../protocol/lower.ts';
 import { lowerModernTool } from '../protocol/lower-modern.ts';

@@ -7,7 +7,7 @@ import {
   type Retry,
   withRetry,
 } from '../protocol/input-required.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import type { Answer, Request } from '../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../protocol/mcp-headers.ts';
 import { MODERN } from '../protocol/revisions.ts';

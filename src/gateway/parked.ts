@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { GatewayError } from '../errors.ts';
 import { inputRequiredResult } from '../protocol/input-required.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import type { Level } from '../telemetry/metrics.ts';
 import type { OpenExchange } from './open-exchange.ts';

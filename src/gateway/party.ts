@@ -1,6 +1,6 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Offer } from '../catalog/offer.ts';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import { quirksOf } from '../protocol/revisions.ts';
 import type { Link, LinkUser } from '../upstream/link.ts';
 import type { Caller } from './caller.ts';

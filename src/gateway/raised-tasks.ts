@@ -1,6 +1,6 @@
 import { toRpcError } from '../errors.ts';
 import { inputRequestsText, type InputRequest } from '../protocol/input-required.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import { isEnd, raiseTask } from '../protocol/tasks.ts';
 import type { Affinity } from './affinity.ts';

@@ -1,5 +1,5 @@
 import { readCaching } from '../catalog/caching.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import type { OpenExchange } from './open-exchange.ts';
 

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { GatewayError } from '../errors.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import type { Request } from '../protocol/jsonrpc.ts';
 import type { Caller } from './caller.ts';
 import type { Sealer } from './seal.ts';

@@ -1,5 +1,5 @@
 import type { InputRequest } from '../protocol/input-required.ts';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import { lowerAskAnswer } from '../protocol/ask-answer.ts';
 import { raiseAsk } from '../protocol/raise.ts';

@@ -8,7 +8,7 @@ import {
 } from '../catalog/catalog.ts';
 import type { Source } from '../catalog/callable.ts';
 import { GatewayError } from '../errors.ts';
-import { quoted, type RawObject } from '../protocol/json.ts';
+import { quoted, type RawObject } from '../json/json.ts';
 import type { Request } from '../protocol/jsonrpc.ts';
 
 /** Where a request goes, and with which parameters. */

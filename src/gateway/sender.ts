@@ -1,5 +1,5 @@
 import { GatewayError } from '../errors.ts';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import type { Header } from '../protocol/mcp-headers.ts';
 import { errorTypeOf } from '../telemetry/operation.ts';

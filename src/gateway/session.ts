@@ -1,8 +1,8 @@
-import { FleetingMap } from '../fleeting.ts';
+import { ArrayMap } from '../small-collections.ts';
 import { randomInt } from 'node:crypto';
 import type { Catalog } from '../catalog/catalog.ts';
 import { GatewayError, toAnswer } from '../errors.ts';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import { type Answer, type Id, notificationText, requestText } from '../protocol/jsonrpc.ts';
 import { withToken } from '../protocol/meta.ts';
 import type { Caller } from './caller.ts';
@@ -27,7 +27,7 @@ const ASK_LIMIT_MS = 600_000;
 /** A legacy-era session: what is remembered of a client between its requests. */
 export class Session extends Party implements Client, ClientSession {
   readonly id: string;
-  readonly inFlight = new FleetingMap<Id, Exchange>();
+  readonly inFlight = new ArrayMap<Id, Exchange>();
   /** Before `notifications/initialized` a client is told nothing it did not ask for. */
   isInitialized = false;
   readonly #questions = new Map<Id, Question>();

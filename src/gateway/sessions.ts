@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { GatewayError } from '../errors.ts';
 import type { Principal } from '../policy/principal.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import { isLegacyRevision, quirksOf } from '../protocol/revisions.ts';
 import type { Level } from '../telemetry/metrics.ts';
 import type { SessionStore } from '../store/session-store.ts';

@@ -1,6 +1,6 @@
 import type { Source } from '../catalog/callable.ts';
 import { GatewayError } from '../errors.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import { withoutCoreTaskMeta } from '../protocol/meta.ts';
 import { MODERN, quirksOf } from '../protocol/revisions.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../errors.ts';
 import { readRequests } from '../protocol/input-required.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import { errorOf, isEnd, pollIntervalMs } from '../protocol/tasks.ts';
 import type { Link } from '../upstream/link.ts';

@@ -1,4 +1,4 @@
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import type { Exchange } from './exchange.ts';
 import type { TaskSite } from './task-driver.ts';
 

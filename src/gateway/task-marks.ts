@@ -1,4 +1,4 @@
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import { withoutCoreTaskMeta } from '../protocol/meta.ts';
 import { relatedTask, withRelatedTask } from '../protocol/tasks.ts';
 import type { Link } from '../upstream/link.ts';

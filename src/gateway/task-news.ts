@@ -1,4 +1,4 @@
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import { META, withoutMeta } from '../protocol/meta.ts';
 import type { Link } from '../upstream/link.ts';
 import type { Listening } from '../upstream/listening.ts';

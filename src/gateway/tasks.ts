@@ -3,7 +3,7 @@ import type { ViewUpstream } from '../catalog/view.ts';
 import { GatewayError } from '../errors.ts';
 import { withoutEnvelope } from '../protocol/envelope.ts';
 import { inputRequestsText, readRequests } from '../protocol/input-required.ts';
-import { arrayText, RawObject } from '../protocol/json.ts';
+import { arrayText, RawObject } from '../json/json.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import { MODERN, quirksOf } from '../protocol/revisions.ts';
 import { declaresTasks, isEnd, TASKS_EXTENSION, withRelatedTask } from '../protocol/tasks.ts';

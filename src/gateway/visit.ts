@@ -1,7 +1,7 @@
 import type { Catalog } from '../catalog/catalog.ts';
 import { GatewayError } from '../errors.ts';
 import { mayAsk } from '../protocol/input-required.ts';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import { notificationText } from '../protocol/jsonrpc.ts';
 import type { Severity } from '../protocol/severity.ts';
 import type { Affinity } from './affinity.ts';

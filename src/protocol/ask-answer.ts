@@ -1,6 +1,6 @@
 /** Answers of clients to the questions of servers, from one era to the other. */
 
-import { isArrayText, isObjectText, RawObject, rawItems } from './json.ts';
+import { isArrayText, isObjectText, RawObject, rawItems } from '../json/json.ts';
 import { lowerBlock } from './lower.ts';
 import { withoutCoreTaskMeta } from './meta.ts';
 import { type LegacyRevision, quirksOf } from './revisions.ts';

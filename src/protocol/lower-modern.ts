@@ -2,7 +2,7 @@
  * What a 2026-07-28 upstream says, in words of 2025-11-25. `lower.ts` goes on from there to the client's own revision.
  */
 
-import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from './json.ts';
+import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from '../json/json.ts';
 import type { RpcError } from './jsonrpc.ts';
 import { lowerAsk, withTextOf } from './lower.ts';
 import { withoutModernMeta } from './meta.ts';

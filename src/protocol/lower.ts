@@ -6,7 +6,7 @@
  * client's business.
  */
 
-import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from './json.ts';
+import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from '../json/json.ts';
 import { quirksOf } from './revisions.ts';
 import type { LegacyRevision, Quirks } from './revisions.ts';
 

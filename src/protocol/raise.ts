@@ -3,9 +3,9 @@
  * knows stays.
  */
 
-import { RawObject } from './json.ts';
+import { RawObject } from '../json/json.ts';
 import type { RpcError } from './jsonrpc.ts';
-import { Memo } from './memo.ts';
+import { TextCache } from '../json/memo.ts';
 import { META, metaText, withoutCoreTaskMeta } from './meta.ts';
 import { publishedSchema } from './mirrored-params.ts';
 
@@ -32,12 +32,12 @@ export interface Stamp {
 }
 
 /** A server's results mostly say the same of themselves. By who we say we are. */
-const named = new Map<string, Memo<string>>();
+const named = new Map<string, TextCache<string>>();
 
 function namedMeta(result: RawObject, serverInfo: string): string {
-  let memo = named.get(serverInfo);
-  if (memo === undefined) named.set(serverInfo, (memo = new Memo()));
-  return memo.of(result.raw('_meta') ?? '', (raw) => metaText(raw, [[META.serverInfo, serverInfo]]));
+  let cache = named.get(serverInfo);
+  if (cache === undefined) named.set(serverInfo, (cache = new TextCache()));
+  return cache.of(result.raw('_meta') ?? '', (raw) => metaText(raw, [[META.serverInfo, serverInfo]]));
 }
 
 /** The result under our name, and with how long it may be kept where the method wants that said. */

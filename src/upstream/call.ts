@@ -1,5 +1,5 @@
 import { GatewayError } from '../errors.ts';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import type { Answer, Notification } from '../protocol/jsonrpc.ts';
 import type { Header } from '../protocol/mcp-headers.ts';
 import type { Severity } from '../protocol/severity.ts';

@@ -1,7 +1,7 @@
-import { FleetingMap } from '../fleeting.ts';
+import { ArrayMap } from '../small-collections.ts';
 import { GatewayError } from '../errors.ts';
 import { type Envelope, withEnvelope } from '../protocol/envelope.ts';
-import { JsonTextError, RawObject } from '../protocol/json.ts';
+import { JsonTextError, RawObject } from '../json/json.ts';
 import {
   type Answer,
   DONE,
@@ -54,7 +54,7 @@ interface OpenAsk {
 export class Connection<Owner> {
   readonly #upstream: string;
   readonly #events: ConnectionEvents<Owner>;
-  readonly #pending = new FleetingMap<number, PendingCall<Owner>>();
+  readonly #pending = new ArrayMap<number, PendingCall<Owner>>();
   readonly #asks = new Map<Id, OpenAsk>();
   /** Whose progress is told after the answer, by token. */
   readonly #lasting = new Map<number, Owner>();

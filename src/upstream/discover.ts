@@ -1,5 +1,5 @@
 import { GatewayError } from '../errors.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import type { RpcError } from '../protocol/jsonrpc.ts';
 import { META } from '../protocol/meta.ts';
 import { MODERN } from '../protocol/revisions.ts';

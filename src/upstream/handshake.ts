@@ -1,5 +1,5 @@
 import { GatewayError } from '../errors.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import { isLegacyRevision, LATEST_LEGACY, type Revision } from '../protocol/revisions.ts';
 import type { Connection } from './connection.ts';
 

@@ -1,4 +1,4 @@
-import type { Wire, WireRequest } from './wire.ts';
+import type { Wire, WireRequest } from '../http1/wire.ts';
 
 /** Sends a request nobody reads the answer to. Resolves when there was one, when it failed, or when the time is over. */
 export async function farewell(wire: Wire, request: WireRequest, limitMs: number): Promise<void> {

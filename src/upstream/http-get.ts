@@ -2,7 +2,7 @@ import { GatewayError } from '../errors.ts';
 import { EventReader, type StreamPosition } from '../protocol/event-stream.ts';
 import { wireFailure } from './http-failure.ts';
 import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
-import type { ResponseHeaders, WireController, WireHandler } from './wire.ts';
+import type { ResponseHeaders, WireController, WireHandler } from '../http1/wire.ts';
 
 /** How one GET of an event stream came to its end. */
 export type StreamEnd =

@@ -1,6 +1,6 @@
 import type { HttpTarget } from '../config/config.ts';
-import type { ResponseHeaders } from './wire.ts';
-import type { HeaderList } from './wire-request.ts';
+import type { ResponseHeaders } from '../http1/wire.ts';
+import type { HeaderList } from '../http1/request.ts';
 
 /** Headers the protocol or the connection decides: setting them in the config has no effect. */
 const RESERVED_HEADERS: ReadonlySet<string> = new Set([

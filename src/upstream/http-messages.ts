@@ -1,21 +1,21 @@
-import type { Opened } from '../protocol/json.ts';
+import type { Preparsed } from '../json/json.ts';
 import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '../protocol/jsonrpc.ts';
 
 /**
  * Reads one JSON text: a message, or the batch of them that 2025-03-26 allows. What is none is handed to `malformed`.
  *
- * @param open what of a message is going to be looked into.
+ * @param preparsed the member of each message that the caller will read.
  * @param isAscii whether the text is known to be.
  */
 export function readMessages(
   text: string,
   message: (message: Message) => void,
   malformed: (error: MessageError) => void,
-  open?: Opened,
+  preparsed?: Preparsed,
   isAscii?: boolean,
 ): void {
   if (!isBatch(text)) {
-    const only = oneOf(text, open, isAscii);
+    const only = oneOf(text, preparsed, isAscii);
     if (only instanceof MessageError) malformed(only);
     else message(only);
     return;
@@ -26,9 +26,9 @@ export function readMessages(
   }
 }
 
-function oneOf(text: string, open: Opened | undefined, isAscii: boolean | undefined): Message | MessageError {
+function oneOf(text: string, preparsed: Preparsed | undefined, isAscii: boolean | undefined): Message | MessageError {
   try {
-    return parseMessage(text, open, isAscii);
+    return parseMessage(text, preparsed, isAscii);
   } catch (thrown) {
     if (thrown instanceof MessageError) return thrown;
     throw thrown;

@@ -1,9 +1,9 @@
-import { FleetingMap } from '../fleeting.ts';
+import { ArrayMap } from '../small-collections.ts';
 import type { Logger } from 'pino';
 import type { HttpTarget, UpstreamTimeouts } from '../config/config.ts';
 import { GatewayError } from '../errors.ts';
 import type { Message } from '../protocol/jsonrpc.ts';
-import { Memo } from '../protocol/memo.ts';
+import { TextCache } from '../json/memo.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import { readRefusal, type Refused } from './http-failure.ts';
 import { configuredHeaders } from './http-headers.ts';
@@ -11,8 +11,8 @@ import { readMessages } from './http-messages.ts';
 import { Post, type PostOwner } from './http-post.ts';
 import { type HttpOptions, LATE_MS } from './http.ts';
 import type { Header } from '../protocol/mcp-headers.ts';
-import { type HeaderList, RequestHead } from './wire-request.ts';
-import type { Wire } from './wire.ts';
+import { type HeaderList, RequestHead } from '../http1/request.ts';
+import type { Wire } from '../http1/wire.ts';
 import {
   type Outgoing,
   type StartTransport,
@@ -47,11 +47,11 @@ class ModernHttpTransport implements Transport, PostOwner {
   readonly #wire: Wire;
   /** Most requests are like one before: by the headers they have in common with it, and by all of them. */
   readonly #plainHeads = new WeakMap<readonly Header[], RequestHead>();
-  readonly #heads = new Memo<RequestHead>();
+  readonly #heads = new TextCache<RequestHead>();
   readonly #timeouts: UpstreamTimeouts;
   readonly #log: Logger;
   readonly #events: TransportEvents;
-  readonly #inFlight = new FleetingMap<number, Post>();
+  readonly #inFlight = new ArrayMap<number, Post>();
   #isOver = false;
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {

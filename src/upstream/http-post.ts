@@ -3,7 +3,7 @@ import { EventReader, type StreamPosition } from '../protocol/event-stream.ts';
 import { Body } from './http-body.ts';
 import { type Refused, wireFailure } from './http-failure.ts';
 import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
-import type { ResponseHeaders, WireController, WireHandler } from './wire.ts';
+import type { ResponseHeaders, WireController, WireHandler } from '../http1/wire.ts';
 
 /** Whoever sends POSTs. Each is told `done`, `refused`, `broken` or `failed`, once and last, unless it was cancelled. */
 export interface PostOwner {

@@ -1,8 +1,8 @@
 import type { HttpTarget } from '../config/config.ts';
 import type { StreamPosition } from '../protocol/event-stream.ts';
 import { configuredHeaders, lastEventIdHeader } from './http-headers.ts';
-import type { WireRequest } from './wire.ts';
-import { type HeaderList, RequestHead } from './wire-request.ts';
+import type { WireRequest } from '../http1/wire.ts';
+import { type HeaderList, RequestHead } from '../http1/request.ts';
 
 /** From this revision on, every message after `initialize` names the revision. */
 const VERSION_HEADER_SINCE = '2025-06-18';

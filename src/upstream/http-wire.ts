@@ -1,7 +1,7 @@
 import type { HttpTarget, UpstreamTimeouts } from '../config/config.ts';
-import type { Wire } from './wire.ts';
-import { WirePool } from './wire-pool.ts';
-import { TlsWire } from './wire-tls.ts';
+import type { Wire } from '../http1/wire.ts';
+import { WirePool } from '../http1/pool.ts';
+import { TlsWire } from '../http1/tls.ts';
 
 /**
  * The sockets to one upstream under one set of credentials. As many as it takes: every open stream holds one, and how many

@@ -1,4 +1,4 @@
-import { FleetingMap, FleetingSet } from '../fleeting.ts';
+import { ArrayMap, ArraySet } from '../small-collections.ts';
 import type { Logger } from 'pino';
 
 import type { HttpTarget, UpstreamTimeouts } from '../config/config.ts';
@@ -20,7 +20,7 @@ import {
   type TransportEvents,
   unlessAborted,
 } from './transport.ts';
-import type { ResponseHeaders, Wire, WireHandler } from './wire.ts';
+import type { ResponseHeaders, Wire, WireHandler } from '../http1/wire.ts';
 
 export interface HttpOptions {
   readonly upstream: string;
@@ -59,9 +59,9 @@ class HttpTransport implements Transport, PostOwner {
   readonly #session: HttpSession;
   readonly #outbox = new Outbox((message) => this.#post(message));
   /** Where the answer to each request is awaited: the POST, or the stream that took its place. */
-  readonly #inFlight = new FleetingMap<number, { readonly post: Post; stream: Stream | undefined }>();
+  readonly #inFlight = new ArrayMap<number, { readonly post: Post; stream: Stream | undefined }>();
   /** POSTs no answer is awaited from. */
-  readonly #others = new FleetingSet<Post>();
+  readonly #others = new ArraySet<Post>();
   #standing: Stream | undefined;
   /** Set once `initialized` was accepted. */
   #listening: NodeJS.Timeout | undefined;

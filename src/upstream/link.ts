@@ -1,4 +1,4 @@
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import type { Connection } from './connection.ts';
 import type { Hello } from './handshake.ts';
 import type { Listening } from './listening.ts';

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
-import { JsonTextError, RawObject, rawItems } from '../protocol/json.ts';
+import { JsonTextError, RawObject, rawItems } from '../json/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { META, withoutMeta } from '../protocol/meta.ts';
 import { declaresTasks, withTasks } from '../protocol/tasks.ts';

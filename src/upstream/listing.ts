@@ -2,7 +2,7 @@ import type { ItemKind } from '../catalog/item.ts';
 import { type Caching, narrower, readCaching } from '../catalog/caching.ts';
 import { type Offer, readItems, type Unreadable } from '../catalog/offer.ts';
 import { GatewayError } from '../errors.ts';
-import { JsonTextError, RawObject } from '../protocol/json.ts';
+import { JsonTextError, RawObject } from '../json/json.ts';
 import type { Connection } from './connection.ts';
 import type { Link, LinkUser } from './link.ts';
 

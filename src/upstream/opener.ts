@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
-import { JsonTextError, RawObject } from '../protocol/json.ts';
+import { JsonTextError, RawObject } from '../json/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import { type Ask, Connection } from './connection.ts';

@@ -1,7 +1,7 @@
 import type { Writable } from 'node:stream';
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
-import { oneLine } from '../protocol/json.ts';
+import { oneLine } from '../json/json.ts';
 import type { Outgoing } from './transport.ts';
 
 /** With this much waiting, nothing more is taken. One message may exceed it, so that every single one can be sent. */

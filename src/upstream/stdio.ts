@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import type { Logger } from 'pino';
 import type { StdioTarget } from '../config/config.ts';
 import { GatewayError } from '../errors.ts';
-import { type Opened, RawObject } from '../protocol/json.ts';
+import { type Preparsed, RawObject } from '../json/json.ts';
 import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '../protocol/jsonrpc.ts';
 import { LineSplitter } from '../protocol/lines.ts';
 import { childEnvironment } from './environment.ts';
@@ -78,7 +78,7 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
 
 class StdioTransport implements Transport {
   /** What of a message is going to be looked into. */
-  #open: Opened = 'params';
+  #preparsed: Preparsed = 'params';
   readonly #upstream: string;
   readonly #messageBytes: number;
   readonly #child: ChildProcessWithoutNullStreams;
@@ -122,7 +122,7 @@ class StdioTransport implements Transport {
   }
 
   settled(revision: string): void {
-    this.#open = isModernRevision(revision) ? 'result' : 'params';
+    this.#preparsed = isModernRevision(revision) ? 'result' : 'params';
   }
 
   close(): Promise<void> {
@@ -198,9 +198,9 @@ class StdioTransport implements Transport {
 
   /** What is wrong inside of a result is for whoever waits for it. @throws {MessageError} */
   #parse(text: string): Message {
-    if (this.#open === 'params') return parseMessage(text);
+    if (this.#preparsed === 'params') return parseMessage(text);
     try {
-      return parseMessage(text, this.#open);
+      return parseMessage(text, this.#preparsed);
     } catch {
       return parseMessage(text);
     }

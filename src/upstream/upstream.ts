@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { Offer } from '../catalog/offer.ts';
 import type { UpstreamConfig } from '../config/config.ts';
 import { GatewayError, toGatewayError } from '../errors.ts';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import type { Ask } from './connection.ts';
 import { admitted } from './admitted.ts';

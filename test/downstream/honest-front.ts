@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { Caller } from '../../src/gateway/caller.ts';
 import type { ClientSession, Front, Outlet } from '../../src/gateway/front.ts';
 import type { Principal } from '../../src/policy/principal.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import {
   type Answer,
   notificationText,

@@ -3,7 +3,7 @@ import { Writable } from 'node:stream';
 import { test } from 'node:test';
 import type { Piece } from '../../src/downstream/event-log.ts';
 import { Outflow } from '../../src/downstream/outflow.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { notificationText, requestText, responseText } from '../../src/protocol/jsonrpc.ts';
 
 /** Takes one write at a time, when told to. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import type { Request } from '../../src/protocol/jsonrpc.ts';
 import { type TestClient, testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../support/memory-upstream.ts';

@@ -7,7 +7,7 @@ import * as fc from 'fast-check';
 
 import { lowerAskAnswer, raiseAskAnswer } from '../../src/protocol/ask-answer.ts';
 import { readResult } from '../../src/protocol/input-required.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import {
   hasWrappedOutput,
   lowerModernAsk,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import {
   hasWrappedOutput,
   lowerModernAsk,

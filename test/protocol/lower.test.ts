@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import * as fc from 'fast-check';
 
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { lowerAsk, lowerListItem, lowerResult } from '../../src/protocol/lower.ts';
 import { LEGACY_REVISIONS } from '../../src/protocol/revisions.ts';
 import type { LegacyRevision } from '../../src/protocol/revisions.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { raiseAsk, raiseError, raiseListItem, raiseResult, type Stamp, stamped } from '../../src/protocol/raise.ts';
 
 const STAMP: Stamp = { serverInfo: '{"name":"linkspan","version":"1"}', ttlMs: 0, cacheScope: 'private' };

@@ -8,7 +8,7 @@ import { composeCore, type Core, type Reach, wires } from '../../src/compose.ts'
 import type { Config, UpstreamConfig } from '../../src/config/config.ts';
 import type { ClientSession, Outlet } from '../../src/gateway/front.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { type Answer, type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';
 import type { MemoryUpstream } from './memory-upstream.ts';

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import {
   type Message,
   type Notification,

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { ModernCall, ModernCaller } from '../../src/gateway/front.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { type Answer, type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';
 import { META } from '../../src/protocol/meta.ts';
 import { MODERN } from '../../src/protocol/revisions.ts';

@@ -5,7 +5,7 @@ import { type Logger, pino } from 'pino';
 import type { GatewayError } from '../../src/errors.ts';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { requestText } from '../../src/protocol/jsonrpc.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { ProcessGuard } from '../../src/upstream/process-guard.ts';
 import { stdioTransport } from '../../src/upstream/stdio.ts';
 import type { Transport, TransportEvents } from '../../src/upstream/transport.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../../src/errors.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import type { Notification } from '../../src/protocol/jsonrpc.ts';
 import type { CallOptions } from '../../src/upstream/call.ts';
 import { type Ask, Connection } from '../../src/upstream/connection.ts';

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { GatewayError } from '../../src/errors.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import type { LinkUser } from '../../src/upstream/link.ts';
 import { HttpStatusError } from '../../src/upstream/http-status-error.ts';
 import { Opener } from '../../src/upstream/opener.ts';

@@ -5,7 +5,7 @@ import { suite, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { wires } from '../../src/compose.ts';
 import type { HttpTarget, StdioTarget, UpstreamConfig } from '../../src/config/config.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import type { LinkUser } from '../../src/upstream/link.ts';
 import { Opener } from '../../src/upstream/opener.ts';

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { Child } from '../support/child.ts';
 import { childrenOf, isGone, Stdio, until } from '../support/stdio.ts';
 

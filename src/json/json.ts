@@ -17,11 +17,11 @@ import {
   skipSpace,
   skipValue,
   unquote,
-} from './json-scan.ts';
-import { Place } from './json-shape.ts';
-import { Familiar, Memo } from './memo.ts';
+} from './scan.ts';
+import { ShapeTree } from './shapes.ts';
+import { RecentTexts, TextCache } from './memo.ts';
 
-export { JsonTextError, MAY_BE_BROKEN } from './json-scan.ts';
+export { JsonTextError, MAY_BE_BROKEN } from './scan.ts';
 
 /** With more members than this, an object is given an index. */
 const FEW = 12;
@@ -31,16 +31,16 @@ const PLAIN = /^[\w$./-]*$/;
 
 /** The member in which peers say the same again and again. */
 const REPEATED = '_meta';
-const repeated = new Familiar();
+const repeated = new RecentTexts();
 
 /** The member of a message that is looked into as well. */
-export type Opened = 'params' | 'result';
+export type Preparsed = 'params' | 'result';
 
 /** The messages that are looked into there, and what is in that member. */
-const PLACES = {
-  params: { around: new Place(), within: new Place() },
-  result: { around: new Place(), within: new Place() },
-} as const satisfies Record<Opened, object>;
+const SHAPE_TREES = {
+  params: { around: new ShapeTree(), within: new ShapeTree() },
+  result: { around: new ShapeTree(), within: new ShapeTree() },
+} as const satisfies Record<Preparsed, object>;
 
 /** A text in which an object stands, and where: the whole of it, and each value, as it was. */
 interface Source {
@@ -70,8 +70,8 @@ export class RawObject {
   #text: string | undefined;
   #index: Map<string, number> | undefined;
   /** The member that was looked into as well. */
-  #openName: Opened | undefined;
-  #open: RawObject | undefined;
+  #preparsedName: Preparsed | undefined;
+  #preparsed: RawObject | undefined;
 
   private constructor(names: readonly string[], raws: readonly string[], source: Source | undefined, text?: string) {
     this.#names = names;
@@ -81,13 +81,13 @@ export class RawObject {
   }
 
   /**
-   * @param open a member that is going to be asked for as an object: looked into now, it is not looked through twice.
+   * @param preparsed a member that is going to be asked for as an object: looked into now, it is not looked through twice.
    * @param isAscii whether the text is known to be.
    * @throws {JsonTextError} when `text` is not one JSON object, or it or the open member names a member twice.
    */
-  static parse(text: string, open?: Opened, isAscii = false): RawObject {
-    const place = open === undefined ? undefined : PLACES[open].around;
-    const object = RawObject.#read(text, 0, open, MAX_DEPTH, isAscii, place);
+  static parse(text: string, preparsed?: Preparsed, isAscii = false): RawObject {
+    const shapes = preparsed === undefined ? undefined : SHAPE_TREES[preparsed].around;
+    const object = RawObject.#read(text, 0, preparsed, MAX_DEPTH, isAscii, shapes);
     const rest = skipSpace(text, objectEnd);
     if (rest < text.length) throw new JsonTextError('text after the object', rest);
     object.#text = text;
@@ -100,17 +100,17 @@ export class RawObject {
    * @throws {JsonTextError} as `parse` does.
    * @throws {SyntaxError} for what is wrong inside a string.
    */
-  static parseStrictly(text: string, open?: Opened): RawObject {
-    return judged(text, () => RawObject.parse(text, open));
+  static parseStrictly(text: string, preparsed?: Preparsed): RawObject {
+    return judged(text, () => RawObject.parse(text, preparsed));
   }
 
   static #read(
     text: string,
     at: number,
-    open: Opened | undefined,
+    preparsed: Preparsed | undefined,
     maxDepth: number,
     isAscii: boolean,
-    place: Place | undefined,
+    shapes: ShapeTree | undefined,
   ): RawObject {
     const names: string[] = [];
     const raws: string[] = [];
@@ -123,7 +123,7 @@ export class RawObject {
       source.to = objectEnd = i + 1;
       return object;
     }
-    let shape = place?.root;
+    let shape = shapes?.root;
     for (;;) {
       const expected = shape?.nextAt(text, i);
       let name: string;
@@ -149,12 +149,12 @@ export class RawObject {
       let raw = isRepeated ? repeated.at(text, value) : undefined;
       if (raw !== undefined) {
         i = value + raw.length;
-      } else if (name === open && text.charCodeAt(value) === OPEN_OBJECT) {
-        object.#openName = name;
-        object.#open = RawObject.#read(text, value, undefined, maxDepth - 1, isAscii, PLACES[name].within);
+      } else if (name === preparsed && text.charCodeAt(value) === OPEN_OBJECT) {
+        object.#preparsedName = name;
+        object.#preparsed = RawObject.#read(text, value, undefined, maxDepth - 1, isAscii, SHAPE_TREES[name].within);
         i = objectEnd;
         raw = text.slice(value, i);
-        object.#open.#text = raw;
+        object.#preparsed.#text = raw;
       } else {
         i = skipValue(text, value, maxDepth);
         raw = text.slice(value, i);
@@ -220,14 +220,14 @@ export class RawObject {
 
   /** A member's value when it is an object. */
   object(key: string): RawObject | undefined {
-    if (key === this.#openName) return this.#open;
+    if (key === this.#preparsedName) return this.#preparsed;
     const raw = this.raw(key);
     return isObjectText(raw) ? RawObject.parse(raw) : undefined;
   }
 
   /** A member that was looked into when the object was parsed, if it is an object. */
-  open(key: string): RawObject | undefined {
-    return key === this.#openName ? this.#open : undefined;
+  preparsed(key: string): RawObject | undefined {
+    return key === this.#preparsedName ? this.#preparsed : undefined;
   }
 
   /** A member's value, parsed afresh. */
@@ -298,7 +298,7 @@ export class RawObject {
 }
 
 /** Of what is put in place of what came. */
-const ascii = new Memo<boolean>();
+const ascii = new TextCache<boolean>();
 
 function isAsciiText(text: string): boolean {
   return Buffer.byteLength(text) === text.length;

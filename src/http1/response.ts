@@ -1,6 +1,6 @@
-import { WireError } from './wire-error.ts';
-import { ChunkReader } from './wire-chunks.ts';
-import { readHead, type ResponseHead } from './wire-head.ts';
+import { WireError } from './error.ts';
+import { ChunkReader } from './chunks.ts';
+import { readHead, type ResponseHead } from './head.ts';
 
 /** Told what a response consists of. May stop the reader, and at the end also start it. */
 export interface ResponseSink {

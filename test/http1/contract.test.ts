@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import type { Wire } from '../../src/upstream/wire.ts';
-import { WirePool } from '../../src/upstream/wire-pool.ts';
-import { TlsWire } from '../../src/upstream/wire-tls.ts';
+import type { Wire } from '../../src/http1/wire.ts';
+import { WirePool } from '../../src/http1/pool.ts';
+import { TlsWire } from '../../src/http1/tls.ts';
 import { ask, closed, line, ok } from '../support/wire.ts';
 
 const LIMIT = { timeout: 20_000 };

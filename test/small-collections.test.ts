@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import * as fc from 'fast-check';
 
-import { FleetingMap, FleetingSet } from '../src/fleeting.ts';
+import { ArrayMap, ArraySet } from '../src/small-collections.ts';
 import { collect } from './support/used-bytes.ts';
 
 const steps = fc.array(fc.tuple(fc.constantFrom('set', 'delete'), fc.nat({ max: 6 }), fc.nat()));
@@ -11,7 +11,7 @@ const steps = fc.array(fc.tuple(fc.constantFrom('set', 'delete'), fc.nat({ max: 
 test('a map of what comes and goes holds what any map would, in the order it came', () => {
   fc.assert(
     fc.property(steps, (taken) => {
-      const map = new FleetingMap<number, number>();
+      const map = new ArrayMap<number, number>();
       const plain = new Map<number, number>();
       for (const [step, key, value] of taken) {
         if (step === 'delete') assert.equal(map.delete(key), plain.delete(key));
@@ -34,7 +34,7 @@ test('a map of what comes and goes holds what any map would, in the order it cam
 test('a set of what comes and goes holds what any set would, in the order it came', () => {
   fc.assert(
     fc.property(steps, (taken) => {
-      const set = new FleetingSet<number>();
+      const set = new ArraySet<number>();
       const plain = new Set<number>();
       for (const [step, item] of taken) {
         if (step === 'delete') assert.equal(set.delete(item), plain.delete(item));
@@ -52,7 +52,7 @@ test('a set of what comes and goes holds what any set would, in the order it cam
 });
 
 test('what is taken out while all are gone through changes nothing about who is visited', () => {
-  const set = new FleetingSet<number>();
+  const set = new ArraySet<number>();
   for (const item of [1, 2, 3]) set.add(item);
   const visited: number[] = [];
   for (const item of set) {
@@ -69,8 +69,8 @@ const ITEMS = 1_000;
 const THERE = 4;
 
 test('what went is no burden to the collector of young objects, however old the collection is', () => {
-  const map = new FleetingMap<number, unknown>();
-  const set = new FleetingSet<unknown>();
+  const map = new ArrayMap<number, unknown>();
+  const set = new ArraySet<unknown>();
   map.set(-1, map);
   set.add(set);
   // From here on they are old.

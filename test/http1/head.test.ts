@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { readHead } from '../../src/upstream/wire-head.ts';
+import { readHead } from '../../src/http1/head.ts';
 
 function head(...lines: readonly string[]): string {
   return `${lines.join('\r\n')}\r\n\r\n`;

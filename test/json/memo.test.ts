@@ -2,10 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { readEnvelope, withEnvelope } from '../../src/protocol/envelope.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { parseStrictly } from '../../src/protocol/jsonrpc.ts';
 import { standardHeaders } from '../../src/protocol/mcp-headers.ts';
-import { Familiar, Memo } from '../../src/protocol/memo.ts';
+import { RecentTexts, TextCache } from '../../src/json/memo.ts';
 import { progressTokenOf } from '../../src/protocol/meta.ts';
 import { MODERN } from '../../src/protocol/revisions.ts';
 import { collect } from '../support/used-bytes.ts';
@@ -16,8 +16,8 @@ function heapBytes(): number {
 }
 
 test("what is made of a text is made once, and anew where the text is one request's own or long", () => {
-  const memo = new Memo<object>();
-  const made = (text: string) => memo.of(text, (own) => ({ own }));
+  const cache = new TextCache<object>();
+  const made = (text: string) => cache.of(text, (own) => ({ own }));
   assert.equal(made('a'), made('a'));
   assert.notEqual(made('a'), made('b'));
   assert.notEqual(made('"progressToken":1'), made('"progressToken":1'));
@@ -25,12 +25,12 @@ test("what is made of a text is made once, and anew where the text is one reques
 });
 
 test('a known object is recognised where it stands, and nothing that only begins like it', () => {
-  const familiar = new Familiar();
-  const known = familiar.keep('{"a":1}');
-  assert.equal(familiar.at('[{"a":1}]', 1), known);
-  assert.equal(familiar.at('[{"a":12}]', 1), undefined);
-  for (const text of ['1', '"a"', '{"a":"\\u0061"}', '{"a":"\t"}']) familiar.keep(text);
-  for (const text of ['12', '"a"', '{"a":"\\u0061"}', '{"a":"\t"}']) assert.equal(familiar.at(text, 0), undefined);
+  const recent = new RecentTexts();
+  const known = recent.keep('{"a":1}');
+  assert.equal(recent.at('[{"a":1}]', 1), known);
+  assert.equal(recent.at('[{"a":12}]', 1), undefined);
+  for (const text of ['1', '"a"', '{"a":"\\u0061"}', '{"a":"\t"}']) recent.keep(text);
+  for (const text of ['12', '"a"', '{"a":"\\u0061"}', '{"a":"\t"}']) assert.equal(recent.at(text, 0), undefined);
 });
 
 test('nothing that is kept of a message holds on to the rest of it', () => {

@@ -1,10 +1,10 @@
 /** Texts that peers send again and again, and what is made of them. Bounded, and free of the messages they were cut from. */
 
-import { CLOSE_OBJECT, MAY_BE_BROKEN } from './json-scan.ts';
+import { CLOSE_OBJECT, MAY_BE_BROKEN } from './scan.ts';
 
 const MAX_TEXTS = 1_000;
 const MAX_CHARS = 4_096;
-const MAX_FAMILIAR = 8;
+const MAX_RECENT = 8;
 
 /** What a request alone says: it is not seen again. */
 const OWN = 'progressToken';
@@ -14,7 +14,7 @@ function isKept(text: string): boolean {
 }
 
 /** The same text by itself. What is cut from a message holds on to all of it, and is not to be kept. */
-export function ownText(text: string): string {
+export function detach(text: string): string {
   return Buffer.from(text).toString();
 }
 
@@ -27,7 +27,7 @@ interface Made<T> {
  * What is made of such texts, made once. A long text, or one that names a single request, is not kept. Whatever makes it must make it
  * of the text it is given, which is by itself.
  */
-export class Memo<T> {
+export class TextCache<T> {
   readonly #made = new Map<string, Made<T>>();
   /** Asked for last, and mostly asked for next. */
   #last: Made<T> | undefined;
@@ -37,7 +37,7 @@ export class Memo<T> {
     const known = this.#made.get(text);
     if (known !== undefined) return (this.#last = known).value;
     if (!isKept(text)) return make(text);
-    const own = ownText(text);
+    const own = detach(text);
     const made = { text: own, value: make(own) };
     if (this.#made.size >= MAX_TEXTS) this.#made.clear();
     this.#made.set(own, made);
@@ -47,7 +47,7 @@ export class Memo<T> {
 }
 
 /** The objects that came last at one place of a message: seen again, they need not be looked through again. */
-export class Familiar {
+export class RecentTexts {
   readonly #texts: string[] = [];
 
   /** The object that begins there, if it is one of those. */
@@ -64,8 +64,8 @@ export class Familiar {
   keep(text: string): string {
     // Of what is no object, something longer may begin the same.
     if (!text.startsWith('{') || !isKept(text) || MAY_BE_BROKEN.test(text)) return text;
-    const own = ownText(text);
-    if (this.#texts.length === MAX_FAMILIAR) this.#texts.pop();
+    const own = detach(text);
+    if (this.#texts.length === MAX_RECENT) this.#texts.pop();
     this.#texts.unshift(own);
     return own;
   }

@@ -1,10 +1,10 @@
 import { connect, type Socket } from 'node:net';
 
 import { KEEP_ALIVE_MS, type WireController, type WireHandler, type WireRequest } from './wire.ts';
-import { WireError, type WireFault } from './wire-error.ts';
-import type { ResponseHead } from './wire-head.ts';
-import { requestBytes } from './wire-request.ts';
-import { ResponseReader, type ResponseSink } from './wire-response.ts';
+import { WireError, type WireFault } from './error.ts';
+import type { ResponseHead } from './head.ts';
+import { requestBytes } from './request.ts';
+import { ResponseReader, type ResponseSink } from './response.ts';
 
 /** Where sockets lead to. */
 export interface WireAddress {

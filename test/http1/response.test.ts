@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 
-import { ResponseReader } from '../../src/upstream/wire-response.ts';
+import { ResponseReader } from '../../src/http1/response.ts';
 
 interface Read {
   readonly statuses: number[];

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { requestBytes, RequestHead } from '../../src/upstream/wire-request.ts';
+import { requestBytes, RequestHead } from '../../src/http1/request.ts';
 
 test('a request is written with host, headers and length', () => {
   const head = new RequestHead('POST', 'a.example:81', '/mcp?x=1', ['Accept', 'text/plain', 'x', 'é']);

@@ -1,4 +1,4 @@
-import type { RequestHead } from './wire-request.ts';
+import type { RequestHead } from './request.ts';
 
 /** Below the 5 s after which Node and many others close an idle socket, so that no request is written to a dying one. */
 export const KEEP_ALIVE_MS = 4_000;

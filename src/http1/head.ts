@@ -1,5 +1,5 @@
 import type { ResponseHeaders } from './wire.ts';
-import { WireError } from './wire-error.ts';
+import { WireError } from './error.ts';
 
 /** The head of a response, and what it says of the bytes after it. */
 export interface ResponseHead {

@@ -1,4 +1,4 @@
-import { WireError } from './wire-error.ts';
+import { WireError } from './error.ts';
 
 /** Request headers: name, value, name, value. */
 export type HeaderList = readonly string[];

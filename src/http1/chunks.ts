@@ -1,4 +1,4 @@
-import { WireError } from './wire-error.ts';
+import { WireError } from './error.ts';
 
 /** Of the line before a chunk: a size, and extensions nobody needs. */
 const MAX_LINE_BYTES = 4_096;

@@ -27,7 +27,7 @@ function removeAt(items: unknown[], at: number): void {
   items.length = last;
 }
 
-export class FleetingSet<T> {
+export class ArraySet<T> {
   #items: T[] = [];
 
   get size(): number {
@@ -56,7 +56,7 @@ export class FleetingSet<T> {
   }
 }
 
-export class FleetingMap<K, V> {
+export class ArrayMap<K, V> {
   #keys: K[] = [];
   #values: V[] = [];
 

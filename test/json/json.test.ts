@@ -11,7 +11,7 @@ import {
   oneLine,
   RawObject,
   rawItems,
-} from '../../src/protocol/json.ts';
+} from '../../src/json/json.ts';
 
 const object = fc.dictionary(fc.string(), fc.jsonValue());
 
@@ -51,7 +51,7 @@ test('a member that is looked into at once is what it would be later, and what i
     fc.property(object, object, fc.constantFrom(undefined, 1), (outer, inner, indent) => {
       const text = JSON.stringify({ ...outer, params: inner, after: 1 }, undefined, indent);
       const whole = RawObject.parse(text, 'params');
-      const open = whole.open('params');
+      const open = whole.preparsed('params');
       assert.equal(open, whole.object('params'));
       assert.equal(open?.toString(), whole.raw('params'));
       assert.deepEqual(open?.keys(), RawObject.parse(text).object('params')?.keys());

@@ -1,6 +1,6 @@
 import type { Wire, WireHandler, WireRequest } from './wire.ts';
-import { WireError } from './wire-error.ts';
-import { type SocketOwner, type WireAddress, WireSocket } from './wire-socket.ts';
+import { WireError } from './error.ts';
+import { type SocketOwner, type WireAddress, WireSocket } from './socket.ts';
 
 /** How exact deadlines are. */
 const SWEEP_MS = 250;
