@@ -73,19 +73,15 @@ test(
         },
       },
     );
-    for (const [capabilityKey, ttlMs, cacheScope] of [
+    for (const [profile, ttlMs, cacheScope] of [
       ['pair', 60_000, 'public'],
       ['three', 70_000, 'private'],
       ['mixed', 0, 'private'],
     ] as const) {
-      const url = `${gateway.url}/${capabilityKey}`;
+      const url = `${gateway.url}/${profile}`;
       await modernResult(url, 'tools/list');
       for (const method of ['server/discover', 'tools/list', 'prompts/list']) {
-        assert.deepEqual(
-          cachingOf(await modernResult(url, method)),
-          { ttlMs, cacheScope },
-          `${capabilityKey} ${method}`,
-        );
+        assert.deepEqual(cachingOf(await modernResult(url, method)), { ttlMs, cacheScope }, `${profile} ${method}`);
       }
     }
   },
@@ -148,7 +144,7 @@ test('M-022 a user interface is found by the URI of its tool, in both spellings,
   await using other = await legacyUpstream(script);
   await using gateway = await openGateway({ one: { url: one.url }, other: { url: other.url } });
   const capabilities = {
-    extensions: { 'io.modelcontextprotocol/ui': { mimeTypes: ['text/html;capabilityKey=mcp-app'] } },
+    extensions: { 'io.modelcontextprotocol/ui': { mimeTypes: ['text/html;profile=mcp-app'] } },
   };
   const { tools } = await modernResult(gateway.url, 'tools/list', {}, { capabilities });
   assert.ok(Array.isArray(tools) && tools.length === 2);

@@ -47,7 +47,7 @@ export function ownerOf(
       return new GatewayError('unknown-resource', { message: uri, data: { uri } });
     case 'many':
       return new GatewayError('ambiguous-resource', {
-        message: `${uri} is clientCapabilities by ${owner.upstreams.join(', ')}; use the URI from resources/list`,
+        message: `${uri} is offered by ${owner.upstreams.join(', ')}; use the URI from resources/list`,
         data: { uri },
       });
   }
