@@ -300,7 +300,8 @@ export class ModernRequests implements ModernRequestHost {
     const sealed = await sealState(sealer, state, client.caller, request, Date.now() + STATE_MS);
     const inputRequests = requests.map((one) => ({
       ...one,
-      params: one.params === undefined ? undefined : labelled(client, upstream, one.method, one.params),
+      // `params` is optional for roots/list, but the Go SDK cannot read the request without it.
+      params: labelled(client, upstream, one.method, one.params ?? RawObject.EMPTY),
     }));
     const result = inputRequiredResult({ inputRequests, requestState: JSON.stringify(sealed) });
     return { kind: 'result', result: result.toString() };
