@@ -117,7 +117,8 @@ export async function composeCore(
   const upstreams = new Map<string, Upstream<Exchange, ConnectionHolder>>();
   const links = new HolderLinks(upstreams, log);
   const urlElicitations = new UrlElicitations();
-  const resourceCache = new ResourceCache();
+  const resourceCache = new ResourceCache((limit) => metrics.limitReached(limit));
+  metrics.onScrape('readCacheBytes', () => resourceCache.bytes);
   const sessions = new Sessions({
     sealer,
     store,

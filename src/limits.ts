@@ -11,6 +11,11 @@ export const LIMITS = {
   /** Messages of one event stream that wait for a client that does not read. */
   streamQueueMessages: 256,
   streamQueueBytes: MIB,
+
+  /** Results of `resources/read` that upstreams of 2026-07-28 allow to be kept. */
+  readCacheBytes: 32 * MIB,
+  readCacheUpstreamBytes: 8 * MIB,
+  readCacheEntryBytes: 64 * KIB,
 } as const;
 
 export type LimitName = keyof typeof LIMITS;
