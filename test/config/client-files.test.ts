@@ -209,7 +209,7 @@ for (const { client, file, upstreams, warnings = [] } of clients) {
     const loaded = loadConfig(path, { env: ENV });
 
     const expected = Object.entries(upstreams).map(([id, says]) => {
-      const isStdio = says.target?.kind === 'stdio';
+      const isStdio = says.target !== undefined && 'command' in says.target;
       return {
         id,
         title: id,
