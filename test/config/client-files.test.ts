@@ -209,7 +209,7 @@ for (const { client, file, upstreams, warnings = [] } of clients) {
     const loaded = loadConfig(path, { env: ENV });
 
     const expected = Object.entries(upstreams).map(([id, says]) => {
-      const isStdio = says.target !== undefined && 'command' in says.target;
+      const isStdio = JSON.stringify(says).includes('"kind":"stdio"');
       return {
         id,
         title: id,
