@@ -7,7 +7,7 @@ import type { Places } from './places.ts';
 import { problemLine } from './problem.ts';
 import type { Problem } from './problem.ts';
 import { targetOf } from './target.ts';
-import { upstreamId } from './upstream-id.ts';
+import { defaultPrefix, upstreamId } from './upstream-id.ts';
 
 export interface UpstreamRead {
   /** Undefined where the entry is disabled, not ours to run, or wrong. */
@@ -47,7 +47,7 @@ export function readUpstream(document: Document, map: UpstreamMap, key: string, 
   if (includes.length > 1) return wrong([], 'says twice which tools to include; keep includeTools');
 
   const id = upstreamId(key);
-  const prefix = entry.prefix ?? `${id}__`;
+  const prefix = entry.prefix ?? defaultPrefix(key);
   const reasons = [
     ...checked.reasons,
     ...found.reasons.map(
