@@ -18,7 +18,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   auth: ['policy', 'config'],
   store: ['protocol'],
   telemetry: ['config', 'protocol'],
-  upstream: ['protocol', 'config', 'telemetry', 'catalog/offer.ts', 'catalog/item.ts', 'catalog/caching.ts'],
+  upstream: ['protocol', 'config', 'telemetry', 'catalog/offer.ts', 'catalog/items/kind.ts', 'catalog/caching.ts'],
   gateway: ['protocol', 'catalog', 'policy', 'config', 'store', 'upstream', 'telemetry'],
   downstream: ['gateway', 'policy', 'auth', 'protocol', 'config', 'store', 'telemetry', 'catalog'],
   operator: ['gateway', 'config', 'telemetry'],

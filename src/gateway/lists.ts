@@ -1,12 +1,9 @@
-import type { Catalog } from '../catalog/catalog.ts';
+import { type Catalog, listTexts } from '../catalog/catalog.ts';
 import { cursorText, kindOf, type ListName, page, parseCursor } from '../catalog/page.ts';
 import { GatewayError } from '../errors.ts';
 import { oneLine } from '../protocol/json.ts';
 import type { Answer, Request } from '../protocol/jsonrpc.ts';
-import { lowerListItem } from '../protocol/lower.ts';
-import { lowerModernTool } from '../protocol/lower-modern.ts';
-import { raiseListItem } from '../protocol/raise.ts';
-import { MODERN, type Revision } from '../protocol/revisions.ts';
+import { MODERN } from '../protocol/revisions.ts';
 import type { Answers } from './answers.ts';
 import type { Party } from './party.ts';
 import type { Scouts } from './scouts.ts';
@@ -68,7 +65,7 @@ export class Lists {
     key: string,
   ): Promise<Answer> {
     const { catalog } = party;
-    const items = catalog.lists[list];
+    const items = listTexts(catalog, list, party.caller.revision);
     // What a connection of its own shows is nobody else's.
     const isPublic = catalog.caching.isPublic && party.offers.size === 0;
     const result = await this.#page(party, list, method, items, catalog.digest[kindOf(list)], 0, isPublic);
@@ -93,9 +90,9 @@ export class Lists {
   }
 
   /** The list as it was when it had this digest, which after a restart may be as it is now. */
-  #stateOf({ catalog }: Party, list: ListName, digest: string): readonly string[] | undefined {
-    const kept = this.#snapshots.get(`${list} ${digest}`);
-    return kept ?? (catalog.digest[kindOf(list)] === digest ? catalog.lists[list] : undefined);
+  #stateOf({ catalog, caller }: Party, list: ListName, digest: string): readonly string[] | undefined {
+    const kept = this.#snapshots.get(`${list} ${digest} ${caller.revision}`);
+    return kept ?? (catalog.digest[kindOf(list)] === digest ? listTexts(catalog, list, caller.revision) : undefined);
   }
 
   /** @param isPublic what the first page said: the pages of one list say the same, whatever has changed between them. */
@@ -110,10 +107,9 @@ export class Lists {
   ): Promise<string> {
     const { items, next } = page(all, offset, PAGE_ITEMS);
     const { revision } = party.caller;
-    const told = list === 'tools' ? toolsFor(revision, party.catalog, items) : items;
     let nextCursor = '';
     if (next !== undefined) {
-      this.#keep(`${list} ${digest}`, all);
+      this.#keep(`${list} ${digest} ${revision}`, all);
       const payload = {
         at: cursorText({ list, digest, offset: next }),
         for: `${party.principal} ${party.caller.view}`,
@@ -121,7 +117,7 @@ export class Lists {
       };
       nextCursor = `,"nextCursor":${JSON.stringify(await this.#sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
     }
-    const result = `{"${list}":[${told.join(',')}]${nextCursor}}`;
+    const result = `{"${list}":[${items.join(',')}]${nextCursor}}`;
     if (revision !== MODERN) return result;
     return this.#answers.own(method, result, { ttlMs: party.catalog.caching.ttlMs, isPublic });
   }
@@ -132,10 +128,4 @@ export class Lists {
     const [oldest] = this.#snapshots.keys();
     if (this.#snapshots.size > MAX_SNAPSHOTS && oldest !== undefined) this.#snapshots.delete(oldest);
   }
-}
-
-/** Tools in the words of the client's revision, wherever they come from. */
-function toolsFor(revision: Revision, { modernTools }: Catalog, items: readonly string[]): readonly string[] {
-  if (revision === MODERN) return items.map((item) => raiseListItem('tools', item));
-  return items.map((item) => lowerListItem('tools', revision, modernTools.has(item) ? lowerModernTool(item) : item));
 }

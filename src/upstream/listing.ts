@@ -1,6 +1,6 @@
-import type { ItemKind } from '../catalog/item.ts';
+import type { ItemKind } from '../catalog/items/kind.ts';
 import { type Caching, narrower, readCaching } from '../catalog/caching.ts';
-import { type Offer, readItems, type Unreadable } from '../catalog/offer.ts';
+import { type Offer, readItems, sharedOffer, type Unreadable } from '../catalog/offer.ts';
 import { GatewayError } from '../errors.ts';
 import { JsonTextError, RawObject } from '../protocol/json.ts';
 import type { Connection } from './connection.ts';
@@ -87,7 +87,7 @@ export async function listOffer<Owner, User extends LinkUser>(
     ]);
     const { revision, serverInfo, instructions } = hello;
     const lists = [tools, prompts, resources, templates];
-    return {
+    return sharedOffer({
       revision,
       capabilities: hello.capabilities,
       serverInfo,
@@ -98,7 +98,7 @@ export async function listOffer<Owner, User extends LinkUser>(
       resources: resources.items,
       templates: templates.items,
       unreadable: lists.flatMap(({ unreadable }) => unreadable),
-    };
+    });
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;
     throw new GatewayError('upstream-protocol', { upstream, say: `sent a list that cannot be read` }, thrown);
