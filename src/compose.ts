@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import { createAuthenticator } from './auth/authenticate.ts';
+import type { ListProblem } from './catalog/problems.ts';
 import { viewsOf } from './catalog/view.ts';
 import type { Config, UpstreamConfig } from './config/config.ts';
 import { createApp } from './downstream/http/app.ts';
@@ -112,7 +113,7 @@ export async function composeCore(
   const sealer = await Sealer.open(config.stateDir);
   const store = await createMemorySessionStore(config.stateDir, config.sessions.maxAgeMs);
   const views = viewsOf(config);
-  const offers = new Offers(config, views, log);
+  const offers = new Offers(config, views, log, metrics);
   await offers.restore();
 
   const upstreams = new Map<string, Upstream<Exchange, ConnectionHolder>>();
@@ -302,7 +303,18 @@ function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers
     tools: offer?.tools.length ?? 0,
     prompts: offer?.prompts.length ?? 0,
     resources: offer?.resources.length ?? 0,
+    listProblems: listProblems(offers.problemsOf(upstream.id)),
   };
+}
+
+/** Problems of an upstream's lists that its status names. */
+const MAX_PROBLEMS = 50;
+
+function listProblems(problems: readonly ListProblem[]): readonly string[] {
+  const named = problems.slice(0, MAX_PROBLEMS).map(({ kind, name, repair, detail }) => {
+    return `${kind} "${name}": ${repair}: ${detail}`;
+  });
+  return problems.length > MAX_PROBLEMS ? [...named, `and ${problems.length - MAX_PROBLEMS} more`] : named;
 }
 
 /** A gateway with its doors open. */

@@ -21,6 +21,14 @@ export const LIMITS = {
   listingBytes: 16 * MIB,
   listingItems: 50_000,
   listingPages: 1_000,
+  /** One tool, prompt, resource or template in the list of an upstream. */
+  listItemBytes: 256 * KIB,
+  /** Resource templates of one upstream. */
+  templatesPerUpstream: 1_000,
+  /** A URI that is matched with templates, and a template that URIs are matched with. */
+  templateUriBytes: 2 * KIB,
+  /** Steps of about 50 ns, for the templates of one upstream, to find where one URI belongs. */
+  templateMatchSteps: 20_000,
 } as const;
 
 export type LimitName = keyof typeof LIMITS;

@@ -7,7 +7,7 @@ import type { Places } from './places.ts';
 import { problemLine } from './problem.ts';
 import type { Problem } from './problem.ts';
 import { targetOf } from './target.ts';
-import { upstreamId } from './upstream-id.ts';
+import { defaultPrefix, upstreamId } from './upstream-id.ts';
 
 const STDIO_CONCURRENCY = 32;
 /** Enough for 1 000 sessions of one upstream that all call at once. */
@@ -51,7 +51,7 @@ export function readUpstream(document: Document, map: UpstreamMap, key: string, 
   if (includes.length > 1) return wrong([], 'says twice which tools to include; keep includeTools');
 
   const id = upstreamId(key);
-  const prefix = entry.prefix ?? `${id}__`;
+  const prefix = entry.prefix ?? defaultPrefix(key);
   const concurrency = entry.concurrency ?? (found.target.kind === 'stdio' ? STDIO_CONCURRENCY : REMOTE_CONCURRENCY);
   const reasons = [
     ...checked.reasons,

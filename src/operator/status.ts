@@ -12,4 +12,6 @@ export interface UpstreamStatus {
   readonly tools: number;
   readonly prompts: number;
   readonly resources: number;
+  /** The items and members of its lists that clients do not get as it lists them, and why. */
+  readonly listProblems: readonly string[];
 }

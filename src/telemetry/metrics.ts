@@ -40,6 +40,8 @@ export interface Metrics {
   shed(reason: string): void;
   /** Something was refused or removed because a row of `limits.ts` was reached. */
   limitReached(limit: LimitName): void;
+  /** An item of an upstream's list that clients do not get as it is listed. */
+  listRepaired(repair: string): void;
   /** A message that could be delivered to nobody. */
   dropped(reason: string): void;
 
@@ -235,6 +237,13 @@ export function createMetrics(version: string): Metrics {
     ),
     onScrape: scrapedGauges(registry),
     limitReached: (limit) => limits.inc({ limit }),
+    listRepaired: tally(
+      'linkspan_list_repairs_total',
+      'Items left out of lists, members left out of items, and items whose texts held hidden characters.',
+      'repair',
+      MAX_REASONS,
+      registry,
+    ),
     contentType: registry.contentType,
     text: () => registry.metrics(),
   };

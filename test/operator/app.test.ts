@@ -16,6 +16,7 @@ const FILES: UpstreamStatus = {
   tools: 12,
   prompts: 0,
   resources: 3,
+  listProblems: [],
 };
 
 async function get(

@@ -2,15 +2,21 @@ import { createHash } from 'node:crypto';
 import { readFile, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { buildCatalog, type Catalog } from '../../catalog/catalog.ts';
+import { buildCatalog, type Catalog, type CatalogLimits } from '../../catalog/catalog.ts';
+import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
 import { type Offer, offerText, parseOffer, sameOffer } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
 import type { Config, UpstreamConfig } from '../../config/config.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
 import { makeStateDir, replaceFile } from '../../store/state-file.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 
 /** Different sets of client features whose lists are kept apart, per upstream. Beyond that, everybody's lists serve. */
 const MAX_PROFILES = 16;
+/** Problems of one upstream's lists that are logged one by one, each time they change. */
+const MAX_LOGGED = 50;
+/** Problems of one upstream's lists that are remembered, so as not to log them twice. */
+const MAX_REPORTED = 1_000;
 /** Catalogs at hand; any can be made again. */
 const MAX_CATALOGS = 256;
 
@@ -20,9 +26,12 @@ const MAX_CATALOGS = 256;
  */
 export class Offers {
   readonly #views: ReadonlyMap<string, View>;
-  readonly #limits: { readonly maxNameChars: number; readonly instructionsMaxChars: number };
+  readonly #limits: CatalogLimits;
   readonly #dir: string;
   readonly #log: Logger;
+  readonly #metrics: Metrics;
+  /** By upstream, the problems of its lists that the log has. */
+  readonly #reported = new Map<string, ReadonlySet<string>>();
   readonly #files = new Map<string, string>();
   /** Upstream → profile → offer. */
   readonly #offers = new Map<string, Map<string, Offer>>();
@@ -31,11 +40,16 @@ export class Offers {
   readonly #catalogs = new Map<string, Catalog>();
   #writing: Promise<void> = Promise.resolve();
 
-  constructor(config: Config, views: ReadonlyMap<string, View>, log: Logger) {
+  constructor(config: Config, views: ReadonlyMap<string, View>, log: Logger, metrics: Metrics) {
     this.#views = views;
-    this.#limits = { maxNameChars: config.names.maxChars, instructionsMaxChars: config.instructions.maxChars };
+    this.#limits = {
+      maxNameChars: config.names.maxChars,
+      instructionsMaxChars: config.instructions.maxChars,
+      onLimit: (limit) => metrics.limitReached(limit),
+    };
     this.#dir = join(config.stateDir, 'offers');
     this.#log = log;
+    this.#metrics = metrics;
     for (const upstream of config.upstreams) {
       this.#offers.set(upstream.id, new Map());
       this.#files.set(upstream.id, fileStem(upstream));
@@ -79,21 +93,39 @@ export class Offers {
     const before = this.get(upstream, capabilityKey);
     if (before !== undefined && sameOffer(before, offer)) {
       this.#touch(upstream, capabilityKey, before);
-      if (isFirst && capabilityKey === '') this.#warn(upstream);
+      if (isFirst && capabilityKey === '') this.#report(upstream);
       return false;
     }
     this.#set(upstream, capabilityKey, offer);
-    if (capabilityKey === '') this.#warn(upstream);
+    if (capabilityKey === '') this.#report(upstream);
     const file = this.#file(upstream, capabilityKey);
     this.#write(() => replaceFile(file, offerText(offer)), upstream);
     return true;
   }
 
-  /** What is left out is missed by somebody, who finds the reason here. */
-  #warn(upstream: string): void {
-    for (const { upstream: owner, kind, name, why } of this.catalog('', '').quarantined) {
-      if (owner === upstream) this.#log.warn({ upstream, kind, name, why }, 'left out of the lists');
+  /** The items and members of an upstream's lists that its clients do not get as it lists them. */
+  problemsOf(upstream: string): readonly ListProblem[] {
+    return problemsOf(this.catalog('', ''), upstream);
+  }
+
+  /** Logs and counts the problems that the lists did not have before. */
+  #report(upstream: string): void {
+    const before = this.#reported.get(upstream);
+    const problems = this.problemsOf(upstream);
+    const keyOf = ({ kind, name, repair, detail }: ListProblem) => JSON.stringify([kind, name, repair, detail]);
+    const fresh = problems.filter((problem) => before?.has(keyOf(problem)) !== true);
+    this.#reported.set(upstream, new Set(problems.slice(0, MAX_REPORTED).map(keyOf)));
+    for (const { kind, name, repair, detail } of fresh.slice(0, MAX_LOGGED)) {
+      const isLeftOut = repair === 'item left out';
+      const fields = isLeftOut ? { why: detail } : { repair, detail };
+      this.#log.warn({ upstream, kind, name, ...fields }, isLeftOut ? 'left out of the lists' : 'list item repaired');
     }
+    for (const { repair, limit } of fresh) {
+      this.#metrics.listRepaired(repair);
+      if (limit !== undefined) this.#metrics.limitReached(limit);
+    }
+    if (fresh.length > MAX_LOGGED)
+      this.#log.warn({ upstream, more: fresh.length - MAX_LOGGED }, 'more list items changed');
   }
 
   /** One after the other. The lists of a full disk are still served; they only do not outlive a restart. */
