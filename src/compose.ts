@@ -2,45 +2,45 @@ import type { Logger } from 'pino';
 import { createAuthenticator } from './auth/authenticate.ts';
 import { viewsOf } from './catalog/view.ts';
 import type { Config, UpstreamConfig } from './config/config.ts';
-import { createApp } from './downstream/app.ts';
-import { Affinities } from './gateway/affinity.ts';
-import { Answers } from './gateway/answers.ts';
-import { Asks } from './gateway/asks.ts';
-import { ClientTasks } from './gateway/client-tasks.ts';
-import { Completions } from './gateway/completions.ts';
+import { createApp } from './downstream/http/app.ts';
+import { ClientGroups } from './gateway/clients/client-group.ts';
+import { ResultTranslator } from './gateway/forward/result-translator.ts';
+import { ServerRequests } from './gateway/questions/server-requests.ts';
+import { ClientTasks } from './gateway/questions/client-tasks.ts';
+import { UrlElicitations } from './gateway/questions/url-elicitations.ts';
 import { Gateway } from './gateway/gateway.ts';
-import { Links } from './gateway/links.ts';
-import { Lists } from './gateway/lists.ts';
-import { News } from './gateway/news.ts';
-import { Offers } from './gateway/offers.ts';
-import { Reads } from './gateway/reads.ts';
-import { Scouts } from './gateway/scouts.ts';
-import { Sealer } from './gateway/seal.ts';
-import { TaskIds } from './gateway/task-ids.ts';
-import { TaskMarks } from './gateway/task-marks.ts';
-import type { Exchange } from './gateway/exchange.ts';
-import { LocalOwners, type Owners } from './gateway/owners.ts';
-import { Parked } from './gateway/parked.ts';
-import type { Party } from './gateway/party.ts';
-import { Sessions } from './gateway/sessions.ts';
+import { HolderLinks } from './gateway/connections/holder-links.ts';
+import { ListAnswers } from './gateway/forward/list-answers.ts';
+import { NotificationRouter } from './gateway/notification-router.ts';
+import { Offers } from './gateway/lists/offers.ts';
+import { ResourceCache } from './gateway/forward/resource-cache.ts';
+import { ListRefresher } from './gateway/lists/list-refresher.ts';
+import { Sealer } from './gateway/handles/sealer.ts';
+import { TaskIds } from './gateway/handles/task-ids.ts';
+import { TaskMarks } from './gateway/handles/task-marks.ts';
+import type { Exchange } from './gateway/exchange/exchange.ts';
+import { LocalCallOwners, type CallOwners } from './gateway/questions/call-owners.ts';
+import { ParkedCalls } from './gateway/questions/parked-calls.ts';
+import type { ConnectionHolder } from './gateway/exchange/connection-holder.ts';
+import { Sessions } from './gateway/clients/sessions.ts';
 import { createOperatorApp } from './operator/app.ts';
 import type { UpstreamStatus } from './operator/status.ts';
-import { RawObject } from './protocol/json.ts';
+import { RawObject } from './json/json.ts';
 import { Listener } from './listener.ts';
 import { createMemorySessionStore } from './store/memory.ts';
 import { requestLogBeside } from './telemetry/log.ts';
 import { createMetrics, type Metrics } from './telemetry/metrics.ts';
-import { httpTransport } from './upstream/http.ts';
-import { modernHttpTransport } from './upstream/http-modern.ts';
-import { upstreamWire } from './upstream/http-wire.ts';
+import { httpTransport } from './upstream/http/http.ts';
+import { modernHttpTransport } from './upstream/http/http-modern.ts';
+import { upstreamWire } from './upstream/http/http-wire.ts';
 import type { Lifecycle } from './upstream/lifecycle.ts';
-import { Budget } from './upstream/budget.ts';
-import { ProcessGuard } from './upstream/process-guard.ts';
-import { sseTransport } from './upstream/sse.ts';
-import { stdioTransport } from './upstream/stdio.ts';
-import type { Way } from './upstream/transport.ts';
+import { ProcessQuota } from './upstream/process-quota.ts';
+import { ProcessGuard } from './upstream/stdio/process-guard.ts';
+import { sseTransport } from './upstream/http/sse.ts';
+import { stdioTransport } from './upstream/stdio/stdio.ts';
+import type { TransportOption } from './upstream/rpc/transport.ts';
 import { Upstream, type UpstreamEvents } from './upstream/upstream.ts';
-import type { Wire } from './upstream/wire.ts';
+import type { Wire } from './http1/wire.ts';
 import { VERSION } from './version.ts';
 
 const SWEEP_MS = 5_000;
@@ -55,36 +55,42 @@ export interface Core {
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   status(): readonly UpstreamStatus[];
   /** Resolves when no request is under way, or after the limit. */
-  settled(limitMs: number): Promise<void>;
+  drained(limitMs: number): Promise<void>;
   /** Ends every session, connection and process. */
   stop(): Promise<void>;
 }
 
 /** How upstreams are reached, and what that takes. */
-export interface Reach extends AsyncDisposable {
+export interface UpstreamTransports extends AsyncDisposable {
   /** Ways to one upstream, the preferred first. */
-  waysTo(upstream: UpstreamConfig): readonly Way[];
+  transportsTo(upstream: UpstreamConfig): readonly TransportOption[];
 }
 
 /** Over stdio and HTTP. Disposing ends whatever the transports share. */
-export function wires(config: Config, metrics: Metrics, log: Logger): Reach {
+export function upstreamTransports(config: Config, metrics: Metrics, log: Logger): UpstreamTransports {
   const guard = new ProcessGuard(log);
   const shared: Wire[] = [];
   return {
-    waysTo: ({ id, target, era, timeouts }) => {
+    transportsTo: ({ id, target, era, timeouts }) => {
       const { messageBytes } = config.limits;
       if (target.kind === 'stdio') {
-        const onJunk = () => metrics.stdioJunk(id);
-        const start = stdioTransport(target, { upstream: id, messageBytes, log, guard, onJunk });
-        return [{ speaks: era === 'auto' ? 'either' : era, start }];
+        const onNonProtocolOutput = () => metrics.stdioJunk(id);
+        const start = stdioTransport(target, {
+          upstream: id,
+          messageBytes,
+          log,
+          guard,
+          onNonProtocolOutput,
+        });
+        return [{ era: era === 'auto' ? 'either' : era, start }];
       }
       const wire = upstreamWire(target, timeouts);
       shared.push(wire);
       const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}` };
-      const sse: Way = { speaks: 'legacy', start: sseTransport(target, options) };
+      const sse: TransportOption = { era: 'legacy', start: sseTransport(target, options) };
       if (target.kind === 'sse') return [sse];
-      const modern: Way = { speaks: 'modern', start: modernHttpTransport(target, options) };
-      const legacy: Way = { speaks: 'legacy', start: httpTransport(target, options) };
+      const modern: TransportOption = { era: 'modern', start: modernHttpTransport(target, options) };
+      const legacy: TransportOption = { era: 'legacy', start: httpTransport(target, options) };
       return [...(era === 'legacy' ? [] : [modern]), ...(era === 'modern' ? [] : [legacy, sse])];
     },
     [Symbol.asyncDispose]: async () => {
@@ -98,9 +104,9 @@ export function wires(config: Config, metrics: Metrics, log: Logger): Reach {
 export async function composeCore(
   config: Config,
   metrics: Metrics,
-  reach: Reach,
+  upstreamTransports: UpstreamTransports,
   log: Logger,
-  owners: Owners = new LocalOwners(),
+  callOwners: CallOwners = new LocalCallOwners(),
 ): Promise<Core> {
   const sealer = await Sealer.open(config.stateDir);
   const store = await createMemorySessionStore(config.stateDir, config.sessions.maxAgeMs);
@@ -108,96 +114,106 @@ export async function composeCore(
   const offers = new Offers(config, views, log);
   await offers.restore();
 
-  const upstreams = new Map<string, Upstream<Exchange, Party>>();
-  const links = new Links(upstreams, log);
-  const completions = new Completions();
-  const reads = new Reads();
+  const upstreams = new Map<string, Upstream<Exchange, ConnectionHolder>>();
+  const links = new HolderLinks(upstreams, log);
+  const urlElicitations = new UrlElicitations();
+  const resourceCache = new ResourceCache();
   const sessions = new Sessions({
     sealer,
     store,
     offers,
     limits: { ...config.sessions, perPrincipal: config.limits.sessionsPerPrincipal },
-    level: metrics.sessions,
-    woken: (session) => links.woken(session),
-    leaving: (session) => links.leave(session),
+    gauge: metrics.sessions,
+    onRestored: (session) => links.onRestored(session),
+    onRelease: (session) => links.releaseHolder(session),
   });
-  const dropped = (reason: string) => metrics.dropped(reason);
-  const affinities = new Affinities({
-    plain: (view) => offers.catalog(view, ''),
-    catalogFor: (party) => offers.catalogOnceRead(party),
-    leaving: (affinity) => links.leave(affinity),
+  const onDropped = (reason: string) => metrics.dropped(reason);
+  const groups = new ClientGroups({
+    defaultCatalog: (view) => offers.catalog(view, ''),
+    loadCatalog: (holder) => offers.loadCatalog(holder),
+    onRelease: (group) => links.releaseHolder(group),
     idleMs: config.sessions.idleMs,
     perPrincipal: config.limits.sessionsPerPrincipal,
   });
-  const seat = owners.join({
-    modern: (request, caller, outlet) => gateway.modern(request, caller, outlet, undefined),
+  const membership = callOwners.join({
+    modern: (request, caller, sink) => gateway.modern(request, caller, sink, undefined),
   });
-  const parked = new Parked({
+  const parked = new ParkedCalls({
     sealer,
-    ownName: seat.name,
-    level: metrics.parked,
+    ownerName: membership.name,
+    gauge: metrics.parked,
     ttlMs: config.sessions.parkMs,
     perPrincipal: config.limits.parkedPerPrincipal,
     perUpstream: config.limits.parkedPerUpstream,
   });
-  const parties = {
+  const holders = {
     *[Symbol.iterator]() {
       yield* sessions;
-      yield* affinities;
+      yield* groups;
     },
   };
   const taskIds = new TaskIds(sealer);
   const marks = new TaskMarks(taskIds);
   const clientTasks = new ClientTasks();
-  const asks = new Asks(marks, clientTasks);
-  const news = new News({ upstreams, parties, offers, links, completions, reads, marks, log, dropped });
-  const scouts = new Scouts(views, upstreams, offers);
+  const serverRequests = new ServerRequests(marks, clientTasks);
+  const notifications = new NotificationRouter({
+    upstreams,
+    holders,
+    offers,
+    links,
+    urlElicitations,
+    resourceCache,
+    marks,
+    log,
+    onDropped,
+  });
+  const listRefresher = new ListRefresher(views, upstreams, offers);
 
   const countTools = () => {
     for (const view of views.keys()) metrics.catalogTools(view, offers.catalog(view, '').tools.size);
   };
-  const events: UpstreamEvents<Exchange, Party> = {
-    notification: (link, notification, about) => news.heard(link, notification, about),
-    ask: (link, ask) => asks.relay(link, ask),
-    gone: (link, error) => {
-      links.gone(link, error);
-      news.gone(link);
+  const events: UpstreamEvents<Exchange, ConnectionHolder> = {
+    onNotification: (link, notification, about) => notifications.onNotification(link, notification, about),
+    onServerRequest: (link, ask) => serverRequests.relay(link, ask),
+    onLinkClosed: (link, error) => {
+      links.onLinkClosed(link, error);
+      notifications.onLinkClosed(link);
       if (error !== undefined) metrics.upstreamRestarted(link.upstream);
     },
-    stepped: (upstream, after) => metrics.upstreamState(upstream, after.phase),
-    offered: (upstream, profile, offer) => {
-      if (!offers.take(upstream, profile, offer)) return;
-      if (profile === '') news.superseded(upstream);
-      news.offered();
+    onStateChange: (upstream, after) => metrics.upstreamState(upstream, after.phase),
+    onLists: (upstream, capabilityKey, offer) => {
+      if (!offers.update(upstream, capabilityKey, offer)) return;
+      if (capabilityKey === '') notifications.refreshVariants(upstream);
+      notifications.onListsChanged();
       countTools();
     },
   };
 
-  const budget = new Budget(config.limits.processes, metrics.processes);
+  const quota = new ProcessQuota(config.limits.processes, metrics.processes);
   const clientInfo = RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION });
   for (const upstream of config.upstreams) {
-    const ways = reach.waysTo(upstream);
+    const transports = upstreamTransports.transportsTo(upstream);
     const isProcess = upstream.target.kind === 'stdio';
-    const parts = { config: upstream, ways, budget: isProcess ? budget : undefined, clientInfo, log };
+    const parts = { config: upstream, transports, quota: isProcess ? quota : undefined, clientInfo, log };
     metrics.upstreamState(upstream.id, 'configured');
     upstreams.set(upstream.id, new Upstream(parts, events));
   }
   countTools();
 
   const requestLog = requestLogBeside(log);
-  const answers = new Answers(clientInfo);
+  const translator = new ResultTranslator(clientInfo);
   const gateway = new Gateway({
     views,
     upstreams,
     sessions,
-    scouts,
+    listRefresher,
     links,
-    lists: new Lists(sealer, answers, scouts),
-    answers,
-    affinities,
+    lists: new ListAnswers(sealer, translator, listRefresher),
+    translator,
+    groups,
     parked,
-    completions,
-    reads,
+    urlElicitations,
+    resourceCache,
     sealer,
     taskIds,
     clientTasks,
@@ -206,15 +222,15 @@ export async function composeCore(
     requestLog,
     serverInfo: clientInfo,
     inFlightPerSession: config.limits.inFlightPerSession,
-    owners,
-    ownName: seat.name,
+    callOwners,
+    ownerName: membership.name,
     tasksPerPrincipal: config.limits.parkedPerPrincipal,
   });
 
   const sweeping = setInterval(() => {
     const now = performance.now();
     sessions.sweep(now);
-    affinities.sweep(now);
+    groups.sweep(now);
     for (const upstream of upstreams.values()) upstream.reap(now);
   }, SWEEP_MS);
   sweeping.unref();
@@ -228,29 +244,29 @@ export async function composeCore(
     gateway,
     ready: () => readiness(upstreams.values()),
     status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
-    settled: async (limitMs) => {
+    drained: async (limitMs) => {
       const untilMs = performance.now() + limitMs;
-      while (gateway.underWay > 0 && performance.now() < untilMs) {
+      while (gateway.inFlightCount > 0 && performance.now() < untilMs) {
         await new Promise((resolve) => setTimeout(resolve, DRAIN_POLL_MS));
       }
     },
     stop: async () => {
       clearInterval(sweeping);
-      sessions.letAllGo();
-      seat.leave();
+      sessions.releaseAll();
+      membership.leave();
       parked.close();
-      affinities.letAllGo();
+      groups.releaseAll();
       await Promise.all([...upstreams.values()].map((upstream) => upstream.stop()));
-      await reach[Symbol.asyncDispose]();
+      await upstreamTransports[Symbol.asyncDispose]();
       requestLog?.flush();
-      await offers.saved();
+      await offers.flush();
       await store[Symbol.asyncDispose]();
     },
   };
 }
 
 /** An upstream that is required must have been reached; the rest may come and go. */
-function readiness(upstreams: Iterable<Upstream<Exchange, Party>>): {
+function readiness(upstreams: Iterable<Upstream<Exchange, ConnectionHolder>>): {
   readonly ready: boolean;
   readonly reasons: readonly string[];
 } {
@@ -271,8 +287,8 @@ function isUp({ phase }: Lifecycle): boolean {
   return phase === 'ready' || phase === 'degraded';
 }
 
-function statusOf(upstream: Upstream<Exchange, Party>, offers: Offers): UpstreamStatus {
-  const offer = offers.of(upstream.id, '');
+function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers): UpstreamStatus {
+  const offer = offers.get(upstream.id, '');
   return {
     id: upstream.id,
     title: upstream.config.title,
@@ -298,7 +314,7 @@ export interface Running {
 /** @throws when an address cannot be listened on, or the state directory not be used. */
 export async function compose(config: Config, log: Logger): Promise<Running> {
   const metrics = createMetrics(VERSION);
-  const core = await composeCore(config, metrics, wires(config, metrics, log), log);
+  const core = await composeCore(config, metrics, upstreamTransports(config, metrics, log), log);
   let isDraining = false;
   const startedAtMs = Date.now();
   try {
@@ -326,7 +342,7 @@ export async function compose(config: Config, log: Logger): Promise<Running> {
       stop: async () => {
         isDraining = true;
         door.drain();
-        await core.settled(DRAIN_MS);
+        await core.drained(DRAIN_MS);
         await core.stop();
         await Promise.all([door.close(), operatorDoor?.close()]);
       },

@@ -66,7 +66,7 @@ export type ErrorCode = keyof typeof ERRORS;
 
 interface ErrorDetail {
   /** What a client may read, in one sentence: what happened and what to do. */
-  readonly say?: string;
+  readonly message?: string;
   readonly upstream?: string;
   readonly executed?: Executed;
   readonly retryable?: boolean;
@@ -81,7 +81,7 @@ export class GatewayError extends Error {
   readonly detail: ErrorDetail;
 
   constructor(code: ErrorCode, detail: ErrorDetail = {}, cause?: unknown) {
-    super(detail.say === undefined ? ERRORS[code].text : `${ERRORS[code].text}: ${detail.say}`, { cause });
+    super(detail.message === undefined ? ERRORS[code].text : `${ERRORS[code].text}: ${detail.message}`, { cause });
     this.code = code;
     this.detail = detail;
   }

@@ -2,14 +2,14 @@ import { createServer, type Server } from 'node:http';
 import { getRequestListener, type HttpBindings } from '@hono/node-server';
 import type { Hono } from 'hono';
 import type { Address } from './config/config.ts';
-import { Incoming } from './downstream/incoming.ts';
-import type { Arrived } from './downstream/posts.ts';
+import { HeaderReusingRequest } from './downstream/http/header-reusing-request.ts';
+import type { IncomingPost } from './downstream/http/post-fast-path.ts';
 
 /** Something with routes, and a way to say that it is about to go. */
-export interface Door {
+export interface HttpHandler {
   readonly app: Pick<Hono<{ Bindings: HttpBindings }>, 'fetch'>;
   /** Takes a request before the routes see it; false leaves it to them, untouched. */
-  first?(env: Arrived): boolean;
+  tryFastPath?(env: IncomingPost): boolean;
   /** From here on nothing new is taken on. */
   drain(): void;
 }
@@ -26,9 +26,9 @@ export class Listener {
   /** `http://host:port`, as bound. */
   readonly origin: string;
   readonly #server: Server;
-  readonly #door: Door;
+  readonly #door: HttpHandler;
 
-  private constructor(server: Server, origin: string, door: Door) {
+  private constructor(server: Server, origin: string, door: HttpHandler) {
     this.#server = server;
     this.origin = origin;
     this.#door = door;
@@ -38,25 +38,25 @@ export class Listener {
    * @param key where in the config the address stands.
    * @throws when it cannot be listened on, with what to do in words.
    */
-  static async open(address: Address, key: string, make: (origin: string) => Door): Promise<Listener> {
-    let door: Door | undefined;
+  static async open(address: Address, key: string, make: (origin: string) => HttpHandler): Promise<Listener> {
+    let door: HttpHandler | undefined;
     const routed = getRequestListener(
       (request, env) => door?.app.fetch(request, env) ?? new Response(null, { status: 503 }),
       { overrideGlobalObjects: false },
     );
     const options = {
-      IncomingMessage: Incoming,
+      IncomingMessage: HeaderReusingRequest,
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
       connectionsCheckingInterval: CHECK_MS,
       keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     };
     const server = createServer(options, (incoming, outgoing) => {
-      if (door?.first?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
+      if (door?.tryFastPath?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
     });
     await new Promise<void>((resolve, reject) => {
       // Stays, for there are errors after the first: with no descriptor left, each connection that cannot be taken is one.
-      server.on('error', (error: NodeJS.ErrnoException) => reject(inWords(error, address, key)));
+      server.on('error', (error: NodeJS.ErrnoException) => reject(explain(error, address, key)));
       server.listen(address.port, address.host, resolve);
     });
     const bound = server.address();
@@ -84,7 +84,7 @@ const ADVICE: ReadonlyMap<string, string> = new Map([
   ['EADDRNOTAVAIL', 'this machine has no such address'],
 ]);
 
-function inWords(error: NodeJS.ErrnoException, { host, port }: Address, key: string): Error {
+function explain(error: NodeJS.ErrnoException, { host, port }: Address, key: string): Error {
   const advice = ADVICE.get(error.code ?? '') ?? error.message;
   return new Error(`cannot listen on ${host}:${port} (${key}): ${advice}`, { cause: error });
 }

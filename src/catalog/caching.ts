@@ -1,4 +1,4 @@
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 
 /**
  * How long a result holds, in milliseconds, and whether it is the same for everybody.

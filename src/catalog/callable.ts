@@ -1,7 +1,7 @@
 import { hasFilter, letsThrough } from './glob.ts';
 import { quarantine, readItem, type Quarantined } from './item.ts';
 import { publishedName, publishedPrefix, shown } from './name.ts';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import { type MirroredParam, readMirrored } from '../protocol/mirrored-params.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import type { Offer } from './offer.ts';

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import { type Callables, fallbackOf, nameAll, type Owner, prefixesOf, reservedFor, type Source } from './callable.ts';
 import { type Caching, narrower, UNCACHED } from './caching.ts';
 import { quarantine, type Quarantined } from './item.ts';

@@ -1,4 +1,4 @@
-import { MAY_BE_BROKEN, type RawObject } from '../protocol/json.ts';
+import { MAY_BE_BROKEN, type RawObject } from '../json/json.ts';
 import { isMalformed } from './malformed.ts';
 import { hasUnseen, shown } from './name.ts';
 

@@ -1,4 +1,4 @@
-import { JsonTextError } from '../protocol/json.ts';
+import { JsonTextError } from '../json/json.ts';
 
 /** Whether something thrown while reading JSON means that the text was bad, rather than that we are. */
 export function isMalformed(thrown: unknown): thrown is JsonTextError | SyntaxError {

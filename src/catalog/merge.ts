@@ -1,5 +1,5 @@
-import { RawObject } from '../protocol/json.ts';
-import { MODERN, quirksOf, type Revision } from '../protocol/revisions.ts';
+import { RawObject } from '../json/json.ts';
+import { MODERN, featuresOf, type Revision } from '../protocol/revisions.ts';
 import { runsTasks, TASKS_EXTENSION } from '../protocol/tasks.ts';
 import { isMalformed } from './malformed.ts';
 import type { Offer } from './offer.ts';
@@ -70,7 +70,7 @@ function coreTasksOf(known: Known): object | undefined {
  * next. Neither may be named in the words of the other.
  */
 export function capabilitiesAt(revision: Revision, merged: RawObject): RawObject {
-  const told = quirksOf(revision).coreTasks ? merged : merged.with('tasks', undefined);
+  const told = featuresOf(revision).coreTasks ? merged : merged.with('tasks', undefined);
   if (revision === MODERN) return told;
   const extensions = told.object('extensions')?.with(TASKS_EXTENSION, undefined);
   return told.with('extensions', extensions === undefined || extensions.size === 0 ? undefined : extensions.toString());

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { RawObject, rawItems } from '../protocol/json.ts';
+import { RawObject, rawItems } from '../json/json.ts';
 import type { ItemKind } from './item.ts';
 import { type Caching, isCaching } from './caching.ts';
 import { isMalformed } from './malformed.ts';

@@ -1,4 +1,4 @@
-import { oneLine, type RawObject } from '../protocol/json.ts';
+import { oneLine, type RawObject } from '../json/json.ts';
 import { type ItemKind, readItem } from './item.ts';
 import { itemToClient } from './rewrite.ts';
 import type { ViewUpstream } from './view.ts';

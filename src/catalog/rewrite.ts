@@ -1,5 +1,5 @@
 import { GatewayError } from '../errors.ts';
-import { RawObject, rawItems } from '../protocol/json.ts';
+import { RawObject, rawItems } from '../json/json.ts';
 import type { RpcError } from '../protocol/jsonrpc.ts';
 import type { ItemKind } from './item.ts';
 import { isMalformed } from './malformed.ts';
@@ -100,8 +100,8 @@ export function toClient(method: string, upstream: ViewUpstream, text: string): 
     return rewrite(upstream, shape, text);
   } catch (thrown) {
     if (!isMalformed(thrown)) throw thrown;
-    const say = `"${upstream.title}" sent what is not well-formed JSON for ${method}; report this to its maintainers.`;
-    throw new GatewayError('upstream-protocol', { say, upstream: upstream.id, executed: 'yes' }, thrown);
+    const message = `"${upstream.title}" sent what is not well-formed JSON for ${method}; report this to its maintainers.`;
+    throw new GatewayError('upstream-protocol', { message, upstream: upstream.id, executed: 'yes' }, thrown);
   }
 }
 

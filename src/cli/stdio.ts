@@ -1,4 +1,4 @@
-import { composeCore, wires } from '../compose.ts';
+import { composeCore, upstreamTransports } from '../compose.ts';
 import { loadConfig } from '../config/load.ts';
 import { serveStdio } from '../downstream/stdio.ts';
 import { createLogger } from '../telemetry/log.ts';
@@ -16,7 +16,7 @@ export async function stdio(options: { readonly config: string }): Promise<numbe
   for (const warning of warnings) log.warn({ file: config.file }, warning);
 
   const metrics = createMetrics(VERSION);
-  const core = await composeCore(config, metrics, wires(config, metrics, log), log);
+  const core = await composeCore(config, metrics, upstreamTransports(config, metrics, log), log);
   const hungUp = serveStdio(core.gateway, '', { input: process.stdin, output: process.stdout }, log);
   const told = new Promise<void>((resolve) => {
     process.once('SIGINT', resolve).once('SIGTERM', resolve);

@@ -9,11 +9,11 @@ import {
   type Request,
 } from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
-import { type ModernSaid, readModern } from './modern.ts';
-import { isLegacyRevision, LEGACY_REVISIONS, quirksOf, type Revision } from '../protocol/revisions.ts';
+import { type ModernInput, readModern } from './modern-envelope.ts';
+import { isLegacyRevision, LEGACY_REVISIONS, featuresOf, type Revision } from '../protocol/revisions.ts';
 
 /** One message, or the items of a batch, of which each may be broken by itself. */
-export type Said = Message | readonly (Message | MessageError)[];
+export type ClientInput = Message | readonly (Message | MessageError)[];
 
 /** What the headers say about the session a request belongs to. */
 interface SessionHeaders {
@@ -28,18 +28,18 @@ interface Refused {
 }
 
 /** What a POST to the endpoint is. */
-export type Posted =
+export type ClassifiedPost =
   | Refused
-  | ModernSaid
+  | ModernInput
   /** The legacy era's handshake. It starts afresh, whatever session the client still names. */
   | { readonly kind: 'initialize'; readonly request: Request }
-  | { readonly kind: 'session'; readonly sessionId: string; readonly said: Said };
+  | { readonly kind: 'session'; readonly sessionId: string; readonly said: ClientInput };
 
 const MAX_BATCH = 20;
 
 /** The error that a broken message is answered with. */
 export function toRefusal({ code, message }: MessageError): GatewayError {
-  return new GatewayError(code === -32700 ? 'parse-error' : 'invalid-request', { say: message });
+  return new GatewayError(code === -32700 ? 'parse-error' : 'invalid-request', { message });
 }
 
 /** The parsed text, only to know that it is JSON throughout and how long a batch is. */
@@ -56,7 +56,7 @@ function parsed(text: string): unknown {
  *
  * @throws {MessageError}
  */
-export function readSaid(text: string): Said {
+export function readInput(text: string): ClientInput {
   if (!isBatch(text)) return parseStrictly(text);
   // Counted before its items are looked at, each of which could cost an error of its own.
   const items = parsed(text);
@@ -71,13 +71,13 @@ export function readSaid(text: string): Said {
 export function sessionOf({ sessionId, version }: SessionHeaders): string | GatewayError {
   if (version !== undefined && !isLegacyRevision(version)) {
     return new GatewayError('unsupported-version', {
-      say: `the header MCP-Protocol-Version must be one of ${LEGACY_REVISIONS.join(', ')}`,
+      message: `the header MCP-Protocol-Version must be one of ${LEGACY_REVISIONS.join(', ')}`,
       data: { supported: LEGACY_REVISIONS },
     });
   }
   if (sessionId === undefined || sessionId === '') {
     return new GatewayError('session-required', {
-      say: 'send the Mcp-Session-Id header that the answer to initialize carried, or initialize first',
+      message: 'send the Mcp-Session-Id header that the answer to initialize carried, or initialize first',
     });
   }
   return sessionId;
@@ -86,10 +86,10 @@ export function sessionOf({ sessionId, version }: SessionHeaders): string | Gate
 /**
  * The ladder: which era and which kind of message a POST body is. The body decides, never a header alone.
  */
-export function classify(text: string, headers: SessionHeaders, lookup: HeaderLookup): Posted {
-  let said: Said;
+export function classify(text: string, headers: SessionHeaders, lookup: HeaderLookup): ClassifiedPost {
+  let said: ClientInput;
   try {
-    said = readSaid(text);
+    said = readInput(text);
   } catch (thrown) {
     if (thrown instanceof MessageError) return { kind: 'refused', error: toRefusal(thrown), id: thrown.id };
     throw thrown;
@@ -112,13 +112,15 @@ export function refuseBatch(
   items: readonly (Message | MessageError)[],
   revision: Revision | undefined,
 ): GatewayError | undefined {
-  if (revision === undefined || !quirksOf(revision).batches) {
+  if (revision === undefined || !featuresOf(revision).batches) {
     return new GatewayError('invalid-request', {
-      say: 'only revision 2025-03-26 has batches; send one message at a time',
+      message: 'only revision 2025-03-26 has batches; send one message at a time',
     });
   }
   const initializes = items.some(
     (item) => !(item instanceof MessageError) && item.kind === 'request' && item.method === 'initialize',
   );
-  return initializes ? new GatewayError('invalid-request', { say: 'initialize cannot be part of a batch' }) : undefined;
+  return initializes
+    ? new GatewayError('invalid-request', { message: 'initialize cannot be part of a batch' })
+    : undefined;
 }

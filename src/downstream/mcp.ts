@@ -5,29 +5,29 @@ import { GatewayError, toAnswer } from '../errors.ts';
 import type { ClientSession, Front, ModernCaller } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import { eventText } from '../protocol/event-stream.ts';
-import { oneLine } from '../protocol/json.ts';
+import { oneLine } from '../json/json.ts';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
 import { type Id, type Message, MessageError, type Request, responseText } from '../protocol/jsonrpc.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { getShape, postShape, type Shape } from './accept.ts';
-import type { Admitted } from './admission.ts';
-import { classify, refuseBatch, type Said, sessionOf, toRefusal } from './classify.ts';
-import { Departures } from './departures.ts';
-import { headerLookup, modernCaller } from './modern.ts';
+import { getShape, postShape, type Shape } from './admission/accept.ts';
+import type { Admitted } from './admission/admission.ts';
+import { classify, refuseBatch, type ClientInput, sessionOf, toRefusal } from './classify.ts';
+import { DisconnectWatcher } from './streams/disconnect-watcher.ts';
+import { headerLookup, modernCaller } from './modern-envelope.ts';
 import { ModernReply, type ModernReplyParts } from './modern-reply.ts';
-import { pageFor } from './page.ts';
-import { postedText } from './posted-text.ts';
-import type { Pulse } from './pulse.ts';
-import { refuse, writeResponse } from './refusal.ts';
+import { pageFor } from './admission/page.ts';
+import { postedText } from './admission/posted-text.ts';
+import type { EdgeTimers } from './streams/edge-timers.ts';
+import { refuse, writeResponse } from './admission/refusal.ts';
 import { Reply, type ReplyParts, writeAnswer } from './reply.ts';
-import { SessionStreams, type StreamsParts } from './session-streams.ts';
-import { EVENT_STREAM_HEADERS } from './stream.ts';
+import { SessionStreams, type StreamsParts } from './streams/session-streams.ts';
+import { EVENT_STREAM_HEADERS } from './streams/event-stream.ts';
 
 export interface McpParts extends StreamsParts {
   readonly front: Front;
   readonly bodyBytes: number;
   /** What is answered when a request went wrong inside. */
-  failed(thrown: unknown, outgoing: ServerResponse): Response;
+  onFailure(thrown: unknown, outgoing: ServerResponse): Response;
 }
 
 const VERBS = 'GET, POST, DELETE';
@@ -35,7 +35,7 @@ const VERBS = 'GET, POST, DELETE';
 const LISTEN = 'subscriptions/listen';
 
 /** The request id a refusal of this can name. */
-function idOf(said: Said): Id {
+function idOf(said: ClientInput): Id {
   return 'kind' in said && said.kind === 'request' ? said.id : 'null';
 }
 
@@ -49,15 +49,15 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   /** Of the sessions that ever needed events. */
   readonly #streams = new Map<ClientSession, SessionStreams>();
   readonly #listens = new Set<ModernReply>();
-  readonly departures = new Departures();
+  readonly disconnects = new DisconnectWatcher();
   #isDraining = false;
 
   constructor(parts: McpParts) {
     this.#parts = parts;
   }
 
-  get pulse(): Pulse {
-    return this.#parts.pulse;
+  get timers(): EdgeTimers {
+    return this.#parts.timers;
   }
 
   get metrics(): Metrics | undefined {
@@ -66,7 +66,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   /** @param endpoint external URI, for people. */
   async answer(env: HttpBindings, view: string, admitted: Admitted, endpoint: string): Promise<Response> {
-    if (!this.#parts.front.hasView(view)) return refuse(new GatewayError('not-found', { say: 'no such endpoint' }));
+    if (!this.#parts.front.hasView(view)) return refuse(new GatewayError('not-found', { message: 'no such endpoint' }));
     const { method = '' } = env.incoming;
     switch (method) {
       case 'POST':
@@ -76,7 +76,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       case 'DELETE':
         return await this.#delete(env, view, admitted);
       default:
-        return refuse(new GatewayError('method-not-allowed', { say: `use ${VERBS}` }), undefined, { allow: VERBS });
+        return refuse(new GatewayError('method-not-allowed', { message: `use ${VERBS}` }), undefined, { allow: VERBS });
     }
   }
 
@@ -90,16 +90,18 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   async #post(env: HttpBindings, view: string, admitted: Admitted): Promise<Response> {
     const shape = postShape(admitted.headers.accept);
     if (shape === undefined) {
-      return refuse(new GatewayError('not-acceptable', { say: 'send Accept: application/json, text/event-stream' }));
+      return refuse(
+        new GatewayError('not-acceptable', { message: 'send Accept: application/json, text/event-stream' }),
+      );
     }
     const text = await postedText(env, admitted.headers, this.#parts.bodyBytes);
     if (typeof text !== 'string') return text;
     const lookup = headerLookup(env.incoming.rawHeaders, admitted.headers.version);
-    return await this.take(env.outgoing, view, admitted, shape, lookup, text);
+    return await this.post(env.outgoing, view, admitted, shape, lookup, text);
   }
 
   /** Answers what was POSTed. */
-  take(
+  post(
     outgoing: ServerResponse,
     view: string,
     { headers, principal }: Admitted,
@@ -117,7 +119,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
         return this.#answerModern(outgoing, request, modernCaller(envelope, principal, view), shape, lookup);
       }
       case 'modern-notification':
-        return accepted(outgoing);
+        return writeAccepted(outgoing);
       case 'initialize':
         return this.#initialize(outgoing, posted.request, principal, view, shape);
       case 'session': {
@@ -133,14 +135,14 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   #inSession(
     outgoing: ServerResponse,
     session: SessionOrWhyNot,
-    said: Said,
+    said: ClientInput,
     shape: Shape,
   ): Response | Promise<Response> {
     if (session instanceof GatewayError) return refuse(session, idOf(said));
     if (!('kind' in said)) return this.#converseInBatch(outgoing, session, said, shape);
     if (said.kind !== 'request') {
-      this.#note(session, said);
-      return accepted(outgoing);
+      this.#onNotification(session, said);
+      return writeAccepted(outgoing);
     }
     if (this.#isDraining) return refuse(new GatewayError('draining'), said.id);
     return this.#converse(outgoing, session, said, shape);
@@ -161,16 +163,16 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   ): Response {
     const reply = new ModernReply(outgoing, request, shape, this);
     if (request.method === LISTEN) this.#listens.add(reply);
-    reply.standsFor(this.#parts.front.modern(request, caller, reply, lookup));
+    reply.bind(this.#parts.front.modern(request, caller, reply, lookup));
     return RESPONSE_ALREADY_SENT;
   }
 
-  replied(reply: ModernReply): void {
+  onReplied(reply: ModernReply): void {
     if (reply.request.method === LISTEN) this.#listens.delete(reply);
   }
 
-  failed(thrown: unknown, outgoing: ServerResponse): void {
-    writeResponse(outgoing, this.#parts.failed(thrown, outgoing));
+  onFailed(thrown: unknown, outgoing: ServerResponse): void {
+    writeResponse(outgoing, this.#parts.onFailure(thrown, outgoing));
   }
 
   async #initialize(
@@ -205,23 +207,23 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     if (expected > 0 && this.#isDraining) return refuse(new GatewayError('draining'));
     if (expected === 0) {
       for (const item of items) {
-        if (!(item instanceof MessageError)) this.#note(session, item);
+        if (!(item instanceof MessageError)) this.#onNotification(session, item);
       }
-      return accepted(outgoing);
+      return writeAccepted(outgoing);
     }
     const reply = new Reply(outgoing, { session, shape, request: undefined, expected }, this);
     await Promise.all(
       items.map(async (item) => {
         if (item instanceof MessageError) reply.answer(item.id, toAnswer(toRefusal(item)));
         else if (item.kind === 'request') reply.answer(item.id, await front.request(session, item, reply));
-        else this.#note(session, item);
+        else this.#onNotification(session, item);
       }),
     );
     return RESPONSE_ALREADY_SENT;
   }
 
   /** What is not answered. */
-  #note(session: ClientSession, message: Message): void {
+  #onNotification(session: ClientSession, message: Message): void {
     if (message.kind === 'notification') this.#parts.front.notification(session, message);
     else if (message.kind !== 'request') this.#parts.front.response(session, message);
   }
@@ -236,8 +238,8 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     if (wanted === 'page') return pageFor(endpoint);
     if (wanted !== 'events' || headers.sessionId === undefined) {
       // Not 400: clients take anything but a stream or 405 for a fault, and come again at once.
-      const say = 'a GET opens the event stream of a session: send Mcp-Session-Id and Accept: text/event-stream';
-      return refuse(new GatewayError('method-not-allowed', { say }), undefined, { allow: 'POST' });
+      const message = 'a GET opens the event stream of a session: send Mcp-Session-Id and Accept: text/event-stream';
+      return refuse(new GatewayError('method-not-allowed', { message }), undefined, { allow: 'POST' });
     }
     const session = await this.#sessionOf(headers, principal, view);
     if (session instanceof GatewayError) return refuse(session);
@@ -245,7 +247,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     // A client that comes back for an answer gets it to the last.
     if (this.#isDraining && lastEventId === undefined) return refuse(new GatewayError('draining'));
     const streams = this.streamsOf(session);
-    if (streams === undefined) return refuse(new GatewayError('session-unknown', { say: 'initialize again' }));
+    if (streams === undefined) return refuse(new GatewayError('session-unknown', { message: 'initialize again' }));
     if (lastEventId === undefined) streams.listen(outgoing);
     else streams.resume(outgoing, lastEventId);
     return RESPONSE_ALREADY_SENT;
@@ -289,7 +291,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 type SessionOrWhyNot = ClientSession | GatewayError;
 
 function orUnknown(session: ClientSession | undefined): SessionOrWhyNot {
-  return session ?? new GatewayError('session-unknown', { say: 'it ended or was never yours; initialize again' });
+  return session ?? new GatewayError('session-unknown', { message: 'it ended or was never yours; initialize again' });
 }
 
 /** A session that cannot be woken is a refusal; anything else is a fault. */
@@ -298,7 +300,7 @@ function orThrow(thrown: unknown): GatewayError {
   throw thrown;
 }
 
-function accepted(outgoing: ServerResponse): Response {
+function writeAccepted(outgoing: ServerResponse): Response {
   outgoing.writeHead(202, { 'content-length': 0 });
   outgoing.end();
   return RESPONSE_ALREADY_SENT;

@@ -1,15 +1,15 @@
 import type { ServerResponse } from 'node:http';
-import type { ModernCall, ModernOutlet } from '../gateway/front.ts';
+import type { ModernCall, ModernSink } from '../gateway/front.ts';
 import { eventText } from '../protocol/event-stream.ts';
-import { oneLine } from '../protocol/json.ts';
+import { oneLine } from '../json/json.ts';
 import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import type { Shape } from './accept.ts';
-import type { Departures, UnderWay } from './departures.ts';
-import { Outflow } from './outflow.ts';
-import type { Pulse } from './pulse.ts';
+import type { Shape } from './admission/accept.ts';
+import type { DisconnectWatcher, UnderWay } from './streams/disconnect-watcher.ts';
+import { StreamWriter } from './streams/stream-writer.ts';
+import type { EdgeTimers } from './streams/edge-timers.ts';
 import { writeAnswer } from './reply.ts';
-import { EVENT_STREAM_HEADERS, STUCK_MS } from './stream.ts';
+import { EVENT_STREAM_HEADERS, STUCK_MS } from './streams/event-stream.ts';
 
 /** A stream here is nothing to come back to, and ends the time in which an error has a status: only proof that we are alive. */
 const DECIDE_MODERN_MS = 2_000;
@@ -25,28 +25,28 @@ const STATUS: ReadonlyMap<number, number> = new Map([
 ]);
 
 export interface ModernReplyParts {
-  readonly pulse: Pulse;
+  readonly timers: EdgeTimers;
   readonly metrics: Metrics | undefined;
-  readonly departures: Departures;
+  readonly disconnects: DisconnectWatcher;
   /** Told when it is answered. */
-  replied(reply: ModernReply): void;
+  onReplied(reply: ModernReply): void;
   /** Told when the answer could not be written. */
-  failed(thrown: unknown, response: ServerResponse): void;
+  onFailed(thrown: unknown, response: ServerResponse): void;
 }
 
 /**
  * What one modern request is answered with: a JSON body where the answer is the first thing said and comes soon, else events.
  * Nothing of it can be had again, so when the client goes, the request is over.
  */
-export class ModernReply implements ModernOutlet {
-  readonly sinceMs: number = performance.now();
-  readonly dueMs: number = this.sinceMs + DECIDE_MODERN_MS;
+export class ModernReply implements ModernSink {
+  readonly receivedMs: number = performance.now();
+  readonly dueMs: number = this.receivedMs + DECIDE_MODERN_MS;
   readonly request: Request;
   readonly #response: ServerResponse;
   readonly #shape: Shape;
   readonly #parts: ModernReplyParts;
   readonly #underWay: UnderWay;
-  #outflow: Outflow | undefined;
+  #writer: StreamWriter | undefined;
   #isOver = false;
   #hasGone = false;
   #call: ModernCall | undefined;
@@ -56,19 +56,19 @@ export class ModernReply implements ModernOutlet {
     this.request = request;
     this.#shape = shape;
     this.#parts = parts;
-    if (shape !== 'json') parts.pulse.decideLater(this);
-    this.#underWay = parts.departures.watch(response.req.socket, this);
+    if (shape !== 'json') parts.timers.scheduleDecision(this);
+    this.#underWay = parts.disconnects.watch(response.req.socket, this);
   }
 
   /** Whose answer it is, or is going to be. */
-  standsFor(call: ModernCall): void {
+  bind(call: ModernCall): void {
     this.#call = call;
     if (this.#hasGone) call.cancel(GONE);
   }
 
   /** The client has gone away: that is the end of the call. */
-  gone(): void {
-    this.#parts.pulse.decided(this);
+  onDisconnect(): void {
+    this.#parts.timers.cancelDecision(this);
     if (this.#isOver) return;
     this.#isOver = true;
     this.#hasGone = true;
@@ -82,27 +82,27 @@ export class ModernReply implements ModernOutlet {
 
   answer(answer: Answer): void {
     this.#underWay.delete(this);
-    this.#parts.replied(this);
+    this.#parts.onReplied(this);
     if (this.#isOver) return;
     try {
       this.#write(answer);
     } catch (thrown) {
-      this.#parts.failed(thrown, this.#response);
+      this.#parts.onFailed(thrown, this.#response);
     }
   }
 
   #write(answer: Answer): void {
     const { id } = this.request;
-    this.#parts.pulse.decided(this);
+    this.#parts.timers.cancelDecision(this);
     if (this.#shape === 'events') this.#begin();
     this.#isOver = true;
-    if (this.#outflow === undefined) {
+    if (this.#writer === undefined) {
       const status = answer.kind === 'error' ? STATUS.get(answer.error.code) : undefined;
       writeAnswer(this.#response, id, answer, undefined, status);
       return;
     }
     this.#event(responseText(id, answer));
-    this.#outflow.end();
+    this.#writer.end();
   }
 
   send(text: string): boolean {
@@ -114,7 +114,7 @@ export class ModernReply implements ModernOutlet {
 
   #event(text: string): void {
     const event = eventText({ data: oneLine(text) });
-    this.#outflow?.write({ seq: 0, text: event, bytes: Buffer.byteLength(event), atMs: 0 }, text);
+    this.#writer?.write({ seq: 0, text: event, bytes: Buffer.byteLength(event), atMs: 0 }, text);
   }
 
   commit(): void {
@@ -124,24 +124,24 @@ export class ModernReply implements ModernOutlet {
 
   /** From here on it is events. The first of them takes the headers along. */
   #begin(): void {
-    const { pulse, metrics } = this.#parts;
-    pulse.decided(this);
-    if (this.#outflow !== undefined || this.#isOver) return;
+    const { timers, metrics } = this.#parts;
+    timers.cancelDecision(this);
+    if (this.#writer !== undefined || this.#isOver) return;
     const response = this.#response;
-    const outflow: Outflow = new Outflow(
+    const writer: StreamWriter = new StreamWriter(
       response,
       {
-        gone: () => {
-          pulse.closed(outflow);
+        onGone: () => {
+          timers.removeStream(writer);
           metrics?.streams.post.remove();
         },
-        dropped: () => metrics?.dropped('slow-client'),
+        onDropped: () => metrics?.dropped('slow-client'),
       },
-      { isImpatient: true, stalled: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0) },
+      { isImpatient: true, onStall: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0) },
     );
-    this.#outflow = outflow;
+    this.#writer = writer;
     metrics?.streams.post.add();
-    pulse.opened(outflow);
+    timers.addStream(writer);
     response.writeHead(200, EVENT_STREAM_HEADERS);
   }
 }

@@ -1,7 +1,7 @@
-import { FleetingMap } from '../fleeting.ts';
+import { ArrayMap } from '../small-collections.ts';
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
-import type { ClientSession, Front, ModernCall, Outlet } from '../gateway/front.ts';
+import type { ClientSession, Front, ModernCall, MessageSink } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
 import type { Envelope } from '../protocol/envelope.ts';
 import {
@@ -13,18 +13,18 @@ import {
   type Request,
   responseText,
 } from '../protocol/jsonrpc.ts';
-import { modernCaller, readModern } from './modern.ts';
-import { refuseBatch, type Said, toRefusal } from './classify.ts';
+import { modernCaller, readModern } from './modern-envelope.ts';
+import { refuseBatch, type ClientInput, toRefusal } from './classify.ts';
 
 export interface PeerParts {
   readonly front: Front;
   readonly principal: Principal;
   readonly view: string;
   /** Takes everything that is said to this client. */
-  readonly outlet: Outlet;
+  readonly sink: MessageSink;
   readonly log: Logger;
   /** The gateway ended the session. */
-  ended(): void;
+  onEnd(): void;
 }
 
 function errorText(error: unknown, id = 'null'): string {
@@ -37,7 +37,7 @@ function errorText(error: unknown, id = 'null'): string {
  */
 export class Peer {
   readonly #parts: PeerParts;
-  readonly #calls = new FleetingMap<Id, Pick<ModernCall, 'cancel' | 'close'>>();
+  readonly #calls = new ArrayMap<Id, Pick<ModernCall, 'cancel' | 'close'>>();
   #session: ClientSession | undefined;
   #opening: Promise<void> | undefined;
   #isClosed = false;
@@ -47,8 +47,8 @@ export class Peer {
   }
 
   /** Takes what the client said, and says the answer. Never rejects. */
-  async receive(said: Said): Promise<void> {
-    const { outlet, log } = this.#parts;
+  async receive(said: ClientInput): Promise<void> {
+    const { sink, log } = this.#parts;
     try {
       if (!('kind' in said)) await this.#receiveBatch(said);
       else if (said.kind === 'request' && said.method === 'initialize' && this.#canOpen(said)) {
@@ -56,11 +56,11 @@ export class Peer {
         await this.#opening;
       } else if (!(await this.#receivedModern(said))) {
         const text = await this.#answer(said);
-        if (text !== undefined) outlet.send(text);
+        if (text !== undefined) sink.send(text);
       }
     } catch (thrown) {
       log.error({ err: thrown }, 'message failed');
-      if ('kind' in said && said.kind === 'request') outlet.send(errorText(thrown, said.id));
+      if ('kind' in said && said.kind === 'request') sink.send(errorText(thrown, said.id));
     }
   }
 
@@ -94,25 +94,25 @@ export class Peer {
     if (said.kind !== 'request' && said.kind !== 'notification') return false;
     const modern = readModern(said, undefined);
     if (modern === undefined) return false;
-    if (modern.kind === 'refused') this.#parts.outlet.send(errorText(modern.error, modern.id));
+    if (modern.kind === 'refused') this.#parts.sink.send(errorText(modern.error, modern.id));
     else if (modern.kind === 'modern') await this.#answerModern(modern.request, modern.envelope);
     return true;
   }
 
   async #answerModern(request: Request, envelope: Envelope): Promise<void> {
-    const { front, principal, view, outlet } = this.#parts;
+    const { front, principal, view, sink } = this.#parts;
     const { id } = request;
     if (this.#calls.has(id)) {
-      const say = `a request with id ${id} is already under way`;
-      outlet.send(errorText(new GatewayError('invalid-request', { say }), id));
+      const message = `a request with id ${id} is already under way`;
+      sink.send(errorText(new GatewayError('invalid-request', { message }), id));
       return;
     }
     let isCancelled = false;
     const { promise, resolve } = Promise.withResolvers<Answer>();
     // Nothing more is said about a request that was taken back.
     const own = {
-      sinceMs: performance.now(),
-      send: (text: string) => !isCancelled && outlet.send(text),
+      receivedMs: performance.now(),
+      send: (text: string) => !isCancelled && sink.send(text),
       answer: resolve,
     };
     const call = front.modern(request, modernCaller(envelope, principal, view), own, undefined);
@@ -129,30 +129,30 @@ export class Peer {
   }
 
   async #initialize(request: Request): Promise<void> {
-    const { front, principal, view, outlet } = this.#parts;
+    const { front, principal, view, sink } = this.#parts;
     const { session, answer } = await front.initialize(request, principal, view);
-    outlet.send(responseText(request.id, answer));
+    sink.send(responseText(request.id, answer));
     this.#session = session;
     // A refused client may try once more.
     if (session === undefined) this.#opening = undefined;
     else if (!this.#isClosed) {
-      session.closed.addEventListener('abort', () => this.#parts.ended(), { once: true });
-      session.listen(outlet);
+      session.closed.addEventListener('abort', () => this.#parts.onEnd(), { once: true });
+      session.listen(sink);
     }
   }
 
   async #answer(message: Message): Promise<string | undefined> {
-    const { front, outlet } = this.#parts;
+    const { front, sink } = this.#parts;
     if (this.#opening !== undefined) await this.#opening;
     const session = this.#session;
     if (session === undefined) {
       if (message.kind !== 'request') return undefined;
       if (message.method === 'ping') return responseText(message.id, DONE);
-      return errorText(new GatewayError('invalid-request', { say: 'send initialize first' }), message.id);
+      return errorText(new GatewayError('invalid-request', { message: 'send initialize first' }), message.id);
     }
     switch (message.kind) {
       case 'request':
-        return responseText(message.id, await front.request(session, message, outlet));
+        return responseText(message.id, await front.request(session, message, sink));
       case 'notification':
         front.notification(session, message);
         return undefined;
@@ -165,10 +165,10 @@ export class Peer {
 
   async #receiveBatch(items: readonly (Message | MessageError)[]): Promise<void> {
     if (this.#opening !== undefined) await this.#opening;
-    const { outlet } = this.#parts;
+    const { sink } = this.#parts;
     const refused = refuseBatch(items, this.#session?.caller.revision);
     if (refused !== undefined) {
-      outlet.send(errorText(refused));
+      sink.send(errorText(refused));
       return;
     }
     const answers = await Promise.all(
@@ -177,6 +177,6 @@ export class Peer {
       ),
     );
     const texts = answers.filter((text) => text !== undefined);
-    if (texts.length > 0) outlet.send(`[${texts.join(',')}]`);
+    if (texts.length > 0) sink.send(`[${texts.join(',')}]`);
   }
 }

@@ -1,10 +1,10 @@
 import type { ServerResponse } from 'node:http';
-import type { ClientSession, Outlet } from '../gateway/front.ts';
+import type { ClientSession, MessageSink } from '../gateway/front.ts';
 import { type Answer, type Id, responseText } from '../protocol/jsonrpc.ts';
-import type { Shape } from './accept.ts';
-import { DECIDE_MS, type Pulse } from './pulse.ts';
-import type { SessionStreams } from './session-streams.ts';
-import type { EventStream } from './stream.ts';
+import type { Shape } from './admission/accept.ts';
+import { DECIDE_MS, type EdgeTimers } from './streams/edge-timers.ts';
+import type { SessionStreams } from './streams/session-streams.ts';
+import type { EventStream } from './streams/event-stream.ts';
 
 function writeHead(response: ServerResponse, status: number, bytes: number, sessionId?: string): void {
   const headers = ['content-type', 'application/json', 'content-length', String(bytes)];
@@ -37,8 +37,8 @@ export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, se
   const head = `{"jsonrpc":"2.0","id":${id},"result":`;
   const { tail } = answer;
   if (tail === undefined) {
-    const { result, whole } = answer;
-    const resultBytes = whole?.isAscii === true ? result.length : Buffer.byteLength(result);
+    const { result, parsedResult } = answer;
+    const resultBytes = parsedResult?.isAscii === true ? result.length : Buffer.byteLength(result);
     const bytes = headBytes(id, head) + resultBytes + 1;
     writeText(response, status, `${head}${result}}`, bytes, sessionId);
   } else {
@@ -59,7 +59,7 @@ export interface ReplyOptions {
 }
 
 export interface ReplyParts {
-  readonly pulse: Pulse;
+  readonly timers: EdgeTimers;
   /** Asked for when events are needed, which most replies do not. Undefined when the session is over. */
   streamsOf(session: ClientSession): SessionStreams | undefined;
 }
@@ -67,7 +67,7 @@ export interface ReplyParts {
 /**
  * What one POST is answered with: a JSON body where the answer is the first thing said and comes soon, else events.
  */
-export class Reply implements Outlet {
+export class Reply implements MessageSink {
   readonly dueMs: number = performance.now() + DECIDE_MS;
   readonly #response: ServerResponse;
   readonly #options: ReplyOptions;
@@ -80,7 +80,7 @@ export class Reply implements Outlet {
     this.#response = response;
     this.#options = options;
     this.#parts = parts;
-    if (options.shape !== 'json') parts.pulse.decideLater(this);
+    if (options.shape !== 'json') parts.timers.scheduleDecision(this);
   }
 
   send(text: string): boolean {
@@ -93,7 +93,7 @@ export class Reply implements Outlet {
   answer(id: Id, answer: Answer): void {
     const { expected, request, shape } = this.#options;
     const isLast = ++this.#answered === expected;
-    if (isLast) this.#parts.pulse.decided(this);
+    if (isLast) this.#parts.timers.cancelDecision(this);
     if (isLast && shape === 'events' && this.#stream === undefined) this.commit();
 
     if (this.#stream !== undefined) {
@@ -113,7 +113,7 @@ export class Reply implements Outlet {
   }
 
   commit(): void {
-    this.#parts.pulse.decided(this);
+    this.#parts.timers.cancelDecision(this);
     if (this.#stream !== undefined || this.#response.destroyed) return;
     this.#stream = this.#parts.streamsOf(this.#options.session)?.open(this.#response, this.#options.request);
     for (const answer of this.#answers ?? []) this.#stream?.send(answer);

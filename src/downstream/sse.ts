@@ -4,40 +4,40 @@ import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
-import type { Front, Outlet } from '../gateway/front.ts';
+import type { Front, MessageSink } from '../gateway/front.ts';
 import { eventText } from '../protocol/event-stream.ts';
-import { oneLine } from '../protocol/json.ts';
+import { oneLine } from '../json/json.ts';
 import { MessageError } from '../protocol/jsonrpc.ts';
 import type { Principal } from '../policy/principal.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
-import { getShape } from './accept.ts';
-import type { Admitted } from './admission.ts';
-import { readSaid, toRefusal } from './classify.ts';
-import { Outflow } from './outflow.ts';
+import { getShape } from './admission/accept.ts';
+import type { Admitted } from './admission/admission.ts';
+import { readInput, toRefusal } from './classify.ts';
+import { StreamWriter } from './streams/stream-writer.ts';
 import { Peer } from './peer.ts';
-import { postedText } from './posted-text.ts';
-import type { Pulse } from './pulse.ts';
-import { refuse } from './refusal.ts';
-import { EVENT_STREAM_HEADERS, STUCK_MS } from './stream.ts';
+import { postedText } from './admission/posted-text.ts';
+import type { EdgeTimers } from './streams/edge-timers.ts';
+import { refuse } from './admission/refusal.ts';
+import { EVENT_STREAM_HEADERS, STUCK_MS } from './streams/event-stream.ts';
 
 export interface SseParts {
   readonly front: Front;
-  readonly pulse: Pulse;
+  readonly timers: EdgeTimers;
   readonly log: Logger;
   readonly metrics: Metrics | undefined;
   readonly bodyBytes: number;
 }
 
 /** The one stream of events of a client of 2024-11-05: everything said to it goes there. */
-class EventOutlet implements Outlet {
-  readonly outflow: Outflow;
+class EventSink implements MessageSink {
+  readonly writer: StreamWriter;
   #seq = 0;
 
-  constructor(response: ServerResponse, gone: () => void, dropped: () => void) {
-    this.outflow = new Outflow(
+  constructor(response: ServerResponse, onGone: () => void, onDropped: () => void) {
+    this.writer = new StreamWriter(
       response,
-      { gone, dropped },
-      { isImpatient: true, stalled: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0) },
+      { onGone, onDropped },
+      { isImpatient: true, onStall: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0) },
     );
   }
 
@@ -51,14 +51,14 @@ class EventOutlet implements Outlet {
   }
 
   #write(event: string, data: string, message: string): boolean {
-    if (this.outflow.isGone) return false;
+    if (this.writer.isGone) return false;
     const text = eventText({ event, data });
-    this.outflow.write({ seq: ++this.#seq, text, bytes: Buffer.byteLength(text), atMs: 0 }, message);
+    this.writer.write({ seq: ++this.#seq, text, bytes: Buffer.byteLength(text), atMs: 0 }, message);
     return true;
   }
 }
 
-interface Line {
+interface SseClient {
   readonly principal: Principal;
   readonly view: string;
   readonly peer: Peer;
@@ -72,7 +72,7 @@ interface Line {
 export class SseEndpoint {
   readonly #parts: SseParts;
   /** By the secret in the path that the client POSTs to. */
-  readonly #lines = new Map<string, Line>();
+  readonly #lines = new Map<string, SseClient>();
   #isDraining = false;
 
   constructor(parts: SseParts) {
@@ -80,30 +80,30 @@ export class SseEndpoint {
   }
 
   open({ outgoing }: HttpBindings, view: string, { headers, principal }: Admitted): Response {
-    const { front, pulse, log, metrics } = this.#parts;
+    const { front, timers, log, metrics } = this.#parts;
     if (getShape(headers.accept) !== 'events') {
-      return refuse(new GatewayError('not-acceptable', { say: 'send Accept: text/event-stream' }));
+      return refuse(new GatewayError('not-acceptable', { message: 'send Accept: text/event-stream' }));
     }
     if (this.#isDraining) return refuse(new GatewayError('draining'));
     if (outgoing.destroyed) return RESPONSE_ALREADY_SENT;
 
     const id = randomBytes(24).toString('base64url');
-    const outlet: EventOutlet = new EventOutlet(
+    const sink: EventSink = new EventSink(
       outgoing,
       () => {
         this.#lines.delete(id);
-        pulse.closed(outlet.outflow);
+        timers.removeStream(sink.writer);
         metrics?.streams.sse.remove();
         peer.close().catch((thrown: unknown) => log.error({ err: thrown }, 'session not ended'));
       },
       () => metrics?.dropped('slow-client'),
     );
-    const peer = new Peer({ front, principal, view, outlet, log, ended: () => outlet.outflow.end() });
+    const peer = new Peer({ front, principal, view, sink, log, onEnd: () => sink.writer.end() });
     this.#lines.set(id, { principal, view, peer });
-    pulse.opened(outlet.outflow);
+    timers.addStream(sink.writer);
     metrics?.streams.sse.add();
     outgoing.writeHead(200, EVENT_STREAM_HEADERS);
-    outlet.sendEndpoint(`/messages?sessionId=${id}`);
+    sink.sendEndpoint(`/messages?sessionId=${id}`);
     return RESPONSE_ALREADY_SENT;
   }
 
@@ -115,13 +115,13 @@ export class SseEndpoint {
   async post(env: HttpBindings, id: string | undefined, { headers, principal }: Admitted): Promise<Response> {
     const line = this.#lines.get(id ?? '');
     if (line === undefined || line.principal.key !== principal.key) {
-      return refuse(new GatewayError('session-unknown', { say: 'open /sse again' }));
+      return refuse(new GatewayError('session-unknown', { message: 'open /sse again' }));
     }
     const text = await postedText(env, headers, this.#parts.bodyBytes);
     if (typeof text !== 'string') return text;
     let said;
     try {
-      said = readSaid(text);
+      said = readInput(text);
     } catch (thrown) {
       if (!(thrown instanceof MessageError)) throw thrown;
       return refuse(toRefusal(thrown), thrown.id);

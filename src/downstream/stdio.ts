@@ -1,14 +1,14 @@
-import { FleetingSet } from '../fleeting.ts';
+import { ArraySet } from '../small-collections.ts';
 import type { Readable, Writable } from 'node:stream';
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
-import type { Front, Outlet } from '../gateway/front.ts';
+import type { Front, MessageSink } from '../gateway/front.ts';
 import { LOCAL } from '../policy/principal.ts';
-import { oneLine } from '../protocol/json.ts';
+import { oneLine } from '../json/json.ts';
 import { MessageError, responseText } from '../protocol/jsonrpc.ts';
 import { LineSplitter } from '../protocol/lines.ts';
-import { readSaid, toRefusal } from './classify.ts';
-import { Outflow } from './outflow.ts';
+import { readInput, toRefusal } from './classify.ts';
+import { StreamWriter } from './streams/stream-writer.ts';
 import { Peer } from './peer.ts';
 
 export interface StdioStreams {
@@ -22,23 +22,23 @@ const MAX_LINE_BYTES = 16_777_216;
 const LAST_ANSWERS_MS = 5_000;
 
 /** Lines toward the client, at its pace. */
-class LineOutlet implements Outlet {
-  readonly #outflow: Outflow;
+class LineSink implements MessageSink {
+  readonly #writer: StreamWriter;
   #seq = 0;
 
-  /** @param stalled told whether the client takes what we say. */
-  constructor(output: Writable, gone: () => void, stalled: (isStalled: boolean) => void, log: Logger) {
-    this.#outflow = new Outflow(
+  /** @param onStall told whether the client takes what we say. */
+  constructor(output: Writable, onGone: () => void, onStall: (isStalled: boolean) => void, log: Logger) {
+    this.#writer = new StreamWriter(
       output,
-      { gone, dropped: () => log.debug('message dropped: the client reads too slowly') },
-      { isImpatient: false, stalled },
+      { onGone, onDropped: () => log.debug('message dropped: the client reads too slowly') },
+      { isImpatient: false, onStall },
     );
   }
 
   send(text: string): boolean {
-    if (this.#outflow.isGone) return false;
+    if (this.#writer.isGone) return false;
     const line = `${oneLine(text)}\n`;
-    this.#outflow.write({ seq: ++this.#seq, text: line, bytes: Buffer.byteLength(line), atMs: 0 }, text);
+    this.#writer.write({ seq: ++this.#seq, text: line, bytes: Buffer.byteLength(line), atMs: 0 }, text);
     return true;
   }
 }
@@ -67,27 +67,27 @@ export async function serveStdio(
   log: Logger,
 ): Promise<void> {
   const { promise: over, resolve: end } = Promise.withResolvers<void>();
-  const working = new FleetingSet<Promise<void>>();
-  const outlet = new LineOutlet(
+  const working = new ArraySet<Promise<void>>();
+  const sink = new LineSink(
     output,
     end,
     // Who does not listen is not listened to, or what waits to be said would grow without end.
     (isStalled) => (isStalled ? input.pause() : input.resume()),
     log,
   );
-  const peer = new Peer({ front, principal: LOCAL, view, outlet, log, ended: end });
+  const peer = new Peer({ front, principal: LOCAL, view, sink, log, onEnd: end });
 
   const lines = new LineSplitter(MAX_LINE_BYTES, (line, isCut) => {
     if (isCut) {
-      outlet.send(refusal(new GatewayError('parse-error', { say: `a line is longer than ${MAX_LINE_BYTES} bytes` })));
+      sink.send(refusal(new GatewayError('parse-error', { message: `a line is longer than ${MAX_LINE_BYTES} bytes` })));
       return;
     }
     try {
-      const work = peer.receive(readSaid(line)).finally(() => working.delete(work));
+      const work = peer.receive(readInput(line)).finally(() => working.delete(work));
       working.add(work);
     } catch (thrown) {
       if (!(thrown instanceof MessageError)) throw thrown;
-      outlet.send(refusal(toRefusal(thrown), thrown.id));
+      sink.send(refusal(toRefusal(thrown), thrown.id));
     }
   });
   input.on('data', (chunk: Buffer) => lines.push(chunk));

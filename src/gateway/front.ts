@@ -3,10 +3,10 @@ import type { Principal } from '../policy/principal.ts';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
 import type { ModernRevision } from '../protocol/revisions.ts';
 import type { Severity } from '../protocol/severity.ts';
-import type { Caller } from './caller.ts';
+import type { Caller } from './exchange/caller.ts';
 
 /** One stream toward a client. Takes the text of one JSON-RPC message at a time and keeps their order. */
-export interface Outlet {
+export interface MessageSink {
   /** False when this stream can take nothing more; the message was then not taken. */
   send(text: string): boolean;
 }
@@ -22,9 +22,9 @@ export interface ClientSession {
    * Where messages go that belong to no request: the GET stream, the one SSE stream of 2024-11-05, a stdio client's stdout.
    * A new one replaces the old; what was waiting for one is sent at once.
    */
-  listen(outlet: Outlet): void;
-  /** Takes back exactly this outlet; another one set since then stays. */
-  unlisten(outlet: Outlet): void;
+  listen(sink: MessageSink): void;
+  /** Takes back exactly this sink; another one set since then stays. */
+  unlisten(sink: MessageSink): void;
 }
 
 /** Who makes a modern request, by what the request says of itself. */
@@ -35,9 +35,9 @@ export interface ModernCaller extends Caller {
 }
 
 /** Where a modern request is answered. */
-export interface ModernOutlet extends Outlet {
+export interface ModernSink extends MessageSink {
   /** When the request came; monotonic ms. */
-  readonly sinceMs: number;
+  readonly receivedMs: number;
   /** The last that is said, once; every failure is an answer. It may come before the call is in the caller's hands. */
   answer(answer: Answer): void;
 }
@@ -69,16 +69,16 @@ export interface Front {
     view: string,
   ): ClientSession | undefined | Promise<ClientSession | undefined>;
   /**
-   * Answers one request. Never rejects: every failure is an answer. What is said on the way goes to `outlet` before the
+   * Answers one request. Never rejects: every failure is an answer. What is said on the way goes to `sink` before the
    * promise settles. The client's going away is not a cancel (legacy era): simply stop using what comes.
    */
-  request(session: ClientSession, request: Request, outlet: Outlet): Promise<Answer>;
+  request(session: ClientSession, request: Request, sink: MessageSink): Promise<Answer>;
   /**
    * Answers one modern request, whose envelope the edge has read.
    *
    * @param lookup of the request's headers, where there are any: what they repeat of the body is compared with it.
    */
-  modern(request: Request, caller: ModernCaller, outlet: ModernOutlet, lookup: HeaderLookup | undefined): ModernCall;
+  modern(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernCall;
   notification(session: ClientSession, notification: Notification): void;
   /** A client's answer to a request we sent it. Unknown ids are ignored. */
   response(session: ClientSession, response: Response): void;

@@ -4,8 +4,8 @@
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic#meta
  */
 
-import { isObjectText, RawObject } from './json.ts';
-import { Memo } from './memo.ts';
+import { isObjectText, RawObject } from '../json/json.ts';
+import { TextCache } from '../json/memo.ts';
 import { addToken, META, metaText, splitToken, tokenText, withoutMeta } from './meta.ts';
 import { isModernRevision, type ModernRevision } from './revisions.ts';
 import { isSeverity, type Severity } from './severity.ts';
@@ -69,10 +69,10 @@ function logLevelFault(meta: RawObject): string | undefined {
 const NOTHING: EnvelopeReading = { kind: 'none', missing: REQUIRED };
 
 /** A client says the same of itself with every request, so most envelopes have been read before. */
-const readings = new Memo<EnvelopeReading>();
+const readings = new TextCache<EnvelopeReading>();
 
 /** Raw `_meta` by what it is put in place of: for each set of capabilities, client and log level. */
-const metas = new WeakMap<RawObject, WeakMap<RawObject, Map<Severity | undefined, Memo<string>>>>();
+const metas = new WeakMap<RawObject, WeakMap<RawObject, Map<Severity | undefined, TextCache<string>>>>();
 
 /** @throws {JsonTextError} when `_meta` is no well-formed JSON after all. */
 export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
@@ -130,26 +130,26 @@ export function withEnvelope(params: RawObject | undefined, envelope: Envelope, 
 }
 
 /** The envelope that was asked for last, which is mostly asked for next. */
-let last: { readonly envelope: Envelope; readonly memo: Memo<string> } | undefined;
+let last: { readonly envelope: Envelope; readonly cache: TextCache<string> } | undefined;
 
-function metasUnder(envelope: Envelope): Memo<string> {
+function metasUnder(envelope: Envelope): TextCache<string> {
   const known = last?.envelope;
   const isLast =
     known?.clientCapabilities === envelope.clientCapabilities &&
     known.clientInfo === envelope.clientInfo &&
     known.logLevel === envelope.logLevel;
-  if (last === undefined || !isLast) last = { envelope, memo: findMetas(envelope) };
-  return last.memo;
+  if (last === undefined || !isLast) last = { envelope, cache: findMetas(envelope) };
+  return last.cache;
 }
 
-function findMetas({ clientCapabilities, clientInfo = RawObject.EMPTY, logLevel }: Envelope): Memo<string> {
+function findMetas({ clientCapabilities, clientInfo = RawObject.EMPTY, logLevel }: Envelope): TextCache<string> {
   let byName = metas.get(clientCapabilities);
   if (byName === undefined) metas.set(clientCapabilities, (byName = new WeakMap()));
   let byLevel = byName.get(clientInfo);
   if (byLevel === undefined) byName.set(clientInfo, (byLevel = new Map()));
-  let memo = byLevel.get(logLevel);
-  if (memo === undefined) byLevel.set(logLevel, (memo = new Memo()));
-  return memo;
+  let cache = byLevel.get(logLevel);
+  if (cache === undefined) byLevel.set(logLevel, (cache = new TextCache()));
+  return cache;
 }
 
 /** The parameters as an upstream of the older era reads them, which has heard all that in `initialize`. */

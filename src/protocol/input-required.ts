@@ -5,7 +5,7 @@
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
  */
 
-import { RawObject } from './json.ts';
+import { RawObject } from '../json/json.ts';
 
 /** The only methods a server may answer with questions. */
 const ASKING = new Set(['tools/call', 'prompts/get', 'resources/read']);

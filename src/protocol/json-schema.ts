@@ -1,6 +1,6 @@
 /** JSON Schema as text: a walk over the schemas inside a schema, which leaves alone what is data and what nobody knows. */
 
-import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from './json.ts';
+import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from '../json/json.ts';
 
 /** Keywords that hold a schema, or a list of schemas (`items` was both at times). */
 const SCHEMAS = new Set([

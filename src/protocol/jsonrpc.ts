@@ -1,5 +1,5 @@
-import { JsonTextError, type Opened, quoted, RawObject, rawItems } from './json.ts';
-import { Memo } from './memo.ts';
+import { JsonTextError, type Preparsed, quoted, RawObject, rawItems } from '../json/json.ts';
+import { TextCache } from '../json/memo.ts';
 
 /** A request id as raw JSON text (`7`, `"a"`): comparable, and echoed byte for byte. */
 export type Id = string;
@@ -27,8 +27,8 @@ export interface Result {
   readonly kind: 'result';
   /** Raw text of an object. */
   readonly result: string;
-  /** The same cut open, where it came that way. */
-  readonly whole?: RawObject;
+  /** The same parsed, if it was parsed together with its message. */
+  readonly parsedResult?: RawObject;
   /** Of what is given again and again: the result on one line and the brace that ends a response, in UTF-8. */
   readonly tail?: Buffer;
 }
@@ -39,10 +39,10 @@ export type Answer = Result | { readonly kind: 'error'; readonly error: RpcError
 /** The answer that has nothing to say. */
 export const DONE: Answer = { kind: 'result', result: '{}' };
 
-/** The result cut open, if it is not yet. @throws {JsonTextError} when the text is not JSON after all. */
-export function cutOpen(answer: Result): Result & { readonly whole: RawObject } {
-  const { kind, result, whole } = answer;
-  return { kind, result, whole: whole ?? RawObject.parse(result) };
+/** Returns the answer with its result parsed. @throws {JsonTextError} when the text is not JSON after all. */
+export function parsed(answer: Result): Result & { readonly parsedResult: RawObject } {
+  const { kind, result, parsedResult } = answer;
+  return { kind, result, parsedResult: parsedResult ?? RawObject.parse(result) };
 }
 
 /** `id` is `null` when the peer could not read the id of what it answers. */
@@ -182,8 +182,8 @@ function toMessage(envelope: RawObject): Message {
   }
   if (error !== undefined) return { kind: 'error', id, error: toError(error, id) };
   if (result === undefined || !result.startsWith('{')) throw new MessageError(-32600, '"result" must be an object', id);
-  const whole = envelope.open('result');
-  return whole === undefined ? { kind: 'result', id, result } : { kind: 'result', id, result, whole };
+  const parsedResult = envelope.preparsed('result');
+  return parsedResult === undefined ? { kind: 'result', id, result } : { kind: 'result', id, result, parsedResult };
 }
 
 function toMessageError(thrown: unknown): MessageError {
@@ -197,14 +197,14 @@ function toMessageError(thrown: unknown): MessageError {
 /**
  * Reads one JSON-RPC message from a peer whose text is forwarded, not trusted to be perfect: string escapes are not judged.
  *
- * @param open what is going to be looked into: the parameters of a request, or its result.
+ * @param preparsed what is going to be looked into: the parameters of a request, or its result.
  * @param isAscii whether the text is known to be.
  * @throws {MessageError}
  * @see https://www.jsonrpc.org/specification
  */
-export function parseMessage(text: string, open: Opened = 'params', isAscii = false): Message {
+export function parseMessage(text: string, preparsed: Preparsed = 'params', isAscii = false): Message {
   try {
-    return toMessage(RawObject.parse(text, open, isAscii));
+    return toMessage(RawObject.parse(text, preparsed, isAscii));
   } catch (thrown) {
     throw toMessageError(thrown);
   }
@@ -241,7 +241,7 @@ export function parseBatch(text: string): (Message | MessageError)[] {
   });
 }
 
-const methods = new Memo<string>();
+const methods = new TextCache<string>();
 
 function method(name: string, params: RawObject | undefined): string {
   const head = methods.of(name, (own) => `"method":${quoted(own)}`);

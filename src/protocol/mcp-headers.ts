@@ -5,9 +5,9 @@
  */
 
 import { decodeHeaderValue, encodeHeaderValue, withoutBlanks } from './header-value.ts';
-import { isArrayText, isObjectText, type RawObject } from './json.ts';
+import { isArrayText, isObjectText, type RawObject } from '../json/json.ts';
 import type { Notification, Request } from './jsonrpc.ts';
-import { Memo } from './memo.ts';
+import { TextCache } from '../json/memo.ts';
 import type { MirroredParam } from './mirrored-params.ts';
 
 /** A header's name and its value, which never holds a control character. */
@@ -35,8 +35,8 @@ function nameIn(method: string, params: RawObject | undefined): string | undefin
 }
 
 /** The headers of requests without a name, by method; and of those with one, by method and name. */
-const nameless = new Memo<readonly Header[]>();
-const named = new Memo<(name: string) => readonly Header[]>();
+const nameless = new TextCache<readonly Header[]>();
+const named = new TextCache<(name: string) => readonly Header[]>();
 
 /**
  * `Mcp-Method` and, where the method has one, `Mcp-Name`. Where these are the same, mostly the same array.
@@ -50,7 +50,7 @@ export function standardHeaders({ method, params }: Pick<Request, 'method' | 'pa
 }
 
 function headersByName(method: string): (name: string) => readonly Header[] {
-  const byName = new Memo<readonly Header[]>();
+  const byName = new TextCache<readonly Header[]>();
   return (name) =>
     byName.of(name, (own) => [
       ['Mcp-Method', encodeHeaderValue(method)],
@@ -59,7 +59,7 @@ function headersByName(method: string): (name: string) => readonly Header[] {
 }
 
 /** What header values stand for. */
-const decoded = new Memo<string | undefined>();
+const decoded = new TextCache<string | undefined>();
 
 /**
  * Whether `Mcp-Method` and `Mcp-Name` say what the body says: undefined, or what is wrong in words. A request needs them; for

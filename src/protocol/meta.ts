@@ -1,5 +1,5 @@
-import { isObjectText, RawObject } from './json.ts';
-import { Memo } from './memo.ts';
+import { isObjectText, RawObject } from '../json/json.ts';
+import { TextCache } from '../json/memo.ts';
 
 /** Keys of `_meta` that the protocol keeps for itself. @see https://modelcontextprotocol.io/specification/2026-07-28/basic#meta */
 export const META = {
@@ -30,7 +30,7 @@ export function splitToken(raw: string): { readonly token: string; readonly rest
 }
 
 /** Of each `_meta` that was seen before, so that it is judged whether or not it has a token. */
-const tokens = new Memo<{ readonly token: string | undefined }>();
+const tokens = new TextCache<{ readonly token: string | undefined }>();
 
 /** The raw token under which the sender of a request wants to hear of progress. @throws {JsonTextError} */
 export function progressTokenOf(params: RawObject | undefined): string | undefined {

@@ -10,10 +10,13 @@ export const MODERN = '2026-07-28';
 
 export type ModernRevision = typeof MODERN;
 
+/** *legacy*: revisions with `initialize` and sessions. *modern*: 2026-07-28, where every request stands alone. */
+export type Era = 'legacy' | 'modern';
+
 export type Revision = LegacyRevision | ModernRevision;
 
 /** What the wire of a revision can carry; everything that differs by date and is not a conversation. */
-export interface Quirks {
+export interface RevisionFeatures {
   /** A POST body may be an array. */
   readonly batches: boolean;
   /** Clients survive an event with an id and empty data, and come back when a stream ends after one. */
@@ -30,7 +33,7 @@ export interface Quirks {
   readonly coreTasks: boolean;
 }
 
-const BASE: Quirks = {
+const BASE: RevisionFeatures = {
   batches: false,
   priming: false,
   versionHeader: false,
@@ -43,7 +46,7 @@ const BASE: Quirks = {
   coreTasks: false,
 };
 
-const QUIRKS: Readonly<Record<Revision, Quirks>> = {
+const QUIRKS: Readonly<Record<Revision, RevisionFeatures>> = {
   '2024-11-05': BASE,
   '2025-03-26': { ...BASE, batches: true, audio: true },
   '2025-06-18': {
@@ -78,7 +81,7 @@ const QUIRKS: Readonly<Record<Revision, Quirks>> = {
   },
 };
 
-export function quirksOf(revision: Revision): Quirks {
+export function featuresOf(revision: Revision): RevisionFeatures {
   return QUIRKS[revision];
 }
 

@@ -6,7 +6,7 @@
  * @see https://github.com/modelcontextprotocol/ext-tasks
  */
 
-import { isObjectText, RawObject } from './json.ts';
+import { isObjectText, RawObject } from '../json/json.ts';
 import type { RpcError } from './jsonrpc.ts';
 import { META } from './meta.ts';
 

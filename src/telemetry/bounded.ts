@@ -1,4 +1,4 @@
-import { ownText } from '../protocol/memo.ts';
+import { detach } from '../json/memo.ts';
 
 /** What a label says instead of a value that is one too many. No name we publish starts with an underscore. */
 export const OTHER = '_other';
@@ -19,7 +19,7 @@ export class Bounded {
     const seen = this.#seen.get(value);
     if (seen !== undefined) return seen;
     if (this.#seen.size >= this.#limit) return OTHER;
-    const own = ownText(value);
+    const own = detach(value);
     this.#seen.set(own, own);
     return own;
   }

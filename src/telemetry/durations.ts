@@ -1,5 +1,5 @@
 import { Histogram, type Registry } from 'prom-client';
-import { ownText } from '../protocol/memo.ts';
+import { detach } from '../json/memo.ts';
 import { Bounded, OTHER } from './bounded.ts';
 import { METHODS } from './methods.ts';
 import type { Operation } from './operation.ts';
@@ -103,7 +103,7 @@ export class Durations {
       recent.upstream !== upstream
     ) {
       recent = { error, revision, transport, upstream, series: this.#find(operation, upstream) };
-      if (METHODS.has(operation.method) && this.#recent.size < MAX_SERIES) this.#recent.set(ownText(subject), recent);
+      if (METHODS.has(operation.method) && this.#recent.size < MAX_SERIES) this.#recent.set(detach(subject), recent);
     }
     const { series } = recent;
     let bucket = 0;

@@ -37,8 +37,10 @@ function rowOf({ data }: RpcError): ErrorCode | undefined {
 export function errorTypeOf(method: string, answer: Answer): ErrorType | undefined {
   if (answer.kind === 'error') return rowOf(answer.error) ?? 'rpc_error';
   if (method !== 'tools/call') return undefined;
-  const { result, whole } = answer;
+  const { result, parsedResult } = answer;
   const isError =
-    whole === undefined ? result.includes('isError"') && IS_ERROR.test(result) : whole.raw('isError') === 'true';
+    parsedResult === undefined
+      ? result.includes('isError"') && IS_ERROR.test(result)
+      : parsedResult.raw('isError') === 'true';
   return isError ? 'tool_error' : undefined;
 }

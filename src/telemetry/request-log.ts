@@ -1,4 +1,4 @@
-import { ownText } from '../protocol/memo.ts';
+import { detach } from '../json/memo.ts';
 import type { DestinationStream } from 'pino';
 
 /** What is said of each request: who asked what of whom and how it ended, without anything that was said. */
@@ -77,7 +77,7 @@ export class RequestLog {
     const known = this.#quoted.get(text);
     if (known !== undefined) return known;
     const quoted = JSON.stringify(text.slice(0, MAX_CHARS));
-    if (this.#quoted.size < MAX_QUOTED) this.#quoted.set(ownText(text), quoted);
+    if (this.#quoted.size < MAX_QUOTED) this.#quoted.set(detach(text), quoted);
     return quoted;
   }
 }

@@ -1,15 +1,15 @@
 import { GatewayError } from '../errors.ts';
-import { RawObject } from '../protocol/json.ts';
+import { RawObject } from '../json/json.ts';
 import type { RpcError } from '../protocol/jsonrpc.ts';
 import { META } from '../protocol/meta.ts';
 import { MODERN } from '../protocol/revisions.ts';
-import type { Connection } from './connection.ts';
-import type { Hello } from './handshake.ts';
-import { HttpStatusError } from './http-status-error.ts';
+import type { Connection } from './rpc/connection.ts';
+import type { ServerHello } from './initialize.ts';
+import { HttpStatusError } from './rpc/http-status-error.ts';
 
 /** What an upstream's answer to `server/discover` says about its era. */
 export type Verdict =
-  | { readonly kind: 'modern'; readonly hello: Hello }
+  | { readonly kind: 'modern'; readonly hello: ServerHello }
   | { readonly kind: 'legacy' }
   /** No answer that tells; `error` says why. `isModern` where a server of the older era would not answer so. */
   | { readonly kind: 'unknown'; readonly error: GatewayError; readonly isModern: boolean };
@@ -23,7 +23,7 @@ function isPassing(status: number): boolean {
   return status === 401 || status === 403 || status === 408 || status === 429 || status >= 500;
 }
 
-function readHello(result: RawObject): Hello {
+function readHello(result: RawObject): ServerHello {
   return {
     revision: MODERN,
     capabilities: result.object('capabilities') ?? RawObject.EMPTY,
@@ -49,11 +49,15 @@ function judgeError(upstream: string, { code, message, data }: RpcError): Verdic
   const supported = supportedBy(data);
   const newer = supported.filter((version) => String(version) > MODERN);
   if (code === UNSUPPORTED_VERSION && newer.length === 0 && !supported.includes(MODERN)) return { kind: 'legacy' };
-  const say =
+  const explanation =
     newer.length > 0
       ? `upstream "${upstream}" speaks only protocol revision ${newer.join(', ')}, which we do not`
       : `upstream "${upstream}" refused server/discover: ${message}`;
-  return { kind: 'unknown', error: new GatewayError('upstream-unavailable', { upstream, say }), isModern: true };
+  return {
+    kind: 'unknown',
+    error: new GatewayError('upstream-unavailable', { upstream, message: explanation }),
+    isModern: true,
+  };
 }
 
 /**
@@ -70,7 +74,7 @@ export async function discover<Owner>(
 ): Promise<Verdict> {
   connection.speakModern(clientInfo);
   try {
-    const options = { timeoutMs, maxMs: timeoutMs, progress: false, owner: undefined };
+    const options = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined };
     const ask = () => connection.call('server/discover', undefined, options).answer;
     let answer = await ask();
     // It names the very revision we asked in: once more, as the specification has it.

@@ -1,4 +1,4 @@
-import { backoffMs } from './backoff.ts';
+import { backoffMs } from './rpc/backoff.ts';
 
 /** The state of one upstream, in one word for people and metrics. */
 export const PHASES = ['configured', 'starting', 'ready', 'degraded', 'failed', 'stopped'] as const;

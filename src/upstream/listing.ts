@@ -2,8 +2,8 @@ import type { ItemKind } from '../catalog/item.ts';
 import { type Caching, narrower, readCaching } from '../catalog/caching.ts';
 import { type Offer, readItems, type Unreadable } from '../catalog/offer.ts';
 import { GatewayError } from '../errors.ts';
-import { JsonTextError, RawObject } from '../protocol/json.ts';
-import type { Connection } from './connection.ts';
+import { JsonTextError, RawObject } from '../json/json.ts';
+import type { Connection } from './rpc/connection.ts';
 import type { Link, LinkUser } from './link.ts';
 
 /** Far beyond any honest server; a cursor that never ends must end somewhere. */
@@ -33,7 +33,7 @@ async function all<Owner>(
   const unreadable: Unreadable[] = [];
   let cursor: string | undefined;
   let caching: Caching | undefined;
-  const options = { timeoutMs, maxMs: timeoutMs, progress: false, owner: undefined, capabilities };
+  const options = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined, capabilities };
   for (let pages = 0; pages < MAX_PAGES && items.length < MAX_ITEMS; pages++) {
     const params = cursor === undefined ? undefined : RawObject.EMPTY.with('cursor', cursor);
     const answer = await connection.call(method, params, options).answer;
@@ -42,7 +42,7 @@ async function all<Owner>(
       if (answer.error.code === METHOD_NOT_FOUND) break;
       throw new GatewayError('upstream-protocol', {
         upstream,
-        say: `${method} failed: ${answer.error.message} (${answer.error.code})`,
+        message: `${method} failed: ${answer.error.message} (${answer.error.code})`,
       });
     }
     const result = RawObject.parse(answer.result);
@@ -101,6 +101,6 @@ export async function listOffer<Owner, User extends LinkUser>(
     };
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;
-    throw new GatewayError('upstream-protocol', { upstream, say: `sent a list that cannot be read` }, thrown);
+    throw new GatewayError('upstream-protocol', { upstream, message: `sent a list that cannot be read` }, thrown);
   }
 }

@@ -1,27 +1,27 @@
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
-import { JsonTextError, RawObject } from '../protocol/json.ts';
+import { JsonTextError, RawObject } from '../json/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { MODERN } from '../protocol/revisions.ts';
-import { type Ask, Connection } from './connection.ts';
+import { type ServerRequest, Connection } from './rpc/connection.ts';
 import { discover } from './discover.ts';
-import { type Hello, shakeHands } from './handshake.ts';
-import { HttpStatusError } from './http-status-error.ts';
-import type { Features, Link, LinkUser } from './link.ts';
-import { Listening } from './listening.ts';
-import type { Way } from './transport.ts';
+import { type ServerHello, initialize } from './initialize.ts';
+import { HttpStatusError } from './rpc/http-status-error.ts';
+import type { ClientFeatures, Link, LinkUser } from './link.ts';
+import { UpstreamSubscription } from './upstream-subscription.ts';
+import type { TransportOption } from './rpc/transport.ts';
 
 /** What a link tells from its first moment on, in the order of arrival. */
 export interface LinkEvents<Owner, User extends LinkUser> {
-  opened(link: Link<Owner, User>): void;
-  notification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
-  ask(link: Link<Owner, User>, ask: Ask<Owner>): void;
+  onOpen(link: Link<Owner, User>): void;
+  onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
+  onServerRequest(link: Link<Owner, User>, ask: ServerRequest<Owner>): void;
   /** It ended, whoever ended it. */
-  closed(link: Link<Owner, User>, error: GatewayError): void;
+  onClose(link: Link<Owner, User>, error: GatewayError): void;
 }
 
 /** Which link is wanted, and what the upstream is told of its client. */
-export interface LinkOrder extends Features {
+export interface LinkOrder extends ClientFeatures {
   readonly key: string;
   readonly shared: boolean;
 }
@@ -29,7 +29,7 @@ export interface LinkOrder extends Features {
 export interface OpenerParts {
   readonly upstream: string;
   /** The preferred first. A server that cannot be spoken to the first way is tried the next. */
-  readonly ways: readonly Way[];
+  readonly transports: readonly TransportOption[];
   readonly clientInfo: RawObject;
   readonly startMs: number;
   readonly callMs: number;
@@ -49,7 +49,12 @@ const DOUBTFUL_MS = 60_000;
 const REJUDGE_MS = 60_000;
 
 /** What a connection serves that belongs to nobody: all there need be in the modern era. */
-export const SHARED: LinkOrder = { key: 'shared', shared: true, offered: RawObject.EMPTY, profile: '' };
+export const SHARED: LinkOrder = {
+  key: 'shared',
+  shared: true,
+  clientCapabilities: RawObject.EMPTY,
+  capabilityKey: '',
+};
 
 /** HTTP statuses by which a server of 2024-11-05 answers a POST it does not expect. */
 const NOT_STREAMABLE = new Set([400, 404, 405]);
@@ -61,7 +66,7 @@ function isNotStreamable(thrown: unknown): boolean {
 }
 
 /** What is broken inside of an early message must not undo a handshake that went well. */
-function tellSafely<Heard>(tell: (heard: Heard) => void, heard: Heard): void {
+function deliverSafely<Heard>(tell: (heard: Heard) => void, heard: Heard): void {
   try {
     tell(heard);
   } catch (thrown) {
@@ -70,15 +75,15 @@ function tellSafely<Heard>(tell: (heard: Heard) => void, heard: Heard): void {
 }
 
 /** This way will not do, for the reason given; `again` when the same one may, in the older manner. */
-class UnsuitedError extends Error {
+class UnsuitableTransportError extends Error {
   override readonly name = 'UnsuitedError';
   readonly reason: GatewayError;
-  readonly again: boolean;
+  readonly canRetryLegacy: boolean;
 
   constructor(reason: GatewayError, again: boolean) {
     super(reason.message);
     this.reason = reason;
-    this.again = again;
+    this.canRetryLegacy = again;
   }
 }
 
@@ -88,7 +93,7 @@ export class Opener<Owner, User extends LinkUser> {
   #preferred = 0;
   #era: 'modern' | 'legacy' | undefined;
   /** Monotonic ms. */
-  #judgedMs = 0;
+  #eraSinceMs = 0;
   #legacyMs = LEGACY_MS;
 
   constructor(parts: OpenerParts) {
@@ -102,46 +107,47 @@ export class Opener<Owner, User extends LinkUser> {
 
   /** @throws {GatewayError} with nothing left behind, also when the signal is aborted. */
   async open(order: LinkOrder, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
-    if (this.#era === 'legacy') this.#forget(this.#legacyMs);
-    const { ways } = this.#parts;
+    if (this.#era === 'legacy') this.#expireEra(this.#legacyMs);
+    const { transports } = this.#parts;
     for (let i = this.#preferred; ;) {
-      const way = ways[i];
-      if (way === undefined) throw new RangeError('an upstream without a transport');
+      const transport = transports[i];
+      if (transport === undefined) throw new RangeError('an upstream without a transport');
       try {
-        const link = await this.#openBy(way, order, events, signal);
+        const link = await this.#openWith(transport, order, events, signal);
         this.#preferred = i;
         return link;
       } catch (thrown) {
-        if (thrown instanceof UnsuitedError) this.#legacyMs = isInTrouble(thrown.reason) ? DOUBTFUL_MS : LEGACY_MS;
-        if (thrown instanceof UnsuitedError && thrown.again && !signal.aborted) {
-          this.#judged('legacy');
+        if (thrown instanceof UnsuitableTransportError)
+          this.#legacyMs = isInTrouble(thrown.reason) ? DOUBTFUL_MS : LEGACY_MS;
+        if (thrown instanceof UnsuitableTransportError && thrown.canRetryLegacy && !signal.aborted) {
+          this.#setEra('legacy');
           continue;
         }
-        if ((thrown instanceof UnsuitedError || isNotStreamable(thrown)) && i + 1 < ways.length) {
+        if ((thrown instanceof UnsuitableTransportError || isNotStreamable(thrown)) && i + 1 < transports.length) {
           i++;
           continue;
         }
         // A server may have been upgraded since the verdict; a later start judges it afresh.
-        this.#forget(REJUDGE_MS);
-        throw thrown instanceof UnsuitedError ? thrown.reason : thrown;
+        this.#expireEra(REJUDGE_MS);
+        throw thrown instanceof UnsuitableTransportError ? thrown.reason : thrown;
       }
     }
   }
 
-  #forget(ageMs: number): void {
-    if (performance.now() - this.#judgedMs < ageMs) return;
+  #expireEra(ageMs: number): void {
+    if (performance.now() - this.#eraSinceMs < ageMs) return;
     this.#preferred = 0;
     this.#era = undefined;
   }
 
-  #judged(era: 'modern' | 'legacy'): void {
+  #setEra(era: 'modern' | 'legacy'): void {
     if (this.#era === era) return;
     this.#era = era;
-    this.#judgedMs = performance.now();
+    this.#eraSinceMs = performance.now();
   }
 
-  async #openBy(
-    way: Way,
+  async #openWith(
+    transport: TransportOption,
     order: LinkOrder,
     events: LinkEvents<Owner, User>,
     signal: AbortSignal,
@@ -154,18 +160,18 @@ export class Opener<Owner, User extends LinkUser> {
       if (link === undefined) early.push(tell);
       else tell(link);
     };
-    const notified = (notification: Notification, about: Owner | undefined) =>
-      hear((heard) => events.notification(heard, notification, about));
+    const onNotification = (notification: Notification, about: Owner | undefined) =>
+      hear((heard) => events.onNotification(heard, notification, about));
     const connection: Connection<Owner> = await Connection.open(
       upstream,
-      way.start,
+      transport.start,
       {
-        notification: notified,
-        ask: (ask) => hear((heard) => events.ask(heard, ask)),
-        closed: (error) => {
+        onNotification,
+        onServerRequest: (ask) => hear((heard) => events.onServerRequest(heard, ask)),
+        onClose: (error) => {
           if (link === undefined) return;
-          link.listening?.close();
-          events.closed(link, error);
+          link.subscription?.close();
+          events.onClose(link, error);
         },
       },
       signal,
@@ -173,23 +179,26 @@ export class Opener<Owner, User extends LinkUser> {
     const abort = () => void connection.close();
     signal.addEventListener('abort', abort, { once: true });
     try {
-      const hello = await this.#greet(way, connection, order);
-      if (connection.isClosed) throw new GatewayError('upstream-lost', { upstream, say: 'it ended at once' });
+      const hello = await this.#handshake(transport, connection, order);
+      if (connection.isClosed) throw new GatewayError('upstream-lost', { upstream, message: 'it ended at once' });
       const isModern = hello.revision === MODERN;
       link = {
         ...(isModern ? SHARED : order),
         upstream,
         connection,
         hello,
-        listening: isModern ? new Listening({ upstream, connection, hello, callMs, log, notified }) : undefined,
+        era: isModern ? 'modern' : 'legacy',
+        subscription: isModern
+          ? new UpstreamSubscription({ upstream, connection, hello, callMs, log, onNotification })
+          : undefined,
         users: new Set(),
-        held: new Map(),
+        subscribers: new Map(),
         tasks: new Map(),
         usedMs: performance.now(),
-        served: false,
+        hasAnswered: false,
       };
-      events.opened(link);
-      for (const tell of early) tellSafely(tell, link);
+      events.onOpen(link);
+      for (const tell of early) deliverSafely(tell, link);
       return link;
     } catch (thrown) {
       await connection.close();
@@ -199,26 +208,26 @@ export class Opener<Owner, User extends LinkUser> {
     }
   }
 
-  /** @throws {UnsuitedError} when another way may do. */
-  async #greet({ speaks }: Way, connection: Connection<Owner>, order: LinkOrder): Promise<Hello> {
+  /** @throws {UnsuitableTransportError} when another way may do. */
+  async #handshake({ era }: TransportOption, connection: Connection<Owner>, order: LinkOrder): Promise<ServerHello> {
     const { upstream, clientInfo, startMs } = this.#parts;
-    if (speaks !== 'legacy' && this.#era !== 'legacy') {
-      const patienceMs = speaks === 'either' ? Math.min(SILENCE_MS, startMs / 2) : startMs / 2;
+    if (era !== 'legacy' && this.#era !== 'legacy') {
+      const patienceMs = era === 'either' ? Math.min(SILENCE_MS, startMs / 2) : startMs / 2;
       const verdict = await discover(upstream, connection, clientInfo, patienceMs);
       if (verdict.kind === 'modern') {
-        this.#judged('modern');
+        this.#setEra('modern');
         return verdict.hello;
       }
       // A modern server is not spoken to in older words; and whoever lacks the right credentials lacks them in any.
       if (verdict.kind === 'unknown' && (verdict.isModern || isRefusedOutright(verdict.error))) throw verdict.error;
-      const say = `upstream "${upstream}" does not speak revision ${MODERN}, which the config asks for`;
+      const message = `upstream "${upstream}" does not speak revision ${MODERN}, which the config asks for`;
       const reason =
-        verdict.kind === 'unknown' ? verdict.error : new GatewayError('upstream-unavailable', { upstream, say });
-      if (speaks === 'modern' || connection.isClosed) throw new UnsuitedError(reason, speaks === 'either');
+        verdict.kind === 'unknown' ? verdict.error : new GatewayError('upstream-unavailable', { upstream, message });
+      if (era === 'modern' || connection.isClosed) throw new UnsuitableTransportError(reason, era === 'either');
       connection.speakModern(undefined);
     }
-    const hello = await shakeHands(upstream, connection, order.offered, clientInfo, startMs);
-    this.#judged('legacy');
+    const hello = await initialize(upstream, connection, order.clientCapabilities, clientInfo, startMs);
+    this.#setEra('legacy');
     return hello;
   }
 
@@ -226,10 +235,10 @@ export class Opener<Owner, User extends LinkUser> {
   #aborted(signal: AbortSignal, cause: unknown): GatewayError {
     const { upstream, startMs } = this.#parts;
     const isLate = signal.reason instanceof DOMException && signal.reason.name === 'TimeoutError';
-    const say = isLate
+    const message = isLate
       ? `upstream "${upstream}" did not answer initialize within ${startMs / 1000} s`
       : 'it was stopped';
-    return new GatewayError('upstream-unavailable', { upstream, say }, cause);
+    return new GatewayError('upstream-unavailable', { upstream, message }, cause);
   }
 }
 

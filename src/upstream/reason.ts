@@ -2,7 +2,7 @@ import type { GatewayError } from '../errors.ts';
 
 /** What a client may read. */
 export function reasonOf(error: GatewayError): string {
-  return error.detail.say ?? error.message;
+  return error.detail.message ?? error.message;
 }
 
 /** What an operator may read besides. */

@@ -2,40 +2,40 @@ import type { Logger } from 'pino';
 import type { Offer } from '../catalog/offer.ts';
 import type { UpstreamConfig } from '../config/config.ts';
 import { GatewayError, toGatewayError } from '../errors.ts';
-import type { RawObject } from '../protocol/json.ts';
+import type { RawObject } from '../json/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
-import type { Ask } from './connection.ts';
-import { admitted } from './admitted.ts';
-import { Gate } from './gate.ts';
+import type { ServerRequest } from './rpc/connection.ts';
+import { awaitAdmission } from './await-admission.ts';
+import { ConcurrencyLimiter } from './concurrency-limiter.ts';
 import { CONFIGURED, type Lifecycle, type LifecycleEvent, step } from './lifecycle.ts';
-import type { Budget, Idle } from './budget.ts';
-import { type Features, isIdle, type Link, type LinkUser } from './link.ts';
+import type { ProcessQuota, Idle } from './process-quota.ts';
+import { type ClientFeatures, isIdle, type Link, type LinkUser } from './link.ts';
 import { listOffer } from './listing.ts';
 import { type LinkOrder, Opener, SHARED } from './opener.ts';
-import { persist } from './persist.ts';
+import { retryUntilDone } from './retry-until-done.ts';
 import { detailOf, reasonOf } from './reason.ts';
-import type { Way } from './transport.ts';
+import type { TransportOption } from './rpc/transport.ts';
 
 /** What an upstream's connections tell the middle. Called in the order of arrival; must return without waiting. */
 export interface UpstreamEvents<Owner, User extends LinkUser> {
-  notification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
-  ask(link: Link<Owner, User>, ask: Ask<Owner>): void;
+  onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
+  onServerRequest(link: Link<Owner, User>, ask: ServerRequest<Owner>): void;
   /**
    * A link is no more. With an error it ended by itself: whoever used it has lost what the upstream kept for them.
    */
-  gone(link: Link<Owner, User>, error: GatewayError | undefined): void;
+  onLinkClosed(link: Link<Owner, User>, error: GatewayError | undefined): void;
   /** The upstream's state changed. */
-  stepped(upstream: string, after: Lifecycle): void;
+  onStateChange(upstream: string, after: Lifecycle): void;
   /** The lists of the clients of one profile are now these. */
-  offered(upstream: string, profile: string, offer: Offer): void;
+  onLists(upstream: string, capabilityKey: string, offer: Offer): void;
 }
 
 export interface UpstreamParts {
   readonly config: UpstreamConfig;
   /** Ways to reach it, the preferred first. */
-  readonly ways: readonly Way[];
+  readonly transports: readonly TransportOption[];
   /** Shared by all stdio upstreams; undefined for remote ones. */
-  readonly budget: Budget | undefined;
+  readonly quota: ProcessQuota | undefined;
   readonly clientInfo: RawObject;
   readonly log: Logger;
 }
@@ -48,7 +48,7 @@ const SCOUT_IDLE_MS = 10_000;
 /** One configured MCP server: its state, its connections by whom they serve, and how to ask it for its lists. */
 export class Upstream<Owner, User extends LinkUser> {
   readonly config: UpstreamConfig;
-  readonly gate: Gate;
+  readonly limiter: ConcurrencyLimiter;
   readonly #parts: UpstreamParts;
   readonly #events: UpstreamEvents<Owner, User>;
   readonly #log: Logger;
@@ -67,14 +67,21 @@ export class Upstream<Owner, User extends LinkUser> {
   constructor(parts: UpstreamParts, events: UpstreamEvents<Owner, User>) {
     const { config } = parts;
     this.config = config;
-    this.gate = new Gate(config.id, config.concurrency, config.queue, config.queueMs);
+    this.limiter = new ConcurrencyLimiter(config.id, config.concurrency, config.queue, config.queueMs);
     this.#parts = parts;
     this.#events = events;
     this.#log = parts.log.child({ upstream: config.id });
-    const { ways, clientInfo } = parts;
+    const { transports, clientInfo } = parts;
     const { startMs, callMs } = config.timeouts;
-    this.#opener = new Opener({ upstream: config.id, ways, clientInfo, startMs, callMs, log: this.#log });
-    parts.budget?.join(() => this.#longestIdle());
+    this.#opener = new Opener({
+      upstream: config.id,
+      transports,
+      clientInfo,
+      startMs,
+      callMs,
+      log: this.#log,
+    });
+    parts.quota?.join(() => this.#longestIdle());
     if (config.problem !== undefined) {
       this.#step({ kind: 'start-failed', reason: config.problem, detail: undefined, permanent: true, begunMs: 0 });
     }
@@ -130,7 +137,7 @@ export class Upstream<Owner, User extends LinkUser> {
       case 'session':
         return `session ${user.key}`;
       case 'principal':
-        return `principal ${user.profile} ${user.principal}`;
+        return `principal ${user.capabilityKey} ${user.principal}`;
       case 'call':
         return `call ${++this.#lastCall}`;
       case 'shared':
@@ -139,31 +146,31 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   /** Says that a call on this link ended: a link made for one call ends with it. */
-  release(link: Link<Owner, User>): void {
+  onCallEnd(link: Link<Owner, User>): void {
     link.usedMs = performance.now();
-    if (this.config.isolation === 'call' && link.key.startsWith('call ')) void this.#drop(link);
+    if (this.config.isolation === 'call' && link.key.startsWith('call ')) void this.#discard(link);
   }
 
   /** Lets go of what was kept for this user. */
-  leave(user: User): void {
+  releaseUser(user: User): void {
     for (const link of this.#live) {
       if (!link.users.delete(user)) continue;
-      if (link.users.size === 0 && !link.shared && this.config.isolation !== 'principal') void this.#drop(link);
+      if (link.users.size === 0 && !link.shared && this.config.isolation !== 'principal') void this.#discard(link);
     }
   }
 
   /** Closes what nobody has used for the configured time. */
   reap(nowMs: number): void {
     for (const link of this.#live) {
-      const limitMs = isScout(link) ? Math.min(SCOUT_IDLE_MS, this.config.idleMs) : this.config.idleMs;
-      if (isIdle(link) && nowMs - link.usedMs > limitMs && !this.#isKept(link)) void this.#drop(link);
+      const limitMs = isDiscovery(link) ? Math.min(SCOUT_IDLE_MS, this.config.idleMs) : this.config.idleMs;
+      if (isIdle(link) && nowMs - link.usedMs > limitMs && !this.#isKept(link)) void this.#discard(link);
     }
   }
 
   /** A remote server's news, and a shared process, are worth a standing connection; an idle private process is not. */
   #isKept(link: Link<Owner, User>): boolean {
     const isStanding = this.config.target.kind !== 'stdio' || this.config.isolation === 'shared';
-    return link.shared && link.profile === '' && isStanding;
+    return link.shared && link.capabilityKey === '' && isStanding;
   }
 
   /**
@@ -171,35 +178,35 @@ export class Upstream<Owner, User extends LinkUser> {
    *
    * @throws {GatewayError} when they cannot be had; the upstream's state says so too.
    */
-  refresh(features: Features = SHARED): Promise<void> {
-    const { profile } = features;
-    const running = this.#refreshing.get(profile);
+  refresh(features: ClientFeatures = SHARED): Promise<void> {
+    const { capabilityKey } = features;
+    const running = this.#refreshing.get(capabilityKey);
     if (running !== undefined) return running;
-    const round = this.#refresh(features).finally(() => this.#refreshing.delete(profile));
-    this.#refreshing.set(profile, round);
+    const round = this.#refresh(features).finally(() => this.#refreshing.delete(capabilityKey));
+    this.#refreshing.set(capabilityKey, round);
     return round;
   }
 
   /** The lists changed: asks for them once more after a round that may have begun before the change. @throws {GatewayError} */
-  async relist(features: Features): Promise<void> {
-    await this.#refreshing.get(features.profile)?.catch(() => undefined);
+  async relist(features: ClientFeatures): Promise<void> {
+    await this.#refreshing.get(features.capabilityKey)?.catch(() => undefined);
     await this.refresh(features);
   }
 
   /** Never by a client's own connection, which may show what nobody else is to see. */
-  async #refresh(features: Features): Promise<void> {
-    const { profile } = features;
+  async #refresh(features: ClientFeatures): Promise<void> {
+    const { capabilityKey } = features;
     try {
-      const key = this.config.isolation === 'shared' ? SHARED.key : `${SCOUT}${profile}`;
+      const key = this.config.isolation === 'shared' ? SHARED.key : `${SCOUT}${capabilityKey}`;
       const link = await this.#get(key, features);
-      this.#events.offered(this.id, profile, await this.list(link, features.offered));
+      this.#events.onLists(this.id, capabilityKey, await this.list(link, features.clientCapabilities));
       this.#step({ kind: 'listed' });
       // Clients with these features hear of changes on connections of their own.
-      if (profile !== '' && isScout(link)) void this.#drop(link);
+      if (capabilityKey !== '' && isDiscovery(link)) void this.#discard(link);
     } catch (thrown) {
       const error = toGatewayError(thrown);
       if (this.#lifecycle.phase === 'ready') this.#step({ kind: 'list-failed', reason: reasonOf(error) });
-      if (profile === '') this.#revive();
+      if (capabilityKey === '') this.#revive();
       throw error;
     }
   }
@@ -218,9 +225,9 @@ export class Upstream<Owner, User extends LinkUser> {
   async stop(): Promise<void> {
     this.#step({ kind: 'stopped' });
     this.#stopping.abort();
-    for (const link of this.#live) void this.#drop(link);
+    for (const link of this.#live) void this.#discard(link);
     await Promise.allSettled(this.#links.values());
-    for (const link of this.#live) void this.#drop(link);
+    for (const link of this.#live) void this.#discard(link);
     await Promise.allSettled(this.#closing);
   }
 
@@ -231,14 +238,14 @@ export class Upstream<Owner, User extends LinkUser> {
     if (phase === before.phase && reason === before.reason) return;
     const level = phase === 'failed' || phase === 'degraded' ? 'warn' : 'info';
     this.#log[level]({ phase, reason, detail }, 'upstream state');
-    this.#events.stepped(this.id, this.#lifecycle);
+    this.#events.onStateChange(this.id, this.#lifecycle);
   }
 
-  #get(wanted: string, features: Features): Promise<Link<Owner, User>> {
+  #get(wanted: string, features: ClientFeatures): Promise<Link<Owner, User>> {
     const key = this.#opener.isModern ? SHARED.key : wanted;
     const known = this.#links.get(key);
     if (known !== undefined) return known;
-    const opening = this.#open(key, features).then((link) => this.#joined(key, link));
+    const opening = this.#open(key, features).then((link) => this.#mergeShared(key, link));
     this.#links.set(key, opening);
     opening.catch(() => {
       if (this.#links.get(key) === opening) this.#links.delete(key);
@@ -247,7 +254,7 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   /** A link may turn out to serve everybody, whomever it was opened for. One such link is enough. */
-  #joined(key: string, link: Link<Owner, User>): Link<Owner, User> | Promise<Link<Owner, User>> {
+  #mergeShared(key: string, link: Link<Owner, User>): Link<Owner, User> | Promise<Link<Owner, User>> {
     if (link.key === key) return link;
     this.#links.delete(key);
     const other = this.#links.get(link.key);
@@ -260,14 +267,19 @@ export class Upstream<Owner, User extends LinkUser> {
     return other;
   }
 
-  async #open(key: string, { offered, profile }: Features): Promise<Link<Owner, User>> {
-    await admitted(this.id, () => this.#lifecycle, this.#stopping.signal);
+  async #open(key: string, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<Link<Owner, User>> {
+    await awaitAdmission(this.id, () => this.#lifecycle, this.#stopping.signal);
     await this.#reserve();
     try {
       const slot = await this.#slot();
       try {
-        const order = { key, shared: key === SHARED.key || key.startsWith(SCOUT), offered, profile };
-        const link = await this.#started(order);
+        const order = {
+          key,
+          shared: key === SHARED.key || key.startsWith(SCOUT),
+          clientCapabilities,
+          capabilityKey,
+        };
+        const link = await this.#start(order);
         if (this.#live.has(link)) this.#slots.set(link, slot);
         else slot();
         return link;
@@ -282,14 +294,14 @@ export class Upstream<Owner, User extends LinkUser> {
 
   /** A place in the budget, and the way to give it back. @throws {GatewayError} `overloaded` */
   async #slot(): Promise<() => void> {
-    const { budget } = this.#parts;
-    if (budget === undefined) return () => undefined;
-    const slot = await budget.take();
+    const { quota } = this.#parts;
+    if (quota === undefined) return () => undefined;
+    const slot = await quota.acquire();
     if (slot !== undefined) return slot;
-    throw new GatewayError('overloaded', { upstream: this.id, say: `all ${budget.limit} processes are in use` });
+    throw new GatewayError('overloaded', { upstream: this.id, message: `all ${quota.limit} processes are in use` });
   }
 
-  async #started(order: LinkOrder): Promise<Link<Owner, User>> {
+  async #start(order: LinkOrder): Promise<Link<Owner, User>> {
     const begunMs = performance.now();
     this.#step({ kind: 'starting' });
     try {
@@ -297,10 +309,10 @@ export class Upstream<Owner, User extends LinkUser> {
       const link = await this.#opener.open(
         order,
         {
-          opened: (link) => this.#live.add(link),
-          notification: (link, notification, about) => this.#events.notification(link, notification, about),
-          ask: (link, ask) => this.#events.ask(link, ask),
-          closed: (link, error) => this.#lost(link, error),
+          onOpen: (link) => this.#live.add(link),
+          onNotification: (link, notification, about) => this.#events.onNotification(link, notification, about),
+          onServerRequest: (link, ask) => this.#events.onServerRequest(link, ask),
+          onClose: (link, error) => this.#onLost(link, error),
         },
         signal,
       );
@@ -311,8 +323,8 @@ export class Upstream<Owner, User extends LinkUser> {
       const reason = reasonOf(error);
       this.#log.warn({ err: error }, 'upstream did not start');
       this.#step({ kind: 'start-failed', reason, detail: detailOf(error), permanent: false, begunMs });
-      const say = `upstream "${this.id}" did not start: ${reason}`;
-      throw new GatewayError('upstream-unavailable', { upstream: this.id, say }, error);
+      const message = `upstream "${this.id}" did not start: ${reason}`;
+      throw new GatewayError('upstream-unavailable', { upstream: this.id, message }, error);
     }
   }
 
@@ -323,7 +335,7 @@ export class Upstream<Owner, User extends LinkUser> {
         longest = link;
     }
     const link = longest;
-    return link && { usedMs: link.usedMs, drop: () => this.#drop(link) };
+    return link && { usedMs: link.usedMs, drop: () => this.#discard(link) };
   }
 
   /** Counts one more as being opened; the longest idle one makes room for it. @throws {GatewayError} `overloaded` */
@@ -334,7 +346,7 @@ export class Upstream<Owner, User extends LinkUser> {
       if (idle === undefined) {
         throw new GatewayError('overloaded', {
           upstream: this.id,
-          say: `all ${maxConnections} connections of upstream "${this.id}" are in use`,
+          message: `all ${maxConnections} connections of upstream "${this.id}" are in use`,
         });
       }
       await idle.drop();
@@ -342,27 +354,27 @@ export class Upstream<Owner, User extends LinkUser> {
     this.#opening++;
   }
 
-  #forget(link: Link<Owner, User>): boolean {
+  #remove(link: Link<Owner, User>): boolean {
     if (!this.#live.delete(link)) return false;
     this.#links.delete(link.key);
     return true;
   }
 
-  #drop(link: Link<Owner, User>): Promise<void> {
-    if (!this.#forget(link)) return Promise.resolve();
-    this.#events.gone(link, undefined);
+  #discard(link: Link<Owner, User>): Promise<void> {
+    if (!this.#remove(link)) return Promise.resolve();
+    this.#events.onLinkClosed(link, undefined);
     return this.#close(link);
   }
 
-  #lost(link: Link<Owner, User>, error: GatewayError): void {
-    if (!this.#forget(link)) return;
+  #onLost(link: Link<Owner, User>, error: GatewayError): void {
+    if (!this.#remove(link)) return;
     // A server that forgets its sessions is no server that crashes.
-    const early = !link.served && error.code !== 'upstream-session-lost';
+    const early = !link.hasAnswered && error.code !== 'upstream-session-lost';
     this.#step({ kind: 'lost', reason: reasonOf(error), detail: detailOf(error), early });
     this.#log.warn({ err: error }, 'upstream connection lost');
     // The transport may still hold a process that is on its way out.
     void this.#close(link);
-    this.#events.gone(link, error);
+    this.#events.onLinkClosed(link, error);
     if (this.#isKept(link)) this.#revive();
   }
 
@@ -381,12 +393,12 @@ export class Upstream<Owner, User extends LinkUser> {
     this.#isReviving = true;
     const { signal } = this.#stopping;
     const waitMs = () => this.#lifecycle.retryAtMs - performance.now();
-    void persist(() => this.refresh(), waitMs, signal).finally(() => {
+    void retryUntilDone(() => this.refresh(), waitMs, signal).finally(() => {
       this.#isReviving = false;
     });
   }
 }
 
-function isScout<Owner, User extends LinkUser>(link: Link<Owner, User>): boolean {
+function isDiscovery<Owner, User extends LinkUser>(link: Link<Owner, User>): boolean {
   return link.key.startsWith(SCOUT);
 }

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { buildCatalog, resolvePrompt, resolveTool } from '../../src/catalog/catalog.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { bare, catalogOf, LIMITS, member, offer, resource, template, tool, upstream, view } from './fixtures.ts';
 
 const pair = view([upstream('a'), upstream('b')]);

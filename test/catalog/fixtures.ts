@@ -1,7 +1,7 @@
 import { type Catalog, buildCatalog } from '../../src/catalog/catalog.ts';
 import { EMPTY_OFFER, type Offer } from '../../src/catalog/offer.ts';
 import type { View, ViewUpstream } from '../../src/catalog/view.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 
 export const LIMITS = { maxNameChars: 48, instructionsMaxChars: 1000 };
 

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { mergeCapabilities, mergeInstructions } from '../../src/catalog/merge.ts';
 import type { Offer } from '../../src/catalog/offer.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { bare, offer, upstream, view } from './fixtures.ts';
 
 const pair = view([upstream('a'), upstream('b')]);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { changedKinds, EMPTY_OFFER, offerText, parseOffer, readItems, sameOffer } from '../../src/catalog/offer.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { offer, resource, template, tool } from './fixtures.ts';
 
 const full = offer({

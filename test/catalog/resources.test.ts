@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { resolveResource, resolveTemplate } from '../../src/catalog/catalog.ts';
-import { RawObject, rawItems } from '../../src/protocol/json.ts';
+import { RawObject, rawItems } from '../../src/json/json.ts';
 import { toClient } from '../../src/catalog/rewrite.ts';
 import { bare, catalogOf, member, resource, template, upstream, view } from './fixtures.ts';
 

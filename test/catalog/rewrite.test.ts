@@ -4,7 +4,7 @@ import * as fc from 'fast-check';
 import { resolveResource } from '../../src/catalog/catalog.ts';
 import { errorToClient, itemToClient, loggerToClient, toClient } from '../../src/catalog/rewrite.ts';
 import { GatewayError } from '../../src/errors.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { bare, catalogOf, upstream, view } from './fixtures.ts';
 
 const a = upstream('a');

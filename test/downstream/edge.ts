@@ -1,7 +1,7 @@
 import { pino } from 'pino';
 import type { Config, LimitsConfig, SessionsConfig } from '../../src/config/config.ts';
 import type { Authenticator, AuthVerdict } from '../../src/auth/authenticate.ts';
-import { createApp } from '../../src/downstream/app.ts';
+import { createApp } from '../../src/downstream/http/app.ts';
 import { Listener } from '../../src/listener.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';

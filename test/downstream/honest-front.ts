@@ -1,9 +1,9 @@
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Caller } from '../../src/gateway/caller.ts';
-import type { ClientSession, Front, Outlet } from '../../src/gateway/front.ts';
+import type { Caller } from '../../src/gateway/exchange/caller.ts';
+import type { ClientSession, Front, MessageSink } from '../../src/gateway/front.ts';
 import type { Principal } from '../../src/policy/principal.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import {
   type Answer,
   notificationText,
@@ -20,7 +20,7 @@ export class HonestSession implements ClientSession {
   readonly caller: Caller;
   readonly ending = new AbortController();
   readonly waiting: string[] = [];
-  outlet: Outlet | undefined;
+  sink: MessageSink | undefined;
 
   constructor(id: string, caller: Caller) {
     this.id = id;
@@ -31,27 +31,27 @@ export class HonestSession implements ClientSession {
     return this.ending.signal;
   }
 
-  listen(outlet: Outlet): void {
-    this.outlet = outlet;
+  listen(sink: MessageSink): void {
+    this.sink = sink;
     for (const text of this.waiting.splice(0)) this.say(text);
   }
 
-  unlisten(outlet: Outlet): void {
-    if (this.outlet === outlet) this.outlet = undefined;
+  unlisten(sink: MessageSink): void {
+    if (this.sink === sink) this.sink = undefined;
   }
 
-  say(text: string, outlet?: Outlet): void {
-    if (outlet?.send(text) || this.outlet?.send(text)) return;
+  say(text: string, sink?: MessageSink): void {
+    if (sink?.send(text) || this.sink?.send(text)) return;
     this.waiting.push(text);
   }
 
-  notify(n: number, outlet?: Outlet, pad = 0): void {
+  notify(n: number, sink?: MessageSink, pad = 0): void {
     const params = RawObject.of({
       progressToken: 'p',
       progress: n,
       ...(pad === 0 ? {} : { message: '.'.repeat(pad) }),
     });
-    this.say(notificationText('notifications/progress', params), outlet);
+    this.say(notificationText('notifications/progress', params), sink);
   }
 }
 
@@ -101,15 +101,15 @@ export class HonestFront implements Front {
     return session?.caller.principal.key === principal.key && session.caller.view === view ? session : undefined;
   }
 
-  async request(clientSession: ClientSession, request: Request, outlet: Outlet): Promise<Answer> {
+  async request(clientSession: ClientSession, request: Request, sink: MessageSink): Promise<Answer> {
     const session = this.own(clientSession.id);
     this.began.push(request.method);
-    const answer = await this.#answer(session, request, outlet);
+    const answer = await this.#answer(session, request, sink);
     this.finished.push(request.method);
     return answer;
   }
 
-  async #answer(session: HonestSession, { method, params }: Request, outlet: Outlet): Promise<Answer> {
+  async #answer(session: HonestSession, { method, params }: Request, sink: MessageSink): Promise<Answer> {
     switch (method) {
       case 'ping':
         return result({});
@@ -121,7 +121,7 @@ export class HonestFront implements Front {
         const to = Number(params?.raw('to'));
         const gate = params?.string('gate');
         for (let n = 1; n <= to; n++) {
-          session.notify(n, outlet, Number(params?.raw('pad') ?? 0));
+          session.notify(n, sink, Number(params?.raw('pad') ?? 0));
           if (n % 10 === 0) await delay(0);
         }
         if (gate !== undefined) await this.gate(gate).promise;
@@ -134,7 +134,7 @@ export class HonestFront implements Front {
         const { promise, resolve } = Promise.withResolvers<Response>();
         const id = `${++this.#last}`;
         this.#asked.set(id, resolve);
-        session.say(requestText(Number(id), 'roots/list', undefined), outlet);
+        session.say(requestText(Number(id), 'roots/list', undefined), sink);
         const response = await promise;
         return result({ answered: response.kind === 'result' ? JSON.parse(response.result) : response.error });
       }

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { notificationText } from '../../src/protocol/jsonrpc.ts';
 import { startEdge } from './edge.ts';
 import { getEvents, initialize, postForEvents, rpc, send } from './client.ts';

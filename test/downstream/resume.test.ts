@@ -111,7 +111,7 @@ test('the session own stream is resumed too, and goes on', OPTIONS, async () => 
   await first.until(({ numbers }) => numbers.length === 5);
   first.close();
   await first.ended();
-  while (edge.front.own(id).outlet !== undefined) await new Promise((resolve) => setImmediate(resolve));
+  while (edge.front.own(id).sink !== undefined) await new Promise((resolve) => setImmediate(resolve));
   edge.front.own(id).notify(6);
 
   const again = await getEvents(url, id, { 'last-event-id': first.seen[2]?.id ?? '' });
@@ -136,7 +136,7 @@ test('a re-opened GET replaces the one before, which ends', OPTIONS, async () =>
   }
   open.close();
   await open.ended();
-  while (edge.front.own(id).outlet !== undefined) await new Promise((resolve) => setImmediate(resolve));
+  while (edge.front.own(id).sink !== undefined) await new Promise((resolve) => setImmediate(resolve));
   assert.match(await edge.metrics.text(), /^linkspan_streams\{kind="get"\} 0$/m);
 });
 

@@ -10,7 +10,7 @@ import { openGateway } from '../support/open-gateway.ts';
 
 const CALL = { name: 'up__t', arguments: {} };
 /** Stands for the bytes that the upstream puts there. */
-const PLACE = '@@@@';
+const PLACE = '';
 
 interface Got {
   readonly announced: number;

@@ -150,7 +150,7 @@ test('R1 many sessions that meet an upstream which is down for a moment do not k
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
     start: () =>
-      isDown ? Promise.reject(new GatewayError('upstream-unavailable', { say: 'down' })) : Promise.resolve(),
+      isDown ? Promise.reject(new GatewayError('upstream-unavailable', { message: 'down' })) : Promise.resolve(),
     request: (peer, request) => peer.say(result(request, DONE)),
   });
   await using gateway = await testCore({ up: { memory } });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { LOCAL } from '../../src/policy/principal.ts';
 import { testCore, TestClient } from '../support/core.ts';
 import { memoryUpstream, result } from '../support/memory-upstream.ts';

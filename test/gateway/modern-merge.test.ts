@@ -143,7 +143,9 @@ test('M-022 a user interface is found by the URI of its tool, in both spellings,
   await using one = await modernUpstream(script);
   await using other = await legacyUpstream(script);
   await using gateway = await openGateway({ one: { url: one.url }, other: { url: other.url } });
-  const capabilities = { extensions: { 'io.modelcontextprotocol/ui': { mimeTypes: ['text/html;profile=mcp-app'] } } };
+  const capabilities = {
+    extensions: { 'io.modelcontextprotocol/ui': { mimeTypes: ['text/html;profile=mcp-app'] } },
+  };
   const { tools } = await modernResult(gateway.url, 'tools/list', {}, { capabilities });
   assert.ok(Array.isArray(tools) && tools.length === 2);
   const uris = tools.map(({ _meta }) => [_meta.ui.resourceUri, _meta['ui/resourceUri']]);

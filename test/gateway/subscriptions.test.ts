@@ -141,7 +141,7 @@ for (const isolation of ['session', 'shared'] as const) {
       const memory: MemoryUpstream = watched({
         start: () =>
           memory.starts <= downUntil
-            ? Promise.reject(new GatewayError('upstream-unavailable', { say: 'down' }))
+            ? Promise.reject(new GatewayError('upstream-unavailable', { message: 'down' }))
             : Promise.resolve(),
       });
       await using gateway = await testCore({ up: { memory, isolation } });

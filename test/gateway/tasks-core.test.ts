@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { RawObject } from '../../src/protocol/json.ts';
+import type { RawObject } from '../../src/json/json.ts';
 import { testCore, toolCall } from '../support/core.ts';
 import { ModernClient } from '../support/modern-client.ts';
 import { coreTaskUpstream, extensionUpstream, SECRET } from '../support/task-upstreams.ts';

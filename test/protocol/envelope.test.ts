@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import * as fc from 'fast-check';
 
 import { readEnvelope, withEnvelope, withoutEnvelope } from '../../src/protocol/envelope.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { MODERN } from '../../src/protocol/revisions.ts';
 
 const VERSION = 'io.modelcontextprotocol/protocolVersion';

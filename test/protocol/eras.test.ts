@@ -5,18 +5,24 @@ import { test } from 'node:test';
 
 import * as fc from 'fast-check';
 
-import { lowerAskAnswer, raiseAskAnswer } from '../../src/protocol/ask-answer.ts';
+import { downgradeInputResponse, upgradeInputResponse } from '../../src/protocol/input-response.ts';
 import { readResult } from '../../src/protocol/input-required.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import {
   hasWrappedOutput,
-  lowerModernAsk,
-  lowerModernError,
-  lowerModernResult,
-  lowerModernTool,
-} from '../../src/protocol/lower-modern.ts';
+  downgradeInputRequest,
+  downgradeModernError,
+  downgradeModernResult,
+  downgradeModernTool,
+} from '../../src/protocol/downgrade-modern.ts';
 import { readMirrored } from '../../src/protocol/mirrored-params.ts';
-import { raiseAsk, raiseError, raiseListItem, raiseResult, type Stamp } from '../../src/protocol/raise.ts';
+import {
+  upgradeServerRequest,
+  upgradeError,
+  upgradeListItem,
+  upgradeResult,
+  type Stamp,
+} from '../../src/protocol/upgrade.ts';
 import { LATEST_LEGACY } from '../../src/protocol/revisions.ts';
 
 const readResultText = (text: string) => readResult(RawObject.parse(text));
@@ -124,11 +130,11 @@ for (const [method, anyResult] of Object.entries(results)) {
     fc.assert(
       fc.property(anyResult, writing, (value, style) => {
         const legacy = written(value, style);
-        const reading = readResultText(raiseResult(method, legacy, STAMP));
+        const reading = readResultText(upgradeResult(method, legacy, STAMP));
         assert.ok(reading.kind === 'complete');
         assert.equal(reading.result.object('_meta')?.raw('io.modelcontextprotocol/serverInfo'), STAMP.serverInfo);
         for (const [key, raw] of members(legacy)) if (key !== '_meta') assert.equal(reading.result.raw(key), raw);
-        assertSame(lowerModernResult(method, reading.result, false).toString(), legacy);
+        assertSame(downgradeModernResult(method, reading.result, false).toString(), legacy);
       }),
     );
   });
@@ -180,11 +186,11 @@ for (const kind of ['tools', 'prompts', 'resources', 'templates'] as const) {
       fc.property(fc.array(items[kind], { maxLength: 3 }), writing, (list, style) => {
         for (const value of list) {
           const legacy = written(value, style);
-          const modern = raiseListItem(kind, legacy);
+          const modern = upgradeListItem(kind, legacy);
           assert.equal(modern, legacy);
           if (kind !== 'tools') continue;
           assert.equal(hasWrappedOutput(RawObject.parse(modern)), false);
-          assert.equal(lowerModernTool(modern), legacy);
+          assert.equal(downgradeModernTool(modern), legacy);
         }
       }),
     );
@@ -200,7 +206,7 @@ test('a tool that speaks of tasks and headers loses just that on its way through
       );
       const bare = { ...tool, inputSchema: { type: 'object', properties: {}, x } };
       const full = { ...tool, execution: { taskSupport: 'optional' }, inputSchema: { type: 'object', properties, x } };
-      const raised = RawObject.parse(raiseListItem('tools', written(full, style)));
+      const raised = RawObject.parse(upgradeListItem('tools', written(full, style)));
       const input = raised.object('inputSchema') ?? RawObject.EMPTY;
       assert.equal(readMirrored(input).kind, 'mirrored');
       assert.deepEqual([...(input.object('properties')?.keys() ?? [])], Object.keys(properties));
@@ -237,8 +243,8 @@ for (const [method, anyAsk] of Object.entries(asks)) {
     fc.assert(
       fc.property(anyAsk, writing, fc.uuid(), (value, style, elicitationId) => {
         const legacy = RawObject.parse(written(value, style));
-        const modern = raiseAsk(legacy) ?? RawObject.EMPTY;
-        const lowered = lowerModernAsk(method, LATEST_LEGACY, modern, elicitationId);
+        const modern = upgradeServerRequest(legacy) ?? RawObject.EMPTY;
+        const lowered = downgradeInputRequest(method, LATEST_LEGACY, modern, elicitationId);
         assert.deepEqual(members(lowered?.toString() ?? ''), members(legacy.with('_meta', undefined).toString()));
       }),
     );
@@ -268,7 +274,7 @@ for (const [method, anyAnswer] of Object.entries(answers)) {
     fc.assert(
       fc.property(anyAnswer, writing, (value, style) => {
         const legacy = written(value, style);
-        assertSame(lowerAskAnswer(method, LATEST_LEGACY, raiseAskAnswer(legacy)) ?? '{}', legacy);
+        assertSame(downgradeInputResponse(method, LATEST_LEGACY, upgradeInputResponse(legacy)) ?? '{}', legacy);
       }),
     );
   });
@@ -283,12 +289,12 @@ test('M-007 X-025 an error comes from an older server to an older client as it w
   fc.assert(
     fc.property(anyError, (made) => {
       const error = { ...made };
-      const modern = raiseError(error);
+      const modern = upgradeError(error);
       assert.notEqual(modern.code, -32002);
       const isLostBefore = error.code === -32002 && error.data === undefined;
       const isFoundLater = error.code === -32602 && error.data !== undefined;
       const code = isLostBefore ? -32602 : isFoundLater ? -32002 : error.code;
-      assert.deepEqual(lowerModernError('resources/read', modern), { ...error, code });
+      assert.deepEqual(downgradeModernError('resources/read', modern), { ...error, code });
     }),
   );
 });

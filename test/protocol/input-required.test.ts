@@ -12,7 +12,7 @@ import {
   readRetry,
   withRetry,
 } from '../../src/protocol/input-required.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 
 const readResultText = (text: string) => readResult(RawObject.parse(text));
 

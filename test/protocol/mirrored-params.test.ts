@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { publishedSchema, readMirrored } from '../../src/protocol/mirrored-params.ts';
 
 function schema(properties: unknown, more: object = {}): RawObject {

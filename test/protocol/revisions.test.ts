@@ -8,7 +8,7 @@ import {
   LEGACY_REVISIONS,
   MODERN,
   negotiate,
-  quirksOf,
+  featuresOf,
 } from '../../src/protocol/revisions.ts';
 
 test('L-002 initialize is answered with the revision asked for, and never with the one that has no initialize', () => {
@@ -23,7 +23,7 @@ test('a revision is of one era', () => {
 });
 
 test('T-016 2026-07-28 takes no batches, resumes no streams, leaves tasks to an extension, and carries all content and questions', () => {
-  const { batches, priming, coreTasks, ...rest } = quirksOf(MODERN);
+  const { batches, priming, coreTasks, ...rest } = featuresOf(MODERN);
   assert.ok(!batches && !priming && !coreTasks);
   assert.ok(Object.values(rest).every(Boolean));
 });

@@ -1,14 +1,14 @@
-import { LocalOwners, type Owners } from '../../src/gateway/owners.ts';
+import { LocalCallOwners, type CallOwners } from '../../src/gateway/questions/call-owners.ts';
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { composeCore, type Core, type Reach, wires } from '../../src/compose.ts';
+import { composeCore, type Core, type UpstreamTransports, upstreamTransports } from '../../src/compose.ts';
 import type { Config, UpstreamConfig } from '../../src/config/config.ts';
-import type { ClientSession, Outlet } from '../../src/gateway/front.ts';
+import type { ClientSession, MessageSink } from '../../src/gateway/front.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { type Answer, type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';
 import type { MemoryUpstream } from './memory-upstream.ts';
@@ -60,18 +60,18 @@ export class TestClient {
   readonly listened: Message[] = [];
   readonly #core: () => Core;
   readonly #arrived = new Set<() => void>();
-  readonly #outlet: Outlet;
+  readonly #sink: MessageSink;
   #lastId = 0;
 
   constructor(core: () => Core, session: ClientSession, answer: RawObject, listens: boolean) {
     this.#core = core;
     this.session = session;
     this.initialized = answer;
-    this.#outlet = this.outlet(this.listened);
-    if (listens) session.listen(this.#outlet);
+    this.#sink = this.sink(this.listened);
+    if (listens) session.listen(this.#sink);
   }
 
-  outlet(into: Message[]): Outlet {
+  sink(into: Message[]): MessageSink {
     return {
       send: (text) => {
         into.push(parseMessage(text));
@@ -93,7 +93,7 @@ export class TestClient {
   ): Promise<{ readonly answer: Answer; readonly said: Message[] }> {
     const said: Message[] = [];
     const id = options.id ?? String(++this.#lastId);
-    const outlet: Outlet = {
+    const sink: MessageSink = {
       send: (text) => {
         const message = parseMessage(text);
         said.push(message);
@@ -103,7 +103,7 @@ export class TestClient {
       },
     };
     const request = { kind: 'request', id, method, params: RawObject.of(params) } as const;
-    const answer = await this.#core().gateway.request(options.session ?? this.session, request, outlet);
+    const answer = await this.#core().gateway.request(options.session ?? this.session, request, sink);
     return { answer, said };
   }
 
@@ -160,7 +160,7 @@ export class TestClient {
   }
 
   listen(): void {
-    this.session.listen(this.#outlet);
+    this.session.listen(this.#sink);
   }
 }
 
@@ -169,7 +169,7 @@ export async function testCore(
   upstreams: Readonly<Record<string, { readonly memory?: MemoryUpstream } & Partial<UpstreamConfig>>>,
   overrides: Partial<Config> = {},
   /** Of cores that stand for replicas of one gateway. */
-  owners: Owners = new LocalOwners(),
+  owners: CallOwners = new LocalCallOwners(),
 ): Promise<TestCore> {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-core-'));
   const config: Config = {
@@ -216,12 +216,12 @@ export async function testCore(
   let metrics = createMetrics('test');
   const start = () => {
     metrics = createMetrics('test');
-    const wire = wires(config, metrics, log);
-    const reach: Reach = {
-      waysTo: (upstream) => {
+    const wire = upstreamTransports(config, metrics, log);
+    const reach: UpstreamTransports = {
+      transportsTo: (upstream) => {
         const memory = upstreams[upstream.id]?.memory;
-        if (memory === undefined) return wire.waysTo(upstream);
-        return [{ speaks: upstream.era === 'auto' ? 'either' : upstream.era, start: memory.start }];
+        if (memory === undefined) return wire.transportsTo(upstream);
+        return [{ era: upstream.era === 'auto' ? 'either' : upstream.era, start: memory.start }];
       },
       [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),
     };

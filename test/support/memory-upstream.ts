@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import {
   type Message,
   type Notification,
@@ -7,7 +7,7 @@ import {
   type Request,
   type Response,
 } from '../../src/protocol/jsonrpc.ts';
-import type { StartTransport, TransportEvents } from '../../src/upstream/transport.ts';
+import type { StartTransport, TransportEvents } from '../../src/upstream/rpc/transport.ts';
 import { GatewayError } from '../../src/errors.ts';
 
 /** What a test waits for comes at once or, after a backoff of ours, within this. */
@@ -69,7 +69,7 @@ export function result(request: Request, value: object): string {
 
 function aborted(signal: AbortSignal): Promise<never> {
   return new Promise((_resolve, reject) => {
-    const abort = () => reject(new GatewayError('upstream-unavailable', { say: 'not begun in time' }));
+    const abort = () => reject(new GatewayError('upstream-unavailable', { message: 'not begun in time' }));
     if (signal.aborted) abort();
     else signal.addEventListener('abort', abort, { once: true });
   });
@@ -96,7 +96,7 @@ export function memoryUpstream(script: Script): MemoryUpstream {
       if (isClosed) return;
       isClosed = true;
       open.delete(peer);
-      events.closed(error);
+      events.onClose(error);
       tell();
     };
     const heard: Message[] = [];
@@ -107,11 +107,11 @@ export function memoryUpstream(script: Script): MemoryUpstream {
       },
       heard,
       say: (text, about) => {
-        if (!isClosed) events.message(parseMessage(text), about);
+        if (!isClosed) events.onMessage(parseMessage(text), about);
       },
-      crash: (why = 'crashed') => close(new GatewayError('upstream-lost', { say: why })),
+      crash: (why = 'crashed') => close(new GatewayError('upstream-lost', { message: why })),
       end: close,
-      fail: (id, error) => events.failed(Number(id), error),
+      fail: (id, error) => events.onSendFailed(Number(id), error),
     };
     peers.push(peer);
     open.add(peer);
@@ -141,9 +141,9 @@ export function memoryUpstream(script: Script): MemoryUpstream {
     return {
       send: ({ text }) => setImmediate(() => hear(parseMessage(text))),
       forget: () => undefined,
-      settled: () => undefined,
+      setRevision: () => undefined,
       close: () => {
-        close(new GatewayError('upstream-lost', { say: 'closed by us' }));
+        close(new GatewayError('upstream-lost', { message: 'closed by us' }));
         return Promise.resolve();
       },
     };

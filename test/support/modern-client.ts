@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import type { ModernCall, ModernCaller } from '../../src/gateway/front.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { type Answer, type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';
 import { META } from '../../src/protocol/meta.ts';
 import { MODERN } from '../../src/protocol/revisions.ts';
@@ -64,8 +64,8 @@ export function modernRequest(
     logLevel,
   };
   const { promise, resolve } = Promise.withResolvers<Answer>();
-  const outlet = {
-    sinceMs: performance.now(),
+  const sink = {
+    receivedMs: performance.now(),
     answer: resolve,
     send: (text: string) => {
       const message = parseMessage(text);
@@ -74,7 +74,7 @@ export function modernRequest(
       return true;
     },
   };
-  const call = core.gateway.modern(request, caller, outlet, undefined);
+  const call = core.gateway.modern(request, caller, sink, undefined);
   const reply = promise.then((answer): ModernReply =>
     answer.kind === 'result'
       ? { result: JSON.parse(answer.result), error: undefined }

@@ -5,10 +5,10 @@ import { type Logger, pino } from 'pino';
 import type { GatewayError } from '../../src/errors.ts';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { requestText } from '../../src/protocol/jsonrpc.ts';
-import { RawObject } from '../../src/protocol/json.ts';
-import { ProcessGuard } from '../../src/upstream/process-guard.ts';
-import { stdioTransport } from '../../src/upstream/stdio.ts';
-import type { Transport, TransportEvents } from '../../src/upstream/transport.ts';
+import { RawObject } from '../../src/json/json.ts';
+import { ProcessGuard } from '../../src/upstream/stdio/process-guard.ts';
+import { stdioTransport } from '../../src/upstream/stdio/stdio.ts';
+import type { Transport, TransportEvents } from '../../src/upstream/rpc/transport.ts';
 import { marker } from './leftovers.ts';
 
 const PATIENCE_MS = 15_000;
@@ -74,16 +74,16 @@ export class Stdio implements AsyncDisposable {
     const log = options.log ?? pino({ level: 'silent' });
     const stdio = new Stdio(log);
     const events: TransportEvents = {
-      message: (message) => {
+      onMessage: (message) => {
         stdio.order.push('message');
         stdio.messages.push(message);
         options.onMessage?.(message);
       },
-      failed: (id, error) => {
+      onSendFailed: (id, error) => {
         stdio.order.push('failed');
         stdio.failed.set(id, error);
       },
-      closed: (error) => {
+      onClose: (error) => {
         stdio.order.push('closed');
         stdio.closings++;
         stdio.#close.resolve(error);
@@ -96,7 +96,7 @@ export class Stdio implements AsyncDisposable {
         messageBytes: options.messageBytes ?? 4_194_304,
         log,
         guard: stdio.#guard,
-        onJunk: () => stdio.junk++,
+        onNonProtocolOutput: () => stdio.junk++,
       },
     );
     stdio.#transport = await start(events, new AbortController().signal);

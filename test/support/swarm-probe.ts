@@ -3,13 +3,13 @@
  */
 import { Socket } from 'node:net';
 import { queryObjects } from 'node:v8';
-import { EventStream } from '../../src/downstream/stream.ts';
-import { Outflow } from '../../src/downstream/outflow.ts';
-import { OpenExchange } from '../../src/gateway/open-exchange.ts';
-import { Session } from '../../src/gateway/session.ts';
-import { Connection } from '../../src/upstream/connection.ts';
-import { Post } from '../../src/upstream/http-post.ts';
-import { ProcessGroup } from '../../src/upstream/process-group.ts';
+import { EventStream } from '../../src/downstream/streams/event-stream.ts';
+import { StreamWriter } from '../../src/downstream/streams/stream-writer.ts';
+import { OpenExchange } from '../../src/gateway/exchange/open-exchange.ts';
+import { Session } from '../../src/gateway/clients/session.ts';
+import { Connection } from '../../src/upstream/rpc/connection.ts';
+import { PostExchange } from '../../src/upstream/http/http-post.ts';
+import { ProcessGroup } from '../../src/upstream/stdio/process-group.ts';
 
 const { constructor: Timeout } = setTimeout(() => {}, 0);
 
@@ -17,10 +17,10 @@ const { constructor: Timeout } = setTimeout(() => {}, 0);
 const KINDS: readonly (readonly [string, Function])[] = [
   ['session', Session],
   ['exchange', OpenExchange],
-  ['outflow', Outflow],
+  ['outflow', StreamWriter],
   ['event stream', EventStream],
   ['connection', Connection],
-  ['post', Post],
+  ['post', PostExchange],
   ['process group', ProcessGroup],
   ['socket', Socket],
   ['timer', Timeout],

@@ -1,4 +1,4 @@
-import type { RawObject } from '../../src/protocol/json.ts';
+import type { RawObject } from '../../src/json/json.ts';
 import type { Request } from '../../src/protocol/jsonrpc.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from './memory-upstream.ts';
 

@@ -2,9 +2,9 @@ import { once } from 'node:events';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { Worker } from 'node:worker_threads';
 
-import type { ResponseHeaders, Wire, WireController, WireHandler } from '../../src/upstream/wire.ts';
-import { WirePool } from '../../src/upstream/wire-pool.ts';
-import { RequestHead } from '../../src/upstream/wire-request.ts';
+import type { ResponseHeaders, Wire, WireController, WireHandler } from '../../src/http1/wire.ts';
+import { WirePool } from '../../src/http1/pool.ts';
+import { RequestHead } from '../../src/http1/request.ts';
 
 /** A TCP server, and the client under test that is pointed at it. */
 export interface Line extends AsyncDisposable {

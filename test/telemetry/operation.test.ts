@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { toAnswer, GatewayError } from '../../src/errors.ts';
 import type { Answer } from '../../src/protocol/jsonrpc.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { errorTypeOf } from '../../src/telemetry/operation.ts';
 
 function result(text: string): Answer {
@@ -11,7 +11,7 @@ function result(text: string): Answer {
 }
 
 function cut(text: string): Answer {
-  return { kind: 'result', result: text, whole: RawObject.parse(text) };
+  return { kind: 'result', result: text, parsedResult: RawObject.parse(text) };
 }
 
 const cases: { name: string; method: string; answer: Answer; is: string | undefined }[] = [

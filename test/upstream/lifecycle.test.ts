@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { backoffMs } from '../../src/upstream/backoff.ts';
+import { backoffMs } from '../../src/upstream/rpc/backoff.ts';
 import { admit, CONFIGURED, type Lifecycle, type LifecycleEvent, step } from '../../src/upstream/lifecycle.ts';
 
 function after(events: readonly (readonly [number, LifecycleEvent])[]): Lifecycle {

@@ -2,25 +2,25 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { GatewayError } from '../../src/errors.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import type { LinkUser } from '../../src/upstream/link.ts';
-import { HttpStatusError } from '../../src/upstream/http-status-error.ts';
+import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
 import { Opener } from '../../src/upstream/opener.ts';
-import type { StartTransport } from '../../src/upstream/transport.ts';
+import type { StartTransport } from '../../src/upstream/rpc/transport.ts';
 import { memoryUpstream } from '../support/memory-upstream.ts';
 
 const EVENTS = {
-  opened: () => undefined,
-  notification: () => undefined,
-  ask: () => undefined,
-  closed: () => undefined,
+  onOpen: () => undefined,
+  onNotification: () => undefined,
+  onServerRequest: () => undefined,
+  onClose: () => undefined,
 };
-const ORDER = { key: 'a', shared: false, offered: RawObject.EMPTY, profile: '' };
+const ORDER = { key: 'a', shared: false, clientCapabilities: RawObject.EMPTY, capabilityKey: '' };
 
 function opener(...transports: StartTransport[]): Opener<string, LinkUser> {
   return new Opener<string, LinkUser>({
     upstream: 'up',
-    ways: transports.map((start) => ({ speaks: 'legacy', start })),
+    transports: transports.map((start) => ({ era: 'legacy', start })),
     clientInfo: RawObject.EMPTY,
     startMs: 2_000,
     callMs: 2_000,
@@ -32,7 +32,7 @@ function opener(...transports: StartTransport[]): Opener<string, LinkUser> {
 function notStreamable(): StartTransport {
   return async () => {
     await new Promise((resolve) => setImmediate(resolve));
-    throw new GatewayError('upstream-unavailable', { say: 'HTTP 405' }, new HttpStatusError(405));
+    throw new GatewayError('upstream-unavailable', { message: 'HTTP 405' }, new HttpStatusError(405));
   };
 }
 
@@ -57,7 +57,7 @@ test('the transport that was found to work is taken first from then on', async (
   assert.equal(tries, 1);
 });
 
-test('links that are opened at once all reach a server that only speaks the second transport', async () => {
+test('links that are opened at once all reach a server that speaks only the second transport', async () => {
   const memory = memoryUpstream({});
   const links = opener(notStreamable(), memory.start);
   const opened = await Promise.allSettled([1, 2, 3, 4].map(() => links.open(ORDER, EVENTS, signal())));
@@ -70,7 +70,7 @@ test('links that are opened at once all reach a server that only speaks the seco
 
 test('a failure that says nothing about the transport is not answered by trying another', async () => {
   const memory = memoryUpstream({});
-  const broken: StartTransport = () => Promise.reject(new GatewayError('upstream-unavailable', { say: 'refused' }));
+  const broken: StartTransport = () => Promise.reject(new GatewayError('upstream-unavailable', { message: 'refused' }));
   await assert.rejects(opener(broken, memory.start).open(ORDER, EVENTS, signal()), { code: 'upstream-unavailable' });
   assert.equal(memory.peers.length, 0);
 });

@@ -3,9 +3,9 @@ import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
-import { wires } from '../../src/compose.ts';
+import { upstreamTransports } from '../../src/compose.ts';
 import type { HttpTarget, StdioTarget, UpstreamConfig } from '../../src/config/config.ts';
-import { RawObject } from '../../src/protocol/json.ts';
+import { RawObject } from '../../src/json/json.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import type { LinkUser } from '../../src/upstream/link.ts';
 import { Opener } from '../../src/upstream/opener.ts';
@@ -17,12 +17,12 @@ import { marker } from '../support/leftovers.ts';
 const TIMEOUT = { timeout: 20_000 };
 const LOG = pino({ level: 'silent' });
 const EVENTS = {
-  opened: () => undefined,
-  notification: () => undefined,
-  ask: () => undefined,
-  closed: () => undefined,
+  onOpen: () => undefined,
+  onNotification: () => undefined,
+  onServerRequest: () => undefined,
+  onClose: () => undefined,
 };
-const ORDER = { key: 'a', shared: false, offered: RawObject.EMPTY, profile: '' };
+const ORDER = { key: 'a', shared: false, clientCapabilities: RawObject.EMPTY, capabilityKey: '' };
 
 /** Half of it is how long silence is waited for. */
 const START_MS = 3_000;
@@ -54,10 +54,10 @@ interface Opened {
 
 /** Opens connections by all the ways there are, as the gateway does. */
 function prober(target: HttpTarget | StdioTarget): AsyncDisposable & { open(): Promise<Opened> } {
-  const reach = wires(configWith({}), createMetrics('0'), LOG);
+  const reach = upstreamTransports(configWith({}), createMetrics('0'), LOG);
   const opener = new Opener<string, LinkUser>({
     upstream: 'up',
-    ways: reach.waysTo({ ...UPSTREAM, target }),
+    transports: reach.transportsTo({ ...UPSTREAM, target }),
     clientInfo: RawObject.of({ name: 'linkspan', version: '1' }),
     startMs: START_MS,
     callMs: START_MS,
@@ -65,8 +65,8 @@ function prober(target: HttpTarget | StdioTarget): AsyncDisposable & { open(): P
   });
   return {
     open: async () => {
-      const { connection, hello, listening } = await opener.open(ORDER, EVENTS, AbortSignal.timeout(3 * START_MS));
-      listening?.close();
+      const { connection, hello, subscription } = await opener.open(ORDER, EVENTS, AbortSignal.timeout(3 * START_MS));
+      subscription?.close();
       await connection.close();
       return { revision: hello.revision, instructions: hello.instructions };
     },

@@ -1,0 +1,135 @@
+import type { HttpBindings } from '@hono/node-server';
+import type { Logger } from 'pino';
+import type { Authenticator } from '../../auth/authenticate.ts';
+import type { Config } from '../../config/config.ts';
+import { type ErrorCode, GatewayError } from '../../errors.ts';
+import type { Principal } from '../../policy/principal.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+import { readHeaders, type RequestHeaders } from './headers.ts';
+import { type AllowedHosts, allowedHostsOf, refuseSender, refuseTarget } from './origin.ts';
+import { refuse } from './refusal.ts';
+
+/** A request that may go on: it means us, comes from nowhere forbidden, and somebody stands behind it. */
+export interface Admitted {
+  readonly headers: RequestHeaders;
+  readonly principal: Principal;
+}
+
+export interface AdmissionParts {
+  readonly authenticator: Authenticator;
+  readonly config: Config;
+  /** `http://host:port`, as bound. */
+  readonly origin: string;
+  readonly log: Logger;
+  readonly metrics: Metrics | undefined;
+}
+
+const MAX_LOGGED_CHARS = 200;
+
+/** Host names about which no two readers differ. */
+const PLAIN_HOST = /^[a-z\d._-]+(?::(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}))?$/;
+
+/** The row that says in JSON-RPC what a status says in HTTP. */
+const ROWS = {
+  400: 'invalid-request',
+  401: 'unauthorized',
+  403: 'forbidden',
+  503: 'overloaded',
+} as const satisfies Record<number, ErrorCode>;
+
+/** What every request has to pass before anything is done for it. */
+export class Admission {
+  readonly #parts: AdmissionParts;
+  readonly #allowedHosts: AllowedHosts;
+  readonly #merged: string;
+
+  constructor(parts: AdmissionParts) {
+    this.#parts = parts;
+    this.#allowedHosts = allowedHostsOf(parts.config);
+    this.#merged = `${parts.config.publicUrl ?? parts.origin}/mcp`;
+  }
+
+  /** External URI of the endpoint of a view. All ways to reach a view are that one resource. */
+  endpoint(view: string): string {
+    if (view === '') return this.#merged;
+    return `${this.#merged}/${view}`;
+  }
+
+  /** Judges the request line and where the request comes from. What it decides needs no credentials. */
+  judge({ incoming, outgoing }: HttpBindings): RequestHeaders | Response {
+    const target = refuseTarget(incoming.url ?? '');
+    if (target !== undefined) return refuse(target);
+    const headers = readHeaders(incoming.rawHeaders);
+    const sender = refuseSender(headers, this.#allowedHosts);
+    if (sender !== undefined) {
+      const [host, origin] = [headers.host, headers.origin].map((name) => name?.slice(0, MAX_LOGGED_CHARS));
+      this.#parts.log.warn({ host, origin, why: sender.message }, 'request refused');
+      return refuse(sender);
+    }
+    if (headers.origin !== undefined && this.#allowedHosts.crossOrigins.has(headers.origin)) {
+      outgoing.setHeader('access-control-allow-origin', headers.origin);
+      outgoing.setHeader('access-control-expose-headers', 'mcp-session-id, www-authenticate');
+      outgoing.setHeader('vary', 'origin');
+    }
+    return headers;
+  }
+
+  /**
+   * The headers of a request whose sender is let in without a doubt. Undefined says only that it takes {@link admit}. What this lets
+   * in, that lets in too.
+   */
+  admitPlain(raw: readonly string[]): RequestHeaders | undefined {
+    const headers = readHeaders(raw);
+    const { host, origin } = headers;
+    if (origin !== undefined || host === undefined || !PLAIN_HOST.test(host)) return undefined;
+    return refuseSender(headers, this.#allowedHosts) === undefined ? headers : undefined;
+  }
+
+  /** Who asks, where nothing has to be waited for. Undefined says as much as it does of {@link admitPlain}. */
+  principalOf(headers: RequestHeaders, view: string): Principal | undefined {
+    return this.#parts.authenticator.known(headers, this.endpoint(view));
+  }
+
+  async admit(env: HttpBindings, view: string): Promise<Admitted | Response> {
+    const headers = this.judge(env);
+    if (headers instanceof Response) return headers;
+    if (env.incoming.method === 'OPTIONS' && env.outgoing.hasHeader('access-control-allow-origin'))
+      return preflight(env.incoming.headers['access-control-request-headers']);
+
+    const { authenticator, log, metrics } = this.#parts;
+    const found = await authenticator.authenticate(headers, this.endpoint(view));
+    if (found.kind === 'principal') return { headers, principal: found.principal };
+
+    const { status, challenge, why } = found;
+    metrics?.authFailed(why);
+    log.info({ status, why }, 'request refused');
+    return refuse(
+      new GatewayError(ROWS[status], { message: why }),
+      undefined,
+      challenge === undefined ? {} : { 'www-authenticate': challenge },
+    );
+  }
+}
+
+const ALLOWED_HEADERS =
+  'authorization, content-type, accept, mcp-session-id, mcp-protocol-version, last-event-id, mcp-method, mcp-name';
+
+/** Which arguments a tool wants in headers is known only when it is called. */
+const PARAM_HEADER = /^mcp-param-[\w!#$%&'*+.^`|~-]+$/i;
+
+/**
+ * A browser asks before it sends our headers for a page of an allowed origin, and asks without credentials.
+ *
+ * @param asked the header that names the headers it is going to send.
+ */
+function preflight(asked = ''): Response {
+  const params = asked.split(',').map((name) => name.trim());
+  return new Response(null, {
+    status: 204,
+    headers: {
+      'access-control-allow-methods': 'GET, POST, DELETE',
+      'access-control-allow-headers': [ALLOWED_HEADERS, ...params.filter((name) => PARAM_HEADER.test(name))].join(', '),
+      'access-control-max-age': '600',
+    },
+  });
+}

@@ -1,0 +1,105 @@
+import type { ServerResponse } from 'node:http';
+import type { HttpBindings } from '@hono/node-server';
+import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
+import { type Context, Hono } from 'hono';
+import { metadataPath, protectedResourceMetadata } from '../../auth/metadata.ts';
+import { GatewayError } from '../../errors.ts';
+import type { Front } from '../../gateway/front.ts';
+import { Admission, type AdmissionParts } from '../admission/admission.ts';
+import { McpEndpoint } from '../mcp.ts';
+import { type IncomingPost, PostFastPath } from './post-fast-path.ts';
+import { EdgeTimers } from '../streams/edge-timers.ts';
+import { refuse } from '../admission/refusal.ts';
+import { SseEndpoint } from '../sse.ts';
+
+export interface AppParts extends AdmissionParts {
+  readonly front: Front;
+}
+
+type Env = { Bindings: HttpBindings };
+
+export interface HttpApp {
+  readonly app: Hono<Env>;
+  /** Takes the requests that need no router; false for the others. */
+  tryFastPath(env: IncomingPost): boolean;
+  /** New requests are refused from here on, and streams that wait for no answer end. Those under way go on. */
+  drain(): void;
+}
+
+function notAllowed(allow: string): Response {
+  return refuse(new GatewayError('method-not-allowed', { message: `use ${allow}` }), undefined, { allow });
+}
+
+/** The client's edge over HTTP. Everything not named here is not found. */
+export function createApp(parts: AppParts): HttpApp {
+  const { front, config, log, metrics } = parts;
+  const admission = new Admission(parts);
+  const timers = new EdgeTimers(config.sessions.keepAliveMs);
+  const { bodyBytes } = config.limits;
+  const { eventLimit, eventLimitBytes } = config.sessions;
+  const limits = { events: eventLimit, bytes: eventLimitBytes };
+  const onFailure = (error: unknown, outgoing: ServerResponse): Response => {
+    log.error({ err: error }, 'request failed');
+    if (!outgoing.headersSent) return refuse(new GatewayError('internal-error'));
+    outgoing.destroy();
+    return RESPONSE_ALREADY_SENT;
+  };
+  const mcp = new McpEndpoint({ front, timers, metrics, limits, bodyBytes, onFailure });
+  const sse = new SseEndpoint({ front, timers, log, metrics, bodyBytes });
+
+  const answer = async (env: HttpBindings, view: string): Promise<Response> => {
+    const admitted = await admission.admit(env, view);
+    if (admitted instanceof Response) return admitted;
+    return await mcp.answer(env, view, admitted, admission.endpoint(view));
+  };
+
+  const open = async (env: HttpBindings, view: string): Promise<Response> => {
+    const admitted = await admission.admit(env, view);
+    if (admitted instanceof Response) return admitted;
+    if (!front.hasView(view)) return refuse(new GatewayError('not-found', { message: 'no such endpoint' }));
+    // A client that tries the newer transport first knows by this to try the older.
+    return env.incoming.method === 'GET' ? sse.open(env, view, admitted) : notAllowed('GET');
+  };
+
+  const describe = async (c: Context<Env>, view: string): Promise<Response> => {
+    const headers = admission.judge(c.env);
+    if (headers instanceof Response) return headers;
+    const metadata = protectedResourceMetadata(admission.endpoint(view), config.auth);
+    if (metadata === undefined) return await c.notFound();
+    if (c.req.method !== 'GET' && c.req.method !== 'HEAD') return notAllowed('GET, HEAD');
+    return c.json(metadata, 200, { 'Cache-Control': 'max-age=3600' });
+  };
+
+  const app = new Hono<Env>();
+  app.all('/mcp', (c) => answer(c.env, ''));
+  app.all('/mcp/:view', (c) => answer(c.env, c.req.param('view')));
+  if (config.legacySse) {
+    app.all('/sse', (c) => open(c.env, ''));
+    app.all('/sse/:view', (c) => open(c.env, c.req.param('view')));
+    app.all('/messages', async (c) => {
+      const id = c.req.query('sessionId');
+      const admitted = await admission.admit(c.env, sse.viewOf(id));
+      if (admitted instanceof Response) return admitted;
+      return c.req.method === 'POST' ? await sse.post(c.env, id, admitted) : notAllowed('POST');
+    });
+  }
+  app.all(metadataPath('/'), (c) => describe(c, ''));
+  app.all(metadataPath('/mcp'), (c) => describe(c, ''));
+  app.all(`${metadataPath('/mcp')}/:view`, (c) => describe(c, c.req.param('view')));
+
+  app.notFound((c) => {
+    const headers = admission.judge(c.env);
+    return headers instanceof Response ? headers : c.text('Not found', 404);
+  });
+  app.onError((error, c) => onFailure(error, c.env.outgoing));
+  const posts = new PostFastPath({ front, admission, mcp, bodyBytes, onFailure });
+
+  return {
+    app,
+    tryFastPath: (env) => posts.take(env),
+    drain() {
+      mcp.drain();
+      sse.drain();
+    },
+  };
+}

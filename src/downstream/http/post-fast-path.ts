@@ -1,0 +1,91 @@
+import type { ServerResponse } from 'node:http';
+import type { Front } from '../../gateway/front.ts';
+import type { Admission, Admitted } from '../admission/admission.ts';
+import type { HeaderReusingRequest } from './header-reusing-request.ts';
+import type { McpEndpoint } from '../mcp.ts';
+import { KnownHeaders } from './known-headers.ts';
+import { receiveText } from '../admission/posted-text.ts';
+import { writeResponse } from '../admission/refusal.ts';
+
+export interface PostFastPathParts {
+  readonly front: Front;
+  readonly admission: Admission;
+  readonly mcp: McpEndpoint;
+  readonly bodyBytes: number;
+  /** What happens to a request that went wrong inside. */
+  readonly onFailure: (thrown: unknown, outgoing: ServerResponse) => Response;
+}
+
+/** A request and what it is answered by. */
+export interface IncomingPost {
+  readonly incoming: HeaderReusingRequest;
+  readonly outgoing: ServerResponse;
+}
+
+const MERGED = '/mcp';
+const BELOW = '/mcp/';
+
+/** The view a target names letter for letter; undefined for everything that takes a router to understand. */
+function viewOf(target: string | undefined): string | undefined {
+  if (target === MERGED) return '';
+  return target !== undefined && target.length > BELOW.length && target.startsWith(BELOW)
+    ? target.slice(BELOW.length)
+    : undefined;
+}
+
+/**
+ * The way nearly every request takes: a POST to an endpoint of ours, by somebody who is known. It is recognised before it reaches
+ * the router, and all that is unusual about it is left to the router, untouched.
+ */
+export class PostFastPath {
+  readonly #parts: PostFastPathParts;
+
+  constructor(parts: PostFastPathParts) {
+    this.#parts = parts;
+  }
+
+  /** False where the request is for the router. */
+  take(env: IncomingPost): boolean {
+    const { incoming } = env;
+    const { front, admission, bodyBytes } = this.#parts;
+    const { rawHeaders } = incoming;
+    const view = incoming.method === 'POST' ? viewOf(incoming.url) : undefined;
+    if (view === undefined || !front.hasView(view)) return false;
+    const head = this.#headOf(incoming);
+    const principal = head && admission.principalOf(head.headers, view);
+    if (head === undefined || principal === undefined) return false;
+    const admitted = { headers: head.headers, principal };
+    receiveText(env, head.lengthIn(rawHeaders), bodyBytes, (text) => {
+      if (typeof text === 'string') this.#answer(env, view, admitted, head, text);
+      else writeResponse(env.outgoing, text);
+    });
+    return true;
+  }
+
+  #headOf(incoming: HeaderReusingRequest): KnownHeaders | undefined {
+    const { admission } = this.#parts;
+    if (incoming.head === undefined) {
+      const headers = admission.admitPlain(incoming.rawHeaders);
+      incoming.head = headers && KnownHeaders.of(incoming, headers);
+    }
+    return incoming.head;
+  }
+
+  #answer(env: IncomingPost, view: string, admitted: Admitted, head: KnownHeaders, text: string): void {
+    const { mcp, onFailure } = this.#parts;
+    const { incoming, outgoing } = env;
+    try {
+      const lookup = head.lookupIn(incoming.rawHeaders);
+      const response = mcp.post(outgoing, view, admitted, head.shape, lookup, text);
+      if (!(response instanceof Promise)) writeResponse(outgoing, response);
+      else {
+        response.then(
+          (given) => writeResponse(outgoing, given),
+          (thrown: unknown) => writeResponse(outgoing, onFailure(thrown, outgoing)),
+        );
+      }
+    } catch (thrown) {
+      writeResponse(outgoing, onFailure(thrown, outgoing));
+    }
+  }
+}

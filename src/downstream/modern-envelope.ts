@@ -1,0 +1,97 @@
+import { GatewayError } from '../errors.ts';
+import type { ModernCaller } from '../gateway/front.ts';
+import type { Principal } from '../policy/principal.ts';
+import { type Envelope, readEnvelope } from '../protocol/envelope.ts';
+import { JsonTextError } from '../json/json.ts';
+import type { Id, Notification, Request } from '../protocol/jsonrpc.ts';
+import { type HeaderLookup, standardHeaderFault } from '../protocol/mcp-headers.ts';
+import { isModernRevision, MODERN } from '../protocol/revisions.ts';
+
+/** A message of the modern era, which names its revision itself; or why it is none that we take. */
+export type ModernInput =
+  | { readonly kind: 'modern'; readonly request: Request; readonly envelope: Envelope }
+  /** Nothing that a client may notify is about anything but a request of its own. */
+  | { readonly kind: 'modern-notification'; readonly notification: Notification }
+  | { readonly kind: 'refused'; readonly error: GatewayError; readonly id: Id };
+
+const VERSION = 'mcp-protocol-version';
+
+/**
+ * A header that came twice says nothing that could be compared.
+ *
+ * @param version what the headers are known to say of it: asked for in every request.
+ */
+export function headerLookup(raw: readonly string[], version: string | undefined): HeaderLookup {
+  return (wanted) => {
+    if (wanted === VERSION) return version;
+    let found: string | undefined;
+    for (let i = 0; i + 1 < raw.length; i += 2) {
+      if (raw[i]?.toLowerCase() !== wanted) continue;
+      if (found !== undefined) return `${found}, ${raw[i + 1]}`;
+      found = raw[i + 1];
+    }
+    return found;
+  };
+}
+
+/** Whom each principal was under each envelope when it spoke last. */
+const callers = new WeakMap<Envelope, WeakMap<Principal, ModernCaller>>();
+
+/** Who makes a request, by its envelope and credentials; mostly the same object for the same client. */
+export function modernCaller(envelope: Envelope, principal: Principal, view: string): ModernCaller {
+  let byPrincipal = callers.get(envelope);
+  if (byPrincipal === undefined) callers.set(envelope, (byPrincipal = new WeakMap()));
+  const last = byPrincipal.get(principal);
+  if (last?.view === view) return last;
+  const { version, clientCapabilities, logLevel } = envelope;
+  const caller = { principal, view, revision: version, capabilities: clientCapabilities, logLevel };
+  byPrincipal.set(principal, caller);
+  return caller;
+}
+
+function unsupported(requested: string): GatewayError {
+  const message = `this endpoint speaks ${MODERN} to clients that send no initialize`;
+  return new GatewayError('unsupported-revision', { message, data: { supported: [MODERN], requested } });
+}
+
+function judge(message: Request | Notification, lookup: HeaderLookup | undefined): Envelope | GatewayError | undefined {
+  const header = lookup?.(VERSION)?.trim();
+  const reading = readEnvelope(message.params);
+  if (reading.kind === 'none') {
+    // Without an envelope it is of the older era, unless the header says that it is not.
+    if (!isModernRevision(header) || message.method === 'initialize') return undefined;
+    return new GatewayError('invalid-envelope', { message: `"params._meta" needs ${reading.missing.join(' and ')}` });
+  }
+  if (lookup !== undefined && reading.version !== undefined && header !== reading.version) {
+    const say = header === undefined ? 'is missing' : `says ${header.slice(0, 40)}, and the body ${reading.version}`;
+    return new GatewayError('header-mismatch', { message: `the MCP-Protocol-Version header ${say}` });
+  }
+  if (reading.kind === 'unsupported') return unsupported(reading.version);
+  if (reading.kind === 'malformed') return new GatewayError('invalid-envelope', { message: reading.why });
+  const fault = lookup === undefined ? undefined : standardHeaderFault(message, lookup);
+  return fault === undefined ? reading.envelope : new GatewayError('header-mismatch', { message: fault });
+}
+
+/**
+ * Reads a message as one of the modern era; undefined when it is none. What it says of itself decides, and a header alone only
+ * where it leaves no other reading.
+ *
+ * @param lookup of the request's headers; none over stdio, where there are no headers to agree with.
+ * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
+ */
+export function readModern(message: Request | Notification, lookup: HeaderLookup | undefined): ModernInput | undefined {
+  const id = message.kind === 'request' ? message.id : 'null';
+  try {
+    if (message.kind === 'notification') {
+      const isModern = isModernRevision(lookup?.(VERSION)?.trim()) || readEnvelope(message.params).kind !== 'none';
+      return isModern ? { kind: 'modern-notification', notification: message } : undefined;
+    }
+    const judged = judge(message, lookup);
+    if (judged === undefined) return undefined;
+    if (judged instanceof GatewayError) return { kind: 'refused', error: judged, id };
+    return { kind: 'modern', request: message, envelope: judged };
+  } catch (thrown) {
+    if (!(thrown instanceof JsonTextError)) throw thrown;
+    return { kind: 'refused', error: new GatewayError('invalid-envelope', { message: thrown.message }), id };
+  }
+}

@@ -1,0 +1,213 @@
+import { ArraySet } from '../../small-collections.ts';
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { RawObject } from '../../json/json.ts';
+import { featuresOf } from '../../protocol/revisions.ts';
+import type { Link } from '../../upstream/link.ts';
+import type { Caller } from '../exchange/caller.ts';
+import type { Recipient, Exchange } from '../exchange/exchange.ts';
+import { forwardableCapabilities, capabilityKeyOf } from '../exchange/client-capabilities.ts';
+import { ConnectionHolder } from '../exchange/connection-holder.ts';
+
+/** Somebody who hears of what belongs to no request: a `subscriptions/listen` stream. */
+export interface Subscriber {
+  announce(method: string, params: RawObject | undefined): void;
+  /** An upstream says that a task of somebody's has changed. */
+  onTaskChange(link: Link<Exchange, ConnectionHolder>, task: string): void;
+  close(): void;
+}
+
+/**
+ * Modern clients are unknown from one request to the next. What servers of the legacy era keep for a client is kept for an
+ * group: all requests of one principal to one endpoint that declare the same capabilities.
+ */
+export class ClientGroup extends ConnectionHolder {
+  readonly working = new ArraySet<Exchange>();
+  /** Requests that wait for an answer of ours, exclusiveGroups included and parked calls not. */
+  inFlightCount = 0;
+  readonly subscribers = new Set<Subscriber>();
+  /** More of its kind, by upstream, each for one request at a time: see {@link forUpstream}. */
+  readonly #exclusiveGroups = new Map<string, ClientGroup[]>();
+  #lastExclusive = 0;
+
+  get wantsListChanges(): boolean {
+    return this.subscribers.size > 0;
+  }
+
+  get isQuiet(): boolean {
+    return (
+      this.working.size === 0 && !this.wantsListChanges && [...this.exclusiveGroups()].every(({ isQuiet }) => isQuiet)
+    );
+  }
+
+  /**
+   * Whose connection a request to this upstream goes by.
+   *
+   * @param isExclusive whether a question from the upstream could not be told from one about another request, so that each
+   *   request needs a connection to itself.
+   */
+  forUpstream(upstream: string, isExclusive: boolean, make: (key: string) => ClientGroup): ClientGroup {
+    if (!isExclusive || this.#isFreeAt(upstream)) return this;
+    const exclusiveGroups = this.#exclusiveGroups.get(upstream) ?? [];
+    this.#exclusiveGroups.set(upstream, exclusiveGroups);
+    const free = exclusiveGroups.find((exclusive) => exclusive.#isFreeAt(upstream));
+    if (free !== undefined) return free;
+    const exclusive = make(`${this.key} ${++this.#lastExclusive}`);
+    exclusiveGroups.push(exclusive);
+    return exclusive;
+  }
+
+  /** The exclusive of this key; itself, where there is none. */
+  byKey(key: string): ClientGroup {
+    for (const exclusive of this.exclusiveGroups()) if (exclusive.key === key) return exclusive;
+    return this;
+  }
+
+  #isFreeAt(upstream: string): boolean {
+    for (const exchange of this.working) if (exchange.upstream === upstream) return false;
+    return true;
+  }
+
+  *exclusiveGroups(): Iterable<ClientGroup> {
+    for (const exclusiveGroups of this.#exclusiveGroups.values()) yield* exclusiveGroups;
+  }
+
+  /** Lets go of exclusiveGroups nobody uses. */
+  removeIdleExclusives(drop: (exclusive: ClientGroup) => void): void {
+    for (const [upstream, exclusiveGroups] of this.#exclusiveGroups) {
+      // One whose connection is gone costs nothing but its name.
+      const kept = exclusiveGroups.filter((exclusive) => exclusive.working.size > 0 || exclusive.links.size > 0);
+      for (const exclusive of exclusiveGroups) if (!kept.includes(exclusive)) drop(exclusive);
+      if (kept.length === 0) this.#exclusiveGroups.delete(upstream);
+      else this.#exclusiveGroups.set(upstream, kept);
+    }
+  }
+
+  announce(method: string, params: RawObject | undefined): void {
+    for (const listener of this.subscribers) listener.announce(method, params);
+  }
+
+  latestExchangeAt(upstream: string): Exchange | undefined {
+    let latest: Exchange | undefined;
+    for (const exchange of this.working) if (exchange.upstream === upstream) latest = exchange;
+    return latest;
+  }
+
+  recipientAt(upstream: string): Recipient | undefined {
+    const there = [...this.working].filter((exchange) => exchange.upstream === upstream);
+    const [exchange] = there;
+    if (exchange === undefined || there.length > 1) return undefined;
+    return { client: exchange.client, exchange, isUnambiguous: true };
+  }
+
+  override close(): void {
+    super.close();
+    for (const listener of this.subscribers) listener.close();
+    for (const exchange of this.working) exchange.cancel('the gateway let it go');
+    for (const exclusive of this.exclusiveGroups()) exclusive.close();
+  }
+}
+
+export interface ClientGroupsParts {
+  /** What clients that can do this see at this endpoint, looked for on disk too. */
+  loadCatalog(holder: ConnectionHolder): Promise<Catalog>;
+  /** Told before one is let go. */
+  onRelease(group: ClientGroup): void;
+  readonly idleMs: number;
+  readonly perPrincipal: number;
+  /** What is known before anything is: the endpoint's lists for clients without features. */
+  defaultCatalog(view: string): Catalog;
+}
+
+/** The groups in use. */
+export class ClientGroups {
+  readonly #parts: ClientGroupsParts;
+  readonly #pending = new Map<string, Promise<ClientGroup>>();
+  readonly #ready = new Map<string, ClientGroup>();
+  /** By who asks: the same caller is mostly the same object. */
+  #byCaller = new WeakMap<Caller, ClientGroup>();
+  /** Names of sets of capabilities: what many declare is the same object, too. */
+  readonly #capabilityKeys = new WeakMap<RawObject, string>();
+
+  constructor(parts: ClientGroupsParts) {
+    this.#parts = parts;
+  }
+
+  *[Symbol.iterator](): Iterator<ClientGroup> {
+    for (const group of this.#ready.values()) {
+      yield group;
+      yield* group.exclusiveGroups();
+    }
+  }
+
+  /** At once where it is known. @throws {GatewayError} `invalid-params` for capabilities nobody could carry. */
+  of(caller: Caller, nowMs: number): ClientGroup | Promise<ClientGroup> {
+    const claimed = this.#byCaller.get(caller);
+    if (claimed !== undefined) {
+      claimed.usedMs = nowMs;
+      return claimed;
+    }
+    const capabilityKey = this.#capabilityKeyOf(caller);
+    const key = `modern ${capabilityKey} ${caller.view} ${caller.principal.key}`;
+    const known = this.#ready.get(key);
+    if (known !== undefined) {
+      known.usedMs = nowMs;
+      this.#byCaller.set(caller, known);
+      return known;
+    }
+    let making = this.#pending.get(key);
+    if (making === undefined) {
+      making = this.#make(key, caller);
+      this.#pending.set(key, making);
+    }
+    return making;
+  }
+
+  #capabilityKeyOf({ capabilities, revision }: Caller): string {
+    let capabilityKey = this.#capabilityKeys.get(capabilities);
+    if (capabilityKey === undefined) {
+      capabilityKey = capabilityKeyOf(forwardableCapabilities(capabilities, featuresOf(revision)));
+      this.#capabilityKeys.set(capabilities, capabilityKey);
+    }
+    return capabilityKey;
+  }
+
+  async #make(key: string, caller: Caller): Promise<ClientGroup> {
+    this.#makeRoom(caller.principal.key);
+    const group = new ClientGroup(key, caller, this.#parts.defaultCatalog(caller.view));
+    try {
+      group.catalog = await this.#parts.loadCatalog(group);
+      this.#ready.set(key, group);
+      return group;
+    } finally {
+      this.#pending.delete(key);
+    }
+  }
+
+  /** Clients choose their capabilities, so there is an end to how many different ones are kept apart. */
+  #makeRoom(principal: string): void {
+    const own = [...this.#ready.values()].filter((group) => group.principal === principal);
+    if (own.length < this.#parts.perPrincipal) return;
+    const quiet = own.filter(({ isQuiet }) => isQuiet).toSorted((a, b) => a.usedMs - b.usedMs);
+    const [oldest] = quiet;
+    if (oldest !== undefined) this.#release(oldest);
+  }
+
+  sweep(nowMs: number): void {
+    for (const group of this.#ready.values()) {
+      group.removeIdleExclusives((exclusive) => this.#parts.onRelease(exclusive));
+      if (group.isQuiet && nowMs - group.usedMs > this.#parts.idleMs) this.#release(group);
+    }
+  }
+
+  releaseAll(): void {
+    for (const group of this.#ready.values()) this.#release(group);
+  }
+
+  #release(group: ClientGroup): void {
+    this.#ready.delete(group.key);
+    this.#byCaller = new WeakMap();
+    for (const exclusive of group.exclusiveGroups()) this.#parts.onRelease(exclusive);
+    this.#parts.onRelease(group);
+    group.close();
+  }
+}

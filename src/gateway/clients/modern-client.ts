@@ -1,0 +1,67 @@
+import type { Catalog } from '../../catalog/catalog.ts';
+import { GatewayError } from '../../errors.ts';
+import { mayAsk } from '../../protocol/input-required.ts';
+import type { RawObject } from '../../json/json.ts';
+import { notificationText } from '../../protocol/jsonrpc.ts';
+import type { Severity } from '../../protocol/severity.ts';
+import type { ClientGroup } from './client-group.ts';
+import type { Caller } from '../exchange/caller.ts';
+import type { Client, Exchange, ClientQuestion } from '../exchange/exchange.ts';
+import { isWanted } from '../exchange/log-level.ts';
+import { capabilitiesFor } from '../exchange/client-capabilities.ts';
+import type { InputRounds } from '../questions/input-rounds.ts';
+
+/** A modern client, as long as one request lasts: nothing of it is remembered, and it is told nothing but of this request. */
+export class ModernClient implements Client {
+  readonly caller: Caller;
+  readonly group: ClientGroup;
+  readonly rounds: InputRounds | undefined;
+  readonly logLevel: Severity | undefined;
+
+  /** @param rounds of the call, which this request may only have taken up; none for a client that can be asked nothing. */
+  constructor(caller: Caller, group: ClientGroup, logLevel: Severity | undefined, rounds: InputRounds | undefined) {
+    this.caller = caller;
+    this.group = group;
+    this.logLevel = logLevel;
+    this.rounds = rounds;
+  }
+
+  get catalog(): Catalog {
+    return this.group.catalog;
+  }
+
+  get clientCapabilities(): RawObject {
+    return this.group.clientCapabilities;
+  }
+
+  wantsLog(level: string | undefined): boolean {
+    return this.logLevel !== undefined && isWanted(level, this.logLevel);
+  }
+
+  notify(method: string, params: RawObject | undefined, exchange: Exchange | undefined): boolean {
+    return exchange?.sink.send(notificationText(method, params)) ?? false;
+  }
+
+  announce(): void {
+    // It has no stream for what belongs to no request, but for those it opens with subscriptions/listen.
+  }
+
+  /** The request did not declare what it takes, so it is refused with what it would take. */
+  onUnsupportedRequest(method: string, params: RawObject, exchange: Exchange | undefined): void {
+    const requiredCapabilities = capabilitiesFor(method, params);
+    if (exchange === undefined || requiredCapabilities === undefined) return;
+    const message = `the server asks for ${method}`;
+    exchange.fail(
+      new GatewayError('missing-capability', { message, executed: 'unknown', data: { requiredCapabilities } }),
+    );
+  }
+
+  ask(question: ClientQuestion, exchange: Exchange | undefined): void {
+    if (exchange !== undefined && mayAsk(exchange.request.method)) {
+      this.rounds?.add(question);
+      return;
+    }
+    const message = 'Only tools/call, prompts/get and resources/read may be answered with questions';
+    question.answer({ kind: 'error', error: { code: -32602, message } });
+  }
+}

@@ -1,0 +1,172 @@
+import { ArrayMap } from '../../small-collections.ts';
+import { randomInt } from 'node:crypto';
+import type { Catalog } from '../../catalog/catalog.ts';
+import { GatewayError, toAnswer } from '../../errors.ts';
+import type { RawObject } from '../../json/json.ts';
+import { type Answer, type Id, notificationText, requestText } from '../../protocol/jsonrpc.ts';
+import { withToken } from '../../protocol/meta.ts';
+import type { Caller } from '../exchange/caller.ts';
+import type { Recipient, Client, Exchange, ClientQuestion } from '../exchange/exchange.ts';
+import type { ClientSession, MessageSink } from '../front.ts';
+import { isWanted } from '../exchange/log-level.ts';
+import { ConnectionHolder } from '../exchange/connection-holder.ts';
+
+/** A request of ours that the client has not answered yet. */
+interface PendingQuestion {
+  readonly resolve: (answer: Answer) => void;
+  readonly onProgress: (params: RawObject) => void;
+}
+
+/** Messages that wait for a stream to go out on. More would only be stale. */
+const MAX_WAITING = 256;
+const MAX_QUESTIONS = 64;
+
+/** People need time; after this long the upstream is told that nobody answers. */
+const ASK_LIMIT_MS = 600_000;
+
+/** A legacy-era session: what is remembered of a client between its requests. */
+export class Session extends ConnectionHolder implements Client, ClientSession {
+  readonly id: string;
+  readonly inFlight = new ArrayMap<Id, Exchange>();
+  /** Before `notifications/initialized` a client is told nothing it did not ask for. */
+  isInitialized = false;
+  readonly #questions = new Map<Id, PendingQuestion>();
+  /** Random, so that an answer meant for an earlier life of this session answers no question of this one. */
+  #lastQuestion = randomInt(2 ** 47);
+  #sink: MessageSink | undefined;
+  #waiting: string[] = [];
+
+  constructor(id: string, key: string, caller: Caller, catalog: Catalog) {
+    super(key, caller, catalog);
+    this.id = id;
+  }
+
+  get wantsListChanges(): boolean {
+    return this.isInitialized;
+  }
+
+  /** Nothing is under way and nobody listens. */
+  get isQuiet(): boolean {
+    return this.inFlight.size === 0 && this.#sink === undefined;
+  }
+
+  listen(sink: MessageSink): void {
+    this.#sink = sink;
+    this.usedMs = performance.now();
+    const waiting = this.#waiting;
+    this.#waiting = [];
+    for (const text of waiting) this.#queue(text);
+  }
+
+  unlisten(sink: MessageSink): void {
+    if (this.#sink === sink) this.#sink = undefined;
+    this.usedMs = performance.now();
+  }
+
+  /** Tells the client about a request of its own, on that request's stream or the listening one. Without either it is moot. */
+  notify(method: string, params: RawObject | undefined, exchange: Exchange | undefined): boolean {
+    const text = notificationText(method, params);
+    return (exchange?.sink.send(text) ?? false) || (this.#sink?.send(text) ?? false);
+  }
+
+  /** Tells the client something that belongs to no request. It waits until the client listens. */
+  announce(method: string, params: RawObject | undefined): void {
+    this.#queue(notificationText(method, params));
+  }
+
+  #queue(text: string): void {
+    if (this.#sink?.send(text)) return;
+    // A list that changed twice is a list that changed.
+    if (this.#waiting.includes(text)) return;
+    if (this.#waiting.length === MAX_WAITING) this.#waiting.shift();
+    this.#waiting.push(text);
+  }
+
+  /** Sends what must arrive, on whichever stream of the client is open, the most fitting first; else it waits. */
+  #deliver(text: string, exchange: Exchange | undefined): void {
+    if (exchange?.sink.send(text)) return;
+    if (this.#sink?.send(text)) return;
+    for (const other of this.inFlight.values()) {
+      if (other.sink.send(text)) return;
+    }
+    this.#queue(text);
+  }
+
+  wantsLog(level: string | undefined): boolean {
+    return isWanted(level, this.logLevel);
+  }
+
+  latestExchangeAt(upstream: string): Exchange | undefined {
+    let latest: Exchange | undefined;
+    for (const exchange of this.inFlight.values()) {
+      if (exchange.upstream === upstream) latest = exchange;
+    }
+    return latest;
+  }
+
+  /** Nobody else uses the connections made for it, so whatever is asked on them is asked of it. */
+  recipientAt(upstream: string): Recipient {
+    return { client: this, exchange: this.latestExchangeAt(upstream), isUnambiguous: this.inFlight.size === 1 };
+  }
+
+  onUnsupportedRequest(): void {
+    // It said so at the beginning, and the upstream has been told.
+  }
+
+  ask(question: ClientQuestion, exchange: Exchange | undefined): void {
+    if (this.#questions.size >= MAX_QUESTIONS) {
+      const message = 'The client has too many unanswered questions';
+      question.answer({ kind: 'error', error: { code: -32603, message } });
+      return;
+    }
+    const { method, params } = question;
+    const timer = setTimeout(() => {
+      this.#withdraw(id, 'timed out', exchange);
+      const message = `no answer to ${method} within ${ASK_LIMIT_MS / 1000} s`;
+      question.answer(toAnswer(new GatewayError('client-timeout', { message })));
+    }, ASK_LIMIT_MS);
+    timer.unref();
+    // The id is ours, and names the progress the client may report.
+    const number = ++this.#lastQuestion;
+    const id = String(number);
+    this.#questions.set(id, {
+      resolve: (answer) => {
+        clearTimeout(timer);
+        question.answer(answer);
+      },
+      onProgress: (progress) => question.onProgress?.(progress),
+    });
+    const sent = question.onProgress === undefined ? params : withToken(params, number);
+    this.#deliver(requestText(id, method, sent), exchange);
+    question.onWithdrawn(() => {
+      clearTimeout(timer);
+      this.#withdraw(id, 'the server no longer asks', exchange);
+    });
+  }
+
+  #withdraw(id: Id, reason: string, exchange: Exchange | undefined): void {
+    if (!this.#questions.delete(id)) return;
+    const text = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":${id},"reason":${JSON.stringify(reason)}}}`;
+    this.#deliver(text, exchange);
+  }
+
+  onResponse(id: Id, answer: Answer): void {
+    const question = this.#questions.get(id);
+    if (question === undefined) return;
+    this.#questions.delete(id);
+    question.resolve(answer);
+  }
+
+  onProgress(params: RawObject): void {
+    this.#questions.get(params.raw('progressToken') ?? '')?.onProgress(params);
+  }
+
+  override close(): void {
+    super.close();
+    this.#sink = undefined;
+    this.#waiting = [];
+    const unreachable = toAnswer(new GatewayError('client-unreachable', { message: 'the session ended' }));
+    for (const id of this.#questions.keys()) this.onResponse(id, unreachable);
+    for (const exchange of this.inFlight.values()) exchange.cancel('session ended');
+  }
+}

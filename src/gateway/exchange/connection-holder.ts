@@ -1,0 +1,72 @@
+import type { Catalog } from '../../catalog/catalog.ts';
+import type { Offer } from '../../catalog/offer.ts';
+import type { RawObject } from '../../json/json.ts';
+import { featuresOf } from '../../protocol/revisions.ts';
+import type { Link, LinkUser } from '../../upstream/link.ts';
+import type { Caller } from './caller.ts';
+import type { Recipient, Exchange } from './exchange.ts';
+import { forwardableCapabilities, capabilityKeyOf } from './client-capabilities.ts';
+import type { Severity } from '../../protocol/severity.ts';
+
+/** A subscribed resource: who owns it, and its URI there. */
+export interface Subscription {
+  readonly upstream: string;
+  readonly uri: string;
+}
+
+/**
+ * Whoever connections to upstreams are kept for, and what those connections have been asked for on its behalf: a client's
+ * session in the legacy era, a client group of modern clients.
+ */
+export abstract class ConnectionHolder implements LinkUser {
+  readonly key: string;
+  readonly caller: Caller;
+  readonly clientCapabilities: RawObject;
+  readonly capabilityKey: string;
+  /** Connections that serve it, by upstream. */
+  readonly pendingLinks = new Map<string, Promise<Link<Exchange, ConnectionHolder>>>();
+  /** Those of them that are ready for use. */
+  readonly links = new Map<string, Link<Exchange, ConnectionHolder>>();
+  /** Lists as its own connection sees them, where they differ from everybody's. */
+  readonly ownOffers = new Map<string, Offer>();
+  /** By the URI the client knows. */
+  readonly subscriptions = new Map<string, Subscription>();
+  /** The lowest it wants to hear of. */
+  logLevel: Severity | undefined;
+  catalog: Catalog;
+  /** Monotonic ms. */
+  usedMs = performance.now();
+  readonly #closed = new AbortController();
+
+  constructor(key: string, caller: Caller, catalog: Catalog) {
+    this.key = key;
+    this.caller = caller;
+    this.catalog = catalog;
+    this.clientCapabilities = forwardableCapabilities(caller.capabilities, featuresOf(caller.revision));
+    this.capabilityKey = capabilityKeyOf(this.clientCapabilities);
+  }
+
+  get principal(): string {
+    return this.caller.principal.key;
+  }
+
+  get closed(): AbortSignal {
+    return this.#closed.signal;
+  }
+
+  /** Whether it is told when its lists change. */
+  abstract readonly wantsListChanges: boolean;
+
+  /** Tells what belongs to no request. */
+  abstract announce(method: string, params: RawObject | undefined): void;
+
+  /** The request an upstream is most likely talking about when it does not say: the latest one it works on. */
+  abstract latestExchangeAt(upstream: string): Exchange | undefined;
+
+  /** Of whom an upstream asks something when it does not say: undefined when it cannot be told. */
+  abstract recipientAt(upstream: string): Recipient | undefined;
+
+  close(): void {
+    this.#closed.abort();
+  }
+}

@@ -1,0 +1,127 @@
+import { compactDecrypt, CompactEncrypt, type CryptoKey, errors } from 'jose';
+import { KeyRing, type RingKey } from '../../store/key-ring.ts';
+
+/** What a handle is for. One made for a purpose opens for no other. */
+export type Purpose = 'session' | 'cursor' | 'state' | 'task';
+
+const MAX_CHARS = 128 * 1024;
+/** Every handle with a key id we do not know makes us look whether the ring has changed, though not more often than this. */
+const REREAD_MS = 1_000;
+
+const FORM = /^[A-Za-z0-9_-]+\.\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/;
+
+interface SealingKey {
+  readonly kid: string;
+  readonly key: CryptoKey;
+  readonly untilMs: number;
+}
+
+async function imported({ kid, key, until }: RingKey): Promise<SealingKey> {
+  const bytes = Buffer.from(key, 'base64url');
+  const usable = await crypto.subtle.importKey('raw', bytes, 'AES-GCM', false, ['encrypt', 'decrypt']);
+  return { kid, key: usable, untilMs: until ?? Infinity };
+}
+
+/**
+ * Whether the text is the one spelling of its bytes. base64url ends in spare bits that decoders overlook, so that without this
+ * several texts would be one handle.
+ */
+function isCanonical(text: string): boolean {
+  return (
+    FORM.test(text) && text.split('.').every((part) => Buffer.from(part, 'base64url').toString('base64url') === part)
+  );
+}
+
+/** The plaintext's shape is ours: nobody else has the key. */
+function opened(plaintext: Uint8Array): { readonly until: number; readonly payload: Record<string, unknown> } {
+  return JSON.parse(Buffer.from(plaintext).toString());
+}
+
+/**
+ * Turns what we want back from a client into a text that only we can read or make, and back again.
+ *
+ * The text is a compact JWE (`dir`, `A256GCM`) and as such fits a header.
+ *
+ * @see https://www.rfc-editor.org/rfc/rfc7516
+ */
+export class Sealer {
+  readonly #ring: KeyRing;
+  #keys: ReadonlyMap<string, SealingKey>;
+  #newest: SealingKey;
+  /** Monotonic. */
+  #readMs = performance.now();
+  #reading: Promise<void> | undefined;
+
+  private constructor(ring: KeyRing, keys: readonly SealingKey[], newest: SealingKey) {
+    this.#ring = ring;
+    this.#keys = new Map(keys.map((key) => [key.kid, key]));
+    this.#newest = newest;
+  }
+
+  /** @throws {Error} with words for the operator, when the state directory or the key ring in it cannot be used. */
+  static async open(stateDir: string): Promise<Sealer> {
+    const ring = await KeyRing.open(stateDir);
+    const keys = await Promise.all((await ring.read()).map(imported));
+    const newest = keys.at(-1);
+    if (newest === undefined) throw new Error('a key ring has at least one key');
+    return new Sealer(ring, keys, newest);
+  }
+
+  /**
+   * From now on seals with a new key. What the old ones sealed opens for another `graceMs`. Other processes on the same state
+   * directory follow when they meet the new key; only one of them may rotate at a time.
+   */
+  async rotate(graceMs: number): Promise<void> {
+    await this.#ring.add(Date.now(), graceMs);
+    await this.#read();
+  }
+
+  /** @param expiresAtMs ms since the epoch; from then on it does not open. */
+  async seal(purpose: Purpose, payload: object, expiresAtMs: number): Promise<string> {
+    const { kid, key } = this.#newest;
+    const plaintext = Buffer.from(JSON.stringify({ until: expiresAtMs, payload }));
+    return await new CompactEncrypt(plaintext)
+      .setProtectedHeader({ alg: 'dir', enc: 'A256GCM', kid, typ: purpose })
+      .encrypt(key);
+  }
+
+  /** What was sealed; undefined for everything that we did not seal for this purpose, or that is over. */
+  async unseal(purpose: Purpose, text: string, nowMs: number): Promise<Record<string, unknown> | undefined> {
+    if (text.length > MAX_CHARS || !isCanonical(text)) return undefined;
+    try {
+      const { plaintext, protectedHeader } = await compactDecrypt(text, ({ kid = '' }) => this.#keyFor(kid, nowMs), {
+        keyManagementAlgorithms: ['dir'],
+        contentEncryptionAlgorithms: ['A256GCM'],
+      });
+      if (protectedHeader['typ'] !== purpose) return undefined;
+      const { until, payload } = opened(plaintext);
+      return nowMs < until ? payload : undefined;
+    } catch (error) {
+      if (error instanceof errors.JOSEError) return undefined;
+      throw error;
+    }
+  }
+
+  async #keyFor(kid: string, nowMs: number): Promise<CryptoKey> {
+    if (!this.#keys.has(kid)) await this.#reread();
+    const key = this.#keys.get(kid);
+    if (key === undefined || nowMs >= key.untilMs) throw new errors.JWEDecryptionFailed();
+    return key.key;
+  }
+
+  #reread(): Promise<void> {
+    if (performance.now() - this.#readMs >= REREAD_MS) {
+      this.#reading ??= this.#read().finally(() => {
+        this.#reading = undefined;
+      });
+    }
+    return this.#reading ?? Promise.resolve();
+  }
+
+  async #read(): Promise<void> {
+    this.#readMs = performance.now();
+    const keys = await Promise.all((await this.#ring.read()).map(imported));
+    this.#keys = new Map(keys.map((key) => [key.kid, key]));
+    this.#newest = keys.at(-1) ?? this.#newest;
+  }
+}

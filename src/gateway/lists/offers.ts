@@ -1,0 +1,207 @@
+import { createHash } from 'node:crypto';
+import { readFile, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Logger } from 'pino';
+import { buildCatalog, type Catalog } from '../../catalog/catalog.ts';
+import { type Offer, offerText, parseOffer, sameOffer } from '../../catalog/offer.ts';
+import type { View } from '../../catalog/view.ts';
+import type { Config, UpstreamConfig } from '../../config/config.ts';
+import { makeStateDir, replaceFile } from '../../store/state-file.ts';
+import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+
+/** Different sets of client features whose lists are kept apart, per upstream. Beyond that, everybody's lists serve. */
+const MAX_PROFILES = 16;
+/** Catalogs at hand; any can be made again. */
+const MAX_CATALOGS = 256;
+
+/**
+ * What upstreams offer to clients of which features, and the catalogs made of it. The last good offer is kept on disk, so
+ * that a restart serves the whole list at once.
+ */
+export class Offers {
+  readonly #views: ReadonlyMap<string, View>;
+  readonly #limits: { readonly maxNameChars: number; readonly instructionsMaxChars: number };
+  readonly #dir: string;
+  readonly #log: Logger;
+  readonly #files = new Map<string, string>();
+  /** Upstream → profile → offer. */
+  readonly #offers = new Map<string, Map<string, Offer>>();
+  /** `<upstream> <profile>` of what this process has heard itself. */
+  readonly #heardMs = new Map<string, number>();
+  readonly #catalogs = new Map<string, Catalog>();
+  #writing: Promise<void> = Promise.resolve();
+
+  constructor(config: Config, views: ReadonlyMap<string, View>, log: Logger) {
+    this.#views = views;
+    this.#limits = { maxNameChars: config.names.maxChars, instructionsMaxChars: config.instructions.maxChars };
+    this.#dir = join(config.stateDir, 'offers');
+    this.#log = log;
+    for (const upstream of config.upstreams) {
+      this.#offers.set(upstream.id, new Map());
+      this.#files.set(upstream.id, fileStem(upstream));
+    }
+  }
+
+  /** Reads the last good offers. One that cannot be read is as good as none. */
+  async restore(): Promise<void> {
+    await makeStateDir(this.#dir);
+    for (const [upstream, offers] of this.#offers) {
+      const offer = parseOffer(await this.#read(upstream, ''));
+      if (offer !== undefined) offers.set('', offer);
+    }
+  }
+
+  /** Everybody's lists, or those of clients with these features. */
+  get(upstream: string, capabilityKey: string): Offer | undefined {
+    return this.#offers.get(upstream)?.get(capabilityKey);
+  }
+
+  /** Ms since this process heard an upstream's lists itself; undefined when it never did. */
+  ageMs(upstream: string, capabilityKey: string): number | undefined {
+    const heardMs = this.#heardMs.get(`${upstream} ${capabilityKey}`);
+    return heardMs === undefined ? undefined : performance.now() - heardMs;
+  }
+
+  /** Whether lists for these features are at hand, be it from disk. */
+  async load(upstream: string, capabilityKey: string): Promise<boolean> {
+    const offers = this.#offers.get(upstream);
+    if (offers === undefined || offers.has(capabilityKey)) return true;
+    const offer = parseOffer(await this.#read(upstream, capabilityKey));
+    if (offer === undefined) return false;
+    this.#set(upstream, capabilityKey, offer);
+    return true;
+  }
+
+  /** Takes an offer; true when it differs from the one before. */
+  update(upstream: string, capabilityKey: string, offer: Offer): boolean {
+    const isFirst = this.ageMs(upstream, capabilityKey) === undefined;
+    this.#heardMs.set(`${upstream} ${capabilityKey}`, performance.now());
+    const before = this.get(upstream, capabilityKey);
+    if (before !== undefined && sameOffer(before, offer)) {
+      this.#touch(upstream, capabilityKey, before);
+      if (isFirst && capabilityKey === '') this.#warn(upstream);
+      return false;
+    }
+    this.#set(upstream, capabilityKey, offer);
+    if (capabilityKey === '') this.#warn(upstream);
+    const file = this.#file(upstream, capabilityKey);
+    this.#write(() => replaceFile(file, offerText(offer)), upstream);
+    return true;
+  }
+
+  /** What is left out is missed by somebody, who finds the reason here. */
+  #warn(upstream: string): void {
+    for (const { upstream: owner, kind, name, why } of this.catalog('', '').quarantined) {
+      if (owner === upstream) this.#log.warn({ upstream, kind, name, why }, 'left out of the lists');
+    }
+  }
+
+  /** One after the other. The lists of a full disk are still served; they only do not outlive a restart. */
+  #write(change: () => Promise<void>, upstream: string): void {
+    this.#writing = this.#writing
+      .then(change)
+      .catch((thrown: unknown) => this.#log.warn({ err: thrown, upstream }, 'offer not saved'));
+  }
+
+  capabilityKeysOf(upstream: string): readonly string[] {
+    return [...(this.#offers.get(upstream)?.keys() ?? [])];
+  }
+
+  /** What is known of these features may not be true any more. */
+  remove(upstream: string, capabilityKey: string): void {
+    const offers = this.#offers.get(upstream);
+    if (offers !== undefined) this.#forget(upstream, offers, capabilityKey);
+  }
+
+  /** Resolves when what was taken is on disk. */
+  flush(): Promise<void> {
+    return this.#writing;
+  }
+
+  /** The least recently heard is the first to be forgotten. */
+  #touch(upstream: string, capabilityKey: string, offer: Offer): void {
+    const offers = this.#offers.get(upstream);
+    offers?.delete(capabilityKey);
+    offers?.set(capabilityKey, offer);
+  }
+
+  #set(upstream: string, capabilityKey: string, offer: Offer): void {
+    const offers = this.#offers.get(upstream);
+    if (offers === undefined) return;
+    this.#touch(upstream, capabilityKey, offer);
+    for (const oldest of offers.keys()) {
+      if (offers.size <= MAX_PROFILES) break;
+      if (oldest !== '') this.#forget(upstream, offers, oldest);
+    }
+    this.#catalogs.clear();
+  }
+
+  /** Clients choose their features, so what is kept for each choice must end somewhere, on disk too. */
+  #forget(upstream: string, offers: Map<string, Offer>, capabilityKey: string): void {
+    offers.delete(capabilityKey);
+    this.#heardMs.delete(`${upstream} ${capabilityKey}`);
+    const file = this.#file(upstream, capabilityKey);
+    this.#write(() => rm(file, { force: true }), upstream);
+  }
+
+  /** What this holder sees: its own connections' lists, else those for its features, else everybody's. */
+  catalogFor(holder: ConnectionHolder): Catalog {
+    const { view } = holder.caller;
+    return holder.ownOffers.size === 0
+      ? this.catalog(view, holder.capabilityKey)
+      : this.#build(view, (upstream) => holder.ownOffers.get(upstream) ?? this.#best(upstream, holder.capabilityKey));
+  }
+
+  /** The same, looked for on disk too. */
+  async loadCatalog(holder: ConnectionHolder): Promise<Catalog> {
+    const { upstreams } = this.catalog(holder.caller.view, '').view;
+    await Promise.all(upstreams.map((viewed) => this.load(viewed.id, holder.capabilityKey)));
+    return this.catalogFor(holder);
+  }
+
+  catalog(view: string, capabilityKey: string): Catalog {
+    const key = `${view} ${capabilityKey}`;
+    const known = this.#catalogs.get(key);
+    if (known !== undefined) return known;
+    const catalog = this.#build(view, (upstream) => this.#best(upstream, capabilityKey));
+    if (this.#catalogs.size >= MAX_CATALOGS) this.#catalogs.clear();
+    this.#catalogs.set(key, catalog);
+    return catalog;
+  }
+
+  #best(upstream: string, capabilityKey: string): Offer | undefined {
+    const offers = this.#offers.get(upstream);
+    return offers?.get(capabilityKey) ?? offers?.get('');
+  }
+
+  #build(viewId: string, offerOf: (upstream: string) => Offer | undefined): Catalog {
+    const view = this.#views.get(viewId);
+    if (view === undefined) throw new RangeError(`no view "${viewId}"`);
+    const offers = new Map<string, Offer>();
+    for (const { id } of view.upstreams) {
+      const offer = offerOf(id);
+      if (offer !== undefined) offers.set(id, offer);
+    }
+    return buildCatalog(view, offers, this.#limits);
+  }
+
+  #file(upstream: string, capabilityKey: string): string {
+    return join(this.#dir, `${this.#files.get(upstream)}${capabilityKey === '' ? '' : `.${capabilityKey}`}.json`);
+  }
+
+  async #read(upstream: string, capabilityKey: string): Promise<string> {
+    try {
+      return await readFile(this.#file(upstream, capabilityKey), 'utf8');
+    } catch {
+      return '';
+    }
+  }
+}
+
+/** Another command or URL under the same id is another server, whose lists are not these. */
+function fileStem(upstream: UpstreamConfig): string {
+  const { target } = upstream;
+  const identity = target.kind === 'stdio' ? [target.command, ...target.args] : [target.url];
+  const digest = createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, 12);
+  return `${upstream.id}-${digest}`;
+}

@@ -1,0 +1,360 @@
+import { capabilitiesAt } from '../../catalog/merge.ts';
+import { GatewayError, toAnswer } from '../../errors.ts';
+import {
+  type InputRequest,
+  inputRequiredResult,
+  readRetry,
+  type Retry,
+  withRetry,
+} from '../../protocol/input-required.ts';
+import { RawObject } from '../../json/json.ts';
+import type { Answer, Request } from '../../protocol/jsonrpc.ts';
+import { type HeaderLookup, paramHeaderFault } from '../../protocol/mcp-headers.ts';
+import { MODERN } from '../../protocol/revisions.ts';
+import { TASK_METHODS } from '../../protocol/tasks.ts';
+import type { Upstream } from '../../upstream/upstream.ts';
+import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
+import { type ResultTranslator, toolFailure } from '../forward/result-translator.ts';
+import { labelled } from '../questions/server-requests.ts';
+import type { Caller } from '../exchange/caller.ts';
+import { type Calls, InputRequiredError, UrlRequiredError } from '../calls/calls.ts';
+import type { UrlElicitations } from '../questions/url-elicitations.ts';
+import type { Exchange } from '../exchange/exchange.ts';
+import type { ModernCaller, ModernSink } from '../front.ts';
+import { SubscriptionStream, readFilter } from './subscription-stream.ts';
+import type { HolderLinks } from '../connections/holder-links.ts';
+import { LISTS, type ListAnswers } from '../forward/list-answers.ts';
+import { OpenExchange } from '../exchange/open-exchange.ts';
+import type { CallOwners } from '../questions/call-owners.ts';
+import type { ParkedCalls } from '../questions/parked-calls.ts';
+import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import { type Found, type Route, route } from '../exchange/route.ts';
+import type { ListRefresher } from '../lists/list-refresher.ts';
+import type { Sealer } from '../handles/sealer.ts';
+import { type RequestState, sealState, unsealState } from '../handles/request-state.ts';
+import { InputRounds } from '../questions/input-rounds.ts';
+import type { TaskIds } from '../handles/task-ids.ts';
+import { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
+import { mustDeclareTasks, type Tasks } from '../tasks/tasks.ts';
+import { ModernClient } from '../clients/modern-client.ts';
+import { type ModernRequestHost, ModernRequest } from './modern-request.ts';
+
+export interface ModernRequestsParts {
+  readonly groups: ClientGroups;
+  readonly upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
+  readonly calls: Calls;
+  readonly tasks: Tasks;
+  readonly taskIds: TaskIds;
+  readonly parked: ParkedCalls;
+  readonly listRefresher: ListRefresher;
+  readonly links: HolderLinks;
+  readonly lists: ListAnswers;
+  readonly translator: ResultTranslator;
+  readonly sealer: Sealer;
+  readonly urlElicitations: UrlElicitations;
+  readonly inFlightPerSession: number;
+  readonly callOwners: CallOwners;
+  /** What {@link callOwners} know this process by. */
+  readonly ownerName: string;
+  /** A failure as the answer that tells of it. */
+  toFailure(thrown: unknown, method: string): Answer;
+  /** Told of every request once it is answered. */
+  onServed(caller: Caller, request: Request, exchange: OpenExchange | undefined, answer: Answer, ms: number): void;
+}
+
+/** A state we gave out is good for this long where nothing waits for it: people need time. */
+const STATE_MS = 3_600_000;
+
+/** An upstream that was promised a page is opened says within this time that it was. */
+const PAGE_MS = 20_000;
+
+/** Answers requests of 2026-07-28, each of which stands alone. */
+export class ModernRequests implements ModernRequestHost {
+  readonly #parts: ModernRequestsParts;
+
+  constructor(parts: ModernRequestsParts) {
+    this.#parts = parts;
+  }
+
+  /** Every failure is an answer. */
+  request(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernRequest {
+    const modernRequest = new ModernRequest(this, request, caller, sink, lookup);
+    try {
+      const group = this.#parts.groups.of(caller, sink.receivedMs);
+      modernRequest.follow(
+        group instanceof Promise
+          ? group.then((made) => this.#answer(modernRequest, made))
+          : this.#answer(modernRequest, group),
+      );
+    } catch (thrown) {
+      modernRequest.reject(thrown);
+    }
+    return modernRequest;
+  }
+
+  finish(modernRequest: ModernRequest, answer: Answer): void {
+    const { caller, request, exchange, sink } = modernRequest;
+    modernRequest.release();
+    try {
+      this.#parts.onServed(caller, request, exchange, answer, performance.now() - sink.receivedMs);
+    } catch (thrown) {
+      // Whatever becomes of our own books, the client is answered.
+      this.#parts.toFailure(thrown, request.method);
+    }
+    sink.answer(answer);
+  }
+
+  async answerFailure({ exchange, endsWithRequest, request }: ModernRequest, thrown: unknown): Promise<Answer> {
+    try {
+      if (exchange === undefined || !endsWithRequest) throw thrown;
+      return await this.#toInputRequired(exchange, thrown);
+    } catch (why) {
+      return this.#parts.toFailure(why, request.method);
+    }
+  }
+
+  /** Nothing where the modernRequest is going to be told. */
+  #answer(modernRequest: ModernRequest, group: ClientGroup): Answer | undefined | Promise<Answer | undefined> {
+    const { request, caller } = modernRequest;
+    const { method, params } = request;
+    const { listRefresher, lists } = this.#parts;
+    const canBeAsked = group.capabilityKey !== '';
+    const rounds = canBeAsked ? new InputRounds(params?.object('inputResponses')) : undefined;
+    const modernClient = new ModernClient(caller, group, caller.logLevel, rounds);
+    const list = LISTS.get(method);
+    if (list !== undefined) return lists.answer(group, list, request);
+    if (TASK_METHODS.has(method)) return this.#runTask(modernRequest, modernClient);
+    switch (method) {
+      case 'tools/call':
+      case 'prompts/get':
+      case 'resources/read':
+      case 'completion/complete':
+        return this.#route(modernRequest, modernClient);
+      case 'server/discover':
+        return listRefresher.awaitFirstLists(caller.view).then(() => this.#discover(group));
+      case 'subscriptions/listen':
+        return this.#listen(modernRequest, modernClient);
+      default:
+        throw new GatewayError('method-not-found', { message: method });
+    }
+  }
+
+  async #listen(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
+    const { caller, sink } = modernRequest;
+    const { id, method, params } = modernRequest.request;
+    const { group } = modernClient;
+    const { kinds, uris, taskIds } = readFilter(params);
+    if (taskIds.length > 0) mustDeclareTasks(caller, method);
+    await this.#parts.listRefresher.refreshFor(group);
+    const { links, tasks, taskIds: ids } = this.#parts;
+    const news = new TaskSubscriptions({ ids, links, tasks }, modernClient);
+    const listen = new SubscriptionStream(id, sink, group, links, kinds, news);
+    modernRequest.attachStream(listen);
+    return this.#stamp(method, await listen.run(uris, taskIds));
+  }
+
+  #runTask(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
+    const { group } = modernClient;
+    const exchange = new OpenExchange(modernClient, group, modernRequest.request, modernRequest.sink);
+    // Not one of those that work: it must not be taken for the one an upstream asks.
+    modernRequest.bind(exchange);
+    this.#countIn(modernRequest, group);
+    return this.#parts.tasks.request(exchange);
+  }
+
+  #discover({ catalog }: ClientGroup): Answer {
+    const { capabilities, instructions, caching } = catalog;
+    const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify([MODERN]))
+      .with('capabilities', capabilitiesAt(MODERN, capabilities).toString())
+      .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
+    return { kind: 'result', result: this.#parts.translator.stampOwn('server/discover', result.toString(), caching) };
+  }
+
+  #stamp(method: string, answer: Answer): Answer {
+    return answer.kind === 'error'
+      ? answer
+      : { kind: 'result', result: this.#parts.translator.stampOwn(method, answer.result) };
+  }
+
+  /** @throws {GatewayError} `overloaded` */
+  #countIn(modernRequest: ModernRequest, group: ClientGroup): void {
+    if (group.inFlightCount >= this.#parts.inFlightPerSession) {
+      throw new GatewayError('overloaded', { message: `you have ${group.inFlightCount} requests under way` });
+    }
+    modernRequest.countIn(group);
+  }
+
+  #route(modernRequest: ModernRequest, modernClient: ModernClient): undefined | Promise<Answer | undefined> {
+    const { request, lookup } = modernRequest;
+    const { group } = modernClient;
+    this.#countIn(modernRequest, group);
+    const retry = request.params === undefined ? undefined : readRetry(request.params);
+    if (request.params !== undefined && retry === undefined) {
+      throw new GatewayError('invalid-params', {
+        message: '"inputResponses" must be an object, "requestState" a string',
+      });
+    }
+    const goOn = (to: Route) => {
+      if (to.kind === 'nowhere') throw to.error;
+      if (lookup !== undefined) checkHeaders(request, to, lookup);
+      return retry?.requestState === undefined
+        ? this.#send(modernRequest, modernClient, to)
+        : this.#retry(modernRequest, modernClient, to, retry, retry.requestState);
+    };
+    const to = route(group.catalog, request);
+    if (to.kind !== 'nowhere') return goOn(to);
+    return Promise.resolve(this.#parts.listRefresher.refreshFor(group)).then(() => goOn(route(group.catalog, request)));
+  }
+
+  /** The client brings back what it was given with questions, whether or not it has answers. */
+  async #retry(
+    modernRequest: ModernRequest,
+    modernClient: ModernClient,
+    to: Found,
+    retry: Retry,
+    requestState: string,
+  ): Promise<Answer | undefined> {
+    const { request } = modernRequest;
+    const state = await unsealState(this.#parts.sealer, requestState, modernClient.caller, request);
+    if (state.kind === 'park' && state.owner !== this.#parts.ownerName)
+      return await this.#delegate(modernRequest, state.owner);
+    if (state.kind === 'park') return await this.#resume(modernRequest, modernClient, state, retry);
+    if (state.upstream !== to.upstream) throw new GatewayError('invalid-state');
+    let given: Retry = { inputResponses: undefined, requestState: undefined };
+    if (state.kind === 'relay') {
+      given = { inputResponses: retry.inputResponses, requestState: state.inner };
+    } else {
+      const end = await this.#awaitPages(request.method, to.upstream, state.ids, retry.inputResponses);
+      if (end !== undefined) return end;
+    }
+    return await this.#send(modernRequest, modernClient, { ...to, params: withRetry(to.params, given) });
+  }
+
+  #send(modernRequest: ModernRequest, modernClient: ModernClient, to: Found): undefined | Promise<Answer> {
+    const { group } = modernClient;
+    const { calls, parked } = this.#parts;
+    const upstream = this.#parts.upstreams.get(to.upstream);
+    const isExclusive = group.capabilityKey !== '' && upstream?.needsOwnConnection === true;
+    const holder = group.forUpstream(
+      to.upstream,
+      isExclusive,
+      (key) => new ClientGroup(key, modernClient.caller, group.catalog),
+    );
+    const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);
+    exchange.upstream = to.upstream;
+    exchange.tool = to.tool;
+    // Who cannot be asked is not asked, and a modern upstream asks in its answer.
+    if (modernClient.rounds === undefined || upstream?.isModern === true) {
+      modernRequest.bindTo(exchange, holder);
+      calls.relay(exchange, to, modernRequest);
+      return undefined;
+    }
+    modernRequest.bind(exchange);
+    holder.working.add(exchange);
+    return parked.follow(exchange, to.upstream, modernClient.rounds, this.#work(exchange, to, holder));
+  }
+
+  /** The whole of a call that may outlive its request. Never rejects. */
+  async #work(exchange: OpenExchange, to: Found, holder: ClientGroup): Promise<Answer> {
+    try {
+      const answer = await this.#parts.calls.forward(exchange, to);
+      return exchange.failure === undefined ? answer : toAnswer(exchange.failure);
+    } catch (thrown) {
+      return await this.#toInputRequired(exchange, exchange.failure ?? thrown).catch(toAnswer);
+    } finally {
+      holder.working.delete(exchange);
+    }
+  }
+
+  /** Gives an upstream's questions on to the client, under a seal. Throws what is none. */
+  async #toInputRequired(exchange: OpenExchange, thrown: unknown): Promise<Answer> {
+    const { upstream = '' } = exchange;
+    if (thrown instanceof InputRequiredError) {
+      const { inputRequests, requestState } = thrown.inputRequired;
+      return await this.#inputRequired(exchange, upstream, inputRequests, {
+        kind: 'relay',
+        upstream,
+        inner: requestState,
+      });
+    }
+    if (thrown instanceof UrlRequiredError) {
+      const ids = thrown.elicitations.map(({ elicitationId }) => elicitationId);
+      const requests = thrown.elicitations.map(({ url, message }, i) => ({
+        key: `url${i + 1}`,
+        method: 'elicitation/create',
+        params: RawObject.of({ mode: 'url', message, url }),
+      }));
+      return await this.#inputRequired(exchange, upstream, requests, { kind: 'pages', upstream, ids });
+    }
+    throw thrown;
+  }
+
+  /** Questions for the client, and the sealed state that its answers come back with. */
+  async #inputRequired(
+    { client, request }: OpenExchange,
+    upstream: string,
+    requests: readonly InputRequest[],
+    state: RequestState,
+  ): Promise<Answer> {
+    const { sealer } = this.#parts;
+    const sealed = await sealState(sealer, state, client.caller, request, Date.now() + STATE_MS);
+    const inputRequests = requests.map((one) => ({
+      ...one,
+      params: one.params === undefined ? undefined : labelled(client, upstream, one.method, one.params),
+    }));
+    const result = inputRequiredResult({ inputRequests, requestState: JSON.stringify(sealed) });
+    return { kind: 'result', result: result.toString() };
+  }
+
+  /**
+   * The user was sent to some pages. Of those nothing was said about, the upstream tells again.
+   *
+   * @returns how a tool call ends, where they would not go.
+   * @throws {GatewayError} `client-unreachable`: how everything else ends then.
+   */
+  async #awaitPages(
+    method: string,
+    upstream: string,
+    ids: readonly string[],
+    responses: RawObject | undefined,
+  ): Promise<Answer | undefined> {
+    const actions = ids.map((_, i) => responses?.object(`url${i + 1}`)?.string('action'));
+    if (actions.some((action) => action !== undefined && action !== 'accept')) {
+      const message = 'the page that has to be opened first was not opened';
+      if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', message });
+      return this.#stamp(method, toolFailure(message));
+    }
+    if (actions.every((action) => action === 'accept')) await this.#parts.urlElicitations.wait(upstream, ids, PAGE_MS);
+    return undefined;
+  }
+
+  /** The call is another process's: it answers in our stead. @throws {GatewayError} `invalid-state` when it is gone. */
+  #delegate(modernRequest: ModernRequest, name: string): Promise<Answer> {
+    const { request, caller, sink } = modernRequest;
+    const owner = this.#parts.callOwners.find(name);
+    if (owner === undefined) throw new GatewayError('invalid-state', { message: 'the call is over; make it again' });
+    const { promise, resolve } = Promise.withResolvers<Answer>();
+    const back = { receivedMs: sink.receivedMs, send: (text: string) => sink.send(text), answer: resolve };
+    modernRequest.delegateTo(owner.modern(request, caller, back));
+    return promise;
+  }
+
+  #resume(
+    modernRequest: ModernRequest,
+    { caller, group, logLevel }: ModernClient,
+    state: { readonly park: string; readonly round: number },
+    retry: Retry,
+  ): Promise<Answer> {
+    return this.#parts.parked.resume(state, retry.inputResponses, (exchange, rounds) => {
+      exchange.attach(new ModernClient(caller, group, logLevel, rounds), modernRequest.request, modernRequest.sink);
+      modernRequest.bind(exchange);
+    });
+  }
+}
+
+/** @throws {GatewayError} `header-mismatch` */
+function checkHeaders({ params }: Request, { source }: Found, lookup: HeaderLookup): void {
+  if (source === undefined || source.mirrored.length === 0) return;
+  const fault = paramHeaderFault(source.mirrored, params?.object('arguments'), lookup);
+  if (fault !== undefined) throw new GatewayError('header-mismatch', { message: fault });
+}

@@ -1,0 +1,233 @@
+import type { Logger } from 'pino';
+import { LIST_KINDS, type ListKind, sameOffer } from '../catalog/offer.ts';
+import { loggerToClient } from '../catalog/rewrite.ts';
+import { uriToClient } from '../catalog/uri.ts';
+import type { Notification } from '../protocol/jsonrpc.ts';
+import { MODERN, featuresOf } from '../protocol/revisions.ts';
+import type { Link } from '../upstream/link.ts';
+import type { Upstream } from '../upstream/upstream.ts';
+import { ClientGroup } from './clients/client-group.ts';
+import { elicitationIdToClient } from './questions/server-requests.ts';
+import type { UrlElicitations } from './questions/url-elicitations.ts';
+import type { HolderLinks } from './connections/holder-links.ts';
+import type { ResourceCache } from './forward/resource-cache.ts';
+import type { Offers } from './lists/offers.ts';
+import type { Recipient, Exchange } from './exchange/exchange.ts';
+import type { ConnectionHolder } from './exchange/connection-holder.ts';
+import type { TaskMarks } from './handles/task-marks.ts';
+
+type HolderLink = Link<Exchange, ConnectionHolder>;
+
+/** Changes this close together are one change to a client. */
+const COALESCE_MS = 25;
+
+export interface NotificationRouterParts {
+  readonly upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
+  readonly holders: Iterable<ConnectionHolder>;
+  readonly offers: Offers;
+  readonly links: HolderLinks;
+  readonly urlElicitations: UrlElicitations;
+  readonly resourceCache: ResourceCache;
+  readonly marks: TaskMarks;
+  readonly log: Logger;
+  onDropped(reason: string): void;
+}
+
+/** What upstreams say of their own accord, taken to those sessions it concerns and to no other. */
+export class NotificationRouter {
+  readonly #parts: NotificationRouterParts;
+  /** Links whose lists are being fetched; true when they changed again meanwhile. */
+  readonly #listing = new Map<HolderLink, boolean>();
+  readonly #changed = new Map<ConnectionHolder, Set<ListKind>>();
+
+  constructor(parts: NotificationRouterParts) {
+    this.#parts = parts;
+  }
+
+  onNotification(link: HolderLink, notification: Notification, about: Exchange | undefined): void {
+    const { method, params } = notification;
+    switch (method) {
+      case 'notifications/progress':
+        if (about?.progressToken !== undefined && about.advances(Number(params?.raw('progress')))) {
+          const told = params && this.#parts.marks.withTaskId(link, about.client, params);
+          about.client.notify(method, told?.with('progressToken', about.progressToken), about);
+        }
+        return;
+      case 'notifications/message':
+        this.#routeLog(link, notification, about);
+        return;
+      case 'notifications/resources/updated':
+        this.#routeUpdate(link, notification);
+        return;
+      case 'notifications/tasks':
+      case 'notifications/tasks/status':
+        this.#routeTask(link, notification);
+        return;
+      case 'notifications/tools/list_changed':
+      case 'notifications/prompts/list_changed':
+      case 'notifications/resources/list_changed':
+        this.#onListChanged(link);
+        return;
+      default:
+        this.#routeOther(link, notification, about);
+    }
+  }
+
+  /** Who hears what a connection says about no call: the only one behind it, else nobody can tell. */
+  #recipient(link: HolderLink, about: Exchange | undefined): Recipient | undefined {
+    if (about !== undefined) return { client: about.client, exchange: about, isUnambiguous: true };
+    if (link.shared || link.users.size !== 1) return undefined;
+    const [only] = link.users;
+    return only?.recipientAt(link.upstream);
+  }
+
+  #routeLog(link: HolderLink, { method, params }: Notification, about: Exchange | undefined): void {
+    const to = this.#recipient(link, about);
+    if (to === undefined || params === undefined) {
+      this.#parts.onDropped('log-unattributable');
+      this.#parts.log.debug({ upstream: link.upstream, level: params?.string('level') }, 'log message of nobody');
+      return;
+    }
+    const { client, exchange } = to;
+    if (!client.wantsLog(params.string('level'))) return;
+    const marked = this.#parts.marks.withTaskId(link, client, params);
+    const { view } = client.catalog;
+    const viewed = view.upstreams.find(({ id }) => id === link.upstream);
+    const labelled = viewed === undefined ? marked : loggerToClient(view, viewed, marked);
+    if (!client.notify(method, labelled, exchange)) this.#parts.onDropped('log-undeliverable');
+  }
+
+  #routeUpdate(link: HolderLink, { method, params }: Notification): void {
+    this.#parts.resourceCache.invalidate(link.upstream);
+    const uri = params?.string('uri');
+    if (params === undefined || uri === undefined) return;
+    for (const holder of this.#parts.links.subscribers(link, uri)) {
+      const viewed = holder.catalog.view.upstreams.find(({ id }) => id === link.upstream);
+      if (viewed === undefined) continue;
+      holder.announce(method, params.with('uri', JSON.stringify(uriToClient(viewed, uri))));
+    }
+  }
+
+  /** Clients hear of their own tasks, and of no others'. */
+  #routeTask(link: HolderLink, { method, params }: Notification): void {
+    const task = params?.string('taskId');
+    if (params === undefined || task === undefined) return;
+    for (const holder of this.#parts.holders) {
+      if (holder instanceof ClientGroup) for (const listener of holder.subscribers) listener.onTaskChange(link, task);
+    }
+    for (const holder of link.users) {
+      const id = this.#parts.marks.idFor(link, holder, task);
+      if (id !== undefined && featuresOf(holder.caller.revision).coreTasks) {
+        holder.announce(method, params.with('taskId', JSON.stringify(id)));
+      }
+    }
+  }
+
+  #routeOther(link: HolderLink, { method, params }: Notification, about: Exchange | undefined): void {
+    const elicitationId = params?.string('elicitationId');
+    if (method === 'notifications/elicitation/complete' && elicitationId !== undefined) {
+      this.#parts.urlElicitations.complete(link.upstream, elicitationId);
+    }
+    const to = this.#recipient(link, about);
+    if (to === undefined) {
+      this.#parts.onDropped('notification-unattributable');
+      return;
+    }
+    // A modern client knows none of these: it hears of the end of a page by the answer to its call.
+    if (to.client.caller.revision === MODERN) return;
+    const mapped =
+      method === 'notifications/elicitation/complete' && elicitationId !== undefined
+        ? params?.with('elicitationId', JSON.stringify(elicitationIdToClient(to.client, link.upstream, elicitationId)))
+        : params;
+    // What it says of its own accord may come between two requests.
+    if (!to.client.notify(method, mapped, about)) to.client.announce(method, mapped);
+  }
+
+  #onListChanged(link: HolderLink): void {
+    this.#parts.resourceCache.invalidate(link.upstream);
+    if (link.shared) {
+      const upstream = this.#parts.upstreams.get(link.upstream);
+      upstream?.relist(link).catch((thrown: unknown) => {
+        this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not had');
+      });
+      return;
+    }
+    const isListing = this.#listing.has(link);
+    this.#listing.set(link, isListing);
+    if (!isListing) void this.#relist(link);
+  }
+
+  /** A private connection's lists changed: that is news for its own holder alone. */
+  async #relist(link: HolderLink): Promise<void> {
+    const { upstreams, offers, log } = this.#parts;
+    try {
+      do {
+        this.#listing.set(link, false);
+        const offer = await upstreams.get(link.upstream)?.list(link, link.clientCapabilities);
+        if (offer === undefined) return;
+        const everybodys = offers.get(link.upstream, link.capabilityKey) ?? offers.get(link.upstream, '');
+        const isOwn = everybodys === undefined || !sameOffer(everybodys, offer);
+        for (const holder of link.users) {
+          if (isOwn) holder.ownOffers.set(link.upstream, offer);
+          else holder.ownOffers.delete(link.upstream);
+          this.refreshCatalog(holder);
+        }
+      } while (this.#listing.get(link) === true);
+    } catch (thrown) {
+      log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not had');
+    } finally {
+      this.#listing.delete(link);
+    }
+  }
+
+  /** What a lost connection had shown its holder alone is not there any more. */
+  onLinkClosed(link: HolderLink): void {
+    for (const holder of link.users) {
+      if (holder.ownOffers.delete(link.upstream)) this.refreshCatalog(holder);
+    }
+  }
+
+  /** Everybody's lists changed: so may those for clients with more features. Where nobody is there to ask for, they are forgotten. */
+  refreshVariants(upstream: string): void {
+    const { offers, holders, upstreams, log } = this.#parts;
+    for (const capabilityKey of offers.capabilityKeysOf(upstream)) {
+      if (capabilityKey === '') continue;
+      const holder = [...holders].find((one) => one.capabilityKey === capabilityKey);
+      if (holder === undefined) {
+        offers.remove(upstream, capabilityKey);
+        continue;
+      }
+      upstreams
+        .get(upstream)
+        ?.relist(holder)
+        .catch((thrown: unknown) => log.warn({ err: thrown, upstream }, 'changed lists not had'));
+    }
+  }
+
+  /** Offers have changed: every holder looks again at what it sees. */
+  onListsChanged(): void {
+    for (const holder of this.#parts.holders) this.refreshCatalog(holder);
+  }
+
+  /** Tells a holder which of its lists differ from what it saw last, once for all changes that come close together. */
+  refreshCatalog(holder: ConnectionHolder): void {
+    const before = holder.catalog;
+    const after = this.#parts.offers.catalogFor(holder);
+    holder.catalog = after;
+    if (before === after || !holder.wantsListChanges) return;
+    const kinds = LIST_KINDS.filter((kind) => before.digest[kind] !== after.digest[kind]);
+    if (kinds.length === 0) return;
+    const waiting = this.#changed.get(holder);
+    if (waiting !== undefined) {
+      for (const kind of kinds) waiting.add(kind);
+      return;
+    }
+    const changed = new Set<ListKind>(kinds);
+    this.#changed.set(holder, changed);
+    setTimeout(() => {
+      this.#changed.delete(holder);
+      if (holder.closed.aborted) return;
+      for (const kind of changed) holder.announce(`notifications/${kind}/list_changed`, undefined);
+    }, COALESCE_MS).unref();
+  }
+}

@@ -1,0 +1,41 @@
+/** Pages that users were sent to, and upstreams say are done. */
+export class UrlElicitations {
+  readonly #waiting = new Map<string, Set<() => void>>();
+  /** Those that were done before anybody waited, the latest last. */
+  readonly #done = new Set<string>();
+
+  complete(upstream: string, elicitationId: string): void {
+    const key = `${upstream} ${elicitationId}`;
+    this.#done.add(key);
+    const [oldest] = this.#done;
+    if (this.#done.size > MAX_DONE && oldest !== undefined) this.#done.delete(oldest);
+    for (const wake of this.#waiting.get(key) ?? []) wake();
+  }
+
+  /** Resolves when all of these are done, or after so long. */
+  async wait(upstream: string, elicitationIds: readonly string[], limitMs: number): Promise<void> {
+    const keys = elicitationIds.map((id) => `${upstream} ${id}`).filter((key) => !this.#done.has(key));
+    if (keys.length === 0) return;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const timer = setTimeout(resolve, limitMs);
+    const left = new Set(keys);
+    const wakes = keys.map((key) => {
+      const wake = () => {
+        left.delete(key);
+        if (left.size === 0) resolve();
+      };
+      const waiting = this.#waiting.get(key) ?? new Set();
+      this.#waiting.set(key, waiting.add(wake));
+      return [key, wake] as const;
+    });
+    await promise;
+    clearTimeout(timer);
+    for (const [key, wake] of wakes) {
+      const waiting = this.#waiting.get(key);
+      waiting?.delete(wake);
+      if (waiting?.size === 0) this.#waiting.delete(key);
+    }
+  }
+}
+
+const MAX_DONE = 10_000;

@@ -1,0 +1,220 @@
+import { connect, type Socket } from 'node:net';
+
+import { KEEP_ALIVE_MS, type WireController, type WireHandler, type WireRequest } from './wire.ts';
+import { WireError, type WireFault } from './error.ts';
+import type { ResponseHead } from './head.ts';
+import { requestBytes } from './request.ts';
+import { ResponseReader, type ResponseSink } from './response.ts';
+
+/** Where sockets lead to. */
+export interface WireAddress {
+  readonly host: string;
+  readonly port: number;
+  readonly connectMs: number;
+}
+
+/** Whoever has the sockets. */
+export interface SocketOwner {
+  /** It can take another request. */
+  free(socket: WireSocket): void;
+  /** It is closed. */
+  gone(socket: WireSocket): void;
+}
+
+const READ_BYTES = 65_536;
+const TCP_PROBE_MS = 60_000;
+
+/** We leave before the server does: what is written to it as it closes may have run or not. */
+const MARGIN_MS = 1_000;
+
+/** Reads are handed over one after the other, so that one buffer serves all sockets; but not where reads overlap. */
+const SHARED_BUFFER = process.platform === 'win32' ? undefined : Buffer.allocUnsafeSlow(READ_BYTES);
+
+/** One request on a socket. Afterwards it can do nothing to whoever has the socket then. */
+class Turn implements WireController {
+  readonly request: WireRequest;
+  readonly handler: WireHandler;
+  readonly #socket: WireSocket;
+
+  constructor(socket: WireSocket, request: WireRequest, handler: WireHandler) {
+    this.#socket = socket;
+    this.request = request;
+    this.handler = handler;
+  }
+
+  abort(): void {
+    this.#socket.abort(this);
+  }
+}
+
+/** One connection, with at most one request on it. */
+export class WireSocket implements ResponseSink {
+  readonly #owner: SocketOwner;
+  readonly #socket: Socket;
+  readonly #reader = new ResponseReader(this);
+  #connecting: NodeJS.Timeout | undefined;
+  #turn: Turn | undefined;
+  #head: ResponseHead | undefined;
+  /** When the server will have been silent for too long; monotonic, like all times here. */
+  #deadlineMs = Infinity;
+  /** Until when it may take another request. */
+  #idleUntilMs = 0;
+  #isClosed = false;
+
+  /** Connects, and then sends the request. */
+  constructor(address: WireAddress, request: WireRequest, handler: WireHandler, owner: SocketOwner) {
+    const { host, port, connectMs } = address;
+    this.#owner = owner;
+    this.#turn = new Turn(this, request, handler);
+    const buffer = SHARED_BUFFER ?? Buffer.allocUnsafeSlow(READ_BYTES);
+    const callback = (length: number) => {
+      this.#read(buffer, length);
+      return true;
+    };
+    const options = { noDelay: true, keepAlive: true, keepAliveInitialDelay: TCP_PROBE_MS };
+    this.#socket = connect({ host, port, ...options, onread: { buffer, callback } });
+    this.#connecting = setTimeout(() => {
+      this.destroy(new WireError('connect-timeout', `no connection within ${connectMs} ms`));
+    }, connectMs);
+    this.#socket.once('connect', () => this.#connected());
+    this.#socket.once('end', () => {
+      if (!this.#reader.ended()) this.destroy(new WireError('closed', 'the other side closed the connection'));
+    });
+    this.#socket.on('error', (thrown) => this.destroy(thrown));
+    this.#socket.once('close', () => {
+      this.destroy(new WireError('closed', 'the connection was closed'));
+      this.#owner.gone(this);
+    });
+  }
+
+  /** Whether it can be sent a request. */
+  isUsable(nowMs: number): boolean {
+    return !this.#isClosed && nowMs < this.#idleUntilMs;
+  }
+
+  /** Only while it is usable, and no other is under way. */
+  send(request: WireRequest, handler: WireHandler, nowMs: number): void {
+    this.#turn = new Turn(this, request, handler);
+    this.#start(this.#turn, nowMs);
+  }
+
+  /** Breaks off what is under way. */
+  destroy(reason: Error): void {
+    const turn = this.#turn;
+    this.#close();
+    turn?.handler.onResponseError(turn, reason);
+  }
+
+  abort(turn: Turn): void {
+    if (this.#turn === turn) this.#close();
+  }
+
+  /** Looks at the clock. */
+  sweep(nowMs: number): void {
+    if (this.#turn === undefined) {
+      if (!this.isUsable(nowMs)) this.#close();
+    } else if (nowMs >= this.#deadlineMs) {
+      const code: WireFault = this.#head === undefined ? 'headers-timeout' : 'body-timeout';
+      this.destroy(new WireError(code, 'the server was silent for too long'));
+    }
+  }
+
+  head(head: ResponseHead): void {
+    const turn = this.#turn;
+    if (turn === undefined) return;
+    this.#head = head;
+    this.#awaitBody(turn.request.bodyMs);
+    turn.handler.onResponseStart(turn, head.status, head.headers);
+  }
+
+  body(bytes: Buffer, from: number, to: number): void {
+    const turn = this.#turn;
+    if (turn === undefined) return;
+    this.#awaitBody(turn.request.bodyMs);
+    turn.handler.onResponseData(turn, bytes.subarray(from, to));
+  }
+
+  end(isClean: boolean): void {
+    const turn = this.#turn;
+    if (turn === undefined) return;
+    const keepMs = Math.min(KEEP_ALIVE_MS, (this.#head?.keepMs ?? 0) - MARGIN_MS);
+    // A server that answers before it has read the request may never read it.
+    if (isClean && keepMs > 0 && this.#socket.writableLength === 0) {
+      this.#leave();
+      this.#idleUntilMs = performance.now() + keepMs;
+      this.#owner.free(this);
+    } else {
+      this.#close();
+    }
+    try {
+      turn.handler.onResponseEnd(turn);
+    } catch (thrown) {
+      turn.handler.onResponseError(turn, asError(thrown));
+    }
+  }
+
+  #connected(): void {
+    clearTimeout(this.#connecting);
+    const nowMs = performance.now();
+    this.#idleUntilMs = nowMs + KEEP_ALIVE_MS;
+    if (this.#turn !== undefined) this.#start(this.#turn, nowMs);
+  }
+
+  #start(turn: Turn, nowMs: number): void {
+    const { request, handler } = turn;
+    let bytes: string | Buffer;
+    try {
+      bytes = requestBytes(request.head, request.body);
+      handler.onRequestStart(turn);
+    } catch (thrown) {
+      // Nothing was written, so that the next one can have the socket.
+      if (this.#turn === turn) {
+        this.#leave();
+        this.#owner.free(this);
+      }
+      handler.onResponseError(turn, asError(thrown));
+      return;
+    }
+    if (this.#turn !== turn) return;
+    this.#reader.start();
+    this.#deadlineMs = request.headersMs > 0 ? nowMs + request.headersMs : Infinity;
+    this.#socket.write(bytes, 'latin1');
+  }
+
+  #awaitBody(limitMs: number): void {
+    this.#deadlineMs = limitMs > 0 ? performance.now() + limitMs : Infinity;
+  }
+
+  #read(bytes: Buffer, length: number): void {
+    if (this.#turn === undefined) {
+      // Whatever it is, it answers nothing.
+      this.#close();
+      return;
+    }
+    try {
+      this.#reader.feed(bytes, length);
+    } catch (thrown) {
+      this.destroy(asError(thrown));
+    }
+  }
+
+  /** Nobody is told anything more. */
+  #leave(): void {
+    this.#turn = undefined;
+    this.#head = undefined;
+    this.#deadlineMs = Infinity;
+    this.#reader.stop();
+  }
+
+  #close(): void {
+    this.#leave();
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    clearTimeout(this.#connecting);
+    this.#socket.destroy();
+  }
+}
+
+function asError(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error('thrown by the reader of a response', { cause: thrown });
+}

@@ -1,0 +1,352 @@
+/**
+ * JSON as text. A gateway passes most of what it carries on unread, so a message is cut into the raw text of its members
+ * instead of being rebuilt: unknown fields, member order and long numbers travel exactly as they came.
+ */
+
+import {
+  CLOSE_OBJECT,
+  COMMA,
+  isOdd,
+  JsonTextError,
+  judged,
+  MAX_DEPTH,
+  OPEN_OBJECT,
+  QUOTE,
+  skipColon,
+  skipName,
+  skipSpace,
+  skipValue,
+  unquote,
+} from './scan.ts';
+import { ShapeTree } from './shapes.ts';
+import { RecentTexts, TextCache } from './memo.ts';
+
+export { JsonTextError, MAY_BE_BROKEN } from './scan.ts';
+
+/** With more members than this, an object is given an index. */
+const FEW = 12;
+
+/** A name that is written as it is. */
+const PLAIN = /^[\w$./-]*$/;
+
+/** The member in which peers say the same again and again. */
+const REPEATED = '_meta';
+const repeated = new RecentTexts();
+
+/** The member of a message that is looked into as well. */
+export type Preparsed = 'params' | 'result';
+
+/** The messages that are looked into there, and what is in that member. */
+const SHAPE_TREES = {
+  params: { around: new ShapeTree(), within: new ShapeTree() },
+  result: { around: new ShapeTree(), within: new ShapeTree() },
+} as const satisfies Record<Preparsed, object>;
+
+/** A text in which an object stands, and where: the whole of it, and each value, as it was. */
+interface Source {
+  readonly text: string;
+  readonly from: number;
+  readonly to: number;
+  readonly starts: readonly number[];
+  readonly raws: readonly string[];
+  readonly isAscii: boolean;
+}
+
+/** Where the object that was read last ends. No other is begun before somebody has asked. */
+let objectEnd = 0;
+
+/**
+ * The members of one JSON object, each as the raw text of its value, in the order they came. Immutable.
+ *
+ * Only its own level has been looked into: member names are unique and values are well-formed up to string escapes.
+ */
+export class RawObject {
+  static readonly EMPTY: RawObject = new RawObject([], [], undefined, '{}');
+
+  #names: readonly string[];
+  readonly #raws: readonly string[];
+  /** What it was read from. Its members are the first of these, or changed from them. */
+  readonly #source: Source | undefined;
+  #text: string | undefined;
+  #index: Map<string, number> | undefined;
+  /** The member that was looked into as well. */
+  #preparsedName: Preparsed | undefined;
+  #preparsed: RawObject | undefined;
+
+  private constructor(names: readonly string[], raws: readonly string[], source: Source | undefined, text?: string) {
+    this.#names = names;
+    this.#raws = raws;
+    this.#source = source;
+    this.#text = text;
+  }
+
+  /**
+   * @param preparsed a member that is going to be asked for as an object: looked into now, it is not looked through twice.
+   * @param isAscii whether the text is known to be.
+   * @throws {JsonTextError} when `text` is not one JSON object, or it or the open member names a member twice.
+   */
+  static parse(text: string, preparsed?: Preparsed, isAscii = false): RawObject {
+    const shapes = preparsed === undefined ? undefined : SHAPE_TREES[preparsed].around;
+    const object = RawObject.#read(text, 0, preparsed, MAX_DEPTH, isAscii, shapes);
+    const rest = skipSpace(text, objectEnd);
+    if (rest < text.length) throw new JsonTextError('text after the object', rest);
+    object.#text = text;
+    return object;
+  }
+
+  /**
+   * The same for text that has to be JSON throughout, strings included.
+   *
+   * @throws {JsonTextError} as `parse` does.
+   * @throws {SyntaxError} for what is wrong inside a string.
+   */
+  static parseStrictly(text: string, preparsed?: Preparsed): RawObject {
+    return judged(text, () => RawObject.parse(text, preparsed));
+  }
+
+  static #read(
+    text: string,
+    at: number,
+    preparsed: Preparsed | undefined,
+    maxDepth: number,
+    isAscii: boolean,
+    shapes: ShapeTree | undefined,
+  ): RawObject {
+    const names: string[] = [];
+    const raws: string[] = [];
+    let i = skipSpace(text, at);
+    const source = { text, from: i, to: i, starts: new Array<number>(), raws, isAscii };
+    const object = new RawObject(names, raws, source);
+    if (text.charCodeAt(i) !== OPEN_OBJECT) throw new JsonTextError('expected an object', i);
+    i = skipSpace(text, i + 1);
+    if (text.charCodeAt(i) === CLOSE_OBJECT) {
+      source.to = objectEnd = i + 1;
+      return object;
+    }
+    let shape = shapes?.root;
+    for (;;) {
+      const expected = shape?.nextAt(text, i);
+      let name: string;
+      let value: number;
+      if (expected === undefined) {
+        const nameAt = i;
+        i = skipName(text, nameAt);
+        const isPlain = !isOdd;
+        name = isPlain ? text.slice(nameAt + 1, i - 1) : unquote(text.slice(nameAt, i), nameAt);
+        const isThere = shape === undefined ? object.#find(name) >= 0 : shape.names.includes(name);
+        if (isThere) throw new JsonTextError(`member "${name.slice(0, 40)}" appears twice`, nameAt);
+        value = skipColon(text, i);
+        const follower = isPlain ? shape?.follow(name) : undefined;
+        if (follower === undefined && shape !== undefined) names.push(...shape.names);
+        shape = follower;
+      } else {
+        name = expected.name;
+        value = skipSpace(text, i + expected.chars);
+        shape = expected;
+      }
+      // Only inside of what is opened, so that all of them keep to the same depth.
+      const isRepeated = name === REPEATED && maxDepth < MAX_DEPTH;
+      let raw = isRepeated ? repeated.at(text, value) : undefined;
+      if (raw !== undefined) {
+        i = value + raw.length;
+      } else if (name === preparsed && text.charCodeAt(value) === OPEN_OBJECT) {
+        object.#preparsedName = name;
+        object.#preparsed = RawObject.#read(text, value, undefined, maxDepth - 1, isAscii, SHAPE_TREES[name].within);
+        i = objectEnd;
+        raw = text.slice(value, i);
+        object.#preparsed.#text = raw;
+      } else {
+        i = skipValue(text, value, maxDepth);
+        raw = text.slice(value, i);
+        if (isRepeated) raw = repeated.keep(raw);
+      }
+      if (shape === undefined) {
+        object.#index?.set(name, names.length);
+        names.push(name);
+      }
+      raws.push(raw);
+      source.starts.push(value);
+      i = skipSpace(text, i);
+      const next = text.charCodeAt(i);
+      if (next === CLOSE_OBJECT) break;
+      if (next !== COMMA) throw new JsonTextError('expected "," or "}"', i);
+      i = skipSpace(text, i + 1);
+    }
+    source.to = objectEnd = i + 1;
+    if (shape !== undefined) object.#names = shape.names;
+    return object;
+  }
+
+  static of(value: object): RawObject {
+    const names: string[] = [];
+    const raws: string[] = [];
+    for (const [key, member] of Object.entries(value)) {
+      if (member === undefined) continue;
+      names.push(key);
+      raws.push(JSON.stringify(member));
+    }
+    return new RawObject(names, raws, undefined);
+  }
+
+  get size(): number {
+    return this.#names.length;
+  }
+
+  keys(): readonly string[] {
+    return this.#names;
+  }
+
+  #find(name: string): number {
+    const names = this.#names;
+    if (names.length > FEW) {
+      this.#index ??= new Map(names.map((one, at) => [one, at]));
+      return this.#index.get(name) ?? -1;
+    }
+    for (let at = 0; at < names.length; at++) if (names[at] === name) return at;
+    return -1;
+  }
+
+  /** Raw text of a member's value. */
+  raw(key: string): string | undefined {
+    const at = this.#find(key);
+    return at < 0 ? undefined : this.#raws[at];
+  }
+
+  /** A member's value when it is a string. @throws {JsonTextError} when it has an escape that is none. */
+  string(key: string): string | undefined {
+    const raw = this.raw(key);
+    return raw?.charCodeAt(0) === QUOTE ? unquote(raw, 0) : undefined;
+  }
+
+  /** A member's value when it is an object. */
+  object(key: string): RawObject | undefined {
+    if (key === this.#preparsedName) return this.#preparsed;
+    const raw = this.raw(key);
+    return isObjectText(raw) ? RawObject.parse(raw) : undefined;
+  }
+
+  /** A member that was looked into when the object was parsed, if it is an object. */
+  preparsed(key: string): RawObject | undefined {
+    return key === this.#preparsedName ? this.#preparsed : undefined;
+  }
+
+  /** A member's value, parsed afresh. */
+  value(key: string): unknown {
+    const raw = this.raw(key);
+    return raw === undefined ? undefined : JSON.parse(raw);
+  }
+
+  /** The same object with one member set to raw JSON text (in its old place, if it had one) or, given undefined, left out. */
+  with(key: string, raw: string | undefined): RawObject {
+    const at = this.#find(key);
+    const names = this.#names;
+    if (at < 0) {
+      if (raw === undefined) return this;
+      return new RawObject([...names, key], [...this.#raws, raw], this.#source);
+    }
+    if (this.#raws[at] === raw) return this;
+    if (raw !== undefined) return new RawObject(names, this.#raws.with(at, raw), this.#source);
+    return new RawObject(names.toSpliced(at, 1), this.#raws.toSpliced(at, 1), undefined);
+  }
+
+  /** The same object with the raw text of every member put through `change`. */
+  map(change: (raw: string, key: string) => string): RawObject {
+    const raws = this.#raws.map((raw, at) => change(raw, this.#names[at] ?? ''));
+    return raws.every((raw, at) => raw === this.#raws[at]) ? this : new RawObject(this.#names, raws, this.#source);
+  }
+
+  /** The JSON text: as it came, but for what was changed. */
+  toString(): string {
+    this.#text ??= this.#source === undefined ? this.#joined(0, '{') : this.#spliced(this.#source);
+    return this.#text;
+  }
+
+  /** Whether its text is known to have as many bytes as characters. */
+  get isAscii(): boolean {
+    const source = this.#source;
+    if (source?.isAscii !== true || this.#raws.length !== source.raws.length) return false;
+    for (let at = 0; at < this.#raws.length; at++) {
+      const raw = this.#raws[at] ?? '';
+      if (raw !== source.raws[at] && !ascii.of(raw, isAsciiText)) return false;
+    }
+    return true;
+  }
+
+  #spliced({ text, from, to, starts, raws }: Source): string {
+    let spliced = '';
+    let at = from;
+    for (let i = 0; i < raws.length; i++) {
+      const was = raws[i] ?? '';
+      const raw = this.#raws[i];
+      if (raw === was) continue;
+      const start = starts[i] ?? at;
+      spliced += text.slice(at, start) + raw;
+      at = start + was.length;
+    }
+    if (raws.length === this.#raws.length) return spliced + text.slice(at, to);
+    return this.#joined(raws.length, spliced + text.slice(at, to - 1));
+  }
+
+  /** The text of the members from this one on, after what was said before. */
+  #joined(from: number, before: string): string {
+    let text = before;
+    for (let at = from; at < this.#names.length; at++) {
+      text += `${at > 0 ? ',' : ''}${quoted(this.#names[at] ?? '')}:${this.#raws[at]}`;
+    }
+    return `${text}}`;
+  }
+}
+
+/** Of what is put in place of what came. */
+const ascii = new TextCache<boolean>();
+
+function isAsciiText(text: string): boolean {
+  return Buffer.byteLength(text) === text.length;
+}
+
+/** A text as a JSON string. */
+export function quoted(text: string): string {
+  return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
+}
+
+export function isObjectText(raw: string | undefined): raw is `{${string}` {
+  return raw?.startsWith('{') === true;
+}
+
+export function isArrayText(raw: string | undefined): raw is `[${string}` {
+  return raw?.startsWith('[') === true;
+}
+
+/** A JSON array of these raw texts: the opposite of {@link rawItems}. */
+export function arrayText(items: readonly string[]): string {
+  return `[${items.join(',')}]`;
+}
+
+/** The raw text of each item of a JSON array. @throws {JsonTextError} */
+export function rawItems(text: string): string[] {
+  let i = skipSpace(text, 0);
+  if (text[i] !== '[') throw new JsonTextError('expected an array', i);
+  const items: string[] = [];
+  i = skipSpace(text, i + 1);
+  if (text[i] !== ']') {
+    for (;;) {
+      const end = skipValue(text, i);
+      items.push(text.slice(i, end));
+      const next = skipSpace(text, end);
+      if (text[next] === ']') {
+        i = next;
+        break;
+      }
+      if (text[next] !== ',') throw new JsonTextError('expected "," or "]"', next);
+      i = skipSpace(text, next + 1);
+    }
+  }
+  const rest = skipSpace(text, i + 1);
+  if (rest < text.length) throw new JsonTextError('text after the array', rest);
+  return items;
+}
+
+/** The same JSON without line breaks, which JSON allows only between tokens: what a line or an event can carry. */
+export function oneLine(text: string): string {
+  return text.includes('\n') || text.includes('\r') ? text.replaceAll(/[\r\n]+/g, ' ') : text;
+}

@@ -1,0 +1,64 @@
+/** Answers of clients to the questions of servers, from one era to the other. */
+
+import { isArrayText, isObjectText, RawObject, rawItems } from '../json/json.ts';
+import { downgradeBlock } from './downgrade.ts';
+import { withoutCoreTaskMeta } from './meta.ts';
+import { type LegacyRevision, featuresOf } from './revisions.ts';
+
+/**
+ * An older client's answer to a question, as a value of `inputResponses`.
+ *
+ * @throws {JsonTextError} when the text is not JSON after all.
+ */
+export function upgradeInputResponse(result: string): string {
+  return withoutCoreTaskMeta(RawObject.parse(result)).toString();
+}
+
+const ACTIONS = ['accept', 'decline', 'cancel'];
+
+/** One block, since older revisions hold no more; undefined where several cannot be said as one. */
+function oneBlock(blocks: readonly string[], revision: LegacyRevision): string | undefined {
+  const texts: string[] = [];
+  for (const raw of blocks) {
+    const block = isObjectText(raw) ? RawObject.parse(raw) : undefined;
+    const type = block?.string('type');
+    if (type === undefined || type === 'tool_use' || type === 'tool_result') return undefined;
+    const text = type === 'text' ? block?.string('text') : undefined;
+    if (text !== undefined) texts.push(text);
+  }
+  const [only] = blocks;
+  if (blocks.length === 1 && only !== undefined) return downgradeBlock(only, featuresOf(revision));
+  if (blocks.length === 0 || texts.length !== blocks.length) return undefined;
+  return `{"type":"text","text":${JSON.stringify(texts.join('\n'))}}`;
+}
+
+function lowerSampled(answer: RawObject, revision: LegacyRevision): RawObject | undefined {
+  const content = answer.raw('content');
+  if (content === undefined || answer.string('model') === undefined || answer.string('role') === undefined) {
+    return undefined;
+  }
+  if (featuresOf(revision).samplingTools) return answer;
+  const block = oneBlock(isArrayText(content) ? rawItems(content) : [content], revision);
+  return block === undefined ? undefined : answer.with('content', block);
+}
+
+/**
+ * A value of `inputResponses` as the result that an older server waits for; undefined when it is no answer to such a question,
+ * or has no older form.
+ *
+ * @throws {JsonTextError} when the text is not JSON after all.
+ */
+export function downgradeInputResponse(method: string, revision: LegacyRevision, response: string): string | undefined {
+  if (!isObjectText(response)) return undefined;
+  const answer = RawObject.parse(response);
+  switch (method) {
+    case 'elicitation/create':
+      return ACTIONS.includes(answer.string('action') ?? '') ? answer.toString() : undefined;
+    case 'sampling/createMessage':
+      return lowerSampled(answer, revision)?.toString();
+    case 'roots/list':
+      return isArrayText(answer.raw('roots')) ? answer.toString() : undefined;
+    default:
+      return undefined;
+  }
+}

@@ -1,0 +1,212 @@
+import type { HttpTarget } from '../../config/config.ts';
+import { GatewayError } from '../../errors.ts';
+import type { HttpOptions } from './http.ts';
+import { readRefusal, type Refused, statusFailure } from './http-failure.ts';
+import { EventGet, type StreamEnd } from './http-get.ts';
+import { readMessages } from './http-messages.ts';
+import { HandshakeQueue } from './handshake-queue.ts';
+import { PostExchange, type PostExchangeOwner } from './http-post.ts';
+import { HttpSession } from './http-session.ts';
+import type { Outgoing, StartTransport, Transport, TransportEvents } from '../rpc/transport.ts';
+
+/**
+ * HTTP+SSE of 2024-11-05: everything comes on one stream, opened first, whose first event names where to POST to.
+ *
+ * @see https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
+ */
+export function sseTransport(target: HttpTarget, options: HttpOptions): StartTransport {
+  return async (events, signal) => {
+    const transport = new SseTransport(target, options, events);
+    await transport.start(signal);
+    return transport;
+  };
+}
+
+class SseTransport implements Transport, PostExchangeOwner {
+  readonly upstream: string;
+  readonly messageBytes: number;
+  readonly #target: HttpTarget;
+  readonly #options: HttpOptions;
+  readonly #events: TransportEvents;
+  readonly #stream: EventGet;
+  readonly #posts = new Set<PostExchange>();
+  readonly #outbox = new HandshakeQueue((message) => this.#post(message));
+  readonly #named = Promise.withResolvers<void>();
+  #endpoint: HttpSession | undefined;
+  #isOver = false;
+
+  constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
+    this.upstream = options.upstream;
+    this.messageBytes = options.messageBytes;
+    this.#target = target;
+    this.#options = options;
+    this.#events = events;
+    const position = { lastEventId: '', retryMs: undefined };
+    this.#stream = new EventGet(this.upstream, position, this.messageBytes, {
+      onOpen: () => undefined,
+      onEvent: (type, data) => this.#onEvent(type, data),
+      onEnd: (end) => this.#onEnd(end),
+    });
+  }
+
+  /** Resolves when the server has said where to POST to. @throws {GatewayError} */
+  async start(signal: AbortSignal): Promise<void> {
+    const { wire, timeouts, userAgent } = this.#options;
+    const giveUp = (what: string) => {
+      const message = `upstream "${this.upstream}" ${what}`;
+      this.#named.reject(new GatewayError('upstream-unavailable', { upstream: this.upstream, message }, signal.reason));
+    };
+    const abort = () => giveUp('is being disconnected');
+    const limitMs = timeouts.connectMs + timeouts.firstByteMs;
+    const timer = setTimeout(() => giveUp(`did not name its endpoint within ${limitMs / 1_000} s`), limitMs);
+    signal.addEventListener('abort', abort, { once: true });
+    try {
+      if (signal.aborted) abort();
+      else {
+        const get = new HttpSession(this.#target, userAgent).get({ lastEventId: '', retryMs: undefined });
+        wire.dispatch(get, this.#stream);
+      }
+      await this.#named.promise;
+    } catch (thrown) {
+      this.#isOver = true;
+      this.#stream.cancel();
+      throw thrown;
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', abort);
+    }
+  }
+
+  send(message: Outgoing): void {
+    if (!this.#isOver) this.#outbox.send(message);
+  }
+
+  forget(id: number): void {
+    this.#outbox.forget(id);
+    for (const post of this.#posts) {
+      if (post.id !== id) continue;
+      this.#posts.delete(post);
+      post.cancel();
+    }
+  }
+
+  setRevision(revision: string): void {
+    this.#endpoint?.setRevision(revision);
+  }
+
+  close(): Promise<void> {
+    const { upstream } = this;
+    const message = `the connection to upstream "${upstream}" was closed`;
+    this.#finish(new GatewayError('upstream-lost', { upstream, message }));
+    return Promise.resolve();
+  }
+
+  onAccepted(post: PostExchange): void {
+    this.#outbox.onAccepted(post.method);
+  }
+
+  onText(_post: PostExchange, text: string): void {
+    this.#read(text);
+  }
+
+  onDone(post: PostExchange): void {
+    this.#settle(post);
+  }
+
+  onRefused(post: PostExchange, refused: Refused): void {
+    const refusal = readRefusal(this.upstream, refused, post.id, post.method, false);
+    if (refusal.kind === 'answer') {
+      this.#settle(post);
+      this.#events.onMessage(refusal.response, undefined);
+    } else {
+      this.onFailed(post, refusal.kind === 'failed' ? refusal.error : statusFailure(this.upstream, refused));
+    }
+  }
+
+  onBroken(post: PostExchange): void {
+    this.#settle(post);
+  }
+
+  onFailed(post: PostExchange, error: GatewayError): void {
+    this.#settle(post);
+    if (post.id !== undefined) this.#events.onSendFailed(post.id, error);
+    else this.#options.log.warn({ upstream: this.upstream, method: post.method, err: error }, 'message not delivered');
+  }
+
+  #post(message: Outgoing): void {
+    if (this.#endpoint === undefined || this.#isOver) return;
+    const post = new PostExchange(this, message.id, message.method, false);
+    this.#posts.add(post);
+    const { firstByteMs } = this.#options.timeouts;
+    this.#options.wire.dispatch(this.#endpoint.post(message.text, firstByteMs, firstByteMs), post);
+  }
+
+  #settle(post: PostExchange): void {
+    this.#posts.delete(post);
+    this.#outbox.onAccepted(post.method);
+  }
+
+  #onEvent(type: string, data: string): void {
+    if (type === 'message' && data !== '') this.#read(data);
+    else if (type === 'endpoint' && this.#endpoint === undefined) this.#nameEndpoint(data);
+  }
+
+  #nameEndpoint(endpoint: string): void {
+    const { upstream } = this;
+    const here = this.#target.url;
+    const url = URL.parse(endpoint.trim(), here);
+    if (url === null || url.origin !== new URL(here).origin) {
+      // Our credentials would go wherever it says.
+      const message = `upstream "${upstream}" named an endpoint that is not on its own origin`;
+      this.#named.reject(new GatewayError('upstream-protocol', { upstream, message, executed: 'no' }));
+      return;
+    }
+    this.#endpoint = new HttpSession({ ...this.#target, url: url.href }, this.#options.userAgent);
+    this.#named.resolve();
+  }
+
+  #read(text: string): void {
+    readMessages(
+      text,
+      (message) => {
+        if (!this.#isOver) this.#events.onMessage(message, undefined);
+      },
+      (error) => this.#options.log.warn({ upstream: this.upstream, err: error }, 'not a message, dropped'),
+    );
+  }
+
+  #onEnd(end: StreamEnd): void {
+    const error = this.#failure(end);
+    if (this.#endpoint !== undefined) {
+      this.#finish(error);
+      return;
+    }
+    const code = error.code === 'upstream-lost' ? 'upstream-unavailable' : error.code;
+    this.#named.reject(new GatewayError(code, { ...error.detail, executed: 'no' }, error.cause));
+  }
+
+  #failure(end: StreamEnd): GatewayError {
+    const { upstream } = this;
+    switch (end.kind) {
+      case 'broken':
+      case 'unreadable':
+        return end.error;
+      case 'refused':
+        return statusFailure(upstream, { ...end, body: undefined });
+      case 'ended':
+        return new GatewayError('upstream-lost', {
+          upstream,
+          message: `upstream "${upstream}" ended its event stream`,
+        });
+    }
+  }
+
+  #finish(error: GatewayError): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#stream.cancel();
+    for (const post of this.#posts) post.cancel();
+    this.#posts.clear();
+    this.#events.onClose(error);
+  }
+}

@@ -1,0 +1,110 @@
+import { constants } from 'node:fs';
+import { access, stat } from 'node:fs/promises';
+import { basename, delimiter, resolve } from 'node:path';
+import type { StdioTarget } from '../../config/config.ts';
+import { GatewayError } from '../../errors.ts';
+
+/** What brings a launcher along. */
+const COMES_WITH = new Map([
+  ['npx', 'Node.js'],
+  ['npm', 'Node.js'],
+  ['node', 'Node.js'],
+  ['uvx', 'uv'],
+  ['uv', 'uv'],
+  ['docker', 'Docker'],
+]);
+
+/** Failures that the config, or the machine, has to be changed for. */
+const PERMANENT = new Set(['ENOENT', 'EACCES', 'ENOTDIR', 'E2BIG', 'ENOEXEC', 'ERR_INVALID_ARG_VALUE']);
+
+interface Finding {
+  /** For everybody: no path, no value of a variable. */
+  readonly message: string;
+  /** For operators. */
+  readonly note: string;
+}
+
+/**
+ * Why a process could not be started, in words: the system says ENOENT for a missing command, a missing working directory
+ * and a missing interpreter alike.
+ *
+ * @param thrown what `spawn` threw or emitted
+ * @param env the environment it was to have; its PATH is what was searched
+ * @returns `upstream-unavailable` (executed `no`). Paths are in the message of its cause, which is for operators.
+ */
+export async function spawnFailure(
+  upstream: string,
+  target: StdioTarget,
+  env: Readonly<Record<string, string>>,
+  thrown: unknown,
+): Promise<GatewayError> {
+  const code = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : 'unknown error';
+  const { message, note } = await find(code, target, env['PATH'] ?? '');
+  const detail = { upstream, message, executed: 'no' as const, retryable: !PERMANENT.has(code) };
+  return new GatewayError('upstream-unavailable', detail, new Error(note, { cause: thrown }));
+}
+
+async function find(code: string, target: StdioTarget, path: string): Promise<Finding> {
+  const { command, cwd } = target;
+  const name = basename(command);
+  if (code !== 'ENOENT' && code !== 'EACCES' && code !== 'ENOTDIR') {
+    return { message: `command "${name}" could not be started (${code})`, note: `could not start ${command}: ${code}` };
+  }
+  if (cwd !== undefined && !(await isDirectory(cwd))) {
+    const message = `the working directory of command "${name}" does not exist or is no directory`;
+    return { message, note: `working directory ${resolve(cwd)} does not exist or is no directory` };
+  }
+  if (cwd !== undefined && !(await isAllowed(cwd, constants.X_OK))) {
+    const message = `the working directory of command "${name}" may not be entered`;
+    return { message, note: `working directory ${resolve(cwd)} may not be entered` };
+  }
+
+  const isPath = command.includes('/');
+  const places = isPath ? [] : path.split(delimiter).filter((place) => place !== '');
+  const candidates = isPath ? [resolve(cwd ?? '.', command)] : places.map((place) => resolve(place, command));
+  const found = await firstFile(candidates);
+  if (found === undefined) {
+    const advice = `${installAdvice(name)}give the full path of the command, or set PATH in its "env"`;
+    return isPath
+      ? { message: `command "${name}" was not found`, note: `there is no file ${candidates.join()}` }
+      : {
+          message: `command "${name}" was not found; ${advice}`,
+          note: `searched PATH: ${places.join(', ') || '(empty)'}`,
+        };
+  }
+  if (!(await isAllowed(found, constants.X_OK))) {
+    return { message: `command "${name}" may not be executed`, note: `${found} is not executable for us` };
+  }
+  const message = `command "${name}" needs an interpreter that was not found`;
+  return { message, note: `the interpreter that ${found} asks for was not found (${code})` };
+}
+
+function installAdvice(name: string): string {
+  const origin = COMES_WITH.get(name);
+  return origin === undefined ? '' : `install ${origin}, which brings it, `;
+}
+
+async function isDirectory(path: string): Promise<boolean> {
+  return stat(path).then(
+    (found) => found.isDirectory(),
+    () => false,
+  );
+}
+
+async function isAllowed(path: string, mode: number): Promise<boolean> {
+  return access(path, mode).then(
+    () => true,
+    () => false,
+  );
+}
+
+async function firstFile(candidates: readonly string[]): Promise<string | undefined> {
+  for (const candidate of candidates) {
+    const isFile = await stat(candidate).then(
+      (found) => found.isFile(),
+      () => false,
+    );
+    if (isFile) return candidate;
+  }
+  return undefined;
+}

@@ -1,0 +1,60 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { parseEventId, requestSuffix } from '../../../src/downstream/streams/event-id.ts';
+import { eventText } from '../../../src/protocol/event-stream.ts';
+
+test('an event id tells its stream, its number and the request it is about', () => {
+  const id = `Ab-_9-12.34${requestSuffix('"q\\"1"')}`;
+  assert.deepEqual(parseEventId(id), { stream: 'Ab-_9-12', seq: 34, request: '"q\\"1"' });
+  assert.deepEqual(parseEventId('a.0'), { stream: 'a', seq: 0, request: undefined });
+});
+
+test('whatever its request id, an event id is one a reader gives back', () => {
+  const ids = fc.oneof(
+    fc.string({ unit: 'binary', maxLength: 120 }).map((text) => JSON.stringify(text)),
+    fc.maxSafeInteger().map(String),
+  );
+  fc.assert(
+    fc.property(ids, (request) => {
+      const id = `tag-1.7${requestSuffix(request)}`;
+      assert.doesNotThrow(() => eventText({ id, data: '' }));
+      const parsed = parseEventId(id);
+      assert.equal(parsed?.stream, 'tag-1');
+      // Too long to carry, or no id by our rules: then the client is not told about its request, and that is all.
+      if (parsed?.request !== undefined && request !== '-0') assert.equal(parsed.request, request);
+    }),
+  );
+});
+
+const encoded = (text: string): string => Buffer.from(text).toString('base64url');
+
+const strangers = [
+  '',
+  'x',
+  '1',
+  '.1',
+  'a.',
+  'a.b',
+  'a.1.',
+  'a.1.b.c',
+  'a.-1',
+  'a.1 ',
+  'a.1\n',
+  'ä.1',
+  'a.1234567890123',
+  `${'a'.repeat(41)}.1`,
+  'a.1'.padEnd(201, 'A'),
+];
+
+for (const text of strangers) {
+  test(`S-003 ${JSON.stringify(text.slice(0, 50))} is no event id of ours`, () => {
+    assert.equal(parseEventId(text), undefined);
+  });
+}
+
+for (const request of ['{}', 'null', '1,"x":2', '"a"\n', '1.5', '"', ' 1', '9007199254740993', '1}', '"a","b":"c"']) {
+  test(`S-018 an event id that claims to be about ${JSON.stringify(request)} is about no request`, () => {
+    assert.equal(parseEventId(`a.1.${encoded(request)}`)?.request, undefined);
+  });
+}

@@ -1,0 +1,151 @@
+import assert from 'node:assert/strict';
+import { Writable } from 'node:stream';
+import { test } from 'node:test';
+import type { StreamEvent } from '../../../src/downstream/streams/event-log.ts';
+import { StreamWriter } from '../../../src/downstream/streams/stream-writer.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import { notificationText, requestText, responseText } from '../../../src/protocol/jsonrpc.ts';
+
+/** Takes one write at a time, when told to. */
+class Reader extends Writable {
+  readonly taken: string[] = [];
+  #next: (() => void) | undefined;
+
+  constructor() {
+    super({ highWaterMark: 1, decodeStrings: false });
+  }
+
+  override _write(chunk: string, _: string, done: () => void): void {
+    this.taken.push(chunk);
+    this.#next = done;
+  }
+
+  /** Takes until there is nothing left. */
+  async drain(): Promise<void> {
+    while (this.#next !== undefined) {
+      const next = this.#next;
+      this.#next = undefined;
+      next();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+}
+
+const PROGRESS = notificationText('notifications/progress', RawObject.EMPTY);
+const LOG = notificationText('notifications/message', RawObject.EMPTY);
+const TOOLS = notificationText('notifications/tools/list_changed', undefined);
+const PROMPTS = notificationText('notifications/prompts/list_changed', undefined);
+const ANSWER = responseText('1', { kind: 'result', result: '{}' });
+const ASK = requestText(1, 'roots/list', undefined);
+
+function setUp(isImpatient = true) {
+  const reader = new Reader();
+  const wrote: number[] = [];
+  const stalls: boolean[] = [];
+  const unsent: (readonly StreamEvent[])[] = [];
+  const seen = { dropped: 0, unsent, wrote, stalls };
+  const writer = new StreamWriter(
+    reader,
+    {
+      onWritten: ({ seq }) => wrote.push(seq),
+      onGone: (streamEvents) => unsent.push(streamEvents),
+      onDropped: () => seen.dropped++,
+    },
+    { isImpatient, onStall: (isStalled) => stalls.push(isStalled) },
+  );
+  let seq = 0;
+  const write = (message: string, bytes = 10): void => {
+    seq++;
+    writer.write({ seq, text: `${seq} `, bytes, atMs: 0 }, message);
+  };
+  return { reader, writer, write, seen };
+}
+
+test('what a slow reader has not taken waits, and comes in order', async () => {
+  const { reader, write, seen } = setUp();
+  for (const message of [ANSWER, PROGRESS, ASK, PROGRESS]) write(message);
+  assert.deepEqual(seen.wrote, [1]);
+  await reader.drain();
+  assert.deepEqual(seen.wrote, [1, 2, 3, 4]);
+  assert.equal(reader.taken.join(''), '1 2 3 4 ');
+  assert.equal(seen.stalls.at(0), true);
+  assert.equal(seen.stalls.at(-1), false);
+});
+
+test('REL-20 progress and log messages are dropped oldest first and counted, answers and requests never', async () => {
+  const { reader, write, seen } = setUp();
+  write(ANSWER);
+  for (let i = 0; i < 100; i++) write(PROGRESS);
+  for (let i = 0; i < 100; i++) write(ASK);
+  for (let i = 0; i < 150; i++) write(LOG);
+  assert.equal(seen.unsent.length, 0);
+  assert.equal(seen.dropped, 94);
+  await reader.drain();
+  assert.deepEqual(
+    seen.wrote.filter((seq) => seq > 101 && seq <= 201),
+    Array.from({ length: 100 }, (_, i) => 102 + i),
+  );
+  assert.equal(seen.wrote[1], 96);
+  assert.equal(seen.wrote.length, 257);
+});
+
+test('the news that a list changed is told once to who has not heard it', async () => {
+  const { reader, write, seen } = setUp();
+  write(ANSWER);
+  for (const message of [TOOLS, TOOLS, PROMPTS, TOOLS, PROMPTS, TOOLS]) write(message);
+  await reader.drain();
+  assert.deepEqual(seen.wrote, [1, 2, 4]);
+  write(TOOLS);
+  assert.deepEqual(seen.wrote, [1, 2, 4, 8]);
+});
+
+test('limit streamQueueMessages: a reader that is too slow is cut off, and what waited is kept for its return', () => {
+  const { reader, write, seen } = setUp();
+  for (let i = 0; i < 257; i++) write(ASK);
+  assert.equal(seen.unsent.length, 0);
+  write(ASK);
+  assert.ok(reader.destroyed);
+  assert.deepEqual(
+    seen.unsent[0]?.map(({ seq }) => seq),
+    Array.from({ length: 257 }, (_, i) => i + 2),
+  );
+});
+
+test('limit streamQueueBytes: one message may be larger than the queue, a second one may not', () => {
+  const { write, seen } = setUp();
+  write(ASK);
+  write(ANSWER, 8_000_000);
+  assert.equal(seen.unsent.length, 0);
+  write(PROGRESS);
+  assert.equal(seen.dropped, 1);
+  write(ANSWER, 8_000_000);
+  assert.equal(seen.unsent[0]?.length, 2);
+});
+
+test('a reader that cannot come back is waited for', async () => {
+  const { reader, write, seen } = setUp(false);
+  for (let i = 0; i < 400; i++) write(ASK);
+  assert.equal(seen.unsent.length, 0);
+  await reader.drain();
+  assert.equal(seen.wrote.length, 400);
+});
+
+test('a stream that is ended says first what waits', async () => {
+  const { reader, writer, write, seen } = setUp();
+  write(ASK);
+  write(ANSWER);
+  writer.end();
+  assert.equal(reader.writableEnded, false);
+  await reader.drain();
+  assert.deepEqual(seen.wrote, [1, 2]);
+  assert.ok(reader.writableEnded);
+});
+
+test('a stream is ended when it is older than it may be', async () => {
+  const reader = new Reader();
+  const writer = new StreamWriter(reader, { onGone() {}, onDropped() {} }, { isImpatient: true, maxAgeMs: 3_600_000 });
+  writer.sweep(writer.openedMs + 3_599_999);
+  assert.equal(reader.writableEnded, false);
+  writer.sweep(writer.openedMs + 3_600_001);
+  assert.ok(reader.writableEnded);
+});

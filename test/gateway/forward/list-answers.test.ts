@@ -1,0 +1,243 @@
+import assert from 'node:assert/strict';
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { type TestClient, testCore, toolCall } from '../../support/core.ts';
+import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
+const LIST_CHANGED = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}';
+const named = (name: string) => ({ ...ECHO, name });
+
+async function toolNames(client: TestClient): Promise<string[]> {
+  const { tools } = await client.result('tools/list');
+  assert.ok(Array.isArray(tools));
+  return tools.map((tool: { name: string }) => tool.name);
+}
+
+/** The conversation that this client's calls go to. */
+async function ownPeer(memory: MemoryUpstream, client: TestClient, tool = 'up__echo'): Promise<Peer> {
+  const before = new Map(memory.peers.map((peer) => [peer, peer.heard.length]));
+  await client.result('tools/call', toolCall(tool));
+  const peer = memory.peers.find((one) =>
+    one.heard.slice(before.get(one) ?? 0).some((m) => m.kind === 'request' && m.method === 'tools/call'),
+  );
+  assert.ok(peer);
+  return peer;
+}
+
+/** An upstream each of whose conversations can be given further tools. */
+function growing() {
+  const extra = new Map<Peer, object[]>();
+  const everywhere: object[] = [];
+  const memory = memoryUpstream({
+    listsOf: (peer) => ({ tools: [ECHO, ...everywhere, ...(extra.get(peer) ?? [])] }),
+  });
+  return { memory, extra, everywhere };
+}
+
+test('D4 a change that a session’s own connection reports is news for that session alone', TIMEOUT, async () => {
+  const { memory, extra } = growing();
+  await using gateway = await testCore({ up: { memory } });
+  const [a, b] = [await gateway.connect(), await gateway.connect()];
+  const [own, others] = [await ownPeer(memory, a), await ownPeer(memory, b)];
+  extra.set(own, [named('new')]);
+  // The other one lists again as well, and finds nothing new.
+  others.say(LIST_CHANGED);
+  own.say(LIST_CHANGED);
+  await a.heard('notifications/tools/list_changed');
+  assert.deepEqual(await toolNames(a), ['up__echo', 'up__new']);
+  assert.deepEqual(await toolNames(b), ['up__echo']);
+  assert.deepEqual(b.listened, []);
+});
+
+test('D4 a change of a shared upstream is told to the sessions of those endpoints that show it', TIMEOUT, async () => {
+  const { memory, everywhere } = growing();
+  const other = memoryUpstream({ lists: { tools: [ECHO] } });
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' }, other: { memory: other } });
+  const merged = await gateway.connect();
+  const alone = await gateway.connect({ view: 'up' });
+  const elsewhere = await gateway.connect({ view: 'other' });
+  everywhere.push(named('new'));
+  memory.peers[0]?.say(LIST_CHANGED);
+  await merged.heard('notifications/tools/list_changed');
+  await alone.heard('notifications/tools/list_changed');
+  assert.deepEqual(elsewhere.listened, []);
+  assert.ok((await toolNames(merged)).includes('up__new'));
+  assert.deepEqual(await toolNames(alone), ['echo', 'new']);
+});
+
+test('changes that come close together are one change to the client', TIMEOUT, async () => {
+  const { memory, everywhere } = growing();
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const client = await gateway.connect();
+  for (const name of ['b', 'c', 'd']) {
+    everywhere.push(named(name));
+    memory.peers[0]?.say(LIST_CHANGED);
+  }
+  await client.heard('notifications/tools/list_changed');
+  assert.deepEqual(await toolNames(client), ['up__echo', 'up__b', 'up__c', 'up__d']);
+  everywhere.push(named('e'));
+  memory.peers[0]?.say(LIST_CHANGED);
+  await client.until(() => (client.listened.length >= 2 ? true : undefined));
+  assert.equal(client.listened.length, 2);
+});
+
+test('a change that is none is no news', TIMEOUT, async () => {
+  const { memory, everywhere } = growing();
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const client = await gateway.connect();
+  const lists = memory.requests('tools/list').length;
+  memory.peers[0]?.say(LIST_CHANGED);
+  await memory.until(() => memory.requests('tools/list')[lists]);
+  everywhere.push(named('new'));
+  memory.peers[0]?.say(LIST_CHANGED);
+  await client.heard('notifications/tools/list_changed');
+  assert.equal(client.listened.length, 1);
+});
+
+test('a change waits for a client that does not listen', TIMEOUT, async () => {
+  const { memory, everywhere } = growing();
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const [late, witness] = [await gateway.connect({ listens: false }), await gateway.connect()];
+  everywhere.push(named('new'));
+  memory.peers[0]?.say(LIST_CHANGED);
+  await witness.heard('notifications/tools/list_changed');
+  late.listen();
+  await late.heard('notifications/tools/list_changed');
+});
+
+test('REL-16 lists that a lost connection showed go with it', TIMEOUT, async () => {
+  const { memory, extra } = growing();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const own = await ownPeer(memory, client);
+  extra.set(own, [named('unlocked')]);
+  own.say(LIST_CHANGED);
+  await client.heard('notifications/tools/list_changed');
+  own.crash();
+  await client.result('tools/call', toolCall('up__echo'));
+  assert.deepEqual(await toolNames(client), ['up__echo']);
+});
+
+test('a client with features sees what the upstream shows to such clients, and others do not', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    listsOf: ({ capabilities }) => ({
+      tools: capabilities.raw('sampling') === undefined ? [ECHO] : [ECHO, named('ask')],
+    }),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const able = await gateway.connect({ capabilities: { sampling: {} } });
+  const plain = await gateway.connect();
+  assert.deepEqual(await toolNames(able), ['up__echo', 'up__ask']);
+  assert.deepEqual(await toolNames(plain), ['up__echo']);
+  assert.deepEqual(plain.listened, []);
+});
+
+test('D4 2,500 tools come in pages whose cursors are good for the client they were made for', TIMEOUT, async () => {
+  const tools = Array.from({ length: 2_500 }, (_, n) => named(`tool${n}`));
+  await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools } }) } });
+  const client = await gateway.connect();
+  const names: unknown[] = [];
+  const cursors: unknown[] = [];
+  let cursor: unknown;
+  do {
+    const page = await client.result('tools/list', cursor === undefined ? {} : { cursor });
+    assert.ok(Array.isArray(page['tools']));
+    names.push(...page['tools'].map((tool: { name: string }) => tool.name));
+    cursor = page['nextCursor'];
+    if (cursor !== undefined) cursors.push(cursor);
+  } while (cursor !== undefined);
+  assert.deepEqual(
+    names,
+    tools.map(({ name }) => `up__${name}`),
+  );
+  assert.equal(cursors.length, 2);
+
+  const strange = { key: 'strange', label: 'strange', scopes: [] };
+  const others = [await gateway.connect({ principal: strange }), await gateway.connect({ view: 'up' })];
+  const attempts = [
+    ...others.map((other) => other.request('tools/list', { cursor: cursors[0] })),
+    client.request('prompts/list', { cursor: cursors[0] }),
+    client.request('tools/list', { cursor: `${String(cursors[0])}x` }),
+    client.request('tools/list', { cursor: 'made up' }),
+    client.request('tools/list', { cursor: 7 }),
+  ];
+  for (const { answer } of await Promise.all(attempts)) {
+    assert.ok(answer.kind === 'error');
+    assert.equal(answer.error.code, -32602);
+  }
+});
+
+test('M-003 a page belongs to the list its first page came from, whatever has changed since', TIMEOUT, async () => {
+  const tools = Array.from({ length: 1_500 }, (_, n) => named(`tool${n}`));
+  const everywhere: object[] = [...tools];
+  const memory = memoryUpstream({ listsOf: () => ({ tools: everywhere }) });
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const client = await gateway.connect();
+  const { nextCursor: cursor } = await client.result('tools/list');
+  everywhere.unshift(named('first'));
+  memory.peers[0]?.say(LIST_CHANGED);
+  await client.heard('notifications/tools/list_changed');
+  const { tools: rest } = await client.result('tools/list', { cursor });
+  assert.ok(Array.isArray(rest));
+  assert.deepEqual(rest.at(0), named('up__tool1000'));
+  assert.equal(rest.length, 500);
+});
+
+test('M-009 an upstream’s cursors are handed back as they came, and its pages end somewhere', TIMEOUT, async () => {
+  const cursors: (string | undefined)[] = [];
+  const memory = memoryUpstream({
+    isRaw: true,
+    request: (peer, request) => {
+      if (request.method === 'initialize') {
+        return peer.say(
+          result(request, { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'x' } }),
+        );
+      }
+      peer.say(result(request, {}));
+    },
+    listsOf: (peer) => {
+      const request = peer.heard.at(-1);
+      const cursor = request?.kind === 'request' ? request.params?.string('cursor') : undefined;
+      cursors.push(cursor);
+      return { tools: [named(`t${cursors.length}`)] };
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  assert.deepEqual(await toolNames(client), ['up__t1']);
+  assert.deepEqual(cursors, [undefined]);
+});
+
+test('G5 clients cannot fill the disk by declaring ever new features', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    listsOf: ({ capabilities }) => ({ tools: [named(`t${capabilities.toString().length}`)] }),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  for (let n = 1; n <= 30; n++) {
+    const client = await gateway.connect({ capabilities: { sampling: { x: 'x'.repeat(n) } } });
+    await client.result('tools/list');
+    await gateway.core.gateway.end(client.session);
+  }
+  await gateway.core.stop();
+  const files = await readdir(join(gateway.config.stateDir, 'offers'));
+  assert.ok(files.length <= 17, `${files.length} files`);
+});
+
+test('REL-15 an upstream that hangs keeps lists waiting no longer than we decide', TIMEOUT, async () => {
+  let isHung = false;
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    start: () => (isHung ? new Promise(() => undefined) : Promise.resolve()),
+  });
+  const other = memoryUpstream({ lists: { tools: [ECHO] } });
+  const timeouts = { startMs: 60_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 2_000, maxMs: 5_000 };
+  await using gateway = await testCore({ up: { memory, timeouts }, other: { memory: other } });
+  await gateway.connect();
+  isHung = true;
+  const client = await gateway.connect({ capabilities: { sampling: {} } });
+  assert.deepEqual(await toolNames(client), ['up__echo', 'other__echo']);
+  assert.deepEqual(await client.result('prompts/list'), { prompts: [] });
+});

@@ -1,0 +1,564 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { LocalCallOwners } from '../../../src/gateway/questions/call-owners.ts';
+import type { Principal } from '../../../src/policy/principal.ts';
+import { accepted, asker, formOf } from '../../support/asker.ts';
+import { testCore, type TestCore, toolCall } from '../../support/core.ts';
+import { memoryUpstream, result } from '../../support/memory-upstream.ts';
+import { askedIn, type ModernOptions, modernRequest, toldIn } from '../../support/modern-client.ts';
+
+const TIMEOUT = { timeout: 30_000 };
+const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
+const FORM = { elicitation: { form: {} } };
+
+const principal = (key: string): Principal => ({ key, label: key, scopes: [] });
+const ANN = principal('ann');
+const BOB = principal('bob');
+
+function call(gateway: TestCore, nonce: string, retry: object = {}, options: ModernOptions = {}) {
+  const params = { ...toolCall('up__ask', { nonce }), ...retry };
+  return modernRequest(gateway, 'tools/call', params, { capabilities: FORM, ...options });
+}
+
+const LIMITS = {
+  bodyBytes: 4 << 20,
+  messageBytes: 16 << 20,
+  processes: 64,
+  sessionsPerPrincipal: 1_000,
+  parkedPerPrincipal: 256,
+  parkedPerUpstream: 1_024,
+  inFlightPerSession: 256,
+};
+
+/** Of a parked call: its questions and its state. */
+async function parked(gateway: TestCore, nonce: string, options: ModernOptions = {}) {
+  return askedIn(await call(gateway, nonce, {}, options).reply);
+}
+
+async function parkedCalls(gateway: TestCore): Promise<number> {
+  return Number(/^linkspan_parked_calls (\d+)$/m.exec(await gateway.metrics.text())?.[1]);
+}
+
+function answers(requests: object, who: string): object {
+  return Object.fromEntries(Object.keys(requests).map((key) => [key, accepted(who)]));
+}
+
+test('X-010 a retry with the answer ends the call with what the server made of it', TIMEOUT, async () => {
+  const { memory, call: at } = asker();
+  await using gateway = await testCore({ up: { memory } });
+  const { inputRequests, requestState } = await parked(gateway, 'n');
+  assert.deepEqual(Object.values(inputRequests), [{ method: 'elicitation/create', params: formOf('n') }]);
+  assert.equal(await parkedCalls(gateway), 1);
+  const { reply } = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'Ada') });
+  assert.deepEqual(toldIn(await reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+  assert.equal(at('n').isCancelled, false);
+  assert.equal(memory.requests('tools/call').length, 1);
+  assert.equal(await parkedCalls(gateway), 0);
+});
+
+test(
+  'X-015 a retry that reaches another replica goes on with the same call, as long as its owner is there',
+  TIMEOUT,
+  async () => {
+    const { memory, call: at } = asker();
+    const callOwners = new LocalCallOwners();
+    await using first = await testCore({ up: { memory } }, {}, callOwners);
+    const { stateDir } = first.config;
+    {
+      await using second = await testCore({ up: { memory } }, { stateDir }, callOwners);
+      const { inputRequests, requestState } = await parked(first, 'n');
+      const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
+      assert.deepEqual(toldIn(await call(second, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+      // Whoever has lost the answer may ask for it anywhere.
+      assert.deepEqual(toldIn(await call(first, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+      assert.equal(memory.requests('tools/call').length, 1);
+      assert.equal(await parkedCalls(first), 0);
+
+      const hungUp = await parked(first, 'm');
+      const nothing = call(second, 'm', { requestState: hungUp.requestState, inputResponses: {} });
+      const again = askedIn(await nothing.reply);
+      const last = call(second, 'm', {
+        requestState: again.requestState,
+        inputResponses: answers(again.inputRequests, 'Bo'),
+      });
+      assert.deepEqual(toldIn(await last.reply), { nonce: 'm', told: { q: [accepted('Bo')] } });
+      assert.equal(at('m').isCancelled, false);
+    }
+    const { inputRequests, requestState } = await parked(first, 'o');
+    await first.restart();
+    const { error } = await call(first, 'o', { requestState, inputResponses: answers(inputRequests, 'Cy') }).reply;
+    assert.equal(error?.code, -32602);
+  },
+);
+
+suite('X-014 a requestState that is not for this request is refused, and the server hears nothing of it', () => {
+  const wrong: Readonly<Record<string, (gateway: TestCore, retry: object) => ReturnType<typeof modernRequest>>> = {
+    'of another principal': (gateway, retry) => call(gateway, 'n', retry, { principal: BOB }),
+    'at another endpoint': (gateway, retry) =>
+      modernRequest(
+        gateway,
+        'tools/call',
+        { ...toolCall('ask', { nonce: 'n' }), ...retry },
+        { capabilities: FORM, principal: ANN, view: 'up' },
+      ),
+    'for another tool': (gateway, retry) =>
+      modernRequest(
+        gateway,
+        'tools/call',
+        { ...toolCall('up__other', { nonce: 'n' }), ...retry },
+        { capabilities: FORM, principal: ANN },
+      ),
+    'for other arguments': (gateway, retry) => call(gateway, 'm', retry, { principal: ANN }),
+    'with another method': (gateway, retry) =>
+      modernRequest(
+        gateway,
+        'prompts/get',
+        { ...toolCall('up__ask', { nonce: 'n' }), ...retry },
+        { capabilities: FORM, principal: ANN },
+      ),
+    'that is none at all': (gateway, retry) => call(gateway, 'n', { ...retry, requestState: 'x' }, { principal: ANN }),
+    'that is a number': (gateway, retry) => call(gateway, 'n', { ...retry, requestState: 7 }, { principal: ANN }),
+  };
+  for (const [name, make] of Object.entries(wrong)) {
+    test(name, TIMEOUT, async () => {
+      const { memory, call: at } = asker();
+      await using gateway = await testCore({ up: { memory } });
+      const { inputRequests, requestState } = await parked(gateway, 'n', { principal: ANN });
+      const heard = memory.peers.map((peer) => peer.heard.length);
+      const { error } = await make(gateway, { requestState, inputResponses: answers(inputRequests, 'Eve') }).reply;
+      assert.equal(error?.code, -32602);
+      assert.deepEqual(at('n').told, new Map());
+      assert.deepEqual(
+        memory.peers.slice(0, heard.length).map((peer) => peer.heard.length),
+        heard,
+      );
+      // Whom it belongs to can still use it.
+      const retry = { requestState, inputResponses: answers(inputRequests, 'Ann') };
+      const told = toldIn(await call(gateway, 'n', retry, { principal: ANN }).reply);
+      assert.deepEqual(told, { nonce: 'n', told: { q: [accepted('Ann')] } });
+    });
+  }
+
+  test('with any one bit flipped', TIMEOUT, async () => {
+    const { memory, call: at } = asker();
+    await using gateway = await testCore({ up: { memory } });
+    const { inputRequests, requestState } = await parked(gateway, 'n');
+    const inputResponses = answers(inputRequests, 'Eve');
+    const bytes = Buffer.from(requestState, 'latin1');
+    for (let bit = 0; bit < bytes.length * 8; bit++) {
+      const flipped = Buffer.from(bytes);
+      flipped.writeUInt8(flipped.readUInt8(bit >> 3) ^ (1 << (bit & 7)), bit >> 3);
+      const { reply } = call(gateway, 'n', { requestState: flipped.toString('latin1'), inputResponses });
+      const { error } = await reply;
+      assert.equal(error?.code, -32602, `bit ${bit}: ${JSON.stringify(error)}`);
+    }
+    assert.deepEqual(at('n').told, new Map());
+    assert.equal(memory.requests('tools/call').length, 1);
+    assert.equal(await parkedCalls(gateway), 1);
+  });
+
+  test('from before a restart, after which nothing is left of the call', TIMEOUT, async () => {
+    const { memory } = asker();
+    await using gateway = await testCore({ up: { memory } });
+    const { inputRequests, requestState } = await parked(gateway, 'n');
+    await gateway.restart();
+    assert.equal(memory.open.size, 0);
+    assert.equal(await parkedCalls(gateway), 0);
+    const { reply } = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'Ada') });
+    assert.equal((await reply).error?.code, -32602);
+    assert.equal(memory.requests('tools/call').length, 1);
+  });
+});
+
+test(
+  'X-016 however often a retry comes, the question is answered once, and each hears how the call ended',
+  TIMEOUT,
+  async () => {
+    const { memory, call: at } = asker();
+    await using gateway = await testCore({ up: { memory } });
+    const { inputRequests, requestState } = await parked(gateway, 'n');
+    const retries = Array.from({ length: 20 }, (_, i) =>
+      call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, `number ${i}`) }),
+    );
+    const told = await Promise.all(retries.map(async ({ reply }) => toldIn(await reply)));
+    for (const one of told) assert.deepEqual(one, told[0]);
+    assert.equal(at('n').told.get('q')?.length, 1);
+    const late = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'late') });
+    assert.deepEqual(toldIn(await late.reply), told[0]);
+    assert.equal(memory.requests('tools/call').length, 1);
+  },
+);
+
+test('X-010 a question asked while others are with the client is the next round', TIMEOUT, async () => {
+  const { memory, ask, call: at, finish } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  ask('n', 'a', 'elicitation/create', formOf('a'));
+  const one = askedIn(await first.reply);
+  ask('n', 'b', 'elicitation/create', formOf('b'));
+  await sleep(50);
+  const second = call(gateway, 'n', {
+    requestState: one.requestState,
+    inputResponses: answers(one.inputRequests, 'A'),
+  });
+  const two = askedIn(await second.reply);
+  assert.deepEqual(Object.values(two.inputRequests), [{ method: 'elicitation/create', params: formOf('b') }]);
+  const third = call(gateway, 'n', { requestState: two.requestState, inputResponses: answers(two.inputRequests, 'B') });
+  await memory.until(() => at('n').told.size === 2 || undefined);
+  finish('n');
+  assert.deepEqual(toldIn(await third.reply), { nonce: 'n', told: { a: [accepted('A')], b: [accepted('B')] } });
+});
+
+suite('X-017', () => {
+  test('what a retry leaves unanswered is asked again, and what nobody asked is ignored', TIMEOUT, async () => {
+    const { memory, ask, call: at, finish } = asker({ isQuiet: true });
+    await using gateway = await testCore({ up: { memory } });
+    const first = call(gateway, 'n');
+    await memory.until(() => memory.requests('tools/call')[0]);
+    for (const question of ['a', 'b']) ask('n', question, 'elicitation/create', formOf(question));
+    const both = askedIn(await first.reply);
+    const [some = '', other = ''] = Object.keys(both.inputRequests);
+    const half = { requestState: both.requestState, inputResponses: { [some]: accepted('A'), unheard: accepted('E') } };
+    const rest = askedIn(await call(gateway, 'n', half).reply);
+    assert.deepEqual(rest.inputRequests, { [other]: both.inputRequests[other] });
+    await memory.until(() => at('n').told.size === 1 || undefined);
+    const whole = {
+      requestState: rest.requestState,
+      inputResponses: { [other]: accepted('B'), [some]: accepted('Z') },
+    };
+    const last = call(gateway, 'n', whole);
+    await memory.until(() => at('n').told.size === 2 || undefined);
+    finish('n');
+    assert.deepEqual(toldIn(await last.reply), { nonce: 'n', told: { a: [accepted('A')], b: [accepted('B')] } });
+  });
+
+  test('a retry that answers nothing is asked the same again', TIMEOUT, async () => {
+    const { memory } = asker();
+    await using gateway = await testCore({ up: { memory } });
+    const first = await parked(gateway, 'n');
+    const again = askedIn(await call(gateway, 'n', { requestState: first.requestState }).reply);
+    assert.deepEqual(again.inputRequests, first.inputRequests);
+    const retry = { requestState: again.requestState, inputResponses: answers(again.inputRequests, 'Ada') };
+    assert.deepEqual(toldIn(await call(gateway, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+  });
+});
+
+test('X-018 what the server made of the call while nobody was there is had by the retry', TIMEOUT, async () => {
+  const { memory, finish } = asker();
+  await using gateway = await testCore({ up: { memory } });
+  const { inputRequests, requestState } = await parked(gateway, 'n');
+  finish('n');
+  const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
+  assert.partialDeepStrictEqual(toldIn(await call(gateway, 'n', retry).reply), { nonce: 'n' });
+  assert.equal(memory.requests('tools/call').length, 1);
+  assert.equal(await parkedCalls(gateway), 0);
+});
+
+suite('X-019 a client that does not come back', { concurrency: 3 }, () => {
+  const cases = [
+    { method: 'elicitation/create', params: formOf('n'), told: { action: 'cancel' } },
+    { method: 'sampling/createMessage', params: { messages: [], maxTokens: 1 }, told: { error: { code: -32603 } } },
+    { method: 'roots/list', params: {}, told: { error: { code: -32603 } } },
+  ];
+  for (const { method, params, told } of cases) {
+    test(`${method} is answered for it, and where that does not help, the call is called off`, TIMEOUT, async () => {
+      const { memory, ask, call: at } = asker({ isQuiet: true });
+      const sessions = {
+        idleMs: 60_000,
+        maxAgeMs: 3_600_000,
+        keepAliveMs: 15_000,
+        eventLimit: 10,
+        eventLimitBytes: 10_000,
+      };
+      await using gateway = await testCore({ up: { memory } }, { sessions: { ...sessions, parkMs: 50 } });
+      const capabilities = { elicitation: {}, sampling: {}, roots: {} };
+      const first = call(gateway, 'n', {}, { capabilities });
+      await memory.until(() => memory.requests('tools/call')[0]);
+      ask('n', 'q', method, params);
+      const { inputRequests, requestState } = askedIn(await first.reply);
+      await memory.until(() => at('n').told.get('q'));
+      assert.partialDeepStrictEqual(at('n').told.get('q'), [told]);
+      const retry = { requestState, inputResponses: answers(inputRequests, 'late') };
+      assert.equal((await call(gateway, 'n', retry, { capabilities }).reply).error?.code, -32602);
+      await called(at('n'));
+      await sleep(50);
+      assert.equal(await parkedCalls(gateway), 0);
+      // The connection it had to itself is there for the next.
+      const before = memory.peers.length;
+      const next = call(gateway, 'm', {}, { capabilities });
+      await memory.until(() => memory.requests('tools/call')[1]);
+      ask('m', 'q', method, params);
+      askedIn(await next.reply);
+      assert.equal(memory.peers.length, before);
+    });
+  }
+});
+
+async function called(one: { readonly isCancelled: boolean }): Promise<void> {
+  for (let i = 0; i < 1_000 && !one.isCancelled; i++) await sleep(10);
+  assert.ok(one.isCancelled, 'the server was not told');
+}
+
+test('X-020 a client that hangs up on its retry ends the call at the server', TIMEOUT, async () => {
+  const { memory, ask, call: at } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  ask('n', 'q', 'elicitation/create', formOf('n'));
+  const { inputRequests, requestState } = askedIn(await first.reply);
+  const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
+  const second = call(gateway, 'n', retry);
+  await memory.until(() => at('n').told.get('q'));
+  second.call.cancel('the client disconnected');
+  await called(at('n'));
+  assert.ok((await second.reply).error !== undefined);
+  assert.equal(await parkedCalls(gateway), 0);
+});
+
+suite('X-021 a question that could be about more than one call is shown to nobody', () => {
+  test('where one principal’s calls share a connection', TIMEOUT, async () => {
+    const { memory, ask, call: at, finish } = asker({ isQuiet: true });
+    await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
+    const calls = ['a', 'b'].map((nonce) => call(gateway, nonce));
+    await memory.until(() => memory.requests('tools/call')[1]);
+    assert.equal(at('a').peer, at('b').peer);
+    ask('a', 'q', 'elicitation/create', formOf('a'));
+    await memory.until(() => at('a').told.get('q'));
+    assert.partialDeepStrictEqual(at('a').told.get('q'), [{ error: { code: -32602 } }]);
+    for (const nonce of ['a', 'b']) finish(nonce);
+    for (const { reply, said } of calls) {
+      toldIn(await reply);
+      assert.deepEqual(said, []);
+    }
+  });
+});
+
+for (const isolation of ['session', 'principal', 'call'] as const) {
+  test(
+    `X-022 with a connection per ${isolation}, each principal is asked about its own calls alone`,
+    TIMEOUT,
+    async () => {
+      const { memory } = asker();
+      await using gateway = await testCore({ up: { memory, isolation } });
+      const options = [ANN, BOB].map((one) => ({ principal: one, capabilities: FORM }));
+      const asked = await Promise.all(options.map((one) => parked(gateway, `of-${one.principal.key}`, one)));
+      for (const [i, { inputRequests, requestState }] of asked.entries()) {
+        const own = options[i] ?? {};
+        const key = options[i]?.principal.key ?? '';
+        assert.deepEqual(
+          Object.values(inputRequests).map(({ params }) => params),
+          [formOf(`of-${key}`)],
+        );
+        const retry = { requestState, inputResponses: answers(inputRequests, key) };
+        const stranger = options[1 - i] ?? {};
+        assert.equal((await call(gateway, `of-${key}`, retry, stranger).reply).error?.code, -32602);
+        const told = toldIn(await call(gateway, `of-${key}`, retry, own).reply);
+        assert.deepEqual(told, { nonce: `of-${key}`, told: { q: [accepted(key)] } });
+      }
+    },
+  );
+}
+
+test(
+  'X-022 a server that all share is told of no features, and what it asks all the same is shown to nobody',
+  TIMEOUT,
+  async () => {
+    const { memory, finish, call: at } = asker();
+    await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+    const calls = [ANN, BOB].map((one) => call(gateway, one.key, {}, { principal: one }));
+    for (const { key } of [ANN, BOB]) {
+      await memory.until(() => memory.requests('tools/call')[1]);
+      await memory.until(() => at(key).told.get('q'));
+      assert.partialDeepStrictEqual(at(key).told.get('q'), [{ error: { code: -32602 } }]);
+      finish(key);
+    }
+    for (const { reply } of calls) assert.partialDeepStrictEqual(toldIn(await reply), { told: { q: [{ error: {} }] } });
+    assert.deepEqual(
+      memory.peers.map(({ capabilities }) => capabilities.toString()),
+      ['{}'],
+    );
+  },
+);
+
+for (const isolation of ['session', 'call'] as const) {
+  test(
+    `X-021 with a connection per ${isolation}, calls of one client that are asked about at once are kept apart`,
+    TIMEOUT,
+    async () => {
+      const { memory } = asker();
+      await using gateway = await testCore({ up: { memory, isolation } });
+      const nonces = ['a', 'b', 'c'];
+      const asked = await Promise.all(nonces.map((nonce) => parked(gateway, nonce)));
+      for (const [i, { inputRequests }] of asked.entries()) {
+        assert.deepEqual(
+          Object.values(inputRequests).map(({ params }) => params),
+          [formOf(nonces[i] ?? '')],
+        );
+      }
+    },
+  );
+}
+
+test('X-024 a server that waits and wants to know hears of progress, and the progress grows', TIMEOUT, async (t) => {
+  const { memory, ask, finish } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  ask('n', 'q', 'elicitation/create', { ...formOf('n'), _meta: { progressToken: 'mine' } });
+  const { inputRequests } = askedIn(await first.reply);
+  assert.deepEqual(Object.values(inputRequests), [{ method: 'elicitation/create', params: formOf('n') }]);
+  for (let second = 0; second < 35; second++) t.mock.timers.tick(1_000);
+  const progress = await memory.until(() => {
+    const heard = memory.peers.flatMap((peer) => peer.heard);
+    const said = heard.flatMap((one) => (one.kind === 'notification' && one.method.endsWith('/progress') ? [one] : []));
+    return said.length === 3 ? said.map(({ params }) => params) : undefined;
+  });
+  const numbers = progress.map((params) => Number(params?.raw('progress')));
+  assert.deepEqual(
+    numbers,
+    numbers.toSorted((a, b) => a - b),
+  );
+  assert.equal(new Set(numbers).size, 3);
+  assert.deepEqual(
+    progress.map((params) => params?.string('progressToken')),
+    ['mine', 'mine', 'mine'],
+  );
+  finish('n');
+});
+
+test('X-010 questions asked at once come in one round, and one retry ends the call', TIMEOUT, async () => {
+  const { memory, ask, call: at, finish } = asker({ isQuiet: true, isAttributed: true });
+  await using gateway = await testCore({ up: { memory, target: HTTP } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  for (const question of ['a', 'b', 'c']) ask('n', question, 'elicitation/create', formOf(question));
+  const { inputRequests, requestState } = askedIn(await first.reply);
+  assert.equal(Object.keys(inputRequests).length, 3);
+  const retry = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'Ada') });
+  await memory.until(() => at('n').told.size === 3 || undefined);
+  finish('n');
+  const { told } = Object(toldIn(await retry.reply));
+  assert.deepEqual(told, { a: [accepted('Ada')], b: [accepted('Ada')], c: [accepted('Ada')] });
+});
+
+test('X-010 a question taken back before the client was told of it makes no round', TIMEOUT, async () => {
+  const { memory, ask, finish, call: at } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  ask('n', 'a', 'elicitation/create', formOf('a'));
+  const one = askedIn(await first.reply);
+  ask('n', 'b', 'elicitation/create', formOf('b'));
+  await sleep(50);
+  at('n').peer.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"b n"}}');
+  const retry = { requestState: one.requestState, inputResponses: answers(one.inputRequests, 'A') };
+  const second = call(gateway, 'n', retry);
+  await memory.until(() => at('n').told.get('a'));
+  finish('n');
+  assert.deepEqual(toldIn(await second.reply), { nonce: 'n', told: { a: [accepted('A')] } });
+});
+
+test('X-018 a question that is still open when the call ends is answered for the client', TIMEOUT, async () => {
+  const { memory, ask, finish, call: at } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n');
+  await memory.until(() => memory.requests('tools/call')[0]);
+  ask('n', 'q', 'elicitation/create', formOf('n'));
+  askedIn(await first.reply);
+  finish('n');
+  await memory.until(() => at('n').told.get('q'));
+  assert.deepEqual(at('n').told.get('q'), [{ action: 'cancel' }]);
+});
+
+test('X-016 a duplicate that goes away does not take the call from the one that came after it', TIMEOUT, async () => {
+  const { memory, ask, finish, call: at } = asker({ isQuiet: true });
+  await using gateway = await testCore({ up: { memory } });
+  const first = call(gateway, 'n', {}, { progressToken: 'first' });
+  await memory.until(() => memory.requests('tools/call')[0]);
+  ask('n', 'q', 'elicitation/create', formOf('n'));
+  const { inputRequests, requestState } = askedIn(await first.reply);
+  const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
+  const before = call(gateway, 'n', retry);
+  await memory.until(() => at('n').told.get('q'));
+  const after = call(gateway, 'n', retry, { progressToken: 'after' });
+  // Progress goes to whoever has the call now.
+  for (let progress = 1; after.said.length === 0; progress++) {
+    const params = { progress, progressToken: Number(at('n').request.id) };
+    at('n').peer.say(JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params }));
+    await sleep(5);
+  }
+  before.call.cancel('the client disconnected');
+  finish('n');
+  assert.deepEqual(toldIn(await after.reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+});
+
+test(
+  'X-012 a question about a request that may not be answered with questions is shown to nobody',
+  TIMEOUT,
+  async () => {
+    const told: unknown[] = [];
+    const memory = memoryUpstream({
+      capabilities: { prompts: {}, completions: {} },
+      lists: { prompts: [{ name: 'p', arguments: [{ name: 'a' }] }] },
+      request: (peer, request) => {
+        const question = { id: 'q', method: 'elicitation/create', params: formOf('n') };
+        peer.say(JSON.stringify({ jsonrpc: '2.0', ...question }), Number(request.id));
+      },
+      response: (peer, response) => {
+        told.push(response);
+        for (const request of memory.requests('completion/complete')) {
+          peer.say(result(request, { completion: { values: ['x'] } }));
+        }
+      },
+    });
+    await using gateway = await testCore({ up: { memory, target: HTTP } });
+    const params = { ref: { type: 'ref/prompt', name: 'up__p' }, argument: { name: 'a', value: '' } };
+    const completed = await modernRequest(gateway, 'completion/complete', params, { capabilities: FORM }).reply;
+    assert.partialDeepStrictEqual(completed.result, { resultType: 'complete', completion: { values: ['x'] } });
+    assert.partialDeepStrictEqual(told, [{ kind: 'error', error: { code: -32602 } }]);
+  },
+);
+
+for (const [kind, target] of [
+  ['stdio', undefined],
+  ['http', HTTP],
+] as const) {
+  suite(`invariant 8: how many calls of one principal wait at once, over ${kind}`, () => {
+    const where = target === undefined ? {} : { target };
+
+    test('is bounded, and one call too many is told so, and called off', TIMEOUT, async () => {
+      const { memory, call: at } = asker({ isAttributed: target !== undefined });
+      const limits = { ...LIMITS, parkedPerPrincipal: 3 };
+      await using gateway = await testCore({ up: { memory, ...where } }, { limits });
+      for (const nonce of ['a', 'b', 'c']) await parked(gateway, nonce);
+      const { error } = await call(gateway, 'd').reply;
+      assert.partialDeepStrictEqual(error, { code: -31013, data: { executed: 'unknown', retryable: false } });
+      await called(at('d'));
+      // Others are none the worse.
+      await parked(gateway, 'e', { principal: BOB });
+    });
+
+    test('keeps none of its other requests from being answered', TIMEOUT, async () => {
+      const { memory } = asker({ isAttributed: target !== undefined });
+      const limits = { ...LIMITS, inFlightPerSession: 3 };
+      await using gateway = await testCore({ up: { memory, ...where } }, { limits });
+      for (const nonce of ['a', 'b', 'c', 'd']) await parked(gateway, nonce);
+      const other = modernRequest(gateway, 'tools/call', toolCall('up__other'), { capabilities: FORM });
+      assert.equal((await other.reply).error, undefined);
+    });
+
+    test('is not how many are under way, which is bounded too', TIMEOUT, async () => {
+      const { memory, finish } = asker({ isQuiet: true, isAttributed: target !== undefined });
+      const limits = { ...LIMITS, inFlightPerSession: 3 };
+      await using gateway = await testCore({ up: { memory, ...where } }, { limits });
+      const calls = ['a', 'b', 'c'].map((nonce) => call(gateway, nonce));
+      await memory.until(() => memory.requests('tools/call')[2]);
+      assert.equal((await call(gateway, 'd').reply).error?.code, -31013);
+      for (const nonce of ['a', 'b', 'c']) finish(nonce);
+      for (const { reply } of calls) toldIn(await reply);
+    });
+  });
+}

@@ -1,0 +1,159 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { testCore, toolCall } from '../../support/core.ts';
+import { ModernClient } from '../../support/modern-client.ts';
+import { extensionUpstream, SECRET } from '../../support/task-upstreams.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const KNOWS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
+const ALICE = { key: 'alice', label: 'alice', scopes: [] };
+const BOB = { key: 'bob', label: 'bob', scopes: [] };
+const HEADER_SAFE = /^[\x21-\x7e]+$/;
+
+test('a client that declares tasks is told that they are there, as an extension alone', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: extensionUpstream().memory, era: 'modern' } });
+  const { capabilities } = await new ModernClient(gateway, KNOWS).result('server/discover');
+  assert.deepEqual(Object.entries(capabilities ?? {}).find(([key]) => key === 'extensions')?.[1], KNOWS.extensions);
+  assert.ok(!Object.hasOwn(capabilities ?? {}, 'tasks'), 'X-040');
+  const legacy = await gateway.connect();
+  assert.equal(legacy.initialized.object('capabilities')?.raw('extensions'), undefined);
+  assert.equal(legacy.initialized.object('capabilities')?.raw('tasks'), undefined);
+});
+
+test('M-021 a task goes by a sealed id that fits a header, and ends under it with its result', TIMEOUT, async () => {
+  const { memory, tasks } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const client = new ModernClient(gateway, KNOWS, ALICE);
+  const created = await client.result('tools/call', toolCall('up__job'));
+  assert.equal(created['resultType'], 'task');
+  const taskId = String(created['taskId']);
+  assert.match(taskId, HEADER_SAFE);
+  assert.ok(!JSON.stringify(created).includes(SECRET));
+  const working = await client.result('tasks/get', { taskId });
+  assert.deepEqual([working['resultType'], working['taskId'], working['status']], ['complete', taskId, 'working']);
+  const link = { type: 'resource_link', uri: 'file:///a', name: 'a' };
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [link] } });
+  const done = await client.result('tasks/get', { taskId });
+  assert.deepEqual(done['result'], { content: [{ ...link, uri: 'up+file:///a' }] });
+  assert.equal(memory.requests('tasks/get')[0]?.params?.string('taskId'), tasks[0]?.id);
+});
+
+test('a task asks through its state, under its upstream’s name, and gets the answers', TIMEOUT, async () => {
+  const { memory, tasks } = extensionUpstream();
+  const other = extensionUpstream().memory;
+  await using gateway = await testCore({ up: { memory, era: 'modern' }, other: { memory: other, era: 'modern' } });
+  const client = new ModernClient(gateway, KNOWS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const ask = { method: 'elicitation/create', params: { message: 'Sure?', requestedSchema: { type: 'object' } } };
+  Object.assign(tasks[0] ?? {}, { status: 'input_required', inputRequests: { k: ask } });
+  const asking = await client.result('tasks/get', { taskId });
+  const params = { ...ask.params, message: '[up] Sure?' };
+  assert.deepEqual(asking['inputRequests'], { k: { ...ask, params } });
+  const inputResponses = { k: { action: 'accept', content: {} } };
+  const acknowledged = await client.result('tasks/update', { taskId, inputResponses });
+  assert.equal(acknowledged['resultType'], 'complete');
+  assert.deepEqual(memory.requests('tasks/update')[0]?.params?.value('inputResponses'), inputResponses);
+  await client.result('tasks/cancel', { taskId });
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'cancelled');
+  assert.deepEqual(other.requests('tasks/get'), []);
+});
+
+test('S-004 nobody but its principal can ask about a task, and nobody learns of it', TIMEOUT, async () => {
+  const { memory } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const { taskId } = await new ModernClient(gateway, KNOWS, ALICE).result('tools/call', toolCall('up__job'));
+  const bob = new ModernClient(gateway, KNOWS, BOB);
+  for (const method of ['tasks/get', 'tasks/update', 'tasks/cancel']) {
+    const foreign = await bob.error(method, { taskId, inputResponses: {} });
+    const made = await bob.error(method, { taskId: 'made-up', inputResponses: {} });
+    assert.equal(foreign.code, -32602, method);
+    assert.deepEqual(foreign, made);
+    assert.deepEqual(memory.requests(method), [], method);
+  }
+});
+
+test('X-040 a client that declares no tasks may not ask about them, and tasks/result is unknown', TIMEOUT, async () => {
+  const { memory } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const { taskId } = await new ModernClient(gateway, KNOWS).result('tools/call', toolCall('up__job'));
+  const plain = new ModernClient(gateway);
+  const refused = await plain.error('tasks/get', { taskId });
+  assert.equal(refused.code, -32021);
+  assert.deepEqual(Object.entries(refused.data ?? {}).find(([key]) => key === 'requiredCapabilities')?.[1], KNOWS);
+  for (const method of ['tasks/result', 'tasks/list']) {
+    assert.equal((await new ModernClient(gateway, KNOWS).error(method, { taskId })).code, -32601, method);
+  }
+});
+
+test('X-039 a client that declares no tasks gets none: its upstream is not told otherwise', TIMEOUT, async () => {
+  const { memory, tasks } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const call = { ...toolCall('up__job'), task: { ttl: 1 } };
+  assert.equal((await new ModernClient(gateway).error('tools/call', call)).code, -32021);
+  assert.deepEqual(tasks, []);
+  assert.equal(memory.requests('tools/call')[0]?.params?.raw('task'), undefined, 'X-040');
+});
+
+test('an id outlives the gateway that made it', TIMEOUT, async () => {
+  const { memory } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const client = new ModernClient(gateway, KNOWS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  await gateway.restart();
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working');
+});
+
+test(
+  'X-042 a legacy client gets what becomes of a modern upstream’s task, and answers on the way',
+  TIMEOUT,
+  async () => {
+    const ask = { method: 'elicitation/create', params: { message: 'Sure?', requestedSchema: { type: 'object' } } };
+    const { memory, tasks } = extensionUpstream((task) =>
+      Object.assign(task, { status: 'input_required', inputRequests: { k: ask } }),
+    );
+    await using gateway = await testCore({ up: { memory, era: 'modern' } });
+    const client = await gateway.connect({ capabilities: { elicitation: {} } });
+    const calling = client.request('tools/call', toolCall('up__job'), {
+      onMessage: (message) => {
+        if (message.kind !== 'request') return;
+        Object.assign(tasks[0] ?? {}, { result: { content: [{ type: 'text', text: 'done' }] } });
+        client.answer(message.id, { action: 'accept', content: {} });
+      },
+    });
+    await memory.until(() => memory.requests('tasks/update')[0]);
+    Object.assign(tasks[0] ?? {}, { status: 'completed' });
+    const { answer, said } = await calling;
+    assert.equal(said.length, 1);
+    assert.deepEqual(answer.kind === 'result' && JSON.parse(answer.result), {
+      content: [{ type: 'text', text: 'done' }],
+    });
+  },
+);
+
+test(
+  'X-041 a task that failed is an error to a legacy client; one whose tool failed is a result',
+  TIMEOUT,
+  async () => {
+    const ends = [
+      { status: 'failed', error: { code: -32603, message: 'broke' } },
+      { status: 'completed', result: { content: [], isError: true } },
+    ];
+    const { memory, tasks } = extensionUpstream((task) => Object.assign(task, ends[tasks.length - 1]));
+    await using gateway = await testCore({ up: { memory, era: 'modern' } });
+    const client = await gateway.connect();
+    const failed = await client.request('tools/call', toolCall('up__job'));
+    assert.deepEqual(failed.answer.kind === 'error' && failed.answer.error, { code: -32603, message: 'broke' });
+    assert.deepEqual(await client.result('tools/call', toolCall('up__job')), { content: [], isError: true });
+  },
+);
+
+test('X-038 who takes back a call that waits for a task cancels the task', TIMEOUT, async () => {
+  const { memory } = extensionUpstream();
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const client = await gateway.connect();
+  const calling = client.request('tools/call', toolCall('up__job'), { id: '"mine"' });
+  await memory.until(() => memory.requests('tasks/get')[0]);
+  client.notify('notifications/cancelled', { requestId: 'mine' });
+  await memory.until(() => memory.requests('tasks/cancel')[0]);
+  assert.equal((await calling).answer.kind, 'error');
+});

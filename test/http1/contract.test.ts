@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import type { Wire } from '../../src/http1/wire.ts';
+import { WirePool } from '../../src/http1/pool.ts';
+import { TlsWire } from '../../src/http1/tls.ts';
+import { ask, closed, line, ok } from '../support/wire.ts';
+
+const LIMIT = { timeout: 20_000 };
+
+function wireContract(name: string, connect: (url: URL) => Wire): void {
+  test(`${name}: requests one after the other share a socket`, LIMIT, async () => {
+    await using to = await line((socket) => socket.write(ok('hello', 'X-One: a', 'x-one: b')));
+    const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
+    for (let n = 0; n < 2; n++) {
+      const asked = ask(wire, { headers: ['x-test', 'y'] });
+      const { status, headers, body } = await asked.answer;
+      assert.equal(status, 200);
+      assert.deepEqual(headers['x-one'], ['a', 'b']);
+      assert.equal(body.toString(), 'hello');
+      assert.deepEqual(asked.told, ['start', 'response 200', 'data', 'end']);
+      // undici lets go of the socket only after it has told of the end.
+      await new Promise((resolve) => {
+        setImmediate(resolve);
+      });
+    }
+    assert.equal(to.sockets.length, 1);
+    assert.match(
+      to.came[0] ?? '',
+      /^POST \/mcp HTTP\/1.1\r\n(?:.+\r\n)*x-test: y\r\ncontent-length: 2\r\n\r\n\{\}POST/,
+    );
+    await wire.destroy();
+  });
+
+  test(`${name}: an aborted request has its socket closed and does not end`, LIMIT, async () => {
+    const { promise: heard, resolve } = Promise.withResolvers<void>();
+    await using to = await line(() => resolve());
+    const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
+    const asked = ask(wire, { method: 'GET' });
+    await heard;
+    asked.abort();
+    await closed(to.sockets[0] ?? assert.fail());
+    assert.ok(!asked.told.includes('end'));
+    await wire.destroy();
+  });
+
+  test(`${name}: what was refused at its start is not written, and the socket serves the next`, LIMIT, async () => {
+    await using to = await line((socket) => socket.write(ok('x')));
+    const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
+    const onRequestStart = () => {
+      throw new Error('too late');
+    };
+    assert.equal((await ask(wire, { body: '{"not":"sent"}', on: { onRequestStart } }).failure).message, 'too late');
+    await ask(wire).answer;
+    assert.equal(to.sockets.length, 1);
+    assert.ok(!to.came.join('').includes('not'));
+    await wire.destroy();
+  });
+
+  test(`${name}: what is under way fails with destroy(), and what comes later fails unsent`, LIMIT, async () => {
+    const { promise: heard, resolve } = Promise.withResolvers<void>();
+    await using to = await line(() => resolve());
+    const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
+    const asked = ask(wire);
+    await heard;
+    await wire.destroy();
+    await asked.failure;
+    assert.deepEqual(asked.told, ['start', 'error']);
+    const late = ask(wire);
+    await late.failure;
+    assert.deepEqual(late.told, ['error']);
+    await closed(to.sockets[0] ?? assert.fail());
+  });
+}
+
+wireContract('WirePool', (url) => new WirePool(url, 2_000));
+// It speaks plain HTTP as well, so that no certificate is needed here.
+wireContract('TlsWire', (url) => new TlsWire(url, 2_000));

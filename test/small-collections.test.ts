@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import * as fc from 'fast-check';
+
+import { ArrayMap, ArraySet } from '../src/small-collections.ts';
+import { collect } from './support/used-bytes.ts';
+
+const steps = fc.array(fc.tuple(fc.constantFrom('set', 'delete'), fc.nat({ max: 6 }), fc.nat()));
+
+test('a map of what comes and goes holds what any map would, in the order it came', () => {
+  fc.assert(
+    fc.property(steps, (taken) => {
+      const map = new ArrayMap<number, number>();
+      const plain = new Map<number, number>();
+      for (const [step, key, value] of taken) {
+        if (step === 'delete') assert.equal(map.delete(key), plain.delete(key));
+        else {
+          map.set(key, value);
+          plain.set(key, value);
+        }
+        assert.equal(map.get(key), plain.get(key));
+        assert.equal(map.has(key), plain.has(key));
+      }
+      assert.equal(map.size, plain.size);
+      assert.deepEqual(map.keys(), [...plain.keys()]);
+      assert.deepEqual(map.values(), [...plain.values()]);
+      map.clear();
+      assert.equal(map.size, 0);
+    }),
+  );
+});
+
+test('a set of what comes and goes holds what any set would, in the order it came', () => {
+  fc.assert(
+    fc.property(steps, (taken) => {
+      const set = new ArraySet<number>();
+      const plain = new Set<number>();
+      for (const [step, item] of taken) {
+        if (step === 'delete') assert.equal(set.delete(item), plain.delete(item));
+        else if (!plain.has(item)) {
+          set.add(item);
+          plain.add(item);
+        }
+      }
+      assert.equal(set.size, plain.size);
+      assert.deepEqual([...set], [...plain]);
+      set.clear();
+      assert.equal(set.size, 0);
+    }),
+  );
+});
+
+test('what is taken out while all are gone through changes nothing about who is visited', () => {
+  const set = new ArraySet<number>();
+  for (const item of [1, 2, 3]) set.add(item);
+  const visited: number[] = [];
+  for (const item of set) {
+    visited.push(item);
+    set.delete(item);
+  }
+  assert.deepEqual(visited, [1, 2, 3]);
+  assert.equal(set.size, 0);
+});
+
+const ITEM_BYTES = 16_384;
+const ITEMS = 1_000;
+/** At the same time. */
+const THERE = 4;
+
+test('what went is no burden to the collector of young objects, however old the collection is', () => {
+  const map = new ArrayMap<number, unknown>();
+  const set = new ArraySet<unknown>();
+  map.set(-1, map);
+  set.add(set);
+  // From here on they are old.
+  collect();
+  collect();
+  const before = process.memoryUsage().heapUsed;
+  for (let id = 0; id < ITEMS; id++) {
+    const item = Array.from({ length: ITEM_BYTES / 8 }, () => id);
+    map.set(id, item);
+    set.add(item);
+    if (id < THERE) continue;
+    set.delete(map.get(id - THERE));
+    map.delete(id - THERE);
+  }
+  collect('minor');
+  const leftBytes = process.memoryUsage().heapUsed - before;
+  assert.ok(leftBytes < (ITEMS * ITEM_BYTES) / 4, `${leftBytes} bytes are left of ${ITEMS * ITEM_BYTES}`);
+});

@@ -1,0 +1,306 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { GatewayError } from '../../../src/errors.ts';
+import { reconnectMs, resumedNext, standingNext } from '../../../src/upstream/http/http-stream.ts';
+import { connect, event, greeted, json, progress, result, serve, stream } from '../../fixtures/servers/http-harness.ts';
+
+const LIMIT = { timeout: 20_000 };
+const ping = '{"jsonrpc":"2.0","id":"s-ping","method":"ping"}';
+
+test(
+  'T-037 a stream that ends before the answer is taken up again after `retry`, with Last-Event-ID',
+  LIMIT,
+  async () => {
+    let endedMs = 0;
+    let call: unknown;
+    await using server = await serve((request, response) => {
+      if (request.headers['last-event-id'] !== undefined) {
+        stream(response, event(progress(2), 'e-3'), event(result(call), 'e-4'));
+      } else if (request.method === 'GET') {
+        response.writeHead(405).end();
+      } else if (request.rpc === 'tools/call') {
+        call = request.id;
+        stream(response, 'id: e-1\nretry: 500\ndata: \n\n', event(progress(1), 'e-2'));
+        response.end();
+        endedMs = performance.now();
+      } else {
+        greeted(request, response);
+      }
+    });
+    await using peer = await connect(server.url);
+    await peer.greet('2025-11-25');
+    peer.request(2);
+    await peer.answer(2);
+    assert.deepEqual(
+      peer.told.items.slice(1).map((item) => item.kind === 'message' && item.about),
+      [2, 2, 2],
+    );
+    const resumed = await server.received.find(({ headers }) => headers['last-event-id'] !== undefined);
+    assert.equal(resumed.method, 'GET');
+    assert.equal(resumed.headers['last-event-id'], 'e-2');
+    assert.equal(resumed.headers['mcp-session-id'], 's-1');
+    assert.equal(resumed.headers['mcp-protocol-version'], '2025-11-25');
+    assert.ok(resumed.atMs - endedMs >= 450, 'no sooner than the server asked for');
+    assert.equal(server.received.items.filter(({ rpc }) => rpc === 'tools/call').length, 1);
+    await resumed.closed;
+  },
+);
+
+test('T-037 a server may end the stream of one request many times, cleanly or not', LIMIT, async () => {
+  let call: unknown;
+  let polls = 0;
+  await using server = await serve((request, response) => {
+    if (request.method === 'GET') {
+      polls++;
+      if (polls === 2) response.socket?.destroy();
+      else if (polls === 4) response.writeHead(503).end();
+      else if (polls < 6) stream(response, `id: e-${polls}\ndata: \n\n`);
+      else stream(response, event(result(call)));
+      response.end();
+    } else {
+      call = request.id;
+      stream(response, 'id: e-0\nretry: 1\ndata: \n\n');
+      // Broken, not ended.
+      setImmediate(() => response.socket?.destroy());
+    }
+  });
+  await using peer = await connect(server.url);
+  peer.request(2);
+  await peer.answer(2);
+  assert.deepEqual(
+    server.received.items.map(({ headers }) => headers['last-event-id']),
+    [undefined, 'e-0', 'e-1', 'e-1', 'e-3', 'e-3', 'e-5'],
+  );
+});
+
+test('a stream without event ids that ends before the answer is a lost call', LIMIT, async () => {
+  await using server = await serve((_request, response) => {
+    stream(response, event(progress(1)));
+    response.end();
+  });
+  await using peer = await connect(server.url);
+  peer.request(2);
+  const error = await peer.failure(2);
+  assert.equal(error.code, 'upstream-lost');
+  assert.equal(error.row.executed, 'unknown');
+  assert.equal(server.received.items.length, 1);
+});
+
+const unresumable = [
+  { name: 'refuses to resume', status: 405 },
+  { name: 'knows no such event', status: 400 },
+];
+
+for (const { name, status } of unresumable) {
+  test(`a server that ${name} has lost the call, which may have run`, LIMIT, async () => {
+    await using server = await serve((request, response) => {
+      if (request.method === 'GET') response.writeHead(status).end();
+      else stream(response, 'id: e-0\nretry: 1\ndata: \n\n');
+      response.end();
+    });
+    await using peer = await connect(server.url);
+    peer.request(2);
+    const error = await peer.failure(2);
+    assert.equal(error.code, 'upstream-lost');
+    assert.equal(error.detail.executed ?? error.row.executed, 'unknown');
+    assert.equal(server.received.items.length, 2);
+  });
+}
+
+test('X-037 a request forgotten between two streams is not taken up again', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (request.rpc === 'ask') {
+      json(response, result(request.id));
+      return;
+    }
+    stream(response, `id: e-0\nretry: 50\ndata: \n\n${event(progress(1))}`);
+    response.end();
+  });
+  await using peer = await connect(server.url);
+  peer.request(2);
+  await peer.told.at(0);
+  peer.transport.forget(2);
+  for (let id = 3; id < 6; id++) {
+    peer.request(id, 'ask');
+    await peer.answer(id);
+    await new Promise((resolve) => setTimeout(resolve, 40));
+  }
+  assert.ok(server.received.items.every(({ method }) => method === 'POST'));
+});
+
+test('a session lost while a stream is resumed ends the transport, and the call may have run', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (request.headers['last-event-id'] !== undefined) {
+      response.writeHead(404).end();
+    } else if (!greeted(request, response)) {
+      stream(response, 'id: e-0\nretry: 1\ndata: \n\n');
+      response.end();
+    }
+  });
+  await using peer = await connect(server.url);
+  await peer.greet();
+  peer.request(2);
+  const error = await peer.failure(2);
+  assert.equal(error.code, 'upstream-session-lost');
+  assert.equal(error.detail.executed, 'unknown');
+  assert.equal((await peer.closed()).code, 'upstream-session-lost');
+});
+
+test(
+  'the stream of the server is opened after initialized was accepted, and what it says is about nothing',
+  LIMIT,
+  async () => {
+    await using server = await serve((request, response) => {
+      if (request.method === 'GET') stream(response, ': hi\n\n', event(ping), event(progress(1)));
+      else greeted(request, response);
+    });
+    await using peer = await connect(server.url);
+    await peer.greet('2025-11-25');
+    await peer.told.find((item) => item.kind === 'message' && item.message.kind === 'notification');
+    assert.deepEqual(
+      peer.told.items.slice(1).map((item) => item.kind === 'message' && [item.message.kind, item.about]),
+      [
+        ['request', undefined],
+        ['notification', undefined],
+      ],
+    );
+    assert.deepEqual(
+      server.received.items.map(({ method, rpc }) => rpc ?? method),
+      ['initialize', 'notifications/initialized', 'GET'],
+    );
+  },
+);
+
+for (const status of [405, 404, 204]) {
+  test(`a server without a stream of its own (HTTP ${status}) is asked once and works`, LIMIT, async () => {
+    await using server = await serve((request, response) => {
+      if (request.method === 'GET') response.writeHead(status).end();
+      else if (!greeted(request, response, status === 404 ? null : 's-1')) json(response, result(request.id));
+    });
+    await using peer = await connect(server.url);
+    await peer.greet('2025-11-25');
+    await (
+      await server.received.find(({ method }) => method === 'GET')
+    ).closed;
+    peer.request(2);
+    await peer.answer(2);
+    assert.equal(peer.told.items.length, 2);
+    assert.equal(server.received.items.filter(({ method }) => method === 'GET').length, 1);
+  });
+}
+
+test('T-037 the stream of the server is had again where it ended', LIMIT, async () => {
+  let gets = 0;
+  await using server = await serve((request, response) => {
+    if (request.method !== 'GET') {
+      greeted(request, response);
+      return;
+    }
+    gets++;
+    stream(response, `retry: 5\n${event(progress(gets), `g-${gets}`)}`);
+    if (gets === 1) response.end();
+    else if (gets === 2) setImmediate(() => response.socket?.destroy());
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-11-25');
+  await peer.told.at(3);
+  assert.deepEqual(
+    server.received.items.filter(({ method }) => method === 'GET').map(({ headers }) => headers['last-event-id']),
+    [undefined, 'g-1', 'g-2'],
+  );
+});
+
+test('REL-16 a session found lost on the stream of the server ends the transport', LIMIT, async () => {
+  let gets = 0;
+  await using server = await serve((request, response) => {
+    if (request.method !== 'GET') {
+      greeted(request, response);
+    } else if (++gets === 1) {
+      stream(response, `retry: 1\n${event(progress(1))}`);
+      response.end();
+    } else {
+      response.writeHead(404).end();
+    }
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-11-25');
+  const error = await peer.closed();
+  assert.equal(error.code, 'upstream-session-lost');
+  assert.equal(error.detail.executed, 'unknown');
+});
+
+test('an answer that comes on the stream of the server is delivered, and its POST is let go', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (request.method === 'GET') {
+      void server.received
+        .find(({ rpc }) => rpc === 'slow')
+        .then(() => stream(response, event(result(99)), event(result(2)), event(result(2))));
+    } else if (!greeted(request, response)) {
+      stream(response);
+    }
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-11-25');
+  await server.received.find(({ method }) => method === 'GET');
+  peer.request(2, 'slow');
+  await peer.answer(2);
+  const { closed } = await server.received.find(({ rpc }) => rpc === 'slow');
+  await closed;
+  assert.equal(peer.told.items.length, 2);
+});
+
+const reconnects = [
+  { retryMs: undefined, failures: 0, random: 0, ms: 1_000 },
+  { retryMs: 500, failures: 0, random: 0, ms: 500 },
+  { retryMs: 500, failures: 0, random: 0.999, ms: 550 },
+  { retryMs: 0, failures: 0, random: 0.5, ms: 0 },
+  { retryMs: undefined, failures: 1, random: 0, ms: 1_000 },
+  { retryMs: 10, failures: 2, random: 0, ms: 2_000 },
+  { retryMs: 10, failures: 20, random: 0, ms: 30_000 },
+  { retryMs: 60_000, failures: 20, random: 0, ms: 60_000 },
+  { retryMs: 1e12, failures: 0, random: 0.999, ms: 2 ** 31 - 1 },
+];
+
+for (const { retryMs, failures, random, ms } of reconnects) {
+  test(`T-037 with retry ${retryMs ?? 'unsaid'} and ${failures} failures a stream is had again after ${ms} ms`, () => {
+    assert.equal(reconnectMs(retryMs, failures, random), ms);
+  });
+}
+
+const position = { lastEventId: 'e-1', retryMs: undefined };
+const once = { failed: 1, barren: 0 };
+const refused = (status: number) => ({ kind: 'refused', status, retryAfterMs: undefined }) as const;
+const broken = { kind: 'broken', error: new GatewayError('upstream-lost') } as const;
+const tooLarge = { kind: 'unreadable', error: new GatewayError('too-large') } as const;
+const html = { kind: 'unreadable', error: new GatewayError('upstream-protocol') } as const;
+
+const decisions = [
+  { decide: standingNext, end: { kind: 'ended' } as const, next: 'again' },
+  { decide: standingNext, end: broken, next: 'again' },
+  { decide: standingNext, end: broken, tries: { failed: 99, barren: 0 }, next: 'again' },
+  { decide: standingNext, end: tooLarge, next: 'again' },
+  { decide: standingNext, end: html, next: 'give-up' },
+  { decide: standingNext, end: refused(400), next: 'again' },
+  { decide: standingNext, end: refused(401), next: 'give-up' },
+  { decide: standingNext, end: refused(302), next: 'give-up' },
+  { decide: standingNext, end: refused(409), next: 'again' },
+  { decide: standingNext, end: refused(501), next: 'give-up' },
+  { decide: standingNext, end: refused(503), next: 'again' },
+  { decide: standingNext, end: refused(404), next: 'session-lost' },
+  { decide: resumedNext, end: { kind: 'ended' } as const, tries: { failed: 0, barren: 99 }, next: 'again' },
+  { decide: resumedNext, end: broken, tries: { failed: 4, barren: 0 }, next: 'again' },
+  { decide: resumedNext, end: broken, tries: { failed: 5, barren: 0 }, next: 'give-up' },
+  { decide: resumedNext, end: refused(503), tries: { failed: 4, barren: 0 }, next: 'again' },
+  { decide: resumedNext, end: refused(503), tries: { failed: 5, barren: 0 }, next: 'give-up' },
+  { decide: resumedNext, end: refused(405), next: 'give-up' },
+  { decide: resumedNext, end: tooLarge, next: 'give-up' },
+  { decide: resumedNext, end: refused(404), next: 'session-lost' },
+];
+
+for (const { decide, end, tries = once, next } of decisions) {
+  const what = end.kind === 'refused' ? `HTTP ${end.status}` : end.kind;
+  test(`${decide.name}: ${what} after ${tries.failed} failures means ${next}`, () => {
+    assert.equal(decide(end, tries, position, true).kind, next);
+  });
+}

@@ -1,0 +1,338 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import {
+  connect,
+  event,
+  greeted,
+  json,
+  progress,
+  result,
+  serve,
+  serveRaw,
+  stream,
+} from '../../fixtures/servers/http-harness.ts';
+
+const LIMIT = { timeout: 20_000 };
+
+test('starting a transport sends nothing', LIMIT, async () => {
+  await using server = await serve((_request, response) => response.writeHead(500).end());
+  await using peer = await connect(server.url);
+  await peer.transport.close();
+  assert.deepEqual(server.received.items, []);
+  assert.equal((await peer.closed()).code, 'upstream-lost');
+});
+
+test('a JSON answer is delivered about its request', LIMIT, async () => {
+  await using server = await serve((request, response) => json(response, result(request.id)));
+  await using peer = await connect(server.url);
+  peer.request(7);
+  const answer = await peer.answer(7);
+  assert.deepEqual(answer, { kind: 'result', id: '7', result: '{"ok":true}' });
+  assert.deepEqual(
+    peer.told.items.map((item) => item.kind === 'message' && item.about),
+    [7],
+  );
+});
+
+test('a JSON answer in pieces that cut a character is put together', LIMIT, async () => {
+  const text = Buffer.from('{"jsonrpc":"2.0","id":7,"result":{"text":"ä€😀"}}');
+  await using server = await serveRaw((socket, soFar) => {
+    if (!soFar.endsWith('}')) return;
+    socket.write(
+      `HTTP/1.1 200 OK\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: ${text.length}\r\n\r\n`,
+    );
+    const write = (at: number): void => {
+      socket.write(text.subarray(at, at + 1));
+      if (at + 1 < text.length) setImmediate(() => write(at + 1));
+    };
+    write(0);
+  });
+  await using peer = await connect(server.url);
+  peer.request(7);
+  assert.deepEqual(await peer.answer(7), { kind: 'result', id: '7', result: '{"text":"ä€😀"}' });
+});
+
+test('what comes on the event stream of a request is delivered in order, the answer last', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    stream(response, event(progress(1)), event(progress(2)) + event(progress(3)), event(result(request.id)));
+    response.end();
+  });
+  await using peer = await connect(server.url);
+  peer.request(7);
+  await peer.answer(7);
+  assert.deepEqual(
+    peer.told.items.map((item) => item.kind === 'message' && [item.message.kind, item.about]),
+    [
+      ['notification', 7],
+      ['notification', 7],
+      ['notification', 7],
+      ['result', 7],
+    ],
+  );
+});
+
+test('an event stream with CRLF that is cut within characters is read', LIMIT, async () => {
+  const text = Buffer.from('event: message\r\ndata: {"jsonrpc":"2.0","id":7,"result":{"text":"ä€😀"}}\r\n\r\n');
+  await using server = await serve((_request, response) => {
+    stream(response);
+    const write = (at: number): void => {
+      response.write(text.subarray(at, at + 1));
+      if (at + 1 < text.length) setImmediate(() => write(at + 1));
+      else response.end();
+    };
+    write(0);
+  });
+  await using peer = await connect(server.url);
+  peer.request(7);
+  assert.deepEqual(await peer.answer(7), { kind: 'result', id: '7', result: '{"text":"ä€😀"}' });
+});
+
+test('a batch in an answer is taken apart', LIMIT, async () => {
+  await using server = await serve((request, response) => json(response, `[${progress(1)},${result(request.id)}]`));
+  await using peer = await connect(server.url);
+  peer.request(7);
+  await peer.answer(7);
+  assert.equal(peer.told.items.length, 2);
+});
+
+test(
+  'a stream that stays open after the answer is let go, and what it still says is about nothing',
+  LIMIT,
+  async () => {
+    await using server = await serve((request, response) =>
+      stream(response, event(result(request.id)), event(progress(9))),
+    );
+    await using peer = await connect(server.url);
+    peer.request(7);
+    const late = await peer.told.find((item) => item.kind === 'message' && item.message.kind === 'notification');
+    assert.equal(late.kind === 'message' && late.about, undefined);
+    const { closed } = await server.received.at(0);
+    await closed;
+  },
+);
+
+test('T-038 every message names both types, the session, and after initialize the revision', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (!greeted(request, response)) json(response, result(request.id));
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-06-18');
+  peer.request(2, 'tools/list');
+  await peer.answer(2);
+  await server.received.find(({ method }) => method === 'GET');
+
+  for (const { method, rpc, headers } of server.received.items) {
+    const isFirst = rpc === 'initialize';
+    assert.equal(headers['mcp-session-id'], isFirst ? undefined : 's-1', rpc ?? method);
+    assert.equal(headers['mcp-protocol-version'], isFirst ? undefined : '2025-06-18', rpc ?? method);
+    assert.equal(headers['accept-encoding'], 'identity');
+    assert.equal(headers['user-agent'], 'linkspan/test');
+    assert.equal(headers.accept, method === 'POST' ? 'application/json, text/event-stream' : 'text/event-stream');
+    if (method === 'POST') assert.equal(headers['content-type'], 'application/json');
+  }
+});
+
+test('T-038 a revision before 2025-06-18 is not named', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (!greeted(request, response)) json(response, result(request.id));
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-03-26');
+  peer.request(2);
+  await peer.answer(2);
+  assert.ok(server.received.items.every(({ headers }) => headers['mcp-protocol-version'] === undefined));
+});
+
+test('headers from the config are sent, except those the protocol decides', LIMIT, async () => {
+  await using server = await serve((request, response) => json(response, result(request.id)));
+  const headers = {
+    Authorization: 'Bearer t',
+    'X-Team': 'blue',
+    'User-Agent': 'ours/1',
+    Accept: 'text/html',
+    'Mcp-Session-Id': 'stolen',
+    'MCP-Protocol-Version': '1',
+    'Last-Event-ID': 'x',
+    'Transfer-Encoding': 'chunked',
+  };
+  await using peer = await connect(server.url, { headers });
+  peer.request(1, 'initialize');
+  await peer.answer(1);
+  const { headers: seen } = await server.received.at(0);
+  assert.equal(seen.authorization, 'Bearer t');
+  assert.equal(seen['x-team'], 'blue');
+  assert.equal(seen['user-agent'], 'ours/1');
+  assert.equal(seen.accept, 'application/json, text/event-stream');
+  assert.equal(seen['mcp-session-id'], undefined);
+  assert.equal(seen['mcp-protocol-version'], undefined);
+  assert.equal(seen['last-event-id'], undefined);
+});
+
+test('nothing overtakes notifications/initialized', LIMIT, async () => {
+  const accept = Promise.withResolvers<void>();
+  await using server = await serve((request, response) => {
+    if (request.rpc === 'notifications/initialized') {
+      void accept.promise.then(() => response.writeHead(202).end());
+    } else if (!greeted(request, response)) {
+      json(response, result(request.id));
+    }
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-11-25');
+  peer.request(2, 'tools/list');
+  peer.request(3, 'tools/list');
+  peer.transport.forget(3);
+  await server.received.find(({ rpc }) => rpc === 'notifications/initialized');
+  accept.resolve();
+  await peer.answer(2);
+  assert.deepEqual(
+    server.received.items.filter(({ method }) => method === 'POST').map(({ rpc }) => rpc),
+    ['initialize', 'notifications/initialized', 'tools/list'],
+  );
+});
+
+test('a session id that is not visible ASCII is refused', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    json(response, result(request.id), { 'Mcp-Session-Id': 'with space' });
+  });
+  await using peer = await connect(server.url);
+  peer.request(1, 'initialize');
+  assert.equal((await peer.failure(1)).code, 'upstream-protocol');
+});
+
+test('T-036 REL-16 a lost session fails the refused call as not run and ends the transport', LIMIT, async () => {
+  let sessions = 0;
+  let isLost = false;
+  await using server = await serve((request, response) => {
+    if (request.rpc === 'initialize') greeted(request, response, `s-${++sessions}`);
+    else if (request.rpc === 'slow') stream(response);
+    else if (request.headers['mcp-session-id'] === 's-1' && isLost) response.writeHead(404).end();
+    else if (!greeted(request, response)) json(response, result(request.id));
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-11-25');
+  peer.request(2, 'slow');
+  const slow = await server.received.find(({ rpc }) => rpc === 'slow');
+  isLost = true;
+  peer.request(3);
+
+  const refused = await peer.failure(3);
+  assert.equal(refused.code, 'upstream-session-lost');
+  assert.equal(refused.detail.executed ?? refused.row.executed, 'no');
+  const closed = await peer.closed();
+  assert.equal(closed.code, 'upstream-session-lost');
+  // Request 2 may have run.
+  assert.equal(closed.detail.executed, 'unknown');
+  await slow.closed;
+
+  await peer.transport.close();
+  assert.equal(peer.told.items.filter(({ kind }) => kind === 'closed').length, 1);
+  assert.ok(server.received.items.every(({ method }) => method !== 'DELETE'));
+
+  await using next = await connect(server.url);
+  await next.greet();
+  const again = server.received.items.filter(({ rpc }) => rpc === 'initialize')[1];
+  assert.equal(again?.headers['mcp-session-id'], undefined);
+  next.request(2);
+  await next.answer(2);
+});
+
+test('T-036 a server that says 400 for a session it lost is understood', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (greeted(request, response)) return;
+    const text =
+      '{"jsonrpc":"2.0","error":{"code":-32000,"message":"Bad Request: No valid session ID provided"},"id":null}';
+    response.writeHead(400, { 'content-type': 'application/json' }).end(text);
+  });
+  await using peer = await connect(server.url);
+  await peer.greet();
+  peer.request(2);
+  assert.equal((await peer.failure(2)).code, 'upstream-session-lost');
+  assert.equal((await peer.closed()).code, 'upstream-session-lost');
+});
+
+test('close() ends the session with DELETE and leaves no socket', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (request.rpc === 'slow' || request.method === 'GET') stream(response);
+    else greeted(request, response);
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-11-25');
+  await server.received.find(({ method }) => method === 'GET');
+  peer.request(2, 'slow');
+  await server.received.find(({ rpc }) => rpc === 'slow');
+
+  const cancelled = 'notifications/cancelled';
+  peer.transport.send({
+    text: `{"jsonrpc":"2.0","method":"${cancelled}","params":{"requestId":2}}`,
+    method: cancelled,
+  });
+  await Promise.all([peer.transport.close(), peer.transport.close()]);
+
+  assert.deepEqual(
+    server.received.items.slice(-2).map(({ method, rpc }) => rpc ?? method),
+    [cancelled, 'DELETE'],
+  );
+  assert.equal(server.received.items.at(-1)?.headers['mcp-session-id'], 's-1');
+  assert.equal(peer.told.items.filter(({ kind }) => kind === 'closed').length, 1);
+  assert.ok(peer.told.items.every(({ kind }) => kind !== 'failed'));
+  peer.request(3);
+  await peer.wire.destroy();
+  await server.idle();
+  assert.ok(server.received.items.every(({ id }) => id !== 3));
+});
+
+test('close() does not wait long for a server that does not answer DELETE', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (request.method !== 'DELETE') greeted(request, response);
+  });
+  await using peer = await connect(server.url);
+  await peer.greet();
+  await peer.transport.close();
+  const { closed } = await server.received.find(({ method }) => method === 'DELETE');
+  await closed;
+});
+
+test('X-037 a forgotten request has its stream closed and is not heard of again', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (request.rpc === 'slow') stream(response, event(progress(1), 'e-1'));
+    else json(response, result(request.id));
+  });
+  await using peer = await connect(server.url);
+  peer.request(2, 'slow');
+  await peer.told.at(0);
+  peer.transport.forget(2);
+  const { closed } = await server.received.at(0);
+  await closed;
+  peer.request(3);
+  await peer.answer(3);
+  assert.equal(peer.told.items.length, 2);
+  assert.equal(server.received.items.length, 2);
+});
+
+test('a request forgotten before it was sent is not sent', LIMIT, async () => {
+  await using server = await serve((request, response) => json(response, result(request.id)));
+  await using peer = await connect(server.url);
+  peer.request(2);
+  peer.transport.forget(2);
+  peer.request(3);
+  await peer.answer(3);
+  assert.deepEqual(
+    server.received.items.map(({ id }) => id),
+    [3],
+  );
+  assert.equal(peer.told.items.length, 1);
+});
+
+test('many requests at once each get their own answer over connections that are used again', LIMIT, async () => {
+  await using server = await serve((request, response) => json(response, result(request.id)));
+  await using peer = await connect(server.url);
+  for (let round = 0; round < 5; round++) {
+    const ids = Array.from({ length: 20 }, (_, i) => round * 20 + i + 1);
+    for (const id of ids) peer.request(id);
+    await Promise.all(ids.map((id) => peer.answer(id)));
+  }
+  assert.equal(server.received.items.length, 100);
+  assert.ok(server.sockets.size < 100);
+});

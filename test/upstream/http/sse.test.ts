@@ -1,0 +1,180 @@
+import assert from 'node:assert/strict';
+import type { ServerResponse } from 'node:http';
+import { test } from 'node:test';
+
+import { GatewayError, toRpcError } from '../../../src/errors.ts';
+import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
+import {
+  connect,
+  event,
+  json,
+  progress,
+  type Received,
+  result,
+  serve,
+  stream,
+  TIMEOUTS,
+} from '../../fixtures/servers/http-harness.ts';
+
+const LIMIT = { timeout: 20_000 };
+
+/** A server of 2024-11-05: `post` decides what a message to `/messages` does, given the response all answers go to. */
+function legacy(post: (request: Received, response: ServerResponse, events: ServerResponse) => void) {
+  let events: ServerResponse | undefined;
+  return serve((request, response) => {
+    if (request.method === 'GET') {
+      events = response;
+      stream(response, 'event: endpoint\r\ndata: /messages?sessionId=1\r\n\r\n');
+    } else if (events !== undefined) {
+      post(request, response, events);
+    }
+  }, '/sse');
+}
+
+test('answers and what else is said come on the one stream, about nothing', LIMIT, async () => {
+  await using server = await legacy((request, response, events) => {
+    response.writeHead(202).end('Accepted');
+    events.write(event(progress(1)) + event(result(request.id)));
+  });
+  await using peer = await connect(server.url, { kind: 'sse', headers: { authorization: 'Bearer t' } });
+  peer.request(1, 'initialize');
+  await peer.answer(1);
+  assert.deepEqual(
+    peer.told.items.map((item) => item.kind === 'message' && [item.message.kind, item.about]),
+    [
+      ['notification', undefined],
+      ['result', undefined],
+    ],
+  );
+  const [opened, posted] = server.received.items;
+  assert.equal(opened?.headers.accept, 'text/event-stream');
+  assert.equal(posted?.headers['content-type'], 'application/json');
+  for (const { headers } of server.received.items) assert.equal(headers.authorization, 'Bearer t');
+});
+
+const endpoints = [
+  { endpoint: 'http://127.0.0.1:1/messages', ok: false },
+  { endpoint: '//evil.example/messages', ok: false },
+  { endpoint: 'file:///etc/passwd', ok: false },
+  { endpoint: 'http://[', ok: false },
+  { endpoint: 'messages?x=1', ok: true },
+  { endpoint: '/a/b', ok: true },
+  { endpoint: 'SELF/c', ok: true },
+];
+
+for (const { endpoint, ok } of endpoints) {
+  test(
+    `SEC-32 the endpoint ${endpoint} is ${ok ? 'used' : 'refused, for it is on another origin'}`,
+    LIMIT,
+    async () => {
+      await using server = await serve((request, response) => {
+        if (request.method === 'GET') {
+          const data = endpoint.replace('SELF', `http://${request.headers.host ?? ''}`);
+          stream(response, `event: endpoint\ndata: ${data}\n\n`);
+        } else {
+          response.writeHead(202).end();
+        }
+      }, '/sse');
+      if (ok) {
+        await using peer = await connect(server.url, { kind: 'sse' });
+        peer.request(1);
+        await server.received.at(1);
+      } else {
+        await assert.rejects(connect(server.url, { kind: 'sse' }), (thrown) => {
+          assert.ok(thrown instanceof GatewayError);
+          assert.equal(thrown.code, 'upstream-protocol');
+          assert.equal(thrown.detail.executed, 'no');
+          assert.doesNotMatch(thrown.message, /evil|passwd/);
+          return true;
+        });
+        await server.idle();
+        assert.equal(server.received.items.length, 1);
+      }
+    },
+  );
+}
+
+const starts = [
+  { name: 'HTTP 404', status: 404, type: 'text/plain', code: 'upstream-unavailable' },
+  { name: 'HTTP 401', status: 401, type: 'text/plain', code: 'upstream-unavailable' },
+  { name: 'a redirect', status: 302, type: 'text/plain', code: 'upstream-protocol' },
+  { name: 'HTML', status: 200, type: 'text/html', code: 'upstream-protocol' },
+  { name: 'a stream that ends at once', status: 200, type: 'text/event-stream', code: 'upstream-unavailable' },
+];
+
+for (const { name, status, type, code } of starts) {
+  test(`a server that answers with ${name} cannot be started, and nothing ran`, LIMIT, async () => {
+    await using server = await serve((_request, response) => {
+      response.writeHead(status, { 'content-type': type, location: '/elsewhere' }).end();
+    });
+    await assert.rejects(connect(server.url, { kind: 'sse' }), (thrown) => {
+      assert.ok(thrown instanceof GatewayError);
+      assert.equal(thrown.code, code);
+      assert.equal(Object(toRpcError(thrown).data).executed, 'no');
+      if (status >= 300) assert.ok(thrown.cause instanceof HttpStatusError);
+      return true;
+    });
+    assert.equal(server.received.items.length, 1);
+  });
+}
+
+test('a server that never names its endpoint is given up', LIMIT, async () => {
+  await using server = await serve((_request, response) => stream(response, ': wait\n\n'));
+  const timeouts = { ...TIMEOUTS, connectMs: 100, firstByteMs: 100 };
+  await assert.rejects(connect(server.url, { kind: 'sse', timeouts }), { code: 'upstream-unavailable' });
+  await server.idle();
+});
+
+test(
+  'the end of the stream is the end of the transport, and what was under transport may have run',
+  LIMIT,
+  async () => {
+    await using server = await legacy((_request, response, events) => {
+      response.writeHead(202).end();
+      events.end();
+    });
+    await using peer = await connect(server.url, { kind: 'sse' });
+    peer.request(1);
+    const error = await peer.closed();
+    assert.equal(error.code, 'upstream-lost');
+    assert.equal(error.row.executed, 'unknown');
+    await peer.transport.close();
+    peer.request(2);
+    assert.equal(peer.told.items.length, 1);
+    assert.equal(server.received.items.length, 2);
+  },
+);
+
+test('a message that is refused fails alone', LIMIT, async () => {
+  await using server = await legacy((request, response, events) => {
+    if (request.id === 1) {
+      response.writeHead(500).end();
+    } else if (request.id === 2) {
+      const text = '{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"no"}}';
+      response.writeHead(400, { 'content-type': 'application/json' }).end(text);
+    } else {
+      json(response, '"ok"');
+      events.write(event(result(request.id)));
+    }
+  });
+  await using peer = await connect(server.url, { kind: 'sse' });
+  for (const id of [1, 2, 3]) peer.request(id);
+  assert.match((await peer.failure(1)).message, /answered HTTP 500/);
+  assert.equal((await peer.answer(2)).kind, 'error');
+  assert.equal((await peer.answer(3)).kind, 'result');
+});
+
+test('close() leaves no socket, and closed is told once', LIMIT, async () => {
+  await using server = await legacy((_request, response) => response.writeHead(202).end());
+  await using peer = await connect(server.url, { kind: 'sse' });
+  peer.request(1);
+  const { closed } = await server.received.at(1);
+  await closed;
+  await Promise.all([peer.transport.close(), peer.transport.close()]);
+  await peer.wire.destroy();
+  await server.idle();
+  assert.deepEqual(
+    peer.told.items.map(({ kind }) => kind),
+    ['closed'],
+  );
+});

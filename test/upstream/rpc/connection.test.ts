@@ -1,0 +1,194 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { GatewayError } from '../../../src/errors.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import type { Notification } from '../../../src/protocol/jsonrpc.ts';
+import type { CallOptions } from '../../../src/upstream/rpc/call.ts';
+import { type ServerRequest, Connection } from '../../../src/upstream/rpc/connection.ts';
+import { memoryUpstream, type Peer, result, type Script } from '../../support/memory-upstream.ts';
+
+const OPTIONS: CallOptions<string> = { timeoutMs: 5_000, maxMs: 60_000, progress: false, context: undefined };
+
+async function connect(script: Script) {
+  const upstream = memoryUpstream(script);
+  const asks: ServerRequest<string>[] = [];
+  const notifications: { notification: Notification; about: string | undefined }[] = [];
+  const closed: GatewayError[] = [];
+  const connection = await Connection.open<string>(
+    'up',
+    upstream.start,
+    {
+      onServerRequest: (ask) => asks.push(ask),
+      onNotification: (notification, about) => notifications.push({ notification, about }),
+      onClose: (error) => closed.push(error),
+    },
+    AbortSignal.timeout(5_000),
+  );
+  const [peer] = upstream.peers;
+  assert.ok(peer);
+  return { connection, peer, asks, notifications, closed };
+}
+
+const HASTY = { ...OPTIONS, timeoutMs: 40 };
+
+async function heard(peer: Peer, count: number): Promise<void> {
+  while (peer.heard.length < count) await new Promise((resolve) => setImmediate(resolve));
+}
+
+test('SEC-26 answers find their calls by our own ids, whatever order they come in', async () => {
+  const requests: string[] = [];
+  const { connection, peer } = await connect({ request: (_peer, request) => void requests.push(request.id) });
+  const first = connection.call('a', undefined, OPTIONS);
+  const second = connection.call('b', undefined, OPTIONS);
+  await heard(peer, 2);
+  peer.say('{"jsonrpc":"2.0","id":2,"result":{"n":2}}');
+  peer.say('{"jsonrpc":"2.0","id":1,"result":{"n":1}}');
+  assert.deepEqual(requests, ['1', '2']);
+  assert.partialDeepStrictEqual(await first.answer, { kind: 'result', result: '{"n":1}' });
+  assert.partialDeepStrictEqual(await second.answer, { kind: 'result', result: '{"n":2}' });
+});
+
+test('a request that turns out unsayable is told at once, and is not under transport', async () => {
+  const requests: string[] = [];
+  const { connection } = await connect({ request: (_peer, request) => void requests.push(request.id) });
+  connection.speakModern(RawObject.of({ name: 'gateway', version: '1' }));
+  const params = RawObject.parse('{"name":"x","_meta":{"a":1,"a":2}}');
+  assert.throws(() => connection.call('tools/call', params, OPTIONS), /appears twice/);
+  assert.equal(connection.inFlight, 0);
+  await connection.close();
+  assert.deepEqual(requests, []);
+});
+
+test('R5 a second answer, an answer nobody waits for and an id of another type change nothing', async () => {
+  const { connection, peer } = await connect({
+    request: (peer, request) => {
+      peer.say('{"jsonrpc":"2.0","id":"1","result":{"wrong":"type"}}');
+      peer.say('{"jsonrpc":"2.0","id":99,"result":{"wrong":"id"}}');
+      peer.say(result(request, { right: true }));
+      peer.say(result(request, { second: true }));
+    },
+  });
+  const call = connection.call('a', undefined, OPTIONS);
+  assert.partialDeepStrictEqual(await call.answer, { result: '{"right":true}' });
+  assert.equal(connection.inFlight, 0);
+  assert.equal(peer.heard.length, 1);
+});
+
+test('L-015 a call without an answer ends after its timeout, and the upstream is told', async () => {
+  const { connection, peer } = await connect({ request: () => undefined });
+  const call = connection.call('tools/call', undefined, HASTY);
+  await assert.rejects(call.answer, { code: 'upstream-timeout', message: /"up" did not answer tools\/call within/ });
+  await heard(peer, 2);
+  const [, cancelled] = peer.heard;
+  assert.partialDeepStrictEqual(cancelled, { kind: 'notification', method: 'notifications/cancelled' });
+  assert.ok(cancelled?.kind === 'notification' && cancelled.params?.raw('requestId') === '1');
+});
+
+test('L-015 each call ends after its own timeout, however many are under transport', async () => {
+  const { connection, peer } = await connect({ request: () => undefined });
+  const patient = connection.call('tools/call', undefined, OPTIONS);
+  const endless = connection.call('tools/call', undefined, { ...OPTIONS, timeoutMs: Infinity, maxMs: Infinity });
+  const hasty = connection.call('tools/call', undefined, HASTY);
+  const limited = connection.call('tools/call', undefined, { ...OPTIONS, maxMs: HASTY.timeoutMs });
+  await Promise.all([hasty, limited].map(({ answer }) => assert.rejects(answer, { code: 'upstream-timeout' })));
+  assert.equal(connection.inFlight, 2);
+  peer.say('{"jsonrpc":"2.0","id":1,"result":{}}');
+  peer.say('{"jsonrpc":"2.0","id":2,"result":{}}');
+  assert.equal((await patient.answer).kind, 'result');
+  assert.equal((await endless.answer).kind, 'result');
+  await assert.rejects(connection.call('tools/call', undefined, HASTY).answer, { code: 'upstream-timeout' });
+});
+
+test('L-015 progress puts a timeout off, but not the longest a call may take', async () => {
+  const { connection, peer } = await connect({ request: () => undefined });
+  const limits = { ...OPTIONS, timeoutMs: 300, progress: true };
+  const heardOf = connection.call('tools/call', undefined, limits);
+  const tooLong = connection.call('tools/call', undefined, { ...limits, maxMs: 600 });
+  while (connection.inFlight === 2) {
+    for (const token of [1, 2]) {
+      peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1}}`);
+    }
+    await sleep(20);
+  }
+  await assert.rejects(tooLong.answer, { code: 'upstream-timeout' });
+  await connection.close();
+  await assert.rejects(heardOf.answer, { code: 'upstream-lost' });
+});
+
+test('L-006 initialize is never cancelled', async () => {
+  const { connection, peer } = await connect({ isRaw: true, request: () => undefined });
+  const silent = connection.call('initialize', RawObject.EMPTY, HASTY);
+  await assert.rejects(silent.answer, { code: 'upstream-timeout' });
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(
+    peer.heard.map((message) => ('method' in message ? message.method : message.kind)),
+    ['initialize'],
+  );
+});
+
+test('M-019 the upstream is given a token of ours, and its progress is told of the call it belongs to', async () => {
+  const { connection, peer, notifications } = await connect({ request: () => undefined });
+  const params = RawObject.parse('{"name":"x","_meta":{"progressToken":"mine","other":1}}');
+  connection.call('tools/call', params, { ...OPTIONS, progress: true, context: 'caller' });
+  await heard(peer, 1);
+  const [request] = peer.heard;
+  assert.ok(request?.kind === 'request');
+  assert.equal(request.params?.toString(), '{"name":"x","_meta":{"other":1,"progressToken":1}}');
+  peer.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}');
+  peer.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}');
+  assert.equal(notifications.length, 1);
+  assert.equal(notifications[0]?.about, 'caller');
+  await connection.close();
+});
+
+test('L-013 a ping is answered at once', async () => {
+  const { peer } = await connect({});
+  peer.say('{"jsonrpc":"2.0","id":"p","method":"ping"}');
+  await heard(peer, 1);
+  assert.partialDeepStrictEqual(peer.heard[0], { kind: 'result', id: '"p"', result: '{}' });
+});
+
+test('an upstream that waits for an answer itself is not timed out meanwhile', async () => {
+  const { connection, peer, asks } = await connect({ request: () => undefined });
+  const call = connection.call('tools/call', undefined, HASTY);
+  await new Promise((resolve) => setImmediate(resolve));
+  peer.say('{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{}}', 1);
+  await sleep(6 * HASTY.timeoutMs);
+  assert.equal(connection.inFlight, 1);
+  asks[0]?.answer({ kind: 'result', result: '{"action":"accept"}' });
+  peer.say('{"jsonrpc":"2.0","id":1,"result":{}}');
+  assert.equal((await call.answer).kind, 'result');
+});
+
+test('a question the upstream takes back is withdrawn, and its late answer is not sent', async () => {
+  const { peer, asks } = await connect({});
+  peer.say('{"jsonrpc":"2.0","id":5,"method":"roots/list"}');
+  const [ask] = asks;
+  assert.ok(ask);
+  let isWithdrawn = false;
+  ask.onWithdrawn(() => (isWithdrawn = true));
+  peer.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}');
+  ask.answer({ kind: 'result', result: '{}' });
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(isWithdrawn, true);
+  assert.deepEqual(peer.heard, []);
+});
+
+test('R1 when the upstream goes, all its calls fail with what is known about their execution', async () => {
+  const { connection, peer, closed } = await connect({ request: (peer) => peer.crash('exited with code 1') });
+  const call = connection.call('tools/call', undefined, OPTIONS);
+  const error = await call.answer.then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  assert.ok(error instanceof GatewayError);
+  assert.equal(error.row.executed, 'unknown');
+  assert.equal(closed.length, 1);
+  const late = connection.call('tools/call', undefined, OPTIONS);
+  await assert.rejects(
+    late.answer,
+    (thrown: unknown) => thrown instanceof GatewayError && thrown.detail.executed === 'no',
+  );
+  assert.equal(peer.heard.length, 1);
+});

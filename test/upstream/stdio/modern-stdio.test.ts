@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { modernEvents, modernResult } from '../../support/modern-wire.ts';
+import { openGateway } from '../../support/open-gateway.ts';
+
+const TIMEOUT = { timeout: 30_000 };
+const PROBE = join(import.meta.dirname, '../../fixtures/servers/probe-stdio.ts');
+
+const program = () => openGateway({ up: { command: process.execPath, args: [PROBE, 'modern'] } });
+
+/** What the program has heard since it started, in order. */
+async function heardBy(url: string, tool: string): Promise<readonly string[]> {
+  const { content } = await modernResult(url, 'tools/call', { name: `up__${tool}`, arguments: {} });
+  const [{ text }]: [{ text: string }] = JSON.parse(JSON.stringify(content));
+  return text.split(' ');
+}
+
+test('T-042 a modern program that asks its client gets no response, and its calls are answered', TIMEOUT, async () => {
+  await using gateway = await program();
+  await modernResult(gateway.url, 'tools/list');
+  await heardBy(gateway.url, 'asks');
+  // What it asked was said before the answer, so a response would have come before the next call.
+  const heard = await heardBy(gateway.url, 'heard');
+  assert.deepEqual(
+    heard.filter((method) => method === 'tools/call'),
+    ['tools/call', 'tools/call'],
+  );
+  assert.ok(!heard.includes('a'), heard.join(' '));
+  assert.ok(!heard.includes('initialize') && !heard.includes('notifications/initialized'));
+});
+
+test('L-016 X-035 a modern program that crashed is started again, and listened to as before', TIMEOUT, async () => {
+  await using gateway = await program();
+  const { url } = gateway;
+  const notifications = { toolsListChanged: true, resourceSubscriptions: ['up+file:///a'] };
+  const events = await modernEvents(url, 'subscriptions/listen', { notifications }, { id: 1 });
+  await events.until(({ messages }) => messages.length === 1);
+  assert.match(JSON.stringify(events.messages[0]), /up\+file:\/\/\/a/);
+  await assert.rejects(heardBy(url, 'crash'));
+  // Nobody knows what happened meanwhile, so the listener is told to look.
+  await events.until(({ messages }) => messages.some(({ method }) => method === 'notifications/resources/updated'));
+  const heard = await heardBy(url, 'heard');
+  assert.ok(heard.includes('subscriptions/listen'), heard.join(' '));
+  assert.deepEqual(heard.filter((method) => method === 'tools/call').length, 1);
+  events.close();
+});

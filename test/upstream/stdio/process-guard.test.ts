@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { suite, test } from 'node:test';
+import { pino } from 'pino';
+import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
+import { marker } from '../../support/leftovers.ts';
+import { childrenOf, isGone, until } from '../../support/stdio.ts';
+
+const LIMIT = { timeout: 20_000 };
+const log = pino({ level: 'silent' });
+
+/** A process group that a test leaves alone. */
+class Sleeper implements Disposable {
+  readonly pid: number;
+  readonly #child: ChildProcess;
+
+  constructor() {
+    this.#child = spawn('sleep', ['300'], { detached: true, stdio: 'ignore', env: { ...process.env, ...marker() } });
+    assert.ok(this.#child.pid !== undefined);
+    this.pid = this.#child.pid;
+  }
+
+  [Symbol.dispose](): void {
+    this.#child.kill('SIGKILL');
+  }
+}
+
+suite('the process guard', { concurrency: 1 }, () => {
+  test('ends the groups that were not taken back, and no other', LIMIT, async () => {
+    using first = new Sleeper();
+    using second = new Sleeper();
+    using third = new Sleeper();
+    const guard = new ProcessGuard(log);
+    for (const { pid } of [first, second, third]) guard.add(pid);
+    guard.remove(first.pid);
+    guard.remove(third.pid);
+    guard.remove(12_345_678);
+    await guard[Symbol.asyncDispose]();
+    await until(() => isGone(second.pid), 'the second is gone');
+    assert.ok(!isGone(first.pid) && !isGone(third.pid));
+  });
+
+  test('that was killed is replaced, and the next one knows the groups', LIMIT, async () => {
+    const before = childrenOf(process.pid);
+    using first = new Sleeper();
+    using second = new Sleeper();
+    const known = new Set([...before, first.pid, second.pid]);
+    const shells = () => childrenOf(process.pid).filter((pid) => !known.has(pid));
+    const guard = new ProcessGuard(log);
+    guard.add(first.pid);
+    const [shell = 0] = shells();
+    process.kill(shell, 'SIGKILL');
+    await until(() => isGone(shell), 'the guard is gone');
+    guard.add(second.pid);
+    await until(() => shells().length > 0, 'another is there');
+    await guard[Symbol.asyncDispose]();
+    await until(() => isGone(first.pid) && isGone(second.pid), 'both are gone');
+  });
+
+  test('that was never needed is not started', LIMIT, async () => {
+    const before = childrenOf(process.pid);
+    const guard = new ProcessGuard(log);
+    guard.remove(12_345_678);
+    assert.deepEqual(childrenOf(process.pid), before);
+    await guard[Symbol.asyncDispose]();
+  });
+});

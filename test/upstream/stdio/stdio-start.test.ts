@@ -1,0 +1,180 @@
+import assert from 'node:assert/strict';
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, suite, test } from 'node:test';
+import { pino } from 'pino';
+import { GatewayError } from '../../../src/errors.ts';
+import { childEnvironment } from '../../../src/upstream/stdio/environment.ts';
+import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
+import { stdioTransport } from '../../../src/upstream/stdio/stdio.ts';
+import { marker } from '../../support/leftovers.ts';
+import { Stdio } from '../../support/stdio.ts';
+
+const LIMIT = { timeout: 20_000 };
+
+suite('starting a process', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'linkspan-stdio-'));
+  after(() => rmSync(directory, { recursive: true }));
+  const plain = join(directory, 'plain');
+  const orphan = join(directory, 'orphan');
+  writeFileSync(plain, 'not a program', { mode: 0o644 });
+  writeFileSync(orphan, '#!/nowhere/interpreter\n');
+  chmodSync(orphan, 0o755);
+
+  const PATH = '/nowhere/bin:/nowhere/else';
+  const failures = [
+    {
+      name: 'a command that is not on the PATH',
+      options: { command: 'no-such-command', env: { PATH } },
+      say: /command "no-such-command" was not found; give the full path/,
+      note: /^searched PATH: \/nowhere\/bin, \/nowhere\/else$/,
+    },
+    {
+      name: 'npx without Node.js',
+      options: { command: 'npx', env: { PATH } },
+      say: /command "npx" was not found; install Node\.js/,
+      note: /^searched PATH/,
+    },
+    {
+      name: 'uvx without uv',
+      options: { command: 'uvx', env: { PATH } },
+      say: /command "uvx" was not found; install uv,/,
+      note: /^searched PATH/,
+    },
+    {
+      name: 'a file that is not there',
+      options: { command: join(directory, 'missing') },
+      say: /command "missing" was not found$/,
+      note: /there is no file .*missing$/,
+    },
+    {
+      name: 'a working directory that is not there',
+      options: { command: process.execPath, cwd: join(directory, 'missing') },
+      say: /the working directory of command "\w+" does not exist/,
+      note: /missing does not exist/,
+    },
+    {
+      name: 'a working directory that is a file',
+      options: { command: process.execPath, cwd: plain },
+      say: /the working directory of command "\w+" does not exist or is no directory/,
+      note: /plain/,
+    },
+    {
+      name: 'a file that is not executable',
+      options: { command: plain },
+      say: /command "plain" may not be executed/,
+      note: /is not executable/,
+    },
+    {
+      name: 'a script whose interpreter is not there',
+      options: { command: orphan },
+      say: /command "orphan" needs an interpreter that was not found/,
+      note: /orphan/,
+    },
+    {
+      name: 'an argument no process can have',
+      options: { command: process.execPath, args: ['\0'] },
+      say: /could not be started \(ERR_INVALID_ARG_VALUE\)/,
+      note: /could not start/,
+    },
+  ];
+  for (const { name, options, say, note } of failures) {
+    test(`${name} is told apart, without its path for clients`, LIMIT, async () => {
+      const {
+        command,
+        args = [],
+        ...rest
+      }: { command: string; args?: string[]; env?: Record<string, string>; cwd?: string } = options;
+      await assert.rejects(Stdio.start(command, args, rest), (error) => {
+        assert.ok(error instanceof GatewayError);
+        assert.equal(error.code, 'upstream-unavailable');
+        assert.equal(error.detail.executed, 'no');
+        assert.equal(error.detail.retryable, false);
+        assert.match(error.message, say);
+        assert.doesNotMatch(error.message, /\//);
+        assert.ok(error.cause instanceof Error);
+        assert.match(error.cause.message, note);
+        return true;
+      });
+    });
+  }
+
+  test('a shell never reads the arguments', LIMIT, async () => {
+    const args = [
+      '-e',
+      'console.log(JSON.stringify({jsonrpc:"2.0",method:"argv",params:{argv:process.argv.slice(1)}}))',
+    ];
+    const hostile = ['$(touch x)', '; exit 9', '`id`', '*', "'", '"', '| cat', '> y'];
+    await using stdio = await Stdio.start(process.execPath, [...args, '--', ...hostile], { cwd: directory });
+    await stdio.closed;
+    const [message] = stdio.messages;
+    assert.ok(message?.kind === 'notification');
+    assert.deepEqual(message.params?.value('argv'), hostile);
+  });
+
+  test('nothing is started when nobody waits for it any more', LIMIT, async () => {
+    const log = pino({ level: 'silent' });
+    await using guard = new ProcessGuard(log);
+    const target = { kind: 'stdio', command: 'true', args: [], env: {}, cwd: undefined } as const;
+    const start = stdioTransport(target, { upstream: 'x', messageBytes: 1_000, log, guard });
+    const events = { onMessage: () => {}, onSendFailed: () => {}, onClose: () => {} };
+    await assert.rejects(start(events, AbortSignal.abort()), { code: 'upstream-unavailable' });
+  });
+});
+
+suite('the environment of a process', () => {
+  test('is the allow-listed part of ours and what the config sets, nothing else', LIMIT, async (t) => {
+    process.env['LINKSPAN_SECRET'] = 'hunter2';
+    process.env['npm_lifecycle_event'] = 'start';
+    t.after(() => {
+      delete process.env['LINKSPAN_SECRET'];
+      delete process.env['npm_lifecycle_event'];
+    });
+    const env = { TOKEN: 'for the server', ...marker() };
+    await using stdio = await Stdio.server('stdio-echo.ts', { env });
+    const seen = (await stdio.call('env')).value('env');
+    assert.deepEqual(seen, childEnvironment(process.env, env));
+    assert.doesNotMatch(JSON.stringify(seen), /hunter2|npm_lifecycle/);
+  });
+
+  test('a process works where the config says', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts', { cwd: '/' });
+    assert.equal((await stdio.call('env')).string('cwd'), '/');
+  });
+
+  const passed = {
+    PATH: '/work/node_modules/.bin:/usr/bin',
+    HOME: '/home/me',
+    LC_ALL: 'C',
+    XDG_CACHE_HOME: '/home/me/.cache',
+    NODE_EXTRA_CA_CERTS: '/etc/ca.pem',
+    HTTPS_PROXY: 'http://proxy:3128',
+    no_proxy: 'localhost',
+    npm_config_registry: 'https://registry.example',
+    UV_CACHE_DIR: '/cache',
+  };
+  const kept = {
+    AWS_SECRET_ACCESS_KEY: 'x',
+    REDIS_URL: 'redis://x',
+    NODE_OPTIONS: '--inspect',
+    NODE_TEST_CONTEXT: 'child-v8',
+    LD_PRELOAD: '/x.so',
+    npm_lifecycle_event: 'start',
+    npm_config_local_prefix: '/work',
+    npm_package_name: 'linkspan',
+    UV_PUBLISH_TOKEN: 'x',
+    HTTP_PROXY: 'http://me:password@proxy:3128',
+    LC_TIME: '() { :; }',
+  };
+  test('our own secrets, passwords within addresses, and what npm says of us stay out', () => {
+    assert.deepEqual(childEnvironment({ ...passed, ...kept, USER: undefined }, {}), passed);
+  });
+
+  test('the config has the last word', () => {
+    assert.deepEqual(childEnvironment({ PATH: '/usr/bin' }, { PATH: '/opt/bin', HTTP_PROXY: 'http://a:b@c' }), {
+      PATH: '/opt/bin',
+      HTTP_PROXY: 'http://a:b@c',
+    });
+  });
+});

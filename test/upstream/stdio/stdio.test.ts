@@ -1,0 +1,224 @@
+import assert from 'node:assert/strict';
+import { Writable } from 'node:stream';
+import { suite, test } from 'node:test';
+import { pino } from 'pino';
+import { Stdio, until } from '../../support/stdio.ts';
+
+const LIMIT = { timeout: 30_000 };
+
+function response(id: number, text: string): string {
+  return JSON.stringify({ jsonrpc: '2.0', id, result: { text } });
+}
+
+suite('messages over stdio', { concurrency: 1 }, () => {
+  test('T-040 requests are lines on stdin, and answers lines on stdout', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts');
+    const ids = Array.from({ length: 500 }, (_, i) => stdio.send('echo', { text: `Nº ${i}` }));
+    await until(() => stdio.messages.length === ids.length, 'all are answered');
+    for (const [i, id] of ids.entries()) assert.equal(stdio.answer(id)?.object('params')?.string('text'), `Nº ${i}`);
+  });
+
+  test('T-040 a message that came over several lines is sent on one', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts');
+    const text = '{"jsonrpc":"2.0",\r\n"id":7,\n\n"method":"echo","params":{\n"text":"a\\nb"}}';
+    stdio.transport.send({ text, id: 7, method: 'echo' });
+    await until(() => stdio.answer(7) !== undefined, 'it is answered');
+    assert.equal(stdio.answer(7)?.object('params')?.string('text'), 'a\nb');
+    assert.equal(stdio.junk, 0);
+  });
+
+  test('REL-13 a result that is broken inside is for whoever waits for it, in every era', LIMIT, async () => {
+    for (const revision of ['2025-11-25', '2026-07-28']) {
+      await using stdio = await Stdio.server('stdio-echo.ts');
+      stdio.transport.setRevision(revision);
+      await stdio.call('print', { text: '{"jsonrpc":"2.0","id":99,"result":{"a":1,"a":2}}\n' });
+      const broken = stdio.messages.find((message) => message.kind === 'result' && message.id === '99');
+      assert.equal(broken?.kind === 'result' && broken.result, '{"a":1,"a":2}');
+      assert.equal(stdio.junk, 0);
+    }
+  });
+
+  test('REL-12 characters may be split between reads', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-bytes.ts', { env: { TEXT: `${response(1, 'è語🙂')}\n` } });
+    await until(() => stdio.messages.length > 0, 'the message came');
+    assert.equal(stdio.answer(1)?.string('text'), 'è語🙂');
+  });
+
+  test('REL-12 a line of exactly the limit passes, and one byte more ends the process', LIMIT, async () => {
+    const line = response(0, 'é'.repeat(2_000));
+    const messageBytes = Buffer.byteLength(line);
+    await using stdio = await Stdio.server('stdio-echo.ts', { messageBytes });
+    await stdio.call('print', { text: `${line}\r\n` });
+    assert.equal(stdio.answer(0)?.string('text')?.length, 2_000);
+
+    stdio.send('print', { text: `${line} \n` });
+    const error = await stdio.closed;
+    assert.equal(error.code, 'too-large');
+    assert.match(error.message, new RegExp(`more than ${messageBytes} bytes`));
+  });
+
+  test('REL-11 a gibibyte without a line break ends the process and not our memory', LIMIT, async () => {
+    const before = process.memoryUsage.rss();
+    await using stdio = await Stdio.server('stdio-endless-line.ts', { messageBytes: 4_194_304 });
+    const error = await stdio.closed;
+    assert.equal(error.code, 'too-large');
+    const grownMiB = (process.memoryUsage.rss() - before) / 1_048_576;
+    assert.ok(grownMiB < 64, `grew by ${grownMiB} MiB`);
+    assert.deepEqual(stdio.messages, []);
+  });
+
+  test('T-040 REL-13 lines that are no messages are counted and skipped', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts');
+    const junk = [
+      'Server running on stdio',
+      '{"level":"info"}',
+      '{',
+      '[]x',
+      '\0',
+      '{"jsonrpc":"1.0","id":77,"result":{}}',
+    ];
+    await stdio.call('print', { text: `${junk.join('\n')}\n` });
+    await stdio.call('echo');
+    assert.equal(stdio.junk, junk.length);
+    assert.equal(stdio.messages.length, 2);
+  });
+
+  test('REL-13 a hundred lines of junk are borne, and one more is not', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts');
+    await stdio.call('print', { text: 'junk\n'.repeat(100) });
+    await stdio.call('echo');
+    stdio.send('print', { text: 'junk\n' });
+    const error = await stdio.closed;
+    assert.equal(error.code, 'upstream-protocol');
+    assert.equal(stdio.junk, 101);
+  });
+
+  test('REL-13 a mebibyte of junk is too much in however few lines', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts');
+    stdio.send('print', { text: `${'x'.repeat(600_000)}\n`.repeat(2) });
+    assert.equal((await stdio.closed).code, 'upstream-protocol');
+    assert.equal(stdio.junk, 2);
+  });
+
+  test('an answer that is no JSON-RPC fails its request at once', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-bytes.ts', {
+      env: { TEXT: '{"jsonrpc":"2.0","id":7,"result":3}\n' },
+    });
+    await until(() => stdio.failed.has(7), 'the request failed');
+    assert.equal(stdio.failed.get(7)?.code, 'upstream-protocol');
+    assert.equal(stdio.closings, 0);
+  });
+
+  test("a broken request of the server's fails none of ours", LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts');
+    await stdio.call('print', { text: '{"jsonrpc":"2.0","id":1,"method":"ping","params":3}\n' });
+    assert.equal(stdio.failed.size, 0);
+    assert.equal(stdio.junk, 1);
+  });
+
+  test('a batch, as 2025-03-26 has it, is read as its messages', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts');
+    const notification = '{"jsonrpc":"2.0","method":"notifications/message","params":{}}';
+    await stdio.call('print', { text: `[${response(90, 'a')}, 1, ${notification}, ${response(91, 'b')}]\n` });
+    assert.deepEqual(
+      stdio.messages.slice(0, 3).map(({ kind }) => kind),
+      ['result', 'notification', 'result'],
+    );
+    assert.equal(stdio.junk, 1);
+  });
+
+  test('a byte order mark before the first message is no part of it', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts');
+    await stdio.call('print', { text: `\uFEFF${response(90, 'a')}\n` });
+    assert.equal(stdio.answer(90)?.string('text'), 'a');
+  });
+
+  test('a message that cannot be handled hurts nobody else', LIMIT, async () => {
+    const onMessage = () => {
+      throw new SyntaxError('broken deep within');
+    };
+    await using stdio = await Stdio.server('stdio-echo.ts', { onMessage });
+    await stdio.call('echo');
+    await stdio.call('echo');
+    assert.equal(stdio.junk, 2);
+    assert.equal(stdio.closings, 0);
+  });
+
+  test('stderr goes to the log line by line, cut where a line is endless', LIMIT, async () => {
+    const lines: string[] = [];
+    const sink = new Writable({
+      write(chunk: Buffer, _encoding, done) {
+        const entry: unknown = JSON.parse(chunk.toString());
+        if (typeof entry === 'object' && entry !== null && 'line' in entry) lines.push(String(entry.line));
+        done();
+      },
+    });
+    await using stdio = await Stdio.server('stdio-echo.ts', { log: pino({ level: 'debug' }, sink) });
+    stdio.send('complain', { text: `first\n${'x'.repeat(20_000)}\nlast` });
+    stdio.send('exit', { code: 0 });
+    await stdio.closed;
+    assert.deepEqual(lines, ['first', 'x'.repeat(16_384), 'last']);
+  });
+});
+
+suite('REL-14 a process that does not read', { concurrency: 1 }, () => {
+  async function stopped(stdio: Stdio): Promise<number> {
+    const pid = Number((await stdio.call('pid')).raw('pid'));
+    process.kill(pid, 'SIGSTOP');
+    return pid;
+  }
+
+  test('has at most a mebibyte queued, and what failed was not executed', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts');
+    const pid = await stopped(stdio);
+    const sent: number[] = [];
+    const text = 'x'.repeat(16_384);
+    while (stdio.failed.size === 0 && sent.length < 1_000) {
+      sent.push(stdio.send('echo', { text }));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    // A notification has nobody to tell.
+    stdio.transport.send({ text: '{"jsonrpc":"2.0","method":"notifications/x"}', method: 'notifications/x' });
+
+    const [[failedId, error] = []] = stdio.failed;
+    assert.equal(error?.code, 'overloaded');
+    assert.equal(error.detail.executed, 'no');
+    const queuedBytes = (sent.length - 1) * text.length;
+    assert.ok(queuedBytes >= 1_000_000 && queuedBytes < 2_500_000, `took ${queuedBytes} bytes`);
+
+    process.kill(pid, 'SIGCONT');
+    await until(() => stdio.messages.length === sent.length, 'the rest is answered');
+    for (const id of sent) assert.equal(stdio.answer(id) === undefined, id === failedId);
+  });
+
+  test('is not waited for beyond some seconds, and may come back', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts');
+    const pid = await stopped(stdio);
+    const text = 'x'.repeat(900_000);
+    const written = stdio.send('echo', { text });
+    await new Promise((resolve) => setImmediate(resolve));
+    const waiting = stdio.send('echo', { text });
+    await until(() => stdio.failed.size > 0, 'the second request failed');
+    assert.deepEqual([...stdio.failed.keys()], [waiting]);
+    assert.equal(stdio.failed.get(waiting)?.code, 'overloaded');
+    assert.equal(stdio.failed.get(waiting)?.detail.executed, 'no');
+
+    process.kill(pid, 'SIGCONT');
+    await until(() => stdio.answer(written) !== undefined, 'the first request is answered');
+    await stdio.call('echo');
+  });
+
+  test('never sees a request that was forgotten before it was written', LIMIT, async () => {
+    await using stdio = await Stdio.server('stdio-echo.ts');
+    const pid = await stopped(stdio);
+    stdio.send('echo', { text: 'x'.repeat(900_000) });
+    await new Promise((resolve) => setImmediate(resolve));
+    const forgotten = stdio.send('echo');
+    const last = stdio.send('echo');
+    stdio.transport.forget(forgotten);
+    process.kill(pid, 'SIGCONT');
+    await until(() => stdio.answer(last) !== undefined, 'the last request is answered');
+    assert.equal(stdio.answer(forgotten), undefined);
+    assert.equal(stdio.failed.size, 0);
+  });
+});
