@@ -27,7 +27,7 @@ import { createOperatorApp } from './operator/app.ts';
 import type { UpstreamStatus } from './operator/status.ts';
 import { RawObject } from './json/json.ts';
 import { Listener } from './listener.ts';
-import { createMemorySessionStore } from './store/memory.ts';
+import { openState } from './store/open-state.ts';
 import { requestLogBeside } from './telemetry/log.ts';
 import { createMetrics, type Metrics } from './telemetry/metrics.ts';
 import { httpTransport } from './upstream/http/http.ts';
@@ -100,18 +100,34 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
   };
 }
 
+export interface CoreOptions {
+  readonly callOwners?: CallOwners;
+  /** Whether sessions are kept in the state directory, if no other process does so. The default is true. */
+  readonly mayOwnState?: boolean;
+}
+
 /** @throws when the state directory cannot be used. */
 export async function composeCore(
   config: Config,
   metrics: Metrics,
   upstreamTransports: UpstreamTransports,
   log: Logger,
-  callOwners: CallOwners = new LocalCallOwners(),
+  options: CoreOptions = {},
 ): Promise<Core> {
-  const sealer = await Sealer.open(config.stateDir);
-  const store = await createMemorySessionStore(config.stateDir, config.sessions.maxAgeMs);
+  const callOwners = options.callOwners ?? new LocalCallOwners();
+  const state = await openState(config.stateDir, {
+    mayOwn: options.mayOwnState ?? true,
+    events: {
+      writeFailed: () => metrics.stateWriteFailed(),
+      failing: (error) => log.error({ err: error, stateDir: config.stateDir }, 'state directory cannot be written'),
+      recovered: () => log.info({ stateDir: config.stateDir }, 'state directory can be written again'),
+      limitReached: (limit) => metrics.limitReached(limit),
+    },
+  });
+  if (state.notice !== undefined) log.warn({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
+  const sealer = await Sealer.open(state.keys);
   const views = viewsOf(config);
-  const offers = new Offers(config, views, log);
+  const offers = new Offers(config, views, state.offers, log);
   await offers.restore();
 
   const upstreams = new Map<string, Upstream<Exchange, ConnectionHolder>>();
@@ -120,7 +136,7 @@ export async function composeCore(
   const resourceCache = new ResourceCache();
   const sessions = new Sessions({
     sealer,
-    store,
+    store: state.sessions,
     offers,
     limits: { ...config.sessions, perPrincipal: config.limits.sessionsPerPrincipal },
     gauge: metrics.sessions,
@@ -242,7 +258,7 @@ export async function composeCore(
 
   return {
     gateway,
-    ready: () => readiness(upstreams.values()),
+    ready: () => readiness(upstreams.values(), state.sessions.failure),
     status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
     drained: async (limitMs) => {
       const untilMs = performance.now() + limitMs;
@@ -260,17 +276,17 @@ export async function composeCore(
       await upstreamTransports[Symbol.asyncDispose]();
       requestLog?.flush();
       await offers.flush();
-      await store[Symbol.asyncDispose]();
+      await state[Symbol.asyncDispose]();
     },
   };
 }
 
-/** An upstream that is required must have been reached; the rest may come and go. */
-function readiness(upstreams: Iterable<Upstream<Exchange, ConnectionHolder>>): {
-  readonly ready: boolean;
-  readonly reasons: readonly string[];
-} {
-  const reasons: string[] = [];
+/** The state must be written, and a required upstream must have been reached; the others may come and go. */
+function readiness(
+  upstreams: Iterable<Upstream<Exchange, ConnectionHolder>>,
+  stateFailure: string | undefined,
+): { readonly ready: boolean; readonly reasons: readonly string[] } {
+  const reasons: string[] = stateFailure === undefined ? [] : [stateFailure];
   for (const { id, config, lifecycle } of upstreams) {
     if (!config.required || isUp(lifecycle)) continue;
     const why = explanation(lifecycle);

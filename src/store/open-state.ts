@@ -16,7 +16,7 @@ export interface State extends AsyncDisposable {
   readonly sessions: SessionStore;
   readonly offers: OfferStore;
   /** Why sessions and handles end with this process, in words; undefined where they outlive it. */
-  readonly sharing: string | undefined;
+  readonly notice: string | undefined;
 }
 
 export interface StateOptions {
@@ -43,10 +43,10 @@ async function openOwn(stateDir: string, events: SessionStoreEvents): Promise<St
     return await lockState(stateDir);
   });
   if (lock === undefined) {
-    const sharing =
+    const notice =
       `another process uses the state directory ${stateDir}: sessions of this one end with it, and are unknown to the other. ` +
       'Give each its own gateway.stateDir';
-    return inMemory(readOnly(new DiskOfferStore(stateDir, events.limitReached)), sharing, events);
+    return inMemory(readOnly(diskOffers(stateDir, events)), notice, events);
   }
   try {
     return await inWords(stateDir, () => ownState(stateDir, lock, events));
@@ -65,8 +65,8 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
   return {
     keys,
     sessions,
-    offers: new DiskOfferStore(stateDir, events.limitReached),
-    sharing: undefined,
+    offers: diskOffers(stateDir, events),
+    notice: undefined,
     [Symbol.asyncDispose]: async () => {
       await sessions[Symbol.asyncDispose]();
       await lock.release();
@@ -76,16 +76,34 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
 
 /** Never fails: a process that serves one client needs no directory. */
 async function openShared(stateDir: string, events: SessionStoreEvents): Promise<State> {
-  const offers = new DiskOfferStore(stateDir, events.limitReached);
+  const offers = diskOffers(stateDir, events);
   // Where there is an owner, it writes the lists.
   const isLocked = await isStateLocked(stateDir).catch(() => false);
   return inMemory(isLocked ? readOnly(offers) : offers, 'sessions end with this process', events);
 }
 
-function inMemory(offers: OfferStore, sharing: string, events: SessionStoreEvents): State {
-  const sessions = new MemorySessionStore(events.limitReached);
+function inMemory(offers: OfferStore, notice: string, events: SessionStoreEvents): State {
+  const sessions = new MemorySessionStore((limit) => events.limitReached(limit));
   const keys = new MemoryKeyStore();
-  return { keys, sessions, offers, sharing, [Symbol.asyncDispose]: () => sessions[Symbol.asyncDispose]() };
+  return { keys, sessions, offers, notice, [Symbol.asyncDispose]: () => sessions[Symbol.asyncDispose]() };
+}
+
+/** Counts the writes that fail. */
+function diskOffers(stateDir: string, events: SessionStoreEvents): OfferStore {
+  const store = new DiskOfferStore(stateDir, (limit) => events.limitReached(limit));
+  const counted = async (write: Promise<void>): Promise<void> => {
+    try {
+      await write;
+    } catch (thrown) {
+      events.writeFailed(thrown);
+      throw thrown;
+    }
+  };
+  return {
+    read: (key) => store.read(key),
+    write: (key, text) => counted(store.write(key, text)),
+    remove: (key) => counted(store.remove(key)),
+  };
 }
 
 function readOnly(offers: OfferStore): OfferStore {
@@ -96,6 +114,7 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'this user may not write there',
   EPERM: 'this user may not write there',
   EROFS: 'its file system is read-only',
+  ENOENT: 'it does not exist and cannot be made',
   ENOTDIR: 'a part of its path is a file',
   EEXIST: 'it is a file',
   ENOSPC: 'its disk is full',

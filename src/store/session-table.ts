@@ -96,8 +96,8 @@ export class SessionTable {
     }
     if (this.#owners.size < LIMITS.sessionPrincipals) return;
     this.#onLimit('sessionPrincipals');
-    const say = `${this.#owners.size} principals have ended sessions whose ids have not expired; try again later`;
-    throw new GatewayError('overloaded', { say });
+    const message = `${this.#owners.size} principals have ended sessions whose ids have not expired; try again later`;
+    throw new GatewayError('overloaded', { message });
   }
 
   #owner(name: string): Owner {

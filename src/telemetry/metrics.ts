@@ -40,6 +40,8 @@ export interface Metrics {
   shed(reason: string): void;
   /** Something was refused or removed because a row of `limits.ts` was reached. */
   limitReached(limit: LimitName): void;
+  /** Something could not be written to the state directory. */
+  stateWriteFailed(): void;
   /** A message that could be delivered to nobody. */
   dropped(reason: string): void;
 
@@ -169,6 +171,12 @@ export function createMetrics(version: string): Metrics {
     registers: [registry],
   });
 
+  const stateWriteFailures = new Counter({
+    name: 'linkspan_state_write_failures_total',
+    help: 'Writes to the state directory that failed; those of sessions are tried again.',
+    registers: [registry],
+  });
+
   return {
     served: (operation, seconds) => server.observe(operation, seconds),
     called: (upstream, operation, seconds) => client.observe(operation, seconds, upstream),
@@ -208,6 +216,7 @@ export function createMetrics(version: string): Metrics {
       MAX_REASONS,
       registry,
     ),
+    stateWriteFailed: () => stateWriteFailures.inc(),
     limitReached: (limit) => limits.inc({ limit }),
     contentType: registry.contentType,
     text: () => registry.metrics(),

@@ -1,5 +1,5 @@
 import { compactDecrypt, CompactEncrypt, type CryptoKey, errors } from 'jose';
-import { KeyRing, type RingKey } from '../../store/key-ring.ts';
+import type { KeyRecord, KeyStore } from '../../store/key-store.ts';
 
 /** What a handle is for. One made for a purpose opens for no other. */
 export type Purpose = 'session' | 'cursor' | 'state' | 'task';
@@ -16,7 +16,7 @@ interface SealingKey {
   readonly untilMs: number;
 }
 
-async function imported({ kid, key, until }: RingKey): Promise<SealingKey> {
+async function imported({ kid, key, until }: KeyRecord): Promise<SealingKey> {
   const bytes = Buffer.from(key, 'base64url');
   const usable = await crypto.subtle.importKey('raw', bytes, 'AES-GCM', false, ['encrypt', 'decrypt']);
   return { kid, key: usable, untilMs: until ?? Infinity };
@@ -45,26 +45,25 @@ function opened(plaintext: Uint8Array): { readonly until: number; readonly paylo
  * @see https://www.rfc-editor.org/rfc/rfc7516
  */
 export class Sealer {
-  readonly #ring: KeyRing;
+  readonly #store: KeyStore;
   #keys: ReadonlyMap<string, SealingKey>;
   #newest: SealingKey;
   /** Monotonic. */
   #readMs = performance.now();
   #reading: Promise<void> | undefined;
 
-  private constructor(ring: KeyRing, keys: readonly SealingKey[], newest: SealingKey) {
-    this.#ring = ring;
+  private constructor(store: KeyStore, keys: readonly SealingKey[], newest: SealingKey) {
+    this.#store = store;
     this.#keys = new Map(keys.map((key) => [key.kid, key]));
     this.#newest = newest;
   }
 
-  /** @throws {Error} with words for the operator, when the state directory or the key ring in it cannot be used. */
-  static async open(stateDir: string): Promise<Sealer> {
-    const ring = await KeyRing.open(stateDir);
-    const keys = await Promise.all((await ring.read()).map(imported));
+  /** Reads the keys. @throws {Error} with words for the operator, when they cannot be used. */
+  static async open(store: KeyStore): Promise<Sealer> {
+    const keys = await Promise.all((await store.read()).map(imported));
     const newest = keys.at(-1);
-    if (newest === undefined) throw new Error('a key ring has at least one key');
-    return new Sealer(ring, keys, newest);
+    if (newest === undefined) throw new Error('a key store has at least one key');
+    return new Sealer(store, keys, newest);
   }
 
   /**
@@ -72,7 +71,7 @@ export class Sealer {
    * directory follow when they meet the new key; only one of them may rotate at a time.
    */
   async rotate(graceMs: number): Promise<void> {
-    await this.#ring.add(Date.now(), graceMs);
+    await this.#store.add(Date.now(), graceMs);
     await this.#read();
   }
 
@@ -120,7 +119,7 @@ export class Sealer {
 
   async #read(): Promise<void> {
     this.#readMs = performance.now();
-    const keys = await Promise.all((await this.#ring.read()).map(imported));
+    const keys = await Promise.all((await this.#store.read()).map(imported));
     this.#keys = new Map(keys.map((key) => [key.kid, key]));
     this.#newest = keys.at(-1) ?? this.#newest;
   }

@@ -1,12 +1,9 @@
-import { createHash } from 'node:crypto';
-import { readFile, rm } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { Logger } from 'pino';
 import { buildCatalog, type Catalog } from '../../catalog/catalog.ts';
 import { type Offer, offerText, parseOffer, sameOffer } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
 import type { Config, UpstreamConfig } from '../../config/config.ts';
-import { makeStateDir, replaceFile } from '../../store/state-file.ts';
+import type { OfferKey, OfferStore } from '../../store/offer-store.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 
 /** Different sets of client features whose lists are kept apart, per upstream. Beyond that, everybody's lists serve. */
@@ -21,9 +18,10 @@ const MAX_CATALOGS = 256;
 export class Offers {
   readonly #views: ReadonlyMap<string, View>;
   readonly #limits: { readonly maxNameChars: number; readonly instructionsMaxChars: number };
-  readonly #dir: string;
+  readonly #store: OfferStore;
   readonly #log: Logger;
-  readonly #files = new Map<string, string>();
+  /** Command or URL of each upstream. */
+  readonly #targets = new Map<string, string>();
   /** Upstream → profile → offer. */
   readonly #offers = new Map<string, Map<string, Offer>>();
   /** `<upstream> <profile>` of what this process has heard itself. */
@@ -31,20 +29,19 @@ export class Offers {
   readonly #catalogs = new Map<string, Catalog>();
   #writing: Promise<void> = Promise.resolve();
 
-  constructor(config: Config, views: ReadonlyMap<string, View>, log: Logger) {
+  constructor(config: Config, views: ReadonlyMap<string, View>, store: OfferStore, log: Logger) {
     this.#views = views;
     this.#limits = { maxNameChars: config.names.maxChars, instructionsMaxChars: config.instructions.maxChars };
-    this.#dir = join(config.stateDir, 'offers');
+    this.#store = store;
     this.#log = log;
     for (const upstream of config.upstreams) {
       this.#offers.set(upstream.id, new Map());
-      this.#files.set(upstream.id, fileStem(upstream));
+      this.#targets.set(upstream.id, targetText(upstream));
     }
   }
 
   /** Reads the last good offers. One that cannot be read is as good as none. */
   async restore(): Promise<void> {
-    await makeStateDir(this.#dir);
     for (const [upstream, offers] of this.#offers) {
       const offer = parseOffer(await this.#read(upstream, ''));
       if (offer !== undefined) offers.set('', offer);
@@ -84,8 +81,8 @@ export class Offers {
     }
     this.#set(upstream, capabilityKey, offer);
     if (capabilityKey === '') this.#warn(upstream);
-    const file = this.#file(upstream, capabilityKey);
-    this.#write(() => replaceFile(file, offerText(offer)), upstream);
+    const key = this.#key(upstream, capabilityKey);
+    this.#write(() => this.#store.write(key, offerText(offer)), upstream);
     return true;
   }
 
@@ -140,8 +137,8 @@ export class Offers {
   #forget(upstream: string, offers: Map<string, Offer>, capabilityKey: string): void {
     offers.delete(capabilityKey);
     this.#heardMs.delete(`${upstream} ${capabilityKey}`);
-    const file = this.#file(upstream, capabilityKey);
-    this.#write(() => rm(file, { force: true }), upstream);
+    const key = this.#key(upstream, capabilityKey);
+    this.#write(() => this.#store.remove(key), upstream);
   }
 
   /** What this holder sees: its own connections' lists, else those for its features, else everybody's. */
@@ -185,23 +182,16 @@ export class Offers {
     return buildCatalog(view, offers, this.#limits);
   }
 
-  #file(upstream: string, capabilityKey: string): string {
-    return join(this.#dir, `${this.#files.get(upstream)}${capabilityKey === '' ? '' : `.${capabilityKey}`}.json`);
+  #key(upstream: string, capabilityKey: string): OfferKey {
+    return { upstream, target: this.#targets.get(upstream) ?? '', era: '', capabilityKey };
   }
 
   async #read(upstream: string, capabilityKey: string): Promise<string> {
-    try {
-      return await readFile(this.#file(upstream, capabilityKey), 'utf8');
-    } catch {
-      return '';
-    }
+    return (await this.#store.read(this.#key(upstream, capabilityKey))) ?? '';
   }
 }
 
 /** Another command or URL under the same id is another server, whose lists are not these. */
-function fileStem(upstream: UpstreamConfig): string {
-  const { target } = upstream;
-  const identity = target.kind === 'stdio' ? [target.command, ...target.args] : [target.url];
-  const digest = createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, 12);
-  return `${upstream.id}-${digest}`;
+function targetText({ target }: UpstreamConfig): string {
+  return JSON.stringify(target.kind === 'stdio' ? [target.command, ...target.args] : [target.url]);
 }

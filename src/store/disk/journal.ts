@@ -18,8 +18,9 @@ const FIRST_RETRY_MS = 1_000;
 const LAST_RETRY_MS = 30_000;
 
 export interface JournalEvents {
-  /** A write failed. It is tried again until it succeeds. */
   writeFailed(error: unknown): void;
+  /** Changes cannot be written from now on. It is tried again and again. */
+  failing(error: unknown): void;
   /** Everything is written again. */
   recovered(): void;
 }
@@ -212,8 +213,9 @@ export class Journal implements AsyncDisposable {
   }
 
   #fail(thrown: unknown): void {
-    this.#failure = thrown;
     this.#events.writeFailed(thrown);
+    if (this.#failure === undefined) this.#events.failing(thrown);
+    this.#failure = thrown;
     if (this.#retry !== undefined) return;
     this.#retry = setTimeout(() => {
       this.#retry = undefined;

@@ -1,12 +1,12 @@
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { freshKey, type KeyStore, type SealingKey, sealingKeySchema, withFreshKey } from '../key-store.ts';
+import { freshKey, type KeyStore, type KeyRecord, keyRecordSchema, withFreshKey } from '../key-store.ts';
 import { createFile, isCode, makeStateDir, replaceFile } from './state-file.ts';
 
-const ringSchema = z.strictObject({ keys: z.array(sealingKeySchema).min(1) });
+const ringSchema = z.strictObject({ keys: z.array(keyRecordSchema).min(1) });
 
-function textOf(keys: readonly SealingKey[]): string {
+function textOf(keys: readonly KeyRecord[]): string {
   return `${JSON.stringify({ keys }, undefined, 2)}\n`;
 }
 
@@ -19,7 +19,7 @@ function json(text: string): unknown {
   }
 }
 
-function parse(text: string, path: string): readonly SealingKey[] {
+function parse(text: string, path: string): readonly KeyRecord[] {
   const { data, error } = ringSchema.safeParse(json(text));
   if (data !== undefined) return data.keys;
   const where = error.issues[0]?.path.join('.') ?? '';
@@ -51,7 +51,7 @@ export class DiskKeyStore implements KeyStore {
   }
 
   /** @throws {Error} with words for the operator, when others can read the file or it is no key ring. */
-  async read(): Promise<readonly SealingKey[]> {
+  async read(): Promise<readonly KeyRecord[]> {
     const file = await open(this.#path, 'r');
     try {
       const { mode } = await file.stat();

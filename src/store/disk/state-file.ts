@@ -4,7 +4,13 @@ import { dirname, join } from 'node:path';
 
 /** Makes a directory that only this user can read, with those above it. One that is there already keeps its mode. */
 export async function makeStateDir(path: string): Promise<void> {
-  await mkdir(path, { recursive: true, mode: 0o700 });
+  try {
+    await mkdir(path, { recursive: true, mode: 0o700 });
+  } catch (thrown) {
+    // Node says so for any reason that the system has, when it makes several levels. For one level it says why.
+    if (!isCode(thrown, 'ENOENT')) throw thrown;
+    await mkdir(path, { mode: 0o700 });
+  }
 }
 
 /** Returns the error code of the operating system, such as `ENOSPC`; undefined for any other error. */

@@ -1,10 +1,10 @@
-import { freshKey, type KeyStore, type SealingKey, withFreshKey } from '../key-store.ts';
+import { freshKey, type KeyStore, type KeyRecord, withFreshKey } from '../key-store.ts';
 
 /** Keeps keys in memory: what they seal opens in this process alone. */
 export class MemoryKeyStore implements KeyStore {
-  #keys: readonly SealingKey[] = [freshKey(Date.now())];
+  #keys: readonly KeyRecord[] = [freshKey(Date.now())];
 
-  async read(): Promise<readonly SealingKey[]> {
+  async read(): Promise<readonly KeyRecord[]> {
     return this.#keys;
   }
 

@@ -17,7 +17,12 @@ import { sessionStoreContract } from '../session-store.contract.ts';
 
 const OPTIONS = { timeout: 40_000 };
 const HOUR = 3_600_000;
-const IGNORE = { writeFailed: () => undefined, recovered: () => undefined, limitReached: () => undefined };
+const IGNORE = {
+  writeFailed: () => undefined,
+  failing: () => undefined,
+  recovered: () => undefined,
+  limitReached: () => undefined,
+};
 
 async function testDir() {
   const path = await mkdtemp(join(tmpdir(), 'linkspan-store-'));
