@@ -115,8 +115,9 @@ export async function composeCore(
   options: CoreOptions = {},
 ): Promise<Core> {
   const callOwners = options.callOwners ?? new LocalCallOwners();
+  const mayOwn = options.mayOwnState ?? true;
   const state = await openState(config.stateDir, {
-    mayOwn: options.mayOwnState ?? true,
+    mayOwn,
     events: {
       writeFailed: () => metrics.stateWriteFailed(),
       failing: (error) => log.error({ err: error, stateDir: config.stateDir }, 'state directory cannot be written'),
@@ -124,7 +125,9 @@ export async function composeCore(
       limitReached: (limit) => metrics.limitReached(limit),
     },
   });
-  if (state.notice !== undefined) log.warn({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
+  if (state.notice !== undefined) {
+    log[mayOwn ? 'warn' : 'info']({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
+  }
   const sealer = await Sealer.open(state.keys);
   const views = viewsOf(config);
   const offers = new Offers(config, views, state.offers, log);
@@ -133,7 +136,8 @@ export async function composeCore(
   const upstreams = new Map<string, Upstream<Exchange, ConnectionHolder>>();
   const links = new HolderLinks(upstreams, log);
   const urlElicitations = new UrlElicitations();
-  const resourceCache = new ResourceCache();
+  const resourceCache = new ResourceCache((limit) => metrics.limitReached(limit));
+  metrics.onScrape('readCacheBytes', () => resourceCache.bytes);
   const sessions = new Sessions({
     sealer,
     store: state.sessions,

@@ -26,6 +26,11 @@ export const LIMITS = {
   storedOfferBytes: 32 * MIB,
   /** Files for clients with certain capabilities. */
   storedOffersPerUpstream: 32,
+
+  /** Results of `resources/read` that upstreams of 2026-07-28 allow to be kept. */
+  readCacheBytes: 32 * MIB,
+  readCacheUpstreamBytes: 8 * MIB,
+  readCacheEntryBytes: 64 * KIB,
 } as const;
 
 export type LimitName = keyof typeof LIMITS;

@@ -86,16 +86,17 @@ export function upgradeError(error: RpcError): RpcError {
   return error.code === RESOURCE_NOT_FOUND ? { ...error, code: INVALID_PARAMS } : error;
 }
 
-/** What 2025-11-25 says in a question and the next revision does not. */
-const ASK_MEMBERS = ['elicitationId', 'task', '_meta'];
+/** Members of a server request of 2025-11-25 that an entry of `inputRequests` does not have. */
+const LEGACY_REQUEST_MEMBERS = ['elicitationId', 'task', '_meta'];
 
 /**
- * The parameters of a question from an older server, as an entry of `inputRequests` holds them; undefined when it needs none.
+ * Returns the parameters of an older server's request as an entry of `inputRequests` holds them. An empty object stays:
+ * `params` is optional for `roots/list`, but the Go SDK cannot read the request without it.
  *
  * @throws {JsonTextError} when the text is not JSON after all.
  */
-export function upgradeServerRequest(params: RawObject): RawObject | undefined {
-  let raised = params;
-  for (const member of ASK_MEMBERS) raised = raised.with(member, undefined);
-  return raised.size === 0 ? undefined : raised;
+export function upgradeServerRequest(params: RawObject): RawObject {
+  let upgraded = params;
+  for (const member of LEGACY_REQUEST_MEMBERS) upgraded = upgraded.with(member, undefined);
+  return upgraded;
 }

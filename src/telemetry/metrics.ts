@@ -45,6 +45,9 @@ export interface Metrics {
   /** A message that could be delivered to nobody. */
   dropped(reason: string): void;
 
+  /** Reads a gauge at each scrape. */
+  onScrape(gauge: ScrapedGauge, read: () => number): void;
+
   readonly contentType: string;
   /** Everything in Prometheus' text format. */
   text(): Promise<string>;
@@ -54,9 +57,31 @@ export interface Metrics {
 const STREAM_KINDS = ['post', 'get', 'sse'] as const;
 export type StreamKind = (typeof STREAM_KINDS)[number];
 
+/** Gauges that are read when they are scraped: name and help. */
+const SCRAPED = {
+  readCacheBytes: ['linkspan_read_cache_bytes', 'Bytes of resources kept as long as their upstreams allow.'],
+} as const;
+export type ScrapedGauge = keyof typeof SCRAPED;
+
 const MAX_UPSTREAMS = 256;
 const MAX_VIEWS = 256;
 const MAX_REASONS = 32;
+
+function scrapedGauges(registry: Registry): (gauge: ScrapedGauge, read: () => number) => void {
+  const reads = new Map<string, () => number>();
+  for (const [name, help] of Object.values(SCRAPED)) {
+    const gauge = new Gauge({
+      name,
+      help,
+      registers: [],
+      collect() {
+        this.set(reads.get(name)?.() ?? 0);
+      },
+    });
+    registry.registerMetric(gauge);
+  }
+  return (gauge, read) => reads.set(SCRAPED[gauge][0], read);
+}
 
 /** Counts in a plain number and is read at each scrape, which costs nothing while requests run. */
 class Count implements Level {
@@ -217,6 +242,7 @@ export function createMetrics(version: string): Metrics {
       registry,
     ),
     stateWriteFailed: () => stateWriteFailures.inc(),
+    onScrape: scrapedGauges(registry),
     limitReached: (limit) => limits.inc({ limit }),
     contentType: registry.contentType,
     text: () => registry.metrics(),

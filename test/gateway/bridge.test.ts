@@ -196,7 +196,8 @@ suite('X-013 a request is asked only what it declared', () => {
       await using up = await upstream({ request: asking({ q: question }) });
       await using gateway = await testCore({ up: up.config });
       const asked = askedIn(await modernRequest(gateway, 'tools/call', CALL, { capabilities }).reply);
-      assert.deepEqual(asked.inputRequests, { q: question });
+      // N-44: the Go SDK cannot read roots/list without params.
+      assert.deepEqual(asked.inputRequests, { q: { params: {}, ...question } });
     });
   }
 });

@@ -243,7 +243,7 @@ for (const [method, anyAsk] of Object.entries(asks)) {
     fc.assert(
       fc.property(anyAsk, writing, fc.uuid(), (value, style, elicitationId) => {
         const legacy = RawObject.parse(written(value, style));
-        const modern = upgradeServerRequest(legacy) ?? RawObject.EMPTY;
+        const modern = upgradeServerRequest(legacy);
         const lowered = downgradeInputRequest(method, LATEST_LEGACY, modern, elicitationId);
         assert.deepEqual(members(lowered?.toString() ?? ''), members(legacy.with('_meta', undefined).toString()));
       }),

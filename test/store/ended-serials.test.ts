@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import fc from 'fast-check';
+import * as fc from 'fast-check';
 import { EndedSerials } from '../../src/store/ended-serials.ts';
 
 const MOST = 60;

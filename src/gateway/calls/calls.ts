@@ -252,11 +252,15 @@ export class Calls {
     const { resourceCache } = this.#parts;
     const isRead = method === 'resources/read';
     let source = listed;
-    const kept = isRead ? resourceCache.find(exchange, upstream.id, params, performance.now()) : undefined;
-    if (kept !== undefined) {
-      return this.#parts.translator.toClient(exchange, { upstream: upstream.id, isModern: true, source }, kept);
+    const { holder } = exchange;
+    const audience = `${holder.principal} ${holder.capabilityKey}`;
+    const cached = isRead
+      ? resourceCache.find({ upstream: upstream.id, params, audience }, performance.now())
+      : undefined;
+    if (cached !== undefined) {
+      return this.#parts.translator.toClient(exchange, { upstream: upstream.id, isModern: true, source }, cached);
     }
-    const state = isRead ? resourceCache.versionOf(upstream.id) : 0;
+    const version = isRead ? resourceCache.versionOf(upstream.id) : 0;
     let sent = params;
     let hasRefreshed = false;
     for (let round = 1; round <= MAX_ROUNDS; round++) {
@@ -276,7 +280,9 @@ export class Calls {
         return await this.#parts.taskCalls.onCreated(exchange, upstream, link, asked, source);
       }
       if (asked === undefined) {
-        if (isRead) resourceCache.store(exchange, upstream.id, state, sent, answer, performance.now());
+        if (isRead) {
+          resourceCache.store({ upstream: upstream.id, params: sent, audience }, version, answer, performance.now());
+        }
         return this.#parts.translator.toClient(exchange, { upstream: upstream.id, isModern: true, source }, answer);
       }
       if (exchange.client.caller.revision === MODERN) {

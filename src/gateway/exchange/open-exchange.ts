@@ -8,6 +8,9 @@ import type { MessageSink } from '../front.ts';
 import type { Client, Exchange } from './exchange.ts';
 import type { ConnectionHolder } from './connection-holder.ts';
 
+/** An upstream whose request was refused has this long to end the call before the call is cancelled. */
+const FAIL_GRACE_MS = 1_000;
+
 const NOWHERE: MessageSink = { send: () => false };
 
 /** An exchange on its way: waiting for room, under way at its upstream, or called off. */
@@ -107,7 +110,9 @@ export class OpenExchange implements Exchange {
 
   fail(error: GatewayError): void {
     this.failure = error;
-    this.cancel(error.message);
+    // The upstream's request was refused a moment ago, and it mostly ends the call by itself. Python SDK servers lose the
+    // session when a cancellation comes together with the refusal.
+    setTimeout(() => this.cancel(error.message), FAIL_GRACE_MS).unref();
   }
 
   cancel(reason: string | undefined): void {

@@ -1,76 +1,125 @@
 import { readCaching } from '../../catalog/caching.ts';
 import { RawObject } from '../../json/json.ts';
-import type { Answer } from '../../protocol/jsonrpc.ts';
-import type { OpenExchange } from '../exchange/open-exchange.ts';
+import { detach } from '../../json/memo.ts';
+import { LIMITS, type LimitName } from '../../limits.ts';
+import type { Answer, Result } from '../../protocol/jsonrpc.ts';
 
 interface CachedRead {
-  readonly answer: Answer;
+  readonly answer: Result;
   /** Monotonic. */
   readonly untilMs: number;
-  readonly upstream: string;
+  readonly bytes: number;
 }
 
-const MAX_KEPT = 1_000;
-const MAX_KEPT_CHARS = 1_048_576;
-/** However long an upstream says, it is asked again after this. */
+/** The cached reads of one upstream, the oldest first. */
+interface Shelf {
+  readonly reads: Map<string, CachedRead>;
+  bytes: number;
+}
+
+/** One `resources/read` request: the upstream, its parameters, and the audience that may share the answer. */
+export interface Read {
+  readonly upstream: string;
+  readonly params: RawObject;
+  /** Equal for requests that may be answered alike: same principal, same client capabilities. */
+  readonly audience: string;
+}
+
+/** The upstream is asked again after this time, however long it allows. */
 const LONGEST_MS = 3_600_000;
 
 /**
- * Resources as modern upstreams let them be kept: for everybody where they say so, else for the one who asked.
+ * Results of `resources/read` that modern upstreams allow to be kept: for everybody where they say `public`, else for the
+ * audience of the request.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
  */
 export class ResourceCache {
-  readonly #kept = new Map<string, CachedRead>();
-  /** How often something of an upstream's has changed. */
+  readonly #shelves = new Map<string, Shelf>();
+  /** Number of changes that each upstream has announced. */
   readonly #changes = new Map<string, number>();
+  readonly #onLimit: (limit: LimitName) => void;
+  #bytes = 0;
 
-  /** Which state of an upstream's resources is read now. */
+  constructor(onLimit: (limit: LimitName) => void) {
+    this.#onLimit = onLimit;
+  }
+
+  /** Bytes of all cached results. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Returns a number that changes with each change of the upstream's resources. */
   versionOf(upstream: string): number {
     return this.#changes.get(upstream) ?? 0;
   }
 
-  /** What is kept of this resource, as the upstream gave it. */
-  find(exchange: OpenExchange, upstream: string, params: RawObject, nowMs: number): Answer | undefined {
+  /** Returns the cached result, as the upstream sent it; undefined when there is none that is fresh. */
+  find({ upstream, params, audience }: Read, nowMs: number): Result | undefined {
     const uri = params.string('uri');
-    if (uri === undefined || isRetry(params)) return undefined;
-    for (const key of [keyOf(upstream, uri, ''), keyOf(upstream, uri, ownerOf(exchange))]) {
-      const kept = this.#kept.get(key);
-      if (kept !== undefined && nowMs < kept.untilMs) return kept.answer;
+    const shelf = this.#shelves.get(upstream);
+    if (shelf === undefined || uri === undefined || isRetry(params)) return undefined;
+    for (const key of [keyOf(uri, ''), keyOf(uri, audience)]) {
+      const read = shelf.reads.get(key);
+      if (read !== undefined && nowMs < read.untilMs) return read.answer;
     }
     return undefined;
   }
 
   /**
-   * Keeps it, if the upstream allows. Whoever brought answers to questions gets what is nobody else's, not even their own later.
+   * Keeps a result, if the upstream allows it and it fits. The answer to a retry with input responses is never kept.
    *
-   * @param state of the upstream's resources when it was asked: {@link versionOf}.
+   * @param version of the upstream's resources when it was asked, from {@link versionOf}.
    */
-  store(
-    exchange: OpenExchange,
-    upstream: string,
-    state: number,
-    params: RawObject,
-    answer: Answer,
-    nowMs: number,
-  ): void {
-    if (answer.kind !== 'result' || answer.result.length > MAX_KEPT_CHARS || isRetry(params)) return;
-    // It may be what was there before a change that came meanwhile.
-    if (state !== this.versionOf(upstream)) return;
+  store({ upstream, params, audience }: Read, version: number, answer: Answer, nowMs: number): void {
+    if (answer.kind !== 'result' || isRetry(params)) return;
+    // The result may be older than a change that was announced meanwhile.
+    if (version !== this.versionOf(upstream)) return;
     const uri = params.string('uri');
     const caching = readCaching(RawObject.parse(answer.result));
     if (uri === undefined || caching === undefined || caching.ttlMs === 0) return;
-    const key = keyOf(upstream, uri, caching.isPublic ? '' : ownerOf(exchange));
-    this.#kept.delete(key);
-    this.#kept.set(key, { answer, untilMs: nowMs + Math.min(caching.ttlMs, LONGEST_MS), upstream });
-    const [oldest] = this.#kept.keys();
-    if (this.#kept.size > MAX_KEPT && oldest !== undefined) this.#kept.delete(oldest);
+    const key = detach(keyOf(uri, caching.isPublic ? '' : audience));
+    const bytes = Buffer.byteLength(answer.result) + Buffer.byteLength(key);
+    if (bytes > LIMITS.readCacheEntryBytes) return;
+    const shelf = this.#shelves.get(upstream) ?? { reads: new Map<string, CachedRead>(), bytes: 0 };
+    this.#shelves.set(upstream, shelf);
+    this.#remove(shelf, key);
+    // The text is cut from a message, and would keep all of it in memory.
+    const kept: Result = { kind: 'result', result: detach(answer.result) };
+    shelf.reads.set(key, { answer: kept, untilMs: nowMs + Math.min(caching.ttlMs, LONGEST_MS), bytes });
+    shelf.bytes += bytes;
+    this.#bytes += bytes;
+    this.#makeRoom(shelf);
   }
 
-  /** Something of this upstream's changed. Which resources that touches, a server may name by a whole they belong to. */
+  #makeRoom(shelf: Shelf): void {
+    while (shelf.bytes > LIMITS.readCacheUpstreamBytes) this.#removeOldest(shelf, 'readCacheUpstreamBytes');
+    while (this.#bytes > LIMITS.readCacheBytes) {
+      const [first = shelf, ...others] = this.#shelves.values();
+      const largest = others.reduce((most, other) => (other.bytes > most.bytes ? other : most), first);
+      this.#removeOldest(largest, 'readCacheBytes');
+    }
+  }
+
+  #removeOldest(shelf: Shelf, limit: LimitName): void {
+    const [oldest] = shelf.reads.keys();
+    if (oldest !== undefined) this.#remove(shelf, oldest);
+    this.#onLimit(limit);
+  }
+
+  #remove(shelf: Shelf, key: string): void {
+    const bytes = shelf.reads.get(key)?.bytes ?? 0;
+    shelf.reads.delete(key);
+    shelf.bytes -= bytes;
+    this.#bytes -= bytes;
+  }
+
+  /** Removes everything of an upstream: a notification may name a resource that contains the cached one. */
   invalidate(upstream: string): void {
     this.#changes.set(upstream, this.versionOf(upstream) + 1);
-    for (const [key, kept] of this.#kept) if (kept.upstream === upstream) this.#kept.delete(key);
+    this.#bytes -= this.#shelves.get(upstream)?.bytes ?? 0;
+    this.#shelves.delete(upstream);
   }
 }
 
@@ -78,11 +127,6 @@ function isRetry(params: RawObject): boolean {
   return params.raw('inputResponses') !== undefined || params.raw('requestState') !== undefined;
 }
 
-/** Whoever is told apart from others: by credentials, and by what its client can do. */
-function ownerOf({ holder }: OpenExchange): string {
-  return `${holder.principal} ${holder.capabilityKey}`;
-}
-
-function keyOf(upstream: string, uri: string, owner: string): string {
-  return JSON.stringify([upstream, uri, owner]);
+function keyOf(uri: string, audience: string): string {
+  return JSON.stringify([uri, audience]);
 }

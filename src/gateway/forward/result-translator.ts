@@ -10,6 +10,7 @@ import { hasWrappedOutput, downgradeModernError, downgradeModernResult } from '.
 import { META, withMeta } from '../../protocol/meta.ts';
 import { upgradeError, upgradeResult, withStamp } from '../../protocol/upgrade.ts';
 import { MODERN } from '../../protocol/revisions.ts';
+import { isSafeUrl } from '../questions/safe-question.ts';
 import { elicitationIdToClient } from '../questions/server-requests.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
 import { declaresAll } from '../exchange/client-capabilities.ts';
@@ -148,6 +149,13 @@ function elicitationsToClient(client: Client, upstream: string, data: unknown): 
   if (typeof data !== 'object' || data === null || !('elicitations' in data)) return data;
   const { elicitations } = data;
   if (!Array.isArray(elicitations)) return data;
+  const isUnsafe = elicitations.some(
+    (one: unknown) => !isSafeUrl(String(Object.getOwnPropertyDescriptor(Object(one), 'url')?.value)),
+  );
+  if (isUnsafe) {
+    const message = `upstream "${upstream}" wants a page opened whose URL is neither https nor on this machine`;
+    throw new GatewayError('upstream-protocol', { upstream, executed: 'no', message });
+  }
   const mapped = elicitations.map((elicitation: unknown) => {
     if (typeof elicitation !== 'object' || elicitation === null || !('elicitationId' in elicitation))
       return elicitation;

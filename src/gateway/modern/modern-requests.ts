@@ -15,6 +15,7 @@ import { TASK_METHODS } from '../../protocol/tasks.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
 import { type ResultTranslator, toolFailure } from '../forward/result-translator.ts';
+import { mustBeSafe } from '../questions/safe-question.ts';
 import { labelled } from '../questions/server-requests.ts';
 import type { Caller } from '../exchange/caller.ts';
 import { type Calls, InputRequiredError, UrlRequiredError } from '../calls/calls.ts';
@@ -296,11 +297,13 @@ export class ModernRequests implements ModernRequestHost {
     requests: readonly InputRequest[],
     state: RequestState,
   ): Promise<Answer> {
+    mustBeSafe(upstream, requests);
     const { sealer } = this.#parts;
     const sealed = await sealState(sealer, state, client.caller, request, Date.now() + STATE_MS);
     const inputRequests = requests.map((one) => ({
       ...one,
-      params: one.params === undefined ? undefined : labelled(client, upstream, one.method, one.params),
+      // `params` is optional for roots/list, but the Go SDK cannot read the request without it.
+      params: labelled(client, upstream, one.method, one.params ?? RawObject.EMPTY),
     }));
     const result = inputRequiredResult({ inputRequests, requestState: JSON.stringify(sealed) });
     return { kind: 'result', result: result.toString() };

@@ -118,9 +118,15 @@ export class SubscriptionStream implements Subscriber {
     const owner = group.subscriptions.get(uri) ?? ownerOf(group.catalog, uri);
     if (owner instanceof GatewayError) return;
     try {
-      const isHad = group.subscriptions.has(uri);
-      const to = { upstream: owner.upstream, uri: owner.uri };
-      if (!isHad && (await this.#links.subscribe(group, uri, to)).kind === 'error') return;
+      if (!group.subscriptions.has(uri)) {
+        const to = { upstream: owner.upstream, uri: owner.uri };
+        const subscribe = () => this.#links.subscribe(group, uri, to);
+        // A link that is lost under way says nothing about the subscription: a new link is tried once.
+        const answer = await subscribe().catch((thrown: unknown) =>
+          isLost(thrown) ? subscribe() : Promise.reject(thrown),
+        );
+        if (answer.kind === 'error') return;
+      }
       this.#uris.add(uri);
     } catch {
       // Its upstream is down or has no subscriptions: not honoured, which the acknowledgement says.
@@ -164,4 +170,8 @@ export class SubscriptionStream implements Subscriber {
   close(): void {
     this.#closed.resolve();
   }
+}
+
+function isLost(thrown: unknown): boolean {
+  return thrown instanceof GatewayError && (thrown.code === 'upstream-lost' || thrown.code === 'upstream-session-lost');
 }

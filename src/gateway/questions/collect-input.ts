@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { mustBeSafe } from './safe-question.ts';
 import { labelled } from './server-requests.ts';
 import { GatewayError } from '../../errors.ts';
 import { upgradeInputResponse } from '../../protocol/input-response.ts';
@@ -29,6 +30,7 @@ export async function collectInput(exchange: OpenExchange, upstream: string, ask
     await exchange.unlessCancelled(sleep(PACE_MS));
     return { inputResponses: undefined, requestState };
   }
+  mustBeSafe(upstream, inputRequests);
   const questions = inputRequests.map((request) => question(exchange, upstream, request));
   exchange.releaseSlot();
   const withdrawals: (() => void)[] = [];

@@ -1,5 +1,5 @@
 import type { InputRequest } from '../../protocol/input-required.ts';
-import type { RawObject } from '../../json/json.ts';
+import { JsonTextError, type RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { downgradeInputResponse } from '../../protocol/input-response.ts';
 import { upgradeServerRequest } from '../../protocol/upgrade.ts';
@@ -101,13 +101,23 @@ export class InputRounds {
     return [...this.#open].map(([key, { method, params }]) => ({ key, method, params: upgradeServerRequest(params) }));
   }
 
-  /** Hands the answers over, by key. What nothing was said about is asked again. */
+  /** The key and method of the first open question whose response is no answer to it; undefined when there is none. */
+  invalidResponse(responses: RawObject | undefined): { readonly key: string; readonly method: string } | undefined {
+    for (const [key, { method }] of this.#open) {
+      const raw = responses?.raw(key);
+      if (raw !== undefined && !isAnswerTo(method, raw)) return { key, method };
+    }
+    return undefined;
+  }
+
+  /** Gives the responses to the upstream, by key. A question without a response is asked again. */
   answer(responses: RawObject | undefined): void {
     for (const [key, question] of this.#open) {
       const raw = responses?.raw(key);
       if (raw === undefined) continue;
       this.#open.delete(key);
       const result = downgradeInputResponse(question.method, LATEST_LEGACY, raw);
+      // The caller has asked for `invalidResponse` first, so this is for questions that came since.
       question.answer(
         result === undefined ? errorAnswer(-32602, 'The client gave no valid answer') : { kind: 'result', result },
       );
@@ -130,5 +140,14 @@ export class InputRounds {
           : errorAnswer(-32603, why),
       );
     }
+  }
+}
+
+function isAnswerTo(method: string, response: string): boolean {
+  try {
+    return downgradeInputResponse(method, LATEST_LEGACY, response) !== undefined;
+  } catch (thrown) {
+    if (thrown instanceof JsonTextError) return false;
+    throw thrown;
   }
 }

@@ -126,7 +126,8 @@ export class ParkedCalls {
   /**
    * Goes on with a parked call, once per round however often the client comes.
    *
-   * @throws {GatewayError} `invalid-state`
+   * @throws {GatewayError} `invalid-state`; `invalid-params` when a response is no answer to its question: the call stays
+   *   parked, and the same `requestState` takes the corrected response.
    */
   resume(state: State, responses: RawObject | undefined, attach: Attach): Promise<Answer> {
     const call = this.#calls.get(state.park);
@@ -136,6 +137,11 @@ export class ParkedCalls {
     if (known !== undefined) {
       if (!call.isOver && state.round === call.round) attach(call.exchange, call.rounds);
       return known;
+    }
+    const invalid = call.rounds.invalidResponse(responses);
+    if (invalid !== undefined) {
+      const message = `inputResponses.${invalid.key} is no valid answer to ${invalid.method}; the call still waits for one`;
+      throw new GatewayError('invalid-params', { upstream: call.upstream, message });
     }
     attach(call.exchange, call.rounds);
     call.dueMs = Infinity;

@@ -8,6 +8,7 @@ import type { Link } from '../../upstream/link.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
 import type { Recipient, Client, Exchange } from '../exchange/exchange.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import { boundedSampling, unsafeReason } from './safe-question.ts';
 import type { ClientTasks } from './client-tasks.ts';
 import type { TaskMarks } from '../handles/task-marks.ts';
 
@@ -32,23 +33,22 @@ export function elicitationIdToClient(client: Client, upstream: string, id: stri
   return client.catalog.view.upstreams.length > 1 ? `${upstream}:${id}` : id;
 }
 
-/** What the client reads instead: one server stands before it, so the text says which one asks. */
+/**
+ * Returns the parameters of a server request as the client gets them: with the upstream's name where the client sees several
+ * upstreams as one server, and within the bounds on sampling.
+ */
 export function labelled(client: Client, upstream: string, method: string, params: RawObject): RawObject {
-  const viewed = client.catalog.view.upstreams.find(({ id }) => id === upstream);
-  if (viewed === undefined || client.catalog.view.upstreams.length === 1) return params;
-  if (method === 'elicitation/create') {
-    const message = params.string('message') ?? '';
-    const id = params.string('elicitationId');
-    const named = params.with('message', JSON.stringify(`[${viewed.title}] ${message}`));
-    return id === undefined
-      ? named
-      : named.with('elicitationId', JSON.stringify(elicitationIdToClient(client, upstream, id)));
-  }
-  if (method === 'sampling/createMessage' && params.raw('includeContext') !== undefined) {
-    // "This server" would be all of ours.
-    return params.with('includeContext', '"none"');
-  }
-  return params;
+  const { upstreams } = client.catalog.view;
+  const isOnlyServer = upstreams.length === 1;
+  if (method === 'sampling/createMessage') return boundedSampling(params, isOnlyServer);
+  const viewed = upstreams.find(({ id }) => id === upstream);
+  if (method !== 'elicitation/create' || viewed === undefined || isOnlyServer) return params;
+  const message = params.string('message') ?? '';
+  const id = params.string('elicitationId');
+  const named = params.with('message', JSON.stringify(`[${viewed.title}] ${message}`));
+  return id === undefined
+    ? named
+    : named.with('elicitationId', JSON.stringify(elicitationIdToClient(client, upstream, id)));
 }
 
 /** Carries questions of upstreams to their clients and the answers back. */
@@ -74,6 +74,11 @@ export class ServerRequests {
     const to = recipientOf(link, ask);
     if (to === undefined) {
       ask.answer(errorAnswer(-32602, 'This connection serves many clients, and nothing tells which one is asked'));
+      return;
+    }
+    const unsafe = unsafeReason(ask.method, ask.params);
+    if (unsafe !== undefined) {
+      ask.answer(errorAnswer(-32602, `The client is not asked: ${unsafe}`));
       return;
     }
     const { client, exchange } = to;

@@ -10,6 +10,7 @@ import { declaresTasks, isEnd, TASKS_EXTENSION, withRelatedTask } from '../../pr
 import type { Link } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { ClientGroup } from '../clients/client-group.ts';
+import { mustBeSafe } from '../questions/safe-question.ts';
 import { labelled } from '../questions/server-requests.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { Caller } from '../exchange/caller.ts';
@@ -195,9 +196,10 @@ function detailed(client: Client, upstream: string, viewed: ViewUpstream, state:
   if (requests === undefined) return told;
   const read = readRequests(requests);
   if (read === undefined) return told.with('inputRequests', undefined);
+  mustBeSafe(upstream, read);
   const questions = read.map((one) => ({
     ...one,
-    params: one.params === undefined ? undefined : labelled(client, upstream, one.method, one.params),
+    params: labelled(client, upstream, one.method, one.params ?? RawObject.EMPTY),
   }));
   return told.with('inputRequests', inputRequestsText(questions));
 }

@@ -98,6 +98,35 @@ test(
   },
 );
 
+const NOT_ANSWERS: Readonly<Record<string, unknown>> = {
+  'no object': 'Ada',
+  'an action that does not exist': { action: 'maybe' },
+  null: null,
+  'an answer to something else': { roots: [] },
+};
+
+suite('N-45 a response that is no answer is refused, and the call stays parked', () => {
+  for (const [name, response] of Object.entries(NOT_ANSWERS)) {
+    test(name, TIMEOUT, async () => {
+      const { memory, call: at } = asker();
+      await using gateway = await testCore({ up: { memory } });
+      const { inputRequests, requestState } = await parked(gateway, 'n');
+      const [key = ''] = Object.keys(inputRequests);
+      const { error } = await call(gateway, 'n', { requestState, inputResponses: { [key]: response } }).reply;
+      assert.equal(error?.code, -32602);
+      assert.match(
+        error?.message ?? '',
+        new RegExp(`inputResponses\\.${key} is no valid answer to elicitation/create`),
+      );
+      assert.equal(await parkedCalls(gateway), 1);
+      assert.equal(at('n').isCancelled, false);
+      const { reply } = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'Ada') });
+      assert.deepEqual(toldIn(await reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+      assert.equal(memory.requests('tools/call').length, 1);
+    });
+  }
+});
+
 suite('X-014 a requestState that is not for this request is refused, and the server hears nothing of it', () => {
   const wrong: Readonly<Record<string, (gateway: TestCore, retry: object) => ReturnType<typeof modernRequest>>> = {
     'of another principal': (gateway, retry) => call(gateway, 'n', retry, { principal: BOB }),

@@ -1,0 +1,76 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { ResourceCache } from '../../../src/gateway/forward/resource-cache.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import { LIMITS, type LimitName } from '../../../src/limits.ts';
+import type { Answer } from '../../../src/protocol/jsonrpc.ts';
+import { usedBytes } from '../../support/used-bytes.ts';
+
+function read(upstream: string, uri: string, audience = 'ann') {
+  return { upstream, params: RawObject.of({ uri }), audience };
+}
+
+function answer(text: string, cacheScope = 'private'): Answer {
+  const contents = [{ uri: 'a:b', text }];
+  return { kind: 'result', result: JSON.stringify({ contents, ttlMs: 60_000, cacheScope }) };
+}
+
+function cache() {
+  const reached: LimitName[] = [];
+  return { reached, cache: new ResourceCache((limit) => reached.push(limit)) };
+}
+
+const TEXT = 'x'.repeat(50_000);
+
+test('N-25 limit readCacheEntryBytes: a larger result is not kept', () => {
+  const { cache: reads } = cache();
+  reads.store(read('up', 'a:large'), 0, answer('é'.repeat(LIMITS.readCacheEntryBytes / 2)), 0);
+  assert.equal(reads.find(read('up', 'a:large'), 1), undefined);
+  reads.store(read('up', 'a:small'), 0, answer('small'), 0);
+  assert.match(reads.find(read('up', 'a:small'), 1)?.result ?? '', /small/);
+});
+
+test('N-25 limit readCacheUpstreamBytes: the oldest results of the same upstream are removed', () => {
+  const { cache: reads, reached } = cache();
+  reads.store(read('quiet', 'a:0'), 0, answer(TEXT), 0);
+  for (let i = 0; i < 200; i++) reads.store(read('busy', `a:${i}`), 0, answer(TEXT), 0);
+  assert.ok(reads.bytes <= LIMITS.readCacheUpstreamBytes + 64 * 1024);
+  assert.ok(reached.length > 0 && reached.every((limit) => limit === 'readCacheUpstreamBytes'));
+  assert.equal(reads.find(read('busy', 'a:0'), 1), undefined);
+  assert.ok(reads.find(read('busy', 'a:199'), 1));
+  assert.ok(reads.find(read('quiet', 'a:0'), 1));
+});
+
+test('N-25 limit readCacheBytes: the upstream that holds most gives way', () => {
+  const { cache: reads, reached } = cache();
+  reads.store(read('quiet', 'a:0'), 0, answer(TEXT), 0);
+  for (let i = 0; i < 160; i++) {
+    for (const upstream of ['a', 'b', 'c', 'd', 'e']) reads.store(read(upstream, `a:${i}`), 0, answer(TEXT), 0);
+  }
+  assert.ok(reads.bytes <= LIMITS.readCacheBytes);
+  assert.ok(reached.includes('readCacheBytes'));
+  assert.ok(reads.find(read('quiet', 'a:0'), 1));
+});
+
+test('N-25 a kept result does not keep the message it was cut from', () => {
+  const { cache: reads } = cache();
+  const before = usedBytes();
+  for (let i = 0; i < 50; i++) {
+    const message = `${'y'.repeat(2_000_000)}${JSON.stringify({ contents: [], ttlMs: 60_000, n: 'n'.repeat(100) })}`;
+    reads.store(read('up', `a:${i}`), 0, { kind: 'result', result: message.slice(2_000_000) }, 0);
+  }
+  assert.ok(usedBytes() - before < 20_000_000);
+  assert.ok(reads.find(read('up', 'a:49'), 1));
+});
+
+test('a changed resource is read again, and one audience does not get the result of another', () => {
+  const { cache: reads } = cache();
+  reads.store(read('up', 'a:b'), 0, answer('of Ann'), 0);
+  assert.equal(reads.find(read('up', 'a:b', 'bob'), 1), undefined);
+  const version = reads.versionOf('up');
+  reads.invalidate('up');
+  assert.equal(reads.find(read('up', 'a:b'), 1), undefined);
+  assert.equal(reads.bytes, 0);
+  reads.store(read('up', 'a:b'), version, answer('late'), 0);
+  assert.equal(reads.find(read('up', 'a:b'), 1), undefined);
+});
