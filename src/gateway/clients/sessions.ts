@@ -25,23 +25,25 @@ export interface SessionsParts {
   readonly store: SessionStore;
   readonly offers: Offers;
   readonly limits: SessionLimits;
-  /** Counts those awake. */
+  /** Counts the sessions in memory. */
   readonly gauge: Level;
-  /** Told when a session that was let go has come back. */
+  /** Called when a session that was released is in memory again. */
   onRestored(session: Session): void;
-  /** Told before a session is let go or ended. */
+  /** Called before a session is released or ended. */
   onRelease(session: Session): void;
 }
 
 /**
- * The sessions that are awake. A session's id says all about it that never changes, sealed; so one that was let go for
- * idleness, or lived before a restart, wakes up when its id comes.
+ * The sessions in memory, by id.
+ *
+ * An id contains everything about its session that never changes, sealed. So a session that was released because it was idle,
+ * or that an earlier process opened, is restored when its id comes.
  */
 export class Sessions {
   readonly #parts: SessionsParts;
   readonly #active = new Map<string, Session>();
   readonly #restoring = new Map<string, Promise<Session | undefined>>();
-  /** Sessions on their way, by principal: they count already. */
+  /** How many sessions of a principal are being opened or restored. They count as open. */
   readonly #opening = new Map<string, number>();
 
   constructor(parts: SessionsParts) {
@@ -80,7 +82,7 @@ export class Sessions {
     return session;
   }
 
-  /** The session of this id, woken if need be; undefined unless it is this principal's, at this view, and not over. */
+  /** Returns the session of this id, restored if need be. Undefined unless it belongs to this principal and view, and is valid. */
   find(id: string, principal: Principal, view: string): Session | undefined | Promise<Session | undefined> {
     const session = this.#active.get(id);
     if (session === undefined) return this.#restored(id, principal, view);
@@ -88,7 +90,7 @@ export class Sessions {
   }
 
   async #restored(id: string, principal: Principal, view: string): Promise<Session | undefined> {
-    // A stranger who brings the same id must not be the one whose claim is judged.
+    // Another principal with the same id must not share the outcome.
     const claim = JSON.stringify([id, principal.key, view]);
     let waking = this.#restoring.get(claim);
     if (waking === undefined) {
@@ -130,7 +132,7 @@ export class Sessions {
     return session;
   }
 
-  /** Sees at once what is known of lists for its features, be it from disk. */
+  /** Makes a session with the lists for its capabilities, from disk if need be. */
   async #make(id: string, key: string, ref: SessionRef, caller: Caller): Promise<Session> {
     const { offers } = this.#parts;
     const session = new Session(id, key, ref, caller, offers.catalog(caller.view, ''));
@@ -223,7 +225,7 @@ function refusal(limit: LimitName): GatewayError {
   return new GatewayError('overloaded', { message, data: { limit } });
 }
 
-/** The session, used from now on, unless it is somebody else's or belongs to another endpoint. */
+/** Returns the session and marks it as used. Undefined when it belongs to another principal or view. */
 function ofCaller(session: Session, principal: Principal, view: string): Session | undefined {
   if (session.principal !== principal.key || session.caller.view !== view) return undefined;
   session.usedMs = performance.now();

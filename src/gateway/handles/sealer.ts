@@ -1,11 +1,11 @@
 import { compactDecrypt, CompactEncrypt, type CryptoKey, errors } from 'jose';
 import type { KeyRecord, KeyStore } from '../../store/key-store.ts';
 
-/** What a handle is for. One made for a purpose opens for no other. */
+/** The purpose of a handle. It opens for no other. */
 export type Purpose = 'session' | 'cursor' | 'state' | 'task';
 
 const MAX_CHARS = 128 * 1024;
-/** Every handle with a key id we do not know makes us look whether the ring has changed, though not more often than this. */
+/** A handle with an unknown key id makes the sealer read the keys again, at most this often. */
 const REREAD_MS = 1_000;
 
 const FORM = /^[A-Za-z0-9_-]+\.\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/;
@@ -23,8 +23,8 @@ async function imported({ kid, key, until }: KeyRecord): Promise<SealingKey> {
 }
 
 /**
- * Whether the text is the one spelling of its bytes. base64url ends in spare bits that decoders overlook, so that without this
- * several texts would be one handle.
+ * Returns whether the text is the only spelling of its bytes. base64url ends in spare bits that decoders ignore, so that
+ * several texts would be one handle otherwise.
  */
 function isCanonical(text: string): boolean {
   return (
@@ -32,13 +32,13 @@ function isCanonical(text: string): boolean {
   );
 }
 
-/** The plaintext's shape is ours: nobody else has the key. */
+/** Reads a plaintext. Its shape is known: nobody else has the key. */
 function opened(plaintext: Uint8Array): { readonly until: number; readonly payload: Record<string, unknown> } {
   return JSON.parse(Buffer.from(plaintext).toString());
 }
 
 /**
- * Turns what we want back from a client into a text that only we can read or make, and back again.
+ * Seals values into texts that clients bring back, and that only processes with the same keys can read or make.
  *
  * The text is a compact JWE (`dir`, `A256GCM`) and as such fits a header.
  *
@@ -67,8 +67,8 @@ export class Sealer {
   }
 
   /**
-   * From now on seals with a new key. What the old ones sealed opens for another `graceMs`. Other processes on the same state
-   * directory follow when they meet the new key; only one of them may rotate at a time.
+   * Adds a key and seals with it from now on. Handles of the old keys open for another `graceMs`. Other processes with the same
+   * keys follow when they meet the new one; one process at a time may rotate.
    */
   async rotate(graceMs: number): Promise<void> {
     await this.#store.add(Date.now(), graceMs);
@@ -84,7 +84,7 @@ export class Sealer {
       .encrypt(key);
   }
 
-  /** What was sealed; undefined for everything that we did not seal for this purpose, or that is over. */
+  /** Returns what was sealed. Undefined for a text that was not sealed for this purpose, or has expired. */
   async unseal(purpose: Purpose, text: string, nowMs: number): Promise<Record<string, unknown> | undefined> {
     if (text.length > MAX_CHARS || !isCanonical(text)) return undefined;
     try {

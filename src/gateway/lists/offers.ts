@@ -6,14 +6,15 @@ import type { Config, UpstreamConfig } from '../../config/config.ts';
 import type { OfferKey, OfferStore } from '../../store/offer-store.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 
-/** Different sets of client features whose lists are kept apart, per upstream. Beyond that, everybody's lists serve. */
+/** Sets of client capabilities whose lists are kept apart, per upstream. Clients with others get the lists of everyone. */
 const MAX_PROFILES = 16;
-/** Catalogs at hand; any can be made again. */
+/** Catalogs in memory; any can be made again. */
 const MAX_CATALOGS = 256;
 
 /**
- * What upstreams offer to clients of which features, and the catalogs made of it. The last good offer is kept on disk, so
- * that a restart serves the whole list at once.
+ * The offers of upstreams, by client capabilities, and the catalogs made of them.
+ *
+ * The last good offers are stored, so that a restart serves whole lists at once.
  */
 export class Offers {
   readonly #views: ReadonlyMap<string, View>;
@@ -24,7 +25,7 @@ export class Offers {
   readonly #targets = new Map<string, string>();
   /** Upstream → profile → offer. */
   readonly #offers = new Map<string, Map<string, Offer>>();
-  /** `<upstream> <profile>` of what this process has heard itself. */
+  /** When this process listed an upstream itself, by `<upstream> <capabilityKey>`. */
   readonly #heardMs = new Map<string, number>();
   readonly #catalogs = new Map<string, Catalog>();
   #writing: Promise<void> = Promise.resolve();
@@ -40,7 +41,7 @@ export class Offers {
     }
   }
 
-  /** Reads the last good offers. One that cannot be read is as good as none. */
+  /** Reads the last good offers for everyone. One that cannot be read counts as none. */
   async restore(): Promise<void> {
     for (const [upstream, offers] of this.#offers) {
       const offer = parseOffer(await this.#read(upstream, ''));
@@ -48,18 +49,18 @@ export class Offers {
     }
   }
 
-  /** Everybody's lists, or those of clients with these features. */
+  /** Returns the offer for clients with these capabilities; `''` stands for everyone. */
   get(upstream: string, capabilityKey: string): Offer | undefined {
     return this.#offers.get(upstream)?.get(capabilityKey);
   }
 
-  /** Ms since this process heard an upstream's lists itself; undefined when it never did. */
+  /** Returns ms since this process listed the upstream itself; undefined when it never did. */
   ageMs(upstream: string, capabilityKey: string): number | undefined {
     const heardMs = this.#heardMs.get(`${upstream} ${capabilityKey}`);
     return heardMs === undefined ? undefined : performance.now() - heardMs;
   }
 
-  /** Whether lists for these features are at hand, be it from disk. */
+  /** Returns whether there is an offer for these capabilities, after reading it from the store if need be. */
   async load(upstream: string, capabilityKey: string): Promise<boolean> {
     const offers = this.#offers.get(upstream);
     if (offers === undefined || offers.has(capabilityKey)) return true;
@@ -69,7 +70,7 @@ export class Offers {
     return true;
   }
 
-  /** Takes an offer; true when it differs from the one before. */
+  /** Replaces an offer. Returns whether it differs from the one before. */
   update(upstream: string, capabilityKey: string, offer: Offer): boolean {
     const isFirst = this.ageMs(upstream, capabilityKey) === undefined;
     this.#heardMs.set(`${upstream} ${capabilityKey}`, performance.now());
@@ -86,14 +87,14 @@ export class Offers {
     return true;
   }
 
-  /** What is left out is missed by somebody, who finds the reason here. */
+  /** Logs why items are left out of the lists. */
   #warn(upstream: string): void {
     for (const { upstream: owner, kind, name, why } of this.catalog('', '').quarantined) {
       if (owner === upstream) this.#log.warn({ upstream, kind, name, why }, 'left out of the lists');
     }
   }
 
-  /** One after the other. The lists of a full disk are still served; they only do not outlive a restart. */
+  /** Writes one after the other. Offers that cannot be written are served all the same, but do not outlive a restart. */
   #write(change: () => Promise<void>, upstream: string): void {
     this.#writing = this.#writing
       .then(change)
@@ -104,18 +105,18 @@ export class Offers {
     return [...(this.#offers.get(upstream)?.keys() ?? [])];
   }
 
-  /** What is known of these features may not be true any more. */
+  /** Removes the offer for these capabilities, which may be outdated. */
   remove(upstream: string, capabilityKey: string): void {
     const offers = this.#offers.get(upstream);
     if (offers !== undefined) this.#forget(upstream, offers, capabilityKey);
   }
 
-  /** Resolves when what was taken is on disk. */
+  /** Resolves when all offers are written. */
   flush(): Promise<void> {
     return this.#writing;
   }
 
-  /** The least recently heard is the first to be forgotten. */
+  /** Makes an offer the last to be removed. */
   #touch(upstream: string, capabilityKey: string, offer: Offer): void {
     const offers = this.#offers.get(upstream);
     offers?.delete(capabilityKey);
@@ -133,7 +134,7 @@ export class Offers {
     this.#catalogs.clear();
   }
 
-  /** Clients choose their features, so what is kept for each choice must end somewhere, on disk too. */
+  /** Removes an offer here and from the store: clients choose their capabilities, so that there could be any number. */
   #forget(upstream: string, offers: Map<string, Offer>, capabilityKey: string): void {
     offers.delete(capabilityKey);
     this.#heardMs.delete(`${upstream} ${capabilityKey}`);
@@ -141,7 +142,7 @@ export class Offers {
     this.#write(() => this.#store.remove(key), upstream);
   }
 
-  /** What this holder sees: its own connections' lists, else those for its features, else everybody's. */
+  /** Returns the catalog of a holder: lists of its own connections, else those for its capabilities, else those for everyone. */
   catalogFor(holder: ConnectionHolder): Catalog {
     const { view } = holder.caller;
     return holder.ownOffers.size === 0
@@ -149,7 +150,7 @@ export class Offers {
       : this.#build(view, (upstream) => holder.ownOffers.get(upstream) ?? this.#best(upstream, holder.capabilityKey));
   }
 
-  /** The same, looked for on disk too. */
+  /** Does the same after reading the store. */
   async loadCatalog(holder: ConnectionHolder): Promise<Catalog> {
     const { upstreams } = this.catalog(holder.caller.view, '').view;
     await Promise.all(upstreams.map((viewed) => this.load(viewed.id, holder.capabilityKey)));

@@ -69,13 +69,19 @@ export class Journal implements AsyncDisposable {
 
   /** Yields the lines of the file, of which the last may be torn. */
   async *read(): AsyncGenerator<string> {
-    let rest = '';
+    // The beginning of a line, in pieces: a line can be much longer than what is read at once.
+    let pieces: string[] = [];
     try {
       for await (const chunk of createReadStream(this.#path, 'utf8')) {
-        const lines = `${rest}${chunk}`.split('\n');
-        rest = lines.pop() ?? '';
+        const [first = '', ...lines] = String(chunk).split('\n');
+        pieces.push(first);
+        const last = lines.pop();
+        if (last === undefined) continue;
+        yield pieces.join('');
         yield* lines;
+        pieces = [last];
       }
+      const rest = pieces.join('');
       yield rest;
       this.#isTorn = rest !== '';
       this.#size = (await stat(this.#path)).size;
