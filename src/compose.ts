@@ -26,6 +26,7 @@ import { Sessions } from './gateway/clients/sessions.ts';
 import { createOperatorApp } from './operator/app.ts';
 import type { UpstreamStatus } from './operator/status.ts';
 import { RawObject } from './json/json.ts';
+import type { LimitName } from './limits.ts';
 import { Listener } from './listener.ts';
 import { openState } from './store/open-state.ts';
 import { requestLogBeside } from './telemetry/log.ts';
@@ -136,7 +137,8 @@ export async function composeCore(
   const upstreams = new Map<string, Upstream<Exchange, ConnectionHolder>>();
   const links = new HolderLinks(upstreams, log);
   const urlElicitations = new UrlElicitations();
-  const resourceCache = new ResourceCache((limit) => metrics.limitReached(limit));
+  const onLimit = (limit: LimitName) => metrics.limitReached(limit);
+  const resourceCache = new ResourceCache(onLimit);
   metrics.onScrape('readCacheBytes', () => resourceCache.bytes);
   const sessions = new Sessions({
     sealer,
@@ -214,7 +216,7 @@ export async function composeCore(
   for (const upstream of config.upstreams) {
     const transports = upstreamTransports.transportsTo(upstream);
     const isProcess = upstream.target.kind === 'stdio';
-    const parts = { config: upstream, transports, quota: isProcess ? quota : undefined, clientInfo, log };
+    const parts = { config: upstream, transports, quota: isProcess ? quota : undefined, clientInfo, log, onLimit };
     metrics.upstreamState(upstream.id, 'configured');
     upstreams.set(upstream.id, new Upstream(parts, events));
   }

@@ -31,6 +31,11 @@ export const LIMITS = {
   readCacheBytes: 32 * MIB,
   readCacheUpstreamBytes: 8 * MIB,
   readCacheEntryBytes: 64 * KIB,
+
+  /** All lists that one upstream sends in one listing. */
+  listingBytes: 16 * MIB,
+  listingItems: 50_000,
+  listingPages: 1_000,
 } as const;
 
 export type LimitName = keyof typeof LIMITS;

@@ -122,8 +122,12 @@ const OWN = {
   start: oneOf(['eager', 'lazy']).prefault('lazy').describe('Whether it is started with the gateway or on first use.'),
   required: flag().prefault(false).describe('Whether the gateway is not ready without it.'),
   timeouts: timeouts.prefault({}).describe('How long to wait for it.'),
-  concurrency: count(1, 100_000).prefault(32).describe('Requests under way at once.'),
-  queue: count(0, 1_000_000).prefault(64).describe('Requests that wait when that many are under way.'),
+  concurrency: count(1, 100_000)
+    .optional()
+    .describe('Requests in flight at once. Default: 32 for stdio, 1 024 for remote upstreams.'),
+  queue: count(0, 1_000_000)
+    .optional()
+    .describe('Requests that wait when that many are in flight. Principals take turns. Default: twice `concurrency`.'),
   queueWait: duration('0ms', '1h').prefault('5s').describe('How long they wait at most.'),
   idle: duration('1s', '7d').prefault('10m').describe('A connection unused for this long is closed.'),
   maxConnections: count(1, 100_000).prefault(64).describe('Connections (for stdio: processes) at once.'),

@@ -9,6 +9,10 @@ import type { Problem } from './problem.ts';
 import { targetOf } from './target.ts';
 import { upstreamId } from './upstream-id.ts';
 
+const STDIO_CONCURRENCY = 32;
+/** Enough for 1 000 sessions of one upstream that all call at once. */
+const REMOTE_CONCURRENCY = 1_024;
+
 export interface UpstreamRead {
   /** Undefined where the entry is disabled, not ours to run, or wrong. */
   readonly config?: UpstreamConfig;
@@ -48,6 +52,7 @@ export function readUpstream(document: Document, map: UpstreamMap, key: string, 
 
   const id = upstreamId(key);
   const prefix = entry.prefix ?? `${id}__`;
+  const concurrency = entry.concurrency ?? (found.target.kind === 'stdio' ? STDIO_CONCURRENCY : REMOTE_CONCURRENCY);
   const reasons = [
     ...checked.reasons,
     ...found.reasons.map(
@@ -66,8 +71,8 @@ export function readUpstream(document: Document, map: UpstreamMap, key: string, 
       start: entry.start,
       required: entry.required,
       timeouts,
-      concurrency: entry.concurrency,
-      queue: entry.queue,
+      concurrency,
+      queue: entry.queue ?? 2 * concurrency,
       queueMs: entry.queueWait,
       idleMs: entry.idle,
       maxConnections: entry.maxConnections,

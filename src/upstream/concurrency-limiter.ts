@@ -1,27 +1,39 @@
 import { GatewayError } from '../errors.ts';
 
 interface Waiter {
-  readonly enter: () => void;
+  readonly principal: string;
+  readonly resolve: () => void;
+  readonly reject: (error: GatewayError) => void;
   readonly timer: NodeJS.Timeout;
 }
 
-/** A place in the line before a gate. */
+/** A request in the queue of a {@link ConcurrencyLimiter}. */
 export interface QueueTicket {
-  /** Rejects with `overloaded` when it took too long. */
+  /** Resolves when the request may start. Rejects with `overloaded` when it waited too long or lost its place. */
   readonly admitted: Promise<void>;
-  /** Leaves the line with this error. Without effect once inside. */
+  /** Leaves the queue with this error. Without effect once admitted. */
   giveUp(error: GatewayError): void;
 }
 
-/** Lets so many in at once; further ones wait in line, so long and no longer. Keeps one upstream's slowness its own. */
+/**
+ * Limits the requests in flight at one upstream. Further requests wait in a queue, where principals take turns: a principal
+ * with many waiting requests does not delay another, and cannot fill the queue for it.
+ */
 export class ConcurrencyLimiter {
   readonly #upstream: string;
   readonly #limit: number;
   readonly #queueLimit: number;
   readonly #queueMs: number;
-  readonly #waiting: Waiter[] = [];
+  /** Waiting requests by principal, the next principal to be served first. */
+  readonly #waiting = new Map<string, Waiter[]>();
+  #waitingCount = 0;
   #active = 0;
 
+  /**
+   * @param limit requests in flight.
+   * @param queueLimit requests that wait.
+   * @param queueMs longest wait in milliseconds.
+   */
   constructor(upstream: string, limit: number, queueLimit: number, queueMs: number) {
     this.#upstream = upstream;
     this.#limit = limit;
@@ -34,53 +46,82 @@ export class ConcurrencyLimiter {
   }
 
   /**
-   * Undefined when there is room at once, else a place in the line. Whoever entered must {@link release}.
+   * Takes a slot, which the caller must {@link release}. Returns undefined when there was one at once, else the place in the
+   * queue.
    *
-   * @throws {GatewayError} `overloaded`
+   * @throws {GatewayError} `overloaded` when the queue is full.
    */
-  acquire(): QueueTicket | undefined {
+  acquire(principal: string): QueueTicket | undefined {
     if (this.hasRoom) {
       this.#active++;
       return undefined;
     }
-    const overloaded = (why: string) =>
-      new GatewayError('overloaded', { upstream: this.#upstream, message: `upstream "${this.#upstream}" ${why}` });
-    if (this.#waiting.length >= this.#queueLimit) {
-      throw overloaded(`has ${this.#limit} requests under transport and ${this.#queueLimit} waiting`);
-    }
+    if (this.#waitingCount >= this.#queueLimit) this.#makeRoom(principal);
     const { promise: admitted, resolve, reject } = Promise.withResolvers<void>();
-    const waiter: Waiter = {
-      enter: resolve,
-      timer: setTimeout(() => {
-        this.#strike(waiter);
-        reject(overloaded(`had no room for another request within ${this.#queueMs} ms`));
-      }, this.#queueMs),
+    const onTimeout = () => {
+      this.#remove(waiter);
+      reject(this.#overloaded(`had no room for another request within ${this.#queueMs} ms`));
     };
-    this.#waiting.push(waiter);
+    const waiter: Waiter = { principal, resolve, reject, timer: setTimeout(onTimeout, this.#queueMs) };
+    const queue = this.#waiting.get(principal) ?? [];
+    this.#waiting.set(principal, queue);
+    queue.push(waiter);
+    this.#waitingCount++;
     return {
       admitted,
       giveUp: (error) => {
-        if (!this.#strike(waiter)) return;
-        clearTimeout(waiter.timer);
-        reject(error);
+        if (this.#remove(waiter)) reject(error);
       },
     };
   }
 
   release(): void {
-    const next = this.#waiting.shift();
-    if (next === undefined) {
+    const [first] = this.#waiting;
+    const next = first?.[1][0];
+    if (first === undefined || next === undefined) {
       this.#active--;
       return;
     }
-    clearTimeout(next.timer);
-    next.enter();
+    const [principal, queue] = first;
+    this.#remove(next);
+    // The principal goes to the end of the line, if it has more.
+    if (queue.length > 0) {
+      this.#waiting.delete(principal);
+      this.#waiting.set(principal, queue);
+    }
+    next.resolve();
   }
 
-  /** Whether it still stood in the line. */
-  #strike(waiter: Waiter): boolean {
-    const at = this.#waiting.indexOf(waiter);
-    if (at >= 0) this.#waiting.splice(at, 1);
-    return at >= 0;
+  /**
+   * Refuses the latest request of the principal that has most of them, where that is not the caller.
+   *
+   * @throws {GatewayError} `overloaded` when the caller has as many as anybody.
+   */
+  #makeRoom(principal: string): void {
+    const own = this.#waiting.get(principal)?.length ?? 0;
+    let largest: readonly Waiter[] = [];
+    for (const queue of this.#waiting.values()) if (queue.length > largest.length) largest = queue;
+    const last = largest.at(-1);
+    const error = this.#overloaded(`has ${this.#limit} requests in flight and ${this.#queueLimit} waiting`);
+    if (last === undefined || largest.length <= own + 1) throw error;
+    this.#remove(last);
+    last.reject(error);
+  }
+
+  #overloaded(why: string): GatewayError {
+    const message = `upstream "${this.#upstream}" ${why}; try again later, or raise its concurrency in the config`;
+    return new GatewayError('overloaded', { upstream: this.#upstream, message });
+  }
+
+  /** Returns whether it was still waiting. */
+  #remove(waiter: Waiter): boolean {
+    const queue = this.#waiting.get(waiter.principal);
+    const at = queue?.indexOf(waiter) ?? -1;
+    if (queue === undefined || at < 0) return false;
+    queue.splice(at, 1);
+    if (queue.length === 0) this.#waiting.delete(waiter.principal);
+    this.#waitingCount--;
+    clearTimeout(waiter.timer);
+    return true;
   }
 }

@@ -3,12 +3,10 @@ import { type Caching, narrower, readCaching } from '../catalog/caching.ts';
 import { type Offer, readItems, type Unreadable } from '../catalog/offer.ts';
 import { GatewayError } from '../errors.ts';
 import { JsonTextError, RawObject } from '../json/json.ts';
+import { detach } from '../json/memo.ts';
+import { LIMITS, type LimitName } from '../limits.ts';
 import type { Connection } from './rpc/connection.ts';
 import type { Link, LinkUser } from './link.ts';
-
-/** Far beyond any honest server; a cursor that never ends must end somewhere. */
-const MAX_PAGES = 1_000;
-const MAX_ITEMS = 50_000;
 
 const METHOD_NOT_FOUND = -32601;
 
@@ -20,21 +18,51 @@ interface Listed {
 
 const NOTHING: Listed = { items: [], unreadable: [], caching: undefined };
 
-async function all<Owner>(
-  upstream: string,
-  connection: Connection<Owner>,
-  method: string,
-  member: string,
-  kind: ItemKind,
-  capabilities: RawObject,
-  timeoutMs: number,
+/** Bounds that the four lists of one listing share. */
+interface Budget {
+  bytesLeft: number;
+  itemsLeft: number;
+  /** Monotonic ms. */
+  readonly dueMs: number;
+}
+
+/** What {@link listOffer} needs besides the link. */
+export interface ListingOptions {
+  readonly upstream: string;
+  /** Capabilities of the clients the lists are for; only a modern upstream gets them here. */
+  readonly capabilities: RawObject;
+  /** How long the whole listing may take, all pages of all lists. */
+  readonly timeoutMs: number;
+  /** Reports a listing that is cut short by this limit. */
+  readonly onLimit: (limit: LimitName) => void;
+}
+
+interface List {
+  readonly method: string;
+  readonly member: string;
+  readonly kind: ItemKind;
+}
+
+/** Reads all pages of one list. Ends at a repeated cursor and where the budget is used up; keeps what came before. */
+async function readList<Context>(
+  connection: Connection<Context>,
+  { method, member, kind }: List,
+  { upstream, capabilities, onLimit }: ListingOptions,
+  budget: Budget,
 ): Promise<Listed> {
   const items: RawObject[] = [];
   const unreadable: Unreadable[] = [];
+  const cursors = new Set<string>();
   let cursor: string | undefined;
   let caching: Caching | undefined;
-  const options = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined, capabilities };
-  for (let pages = 0; pages < MAX_PAGES && items.length < MAX_ITEMS; pages++) {
+  const leaveOutRest = (limit: LimitName) => {
+    onLimit(limit);
+    const why = `is left out, and all after it: the lists are larger than ${described(limit)}`;
+    unreadable.push({ kind, position: items.length, why });
+  };
+  for (let page = 1; ; page++) {
+    const timeoutMs = Math.max(1, budget.dueMs - performance.now());
+    const options = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined, capabilities };
     const params = cursor === undefined ? undefined : RawObject.EMPTY.with('cursor', cursor);
     const answer = await connection.call(method, params, options).answer;
     if (answer.kind === 'error') {
@@ -45,16 +73,39 @@ async function all<Owner>(
         message: `${method} failed: ${answer.error.message} (${answer.error.code})`,
       });
     }
-    const result = RawObject.parse(answer.result);
+    const limit = exceeded(budget, Buffer.byteLength(answer.result));
+    const result = limit === undefined ? RawObject.parse(answer.result) : RawObject.EMPTY;
     const read = readItems(kind, result.raw(member) ?? '[]');
-    items.push(...read.items);
+    const room = Math.max(0, budget.itemsLeft);
+    items.push(...read.items.slice(0, room));
+    budget.itemsLeft -= read.items.length;
     unreadable.push(...read.unreadable);
+    const reached = limit ?? (budget.itemsLeft < 0 ? 'listingItems' : undefined);
+    if (reached !== undefined) {
+      leaveOutRest(reached);
+      break;
+    }
     const said = readCaching(result);
     caching = caching === undefined || said === undefined ? (said ?? caching) : narrower(caching, said);
     cursor = result.string('nextCursor') === undefined ? undefined : result.raw('nextCursor');
-    if (cursor === undefined) break;
+    if (cursor === undefined || cursors.has(cursor)) break;
+    if (page === LIMITS.listingPages) {
+      leaveOutRest('listingPages');
+      break;
+    }
+    cursors.add(detach(cursor));
   }
   return { items, unreadable, caching };
+}
+
+function exceeded(budget: Budget, bytes: number): LimitName | undefined {
+  budget.bytesLeft -= bytes;
+  return budget.bytesLeft < 0 ? 'listingBytes' : undefined;
+}
+
+function described(limit: LimitName): string {
+  if (limit === 'listingBytes') return `${LIMITS.listingBytes / 2 ** 20} MiB`;
+  return limit === 'listingItems' ? `${LIMITS.listingItems} items` : `${LIMITS.listingPages} pages`;
 }
 
 function togetherOf(said: readonly (Caching | undefined)[]): Caching | undefined {
@@ -62,28 +113,37 @@ function togetherOf(said: readonly (Caching | undefined)[]): Caching | undefined
   return known.length === 0 ? undefined : known.reduce(narrower);
 }
 
+const LISTS = {
+  tools: { method: 'tools/list', member: 'tools', kind: 'tool' },
+  prompts: { method: 'prompts/list', member: 'prompts', kind: 'prompt' },
+  resources: { method: 'resources/list', member: 'resources', kind: 'resource' },
+  templates: { method: 'resources/templates/list', member: 'resourceTemplates', kind: 'template' },
+} as const satisfies Record<string, List>;
+
 /**
- * Asks one connection for everything its upstream offers, all pages, only the kinds it declared.
- *
- * @param capabilities of the clients the lists are for; only a modern upstream hears of them here.
+ * Asks one connection for everything its upstream offers: all pages, only the kinds it declared, within the bounds of a
+ * listing. What lies beyond a bound is left out and named in `unreadable`.
  *
  * @throws {GatewayError} when one of the lists cannot be had.
  */
-export async function listOffer<Owner, User extends LinkUser>(
-  upstream: string,
-  { connection, hello }: Link<Owner, User>,
-  capabilities: RawObject,
-  timeoutMs: number,
+export async function listOffer<Context, User extends LinkUser>(
+  { connection, hello }: Link<Context, User>,
+  options: ListingOptions,
 ): Promise<Offer> {
+  const budget: Budget = {
+    bytesLeft: LIMITS.listingBytes,
+    itemsLeft: LIMITS.listingItems,
+    dueMs: performance.now() + options.timeoutMs,
+  };
   const has = (capability: string) => hello.capabilities.raw(capability) !== undefined;
-  const list = (capability: string, method: string, member: string, kind: ItemKind) =>
-    has(capability) ? all(upstream, connection, method, member, kind, capabilities, timeoutMs) : NOTHING;
+  const read = (capability: string, list: List) =>
+    has(capability) ? readList(connection, list, options, budget) : NOTHING;
   try {
     const [tools, prompts, resources, templates] = await Promise.all([
-      list('tools', 'tools/list', 'tools', 'tool'),
-      list('prompts', 'prompts/list', 'prompts', 'prompt'),
-      list('resources', 'resources/list', 'resources', 'resource'),
-      list('resources', 'resources/templates/list', 'resourceTemplates', 'template'),
+      read('tools', LISTS.tools),
+      read('prompts', LISTS.prompts),
+      read('resources', LISTS.resources),
+      read('resources', LISTS.templates),
     ]);
     const { revision, serverInfo, instructions } = hello;
     const lists = [tools, prompts, resources, templates];
@@ -101,6 +161,7 @@ export async function listOffer<Owner, User extends LinkUser>(
     };
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;
+    const { upstream } = options;
     throw new GatewayError('upstream-protocol', { upstream, message: `sent a list that cannot be read` }, thrown);
   }
 }

@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import type { Offer } from '../catalog/offer.ts';
 import type { UpstreamConfig } from '../config/config.ts';
 import { GatewayError, toGatewayError } from '../errors.ts';
+import type { LimitName } from '../limits.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import type { ServerRequest } from './rpc/connection.ts';
@@ -38,6 +39,7 @@ export interface UpstreamParts {
   readonly quota: ProcessQuota | undefined;
   readonly clientInfo: RawObject;
   readonly log: Logger;
+  readonly onLimit: (limit: LimitName) => void;
 }
 
 const SCOUT = 'scout ';
@@ -218,7 +220,8 @@ export class Upstream<Owner, User extends LinkUser> {
    */
   list(link: Link<Owner, User>, capabilities: RawObject): Promise<Offer> {
     link.usedMs = performance.now();
-    return listOffer(this.id, link, capabilities, this.config.timeouts.callMs);
+    const { onLimit } = this.#parts;
+    return listOffer(link, { upstream: this.id, capabilities, timeoutMs: this.config.timeouts.callMs, onLimit });
   }
 
   /** Ends every connection; nothing can be opened afterwards. Resolves when nothing is left, in bounded time. */

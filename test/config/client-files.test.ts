@@ -209,6 +209,7 @@ for (const { client, file, upstreams, warnings = [] } of clients) {
     const loaded = loadConfig(path, { env: ENV });
 
     const expected = Object.entries(upstreams).map(([id, says]) => {
+      const isStdio = JSON.stringify(says).includes('"kind":"stdio"');
       return {
         id,
         title: id,
@@ -219,8 +220,8 @@ for (const { client, file, upstreams, warnings = [] } of clients) {
         start: 'lazy',
         required: false,
         timeouts: { startMs: 30_000, connectMs: 5_000, firstByteMs: 30_000, callMs: 60_000, maxMs: 600_000 },
-        concurrency: 32,
-        queue: 64,
+        concurrency: isStdio ? 32 : 1_024,
+        queue: isStdio ? 64 : 2_048,
         queueMs: 5_000,
         idleMs: 600_000,
         maxConnections: 64,

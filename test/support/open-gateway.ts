@@ -12,6 +12,8 @@ type Members = Readonly<Record<string, unknown>>;
 export interface OpenGateway extends AsyncDisposable {
   /** Of the merged endpoint. */
   readonly url: string;
+  /** The operator's /metrics as text. */
+  metrics(): Promise<string>;
   /** What it logged, one JSON object a line. */
   readonly lines: readonly string[];
   /** Stops it as SIGTERM does; disposing does no more. */
@@ -29,7 +31,7 @@ export async function openGateway(
     id,
     'command' in server ? { ...server, env: marker() } : server,
   ]);
-  const gateway = { listen: '127.0.0.1:0', operator: false, stateDir: join(dir, 'state'), logLevel: 'info', ...own };
+  const gateway = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state'), logLevel: 'info', ...own };
   await writeFile(file, JSON.stringify({ mcpServers: Object.fromEntries(marked), gateway }));
   const { config } = loadConfig(file, { env: process.env });
   const lines: string[] = [];
@@ -38,6 +40,7 @@ export async function openGateway(
   const stop = () => (stopped ??= running.stop());
   return {
     url: running.url,
+    metrics: async () => (await fetch(`${running.operatorUrl}/metrics`)).text(),
     lines,
     stop,
     [Symbol.asyncDispose]: async () => {

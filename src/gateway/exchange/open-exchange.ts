@@ -44,18 +44,18 @@ export class OpenExchange implements Exchange {
     this.progressToken = progressTokenOf(request.params);
   }
 
-  /** Takes a place at the upstream; undefined when there was one at once. @throws {GatewayError} `overloaded`, `cancelled` */
+  /** Takes a slot of the upstream; returns undefined when there was one at once. @throws {GatewayError} `overloaded`, `cancelled` */
   acquireSlot(limiter: ConcurrencyLimiter): Promise<void> | undefined {
     this.#check();
-    const place = limiter.acquire();
-    if (place !== undefined) return this.#wait(place, limiter);
+    const ticket = limiter.acquire(this.client.caller.principal.key);
+    if (ticket !== undefined) return this.#wait(ticket, limiter);
     this.#limiter = limiter;
     return undefined;
   }
 
-  async #wait(place: QueueTicket, limiter: ConcurrencyLimiter): Promise<void> {
-    this.#onCancel = () => place.giveUp(new GatewayError('cancelled', { executed: 'no' }));
-    await place.admitted;
+  async #wait(ticket: QueueTicket, limiter: ConcurrencyLimiter): Promise<void> {
+    this.#onCancel = () => ticket.giveUp(new GatewayError('cancelled', { executed: 'no' }));
+    await ticket.admitted;
     this.#limiter = limiter;
     if (this.#cancelled) this.releaseSlot();
     this.#check();

@@ -143,7 +143,7 @@ test('what was known of one request is not believed of the next on its connectio
   assert.deepEqual(idsOf(got.filter(({ status }) => status === 200)), [1, 2, 3, 6]);
 });
 
-test('a body that comes in many streamEvents is one message', OPTIONS, async () => {
+test('a body that comes in many pieces is one message', OPTIONS, async () => {
   const body = rpc('ä€𝄞', 'echo', { text: 'ä€𝄞' });
   const whole = Buffer.from(request(body));
   const start = whole.indexOf('\r\n\r\n') + 4;
@@ -268,7 +268,7 @@ test('a POST is answered alike by the router and before it', OPTIONS, async () =
   }
 });
 
-test('T-033 a batch is answered in one streamEvent, letter for letter', OPTIONS, async () => {
+test('T-033 a batch is answered in one event, letter for letter', OPTIONS, async () => {
   const authorization = { authorization: 'Bearer alice' };
   const batching = await initialize(`${edge.url}/mcp`, '2025-03-26', authorization);
   const got = await post(

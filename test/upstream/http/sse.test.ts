@@ -125,25 +125,21 @@ test('a server that never names its endpoint is given up', LIMIT, async () => {
   await server.idle();
 });
 
-test(
-  'the end of the stream is the end of the transport, and what was under transport may have run',
-  LIMIT,
-  async () => {
-    await using server = await legacy((_request, response, events) => {
-      response.writeHead(202).end();
-      events.end();
-    });
-    await using peer = await connect(server.url, { kind: 'sse' });
-    peer.request(1);
-    const error = await peer.closed();
-    assert.equal(error.code, 'upstream-lost');
-    assert.equal(error.row.executed, 'unknown');
-    await peer.transport.close();
-    peer.request(2);
-    assert.equal(peer.told.items.length, 1);
-    assert.equal(server.received.items.length, 2);
-  },
-);
+test('the end of the stream is the end of the transport, and what was under way may have run', LIMIT, async () => {
+  await using server = await legacy((_request, response, events) => {
+    response.writeHead(202).end();
+    events.end();
+  });
+  await using peer = await connect(server.url, { kind: 'sse' });
+  peer.request(1);
+  const error = await peer.closed();
+  assert.equal(error.code, 'upstream-lost');
+  assert.equal(error.row.executed, 'unknown');
+  await peer.transport.close();
+  peer.request(2);
+  assert.equal(peer.told.items.length, 1);
+  assert.equal(server.received.items.length, 2);
+});
 
 test('a message that is refused fails alone', LIMIT, async () => {
   await using server = await legacy((request, response, events) => {

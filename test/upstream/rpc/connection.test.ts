@@ -49,7 +49,7 @@ test('SEC-26 answers find their calls by our own ids, whatever order they come i
   assert.partialDeepStrictEqual(await second.answer, { kind: 'result', result: '{"n":2}' });
 });
 
-test('a request that turns out unsayable is told at once, and is not under transport', async () => {
+test('a request that turns out unsayable is told at once, and is not under way', async () => {
   const requests: string[] = [];
   const { connection } = await connect({ request: (_peer, request) => void requests.push(request.id) });
   connection.speakModern(RawObject.of({ name: 'gateway', version: '1' }));
@@ -85,7 +85,7 @@ test('L-015 a call without an answer ends after its timeout, and the upstream is
   assert.ok(cancelled?.kind === 'notification' && cancelled.params?.raw('requestId') === '1');
 });
 
-test('L-015 each call ends after its own timeout, however many are under transport', async () => {
+test('L-015 each call ends after its own timeout, however many are under way', async () => {
   const { connection, peer } = await connect({ request: () => undefined });
   const patient = connection.call('tools/call', undefined, OPTIONS);
   const endless = connection.call('tools/call', undefined, { ...OPTIONS, timeoutMs: Infinity, maxMs: Infinity });

@@ -1,0 +1,64 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { GatewayError } from '../../src/errors.ts';
+import { ConcurrencyLimiter } from '../../src/upstream/concurrency-limiter.ts';
+
+const WAIT_MS = 60_000;
+
+/** A limiter with one slot, taken by somebody, and who was admitted so far. */
+function busyLimiter(queueLimit: number) {
+  const limiter = new ConcurrencyLimiter('up', 1, queueLimit, WAIT_MS);
+  assert.equal(limiter.acquire('first'), undefined);
+  const admitted: string[] = [];
+  const refused: string[] = [];
+  const acquire = (principal: string, name = principal) => {
+    const ticket = limiter.acquire(principal);
+    assert.ok(ticket);
+    void ticket.admitted.then(
+      () => admitted.push(name),
+      (error: unknown) => {
+        assert.ok(error instanceof GatewayError);
+        refused.push(name);
+      },
+    );
+    return ticket;
+  };
+  const release = async () => {
+    limiter.release();
+    await Promise.resolve();
+  };
+  return { limiter, acquire, release, admitted, refused };
+}
+
+test('N-68 principals take turns in the queue, however much one of them asks', async () => {
+  const { acquire, release, admitted } = busyLimiter(100);
+  for (let i = 1; i <= 3; i++) acquire('ann', `ann ${i}`);
+  acquire('bob');
+  acquire('cy', 'cy 1');
+  acquire('cy', 'cy 2');
+  for (let i = 0; i < 6; i++) await release();
+  assert.deepEqual(admitted, ['ann 1', 'bob', 'cy 1', 'ann 2', 'cy 2', 'ann 3']);
+});
+
+test('N-68 a full queue has room for a principal that has less in it than another', async () => {
+  const { limiter, acquire, release, admitted, refused } = busyLimiter(3);
+  for (let i = 1; i <= 3; i++) acquire('ann', `ann ${i}`);
+  acquire('bob');
+  await Promise.resolve();
+  assert.deepEqual(refused, ['ann 3']);
+  assert.throws(() => limiter.acquire('ann'), { code: 'overloaded' });
+  assert.throws(() => limiter.acquire('bob'), { code: 'overloaded' });
+  for (let i = 0; i < 3; i++) await release();
+  assert.deepEqual(admitted, ['ann 1', 'bob', 'ann 2']);
+});
+
+test('a request that gives up leaves its place to the next', async () => {
+  const { limiter, acquire, release, admitted, refused } = busyLimiter(10);
+  const ticket = acquire('ann', 'ann 1');
+  acquire('ann', 'ann 2');
+  ticket.giveUp(new GatewayError('cancelled'));
+  await release();
+  assert.deepEqual([admitted, refused], [['ann 2'], ['ann 1']]);
+  await release();
+  assert.ok(limiter.hasRoom);
+});
