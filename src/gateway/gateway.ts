@@ -248,15 +248,11 @@ export class Gateway implements Front {
     if (owner instanceof GatewayError) throw owner;
     const to = { upstream: owner.upstream, uri: owner.uri };
     const { links, sessions } = this.#parts;
-    if (method === 'resources/unsubscribe') {
-      const answer = await links.unsubscribe(session, uri, to);
-      await sessions.save(session, { kind: 'unsubscribe', uri });
-      return answer;
-    }
-    // Saved first: what may not be kept is not asked of the upstream.
-    await sessions.save(session, { kind: 'subscribe', uri });
+    const isSubscribe = method === 'resources/subscribe';
+    // Saved first, so that the upstream is not asked for what may not be kept.
+    if (isSubscribe) await sessions.save(session, { kind: 'subscribe', uri });
     try {
-      return await links.subscribe(session, uri, to);
+      return await (isSubscribe ? links.subscribe(session, uri, to) : links.unsubscribe(session, uri, to));
     } finally {
       if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
     }
