@@ -16,6 +16,10 @@ export interface ConversationOptions {
   /** Tells conversations apart: no two send the same id. */
   readonly index: number;
   readonly count: number;
+  /** How many sessions it opens; they are used in turn. */
+  readonly sessions: number;
+  /** Receives a request that was answered with an error; without it, that is a failure. */
+  readonly onRefusal: ((conversation: Conversation) => void) | undefined;
   readonly onAnswer: (conversation: Conversation, tookMs: number, asEvent: boolean) => void;
   readonly onFailure: (failure: unknown) => void;
 }
@@ -41,12 +45,18 @@ function status(head: string): number {
   return Number(head.slice('HTTP/1.1 '.length, 'HTTP/1.1 200'.length));
 }
 
-/** One client: one kept connection, one session, one request at a time. */
+function isRefusal(head: string, body: Buffer): boolean {
+  return status(head) !== 200 || body.includes('"error":{');
+}
+
+/** One kept connection with one or more sessions, and one request at a time. */
 export class Conversation {
   readonly #options: ConversationOptions;
   readonly #socket: Socket;
-  #session: string | undefined;
-  #head = '';
+  readonly #sessions: string[] = [];
+  /** Of a request in each session. */
+  readonly #heads: string[] = [];
+  #asked = 0;
   #nextId: number;
   #askedId = 0;
   #askedAtMs: number | undefined;
@@ -78,20 +88,26 @@ export class Conversation {
 
   /** @throws {Error} where the handshake is refused. */
   async open(): Promise<void> {
+    await once(this.#socket, 'connect');
+    for (let session = 0; session < this.#options.sessions; session++) await this.#openSession();
+  }
+
+  async #openSession(): Promise<void> {
     const { revision, ask, toolPrefix } = this.#options;
     const dialect = dialectOf(revision);
-    await once(this.#socket, 'connect');
+    let session: string | undefined;
     for (const body of dialect.opening) {
-      const head = this.#requestHead('POST', dialect.headers(this.#session, undefined, toolPrefix));
+      const head = this.#requestHead('POST', dialect.headers(session, undefined, toolPrefix));
       const reply = await this.#request(`${head}content-length: ${body.length}\r\n\r\n${body}`);
       const code = status(reply.head);
       const text = reply.body.toString();
       if (code < 200 || code > 299 || text.includes('"error"')) {
         throw new Error(`the handshake was refused with ${code}: ${text.slice(0, 500)}`);
       }
-      this.#session ??= SESSION.exec(reply.head)?.[1];
+      session ??= SESSION.exec(reply.head)?.[1];
     }
-    this.#head = this.#requestHead('POST', dialect.headers(this.#session, ask, toolPrefix));
+    if (session !== undefined) this.#sessions.push(session);
+    this.#heads.push(this.#requestHead('POST', dialect.headers(session, ask, toolPrefix)));
   }
 
   /** Sends the next request; `onAnswer` follows. */
@@ -101,13 +117,14 @@ export class Conversation {
     this.#nextId += count;
     const body = dialectOf(revision).request(this.#askedId, ask, toolPrefix);
     this.#askedAtMs = performance.now();
-    this.#socket.write(`${this.#head}content-length: ${body.length}\r\n\r\n${body}`, 'latin1');
+    const head = this.#heads[this.#asked++ % this.#heads.length] ?? '';
+    this.#socket.write(`${head}content-length: ${body.length}\r\n\r\n${body}`, 'latin1');
   }
 
-  /** Ends the session, where there is one. */
+  /** Ends its sessions, where there are any. */
   async close(): Promise<void> {
-    if (this.#session !== undefined) {
-      const headers = dialectOf(this.#options.revision).headers(this.#session, undefined, '');
+    for (const session of this.#sessions) {
+      const headers = dialectOf(this.#options.revision).headers(session, undefined, '');
       await this.#request(`${this.#requestHead('DELETE', headers)}content-length: 0\r\n\r\n`);
     }
     this.#isEnding = true;
@@ -143,6 +160,11 @@ export class Conversation {
     if (this.#askedAtMs === undefined) throw new Error('an answer nobody asked for');
     const tookMs = performance.now() - this.#askedAtMs;
     this.#askedAtMs = undefined;
+    const { onRefusal } = this.#options;
+    if (onRefusal !== undefined && isRefusal(head, body)) {
+      onRefusal(this);
+      return;
+    }
     if (status(head) !== 200) throw new Error(`answered ${status(head)}: ${body.toString('utf8', 0, 500)}`);
     const asEvent = EVENT_STREAM.test(head);
     this.#options.check.answer(asEvent ? lastData(body) : body, this.#askedId);

@@ -12,6 +12,10 @@ const JOB = z.object({
   ]),
   toolPrefix: z.string(),
   connections: z.int().positive(),
+  /** Sessions in all, shared out among the connections, each of which uses its sessions in turn. One a connection unless given. */
+  sessions: z.int().positive().optional(),
+  /** Whether an error in answer to a request is counted instead of failing the run. */
+  countsRefusals: z.boolean().optional(),
   warmMs: z.number(),
   measureMs: z.number(),
   ratePerSecond: z.number().positive().optional(),
@@ -31,6 +35,9 @@ const ROUND = z.object({
   p99Us: z.number(),
   rssMb: z.number(),
   peakMb: z.number(),
+  pssMb: z.number(),
+  /** Requests that were answered with an error. */
+  refusals: z.number(),
   /** How the answers came; the choice is the subject's. */
   answersAs: z.enum(['json', 'sse', 'both']),
 });

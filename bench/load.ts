@@ -5,6 +5,7 @@
 import { Check } from './check.ts';
 import { Conversation } from './conversation.ts';
 import { type Job, parseJob, type Round } from './job.ts';
+import { percentile } from './percentile.ts';
 import { cpuTimes, cpuUs, memory } from './process-cost.ts';
 
 const OPEN_MS = 60_000;
@@ -12,14 +13,16 @@ const OPEN_MS = 60_000;
 const STUCK_MS = 30_000;
 const CLOSE_MS = 10_000;
 
-function percentile(sorted: Float64Array, share: number): number {
-  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.NaN;
-}
-
 function within<T>(promise: Promise<T>, ms: number, what: string): Promise<T> {
   const { promise: late, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => reject(new Error(`${what} took longer than ${ms} ms`)), ms);
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
+}
+
+/** Returns how many of all sessions the connection at `index` has. */
+function sessionsOf({ sessions, connections }: Job, index: number): number {
+  if (sessions === undefined) return 1;
+  return Math.floor(sessions / connections) + (index < sessions % connections ? 1 : 0);
 }
 
 /** Asks on all conversations: each again as soon as it was answered, or all together at a given rate. */
@@ -32,6 +35,7 @@ class Load {
   #isMeasuring = false;
   #tookMs: number[] = [];
   #events = 0;
+  #refusals = 0;
 
   constructor(job: Job) {
     this.#job = job;
@@ -46,6 +50,8 @@ class Load {
         check,
         index,
         count: job.connections,
+        sessions: sessionsOf(job, index),
+        onRefusal: job.countsRefusals === true ? (conversation) => this.#refused(conversation) : undefined,
         onAnswer: (conversation, tookMs, asEvent) => this.#answered(conversation, tookMs, asEvent),
         onFailure: this.#failed.reject,
       });
@@ -89,6 +95,7 @@ class Load {
       p50Us: percentile(sorted, 0.5) * 1_000,
       p99Us: percentile(sorted, 0.99) * 1_000,
       ...memoryAfter,
+      refusals: this.#refusals,
       answersAs: this.#events === 0 ? 'json' : this.#events === requests ? 'sse' : 'both',
     };
   }
@@ -118,6 +125,15 @@ class Load {
       this.#tookMs.push(tookMs);
       if (asEvent) this.#events++;
     }
+    this.#next(conversation);
+  }
+
+  #refused(conversation: Conversation): void {
+    if (this.#isMeasuring) this.#refusals++;
+    this.#next(conversation);
+  }
+
+  #next(conversation: Conversation): void {
     if (this.#job.ratePerSecond !== undefined) this.#idle.push(conversation);
     else if (this.#isAsking) conversation.ask();
   }

@@ -1,11 +1,18 @@
+import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
+import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { OWN_CHECKOUT } from './gateway-program.ts';
 import { canPin } from './program.ts';
 import { type Scenario, SCENARIOS } from './scenarios.ts';
-import { type Subject, SUBJECTS } from './subjects.ts';
+import { BEFORE, type Subject, SUBJECTS } from './subjects.ts';
 
 /** What the command line asks for. */
 export interface Options {
+  /** `request`: the cost of a request. `growth`: how cost grows. `hostile`: the cost of hostile input. */
+  readonly suite: 'request' | 'growth' | 'hostile';
+  /** Ids of scenarios or series, as typed. */
+  readonly only: string | undefined;
   readonly seconds: number;
   readonly rounds: number;
   readonly connections: number;
@@ -13,6 +20,10 @@ export interface Options {
   readonly scenarios: readonly Scenario[];
   readonly subjects: readonly Subject[];
   readonly jsonFile: string | undefined;
+  /** The folder of the checkout whose gateway is measured. */
+  readonly checkout: string;
+  /** The folder of another checkout whose gateway is measured in turns with it. */
+  readonly against: string | undefined;
 }
 
 function positive(text: string, name: string): number {
@@ -21,7 +32,12 @@ function positive(text: string, name: string): number {
   return value;
 }
 
-function named<T extends { readonly id: string }>(all: readonly T[], names: string, option: string): T[] {
+/** @throws {TypeError} naming the ids there are. */
+export function named<T extends { readonly id: string }>(
+  all: readonly T[],
+  names: string,
+  option: string,
+): readonly T[] {
   return names.split(',').map((name) => {
     const found = all.find(({ id }) => id === name);
     if (found === undefined)
@@ -30,11 +46,31 @@ function named<T extends { readonly id: string }>(all: readonly T[], names: stri
   });
 }
 
+/** Returns the folder of a checkout, whole. */
+function checkoutAt(folder: string, option: string): string {
+  const checkout = resolve(folder);
+  if (!existsSync(join(checkout, 'src/main.ts')))
+    throw new TypeError(`--${option} takes the folder of a checkout, not "${folder}"`);
+  return checkout;
+}
+
+function subjectsFor(names: string | undefined, against: string | undefined): readonly Subject[] {
+  const chosen =
+    names === undefined
+      ? SUBJECTS.filter(({ onRequest }) => onRequest === undefined)
+      : named(SUBJECTS, names, 'subjects');
+  const isChosen = (subject: Subject) => chosen.includes(subject) || (against !== undefined && subject.id === BEFORE);
+  return SUBJECTS.filter(isChosen);
+}
+
 /** @throws {TypeError} in words for whoever typed it. */
-export function readOptions(): Options {
+export function readOptions(args: readonly string[] = process.argv.slice(2)): Options {
   const { values } = parseArgs({
+    args: [...args],
     allowNegative: true,
     options: {
+      growth: { type: 'boolean', default: false },
+      hostile: { type: 'boolean', default: false },
       seconds: { type: 'string', default: '3' },
       rounds: { type: 'string', default: '3' },
       connections: { type: 'string', default: '16' },
@@ -42,18 +78,24 @@ export function readOptions(): Options {
       subjects: { type: 'string' },
       json: { type: 'string' },
       pin: { type: 'boolean', default: true },
+      gateway: { type: 'string', default: OWN_CHECKOUT },
+      against: { type: 'string' },
     },
   });
+  if (values.growth && values.hostile) throw new TypeError('--growth and --hostile are two runs: name one of them');
+  const suite = values.growth ? 'growth' : values.hostile ? 'hostile' : 'request';
+  const against = values.against === undefined ? undefined : checkoutAt(values.against, 'against');
   return {
+    suite,
     seconds: positive(values.seconds, 'seconds'),
     rounds: Math.ceil(positive(values.rounds, 'rounds')),
     connections: Math.ceil(positive(values.connections, 'connections')),
     isPinned: values.pin && availableParallelism() > 1 && canPin(),
-    scenarios: values.only === undefined ? SCENARIOS : named(SCENARIOS, values.only, 'only'),
-    subjects:
-      values.subjects === undefined
-        ? SUBJECTS.filter(({ onRequest }) => onRequest === undefined)
-        : named(SUBJECTS, values.subjects, 'subjects'),
+    only: values.only,
+    scenarios: suite !== 'request' || values.only === undefined ? SCENARIOS : named(SCENARIOS, values.only, 'only'),
+    subjects: subjectsFor(values.subjects, against),
     jsonFile: values.json,
+    checkout: checkoutAt(values.gateway, 'gateway'),
+    against,
   };
 }

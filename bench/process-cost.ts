@@ -51,21 +51,53 @@ export interface Memory {
   readonly rssMb: number;
   /** The most since each process began. */
   readonly peakMb: number;
+  /** Resident memory, where a page that several processes share is divided among them. */
+  readonly pssMb: number;
 }
 
 export function memory(pids: readonly number[]): Memory {
   let rssKb = 0;
   let peakKb = 0;
+  let pssKb = 0;
   for (const pid of pids) {
     const status = read(`/proc/${pid}/status`) ?? '';
     rssKb += Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1] ?? 0);
     peakKb += Number(/^VmHWM:\s+(\d+)/m.exec(status)?.[1] ?? 0);
+    pssKb += Number(/^Pss:\s+(\d+)/m.exec(read(`/proc/${pid}/smaps_rollup`) ?? '')?.[1] ?? 0);
   }
-  return { rssMb: rssKb / 1_024, peakMb: peakKb / 1_024 };
+  return { rssMb: rssKb / 1_024, peakMb: peakKb / 1_024, pssMb: pssKb / 1_024 };
 }
 
-/** Processes whose parent is `pid`. */
-export function childrenOf(pid: number): number[] {
+function parents(): ReadonlyMap<number, number> {
   const all = readdirSync('/proc').map(Number).filter(Number.isInteger);
-  return all.filter((other) => Number(stat(`/proc/${other}/stat`)[1]) === pid);
+  return new Map(all.map((pid) => [pid, Number(stat(`/proc/${pid}/stat`)[1])]));
+}
+
+/** Returns the processes whose parent is `pid`. */
+export function childrenOf(pid: number): number[] {
+  return [...parents()].flatMap(([child, parent]) => (parent === pid ? [child] : []));
+}
+
+/** Returns the children of `pid`, their children, and so on. A process whose parent has ended is not among them. */
+export function descendantsOf(pid: number): number[] {
+  const all = [...parents()];
+  const found = [pid];
+  for (const ancestor of found) found.push(...all.flatMap(([child, parent]) => (parent === ancestor ? [child] : [])));
+  return found.slice(1);
+}
+
+/** Returns the value of a variable that the process was started with; undefined where it has none or has ended. */
+export function startedWith(pid: number, variable: string): string | undefined {
+  const entry = (read(`/proc/${pid}/environ`) ?? '').split('\0').find((text) => text.startsWith(`${variable}=`));
+  return entry?.slice(variable.length + 1);
+}
+
+/** Returns the parent of a process; 0 where the process has ended. */
+export function parentOf(pid: number): number {
+  return Number(stat(`/proc/${pid}/stat`)[1] ?? 0);
+}
+
+/** Returns the bytes that a process caused to be written to disk. */
+export function bytesWritten(pid: number): number {
+  return Number(/^write_bytes: (\d+)/m.exec(read(`/proc/${pid}/io`) ?? '')?.[1] ?? 0);
 }

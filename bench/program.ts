@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { open, readFile } from 'node:fs/promises';
+import { cpus } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { childrenOf } from './process-cost.ts';
@@ -39,6 +40,11 @@ function guard(): void {
 /** The same command on one core; unchanged where no core is given. */
 export function pinned(core: number | undefined, command: readonly string[]): readonly string[] {
   return core === undefined ? command : [TASKSET, '-c', String(core), ...command];
+}
+
+/** The same command on every core, also where this process is on one. */
+export function onEveryCore(command: readonly string[]): readonly string[] {
+  return [TASKSET, '-c', `0-${cpus().length - 1}`, ...command];
 }
 
 // By its path, for a gateway starts its stdio children with an environment of its own.
@@ -137,4 +143,9 @@ export class Program implements AsyncDisposable {
     if (this.running) this.#child.kill('SIGTERM');
     await this.exited(STOP_MS);
   }
+}
+
+/** Puts this process with all its threads on one core. Programs that it starts later inherit that unless they are pinned themselves. */
+export function pinThisProcess(core: number): void {
+  spawnSync(TASKSET, ['-acp', String(core), String(process.pid)]);
 }

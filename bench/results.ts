@@ -1,5 +1,6 @@
 import type { Round } from './job.ts';
 import { type Scenario, type Target, TARGETS } from './scenarios.ts';
+import { BEFORE } from './subjects.ts';
 
 /** One subject in one scenario. One that failed has no rounds: what it costs to answer wrongly is of no interest. */
 export interface Row {
@@ -24,7 +25,7 @@ interface TargetResult extends Target {
   readonly isMet: boolean | undefined;
 }
 
-function median(values: readonly number[]): number {
+export function median(values: readonly number[]): number {
   const sorted = values.toSorted((a, b) => a - b);
   const upper = sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
   const lower = sorted[Math.ceil(sorted.length / 2) - 1] ?? Number.NaN;
@@ -44,6 +45,8 @@ export function medianOf({ subject, rounds }: Row): Median | undefined {
     p50Us: of((round) => round.p50Us),
     p99Us: of((round) => round.p99Us),
     rssMb: of((round) => round.rssMb),
+    pssMb: of((round) => round.pssMb),
+    refusals: of((round) => round.refusals),
     peakMb: last.peakMb,
     answersAs: last.answersAs,
   };
@@ -65,6 +68,8 @@ export function targetResults(results: readonly ScenarioResult[]): TargetResult[
   return TARGETS.flatMap((target) => {
     const result = results.find(({ scenario }) => scenario.id === target.scenario);
     if (result === undefined) return [];
+    // The other gateway takes part only with `--against`.
+    if (target.of === BEFORE && result.rows.every(({ subject }) => subject !== BEFORE)) return [];
     const measured = ratio(result, target.subject, target.of);
     return [{ ...target, ratio: measured, isMet: measured === undefined ? undefined : measured <= target.atMost }];
   });

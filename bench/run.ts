@@ -1,48 +1,77 @@
 /**
  * `npm run bench`: what a request costs in front of the same upstream, by nginx, by the gateway and by the SDK's own parts.
+ * With `--growth`, how that grows with sessions, upstreams, tools and connections; with `--hostile`, what hostile input costs.
  * See README.md beside this file.
  */
 import { rmSync } from 'node:fs';
 import { mkdtemp, writeFile } from 'node:fs/promises';
-import { availableParallelism, cpus, tmpdir } from 'node:os';
+import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { GROWTH } from './growth/series.ts';
+import { HOSTILE } from './hostile/series.ts';
 import { type Options, readOptions } from './options.ts';
+import { pinThisProcess } from './program.ts';
 import { medianOf, ratio, type ScenarioResult, targetResults } from './results.ts';
 import type { Scenario } from './scenarios.ts';
+import { boundResults, boundTable } from './sheet.ts';
 import { OTHERS_CORE, Stage, SUBJECT_CORE } from './stage.ts';
+import { playSuite } from './suite.ts';
 import { scenarioTable, targetTable } from './table.ts';
 
-async function play(scenario: Scenario, options: Options): Promise<ScenarioResult> {
+/** What a run comes to. */
+interface Outcome {
+  readonly report: object;
+  readonly isWhole: boolean;
+}
+
+/** Gives `act` a folder, and removes it however the process ends. */
+async function withFolder<T>(act: (dir: string) => Promise<T>): Promise<T> {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-bench-'));
-  const remove = () => rmSync(dir, { recursive: true, force: true });
+  const remove = () => rmSync(dir, { recursive: true, force: true, maxRetries: 3 });
   process.once('exit', remove);
   try {
-    await using stage = new Stage(scenario, options, dir);
-    return await stage.play();
+    return await act(dir);
   } finally {
     process.removeListener('exit', remove);
     remove();
   }
 }
 
-function report(options: Options, results: readonly ScenarioResult[]): object {
-  const { seconds, rounds, connections, isPinned } = options;
-  return {
-    when: new Date().toISOString(),
-    node: process.version,
-    cpu: cpus()[0]?.model,
-    cores: availableParallelism(),
-    options: { seconds, rounds, connections, isPinned },
-    scenarios: results.map((result) => ({
-      ...result.scenario,
-      subjects: result.rows.map((row) => ({
-        ...row,
-        median: medianOf(row),
-        ratio: ratio(result, row.subject, result.scenario.baseline),
-      })),
+async function play(scenario: Scenario, options: Options): Promise<ScenarioResult> {
+  return await withFolder(async (dir) => {
+    await using stage = new Stage(scenario, options, dir);
+    return await stage.play();
+  });
+}
+
+async function playRequests(options: Options): Promise<Outcome> {
+  const results: ScenarioResult[] = [];
+  for (const scenario of options.scenarios) {
+    const result = await play(scenario, options);
+    results.push(result);
+    console.log(scenarioTable(result));
+  }
+  console.log(targetTable(results));
+  const scenarios = results.map((result) => ({
+    ...result.scenario,
+    subjects: result.rows.map((row) => ({
+      ...row,
+      median: medianOf(row),
+      ratio: ratio(result, row.subject, result.scenario.baseline),
     })),
-    targets: targetResults(results),
-  };
+  }));
+  const isWhole = results.every(({ rows }) => rows.every(({ failure }) => failure === undefined));
+  return { report: { scenarios, targets: targetResults(results) }, isWhole };
+}
+
+async function playSeries(options: Options): Promise<Outcome> {
+  if (options.isPinned) pinThisProcess(OTHERS_CORE);
+  const all = options.suite === 'growth' ? GROWTH : HOSTILE;
+  const sheets = await withFolder((dir) => playSuite(all, options, dir));
+  const targets = boundResults(sheets, 'gateway');
+  console.log(boundTable(targets));
+  const isWhole = sheets.every(({ rows }) => rows.every(({ failure }) => failure === undefined));
+  return { report: { series: sheets, targets }, isWhole };
 }
 
 function optionsOrEnd(): Options {
@@ -56,17 +85,21 @@ function optionsOrEnd(): Options {
 }
 
 const options = optionsOrEnd();
-const { seconds, rounds, connections, isPinned } = options;
+const { suite, seconds, rounds, connections, isPinned, checkout, against } = options;
 const where = isPinned ? `subjects on core ${SUBJECT_CORE}, the rest on core ${OTHERS_CORE}` : 'not pinned to cores';
-console.log(`Node ${process.version}, ${connections} connections, ${rounds} rounds of ${seconds} s, ${where}\n`);
+const how = suite === 'request' ? `${connections} connections, ${rounds} rounds of ${seconds} s` : suite;
+console.log(`Node ${process.version}, ${how}, ${where}`);
+console.log(`gateway of ${checkout}${against === undefined ? '' : `, against that of ${against}`}\n`);
 
-const results: ScenarioResult[] = [];
-for (const scenario of options.scenarios) {
-  const result = await play(scenario, options);
-  results.push(result);
-  console.log(scenarioTable(result));
+const { report, isWhole } = await (suite === 'request' ? playRequests(options) : playSeries(options));
+if (options.jsonFile !== undefined) {
+  const machine = {
+    when: new Date().toISOString(),
+    node: process.version,
+    cpu: cpus()[0]?.model,
+    cores: cpus().length,
+  };
+  const all = { ...machine, options: { suite, seconds, rounds, connections, isPinned, checkout, against }, ...report };
+  await writeFile(options.jsonFile, JSON.stringify(all, undefined, 2));
 }
-console.log(targetTable(results));
-if (options.jsonFile !== undefined)
-  await writeFile(options.jsonFile, JSON.stringify(report(options, results), undefined, 2));
-if (results.some(({ rows }) => rows.some(({ failure }) => failure !== undefined))) process.exitCode = 1;
+if (!isWhole) process.exitCode = 1;

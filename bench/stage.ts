@@ -1,6 +1,7 @@
 import { fileURLToPath } from 'node:url';
 import type { Revision } from './dialect.ts';
-import { type Job, parseRound, type Round } from './job.ts';
+import type { Job, Round } from './job.ts';
+import { playLoad } from './load-program.ts';
 import type { Options } from './options.ts';
 import { pinned, Program } from './program.ts';
 import type { Row, ScenarioResult } from './results.ts';
@@ -17,9 +18,6 @@ const FIRST_WARM_MS = 6_000;
 const WARM_MS = 3_000;
 
 const LEGACY: Revision = '2025-11-25';
-
-/** Beyond warming up and measuring: handshakes, with up to one process per session, and farewells. */
-const LOAD_EXTRA_MS = 90_000;
 
 function beside(file: string): string {
   return fileURLToPath(new URL(file, import.meta.url));
@@ -61,7 +59,7 @@ export class Stage implements AsyncDisposable {
   /** What goes wrong with one subject is in its row. @throws {Error} where the fixture does not start. */
   async play(): Promise<ScenarioResult> {
     const { speaks = LEGACY } = this.#scenario;
-    const { connections, rounds } = this.#options;
+    const { connections, rounds, checkout, against } = this.#options;
     const fixtures = new Map([[speaks, await this.#upstream(speaks)]]);
     const core = this.#options.isPinned ? SUBJECT_CORE : undefined;
     const entries: Entry[] = [];
@@ -72,7 +70,7 @@ export class Stage implements AsyncDisposable {
         const revision = subject.staysLegacy === true ? LEGACY : speaks;
         const upstream = fixtures.get(revision) ?? (await this.#upstream(revision));
         fixtures.set(revision, upstream);
-        entry.running = await subject.start({ dir: this.#dir, upstream, core, connections });
+        entry.running = await subject.start({ dir: this.#dir, upstream, core, connections, checkout, against });
         this.#programs.push(entry.running.program);
       });
     }
@@ -135,15 +133,6 @@ export class Stage implements AsyncDisposable {
       ratePerSecond,
       pids: [...pids],
     };
-    const command = pinned(this.#core, [process.execPath, beside('load.ts'), JSON.stringify(job)]);
-    const name = `load-${++this.#loads}`;
-    await using load = await Program.start(name, command, this.#dir);
-    const code = await load.exited(warmMs + measureMs + LOAD_EXTRA_MS);
-    if (code !== 0) {
-      const said = (await load.log()).trim();
-      const state = program.running ? '' : ' and has died';
-      throw await program.failure(`failed in round ${round + 1} (${code === null ? 'no end to it' : said})${state}`);
-    }
-    return parseRound(await load.log());
+    return await playLoad(job, program, { name: `load-${++this.#loads}`, dir: this.#dir, core: this.#core });
   }
 }

@@ -1,6 +1,5 @@
-import { mkdir, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { Gateway } from './gateway-program.ts';
 import { startNginx } from './nginx.ts';
 import { pinned, Program } from './program.ts';
 import type { UpstreamKind } from './scenarios.ts';
@@ -13,6 +12,10 @@ export interface Place {
   readonly upstream: UpstreamAddress;
   readonly core: number | undefined;
   readonly connections: number;
+  /** The folder of the checkout whose gateway is measured. */
+  readonly checkout: string;
+  /** The folder of another checkout whose gateway it is compared with. */
+  readonly against: string | undefined;
 }
 
 export interface Running {
@@ -39,6 +42,9 @@ export interface Subject {
   start(place: Place): Promise<Running>;
 }
 
+/** The subject that `--against` adds. */
+export const BEFORE = 'gateway-before';
+
 function beside(file: string): string {
   return fileURLToPath(new URL(file, import.meta.url));
 }
@@ -59,27 +65,23 @@ async function startScript(name: string, place: Place): Promise<Running> {
   return await started(program, program.listening());
 }
 
-/** @param nodeArgs in front of the program. */
-async function startGateway(name: string, place: Place, nodeArgs: readonly string[]): Promise<Running> {
-  const { upstream } = place;
-  const dir = join(place.dir, name);
-  await mkdir(dir);
+/** @param checkout its folder. @param nodeArgs in front of the program. */
+async function startGateway(
+  name: string,
+  place: Place,
+  checkout: string,
+  nodeArgs: readonly string[] = [],
+): Promise<Running> {
+  const { upstream, dir, core } = place;
   const server =
     upstream.kind === 'http'
       ? { url: upstream.url }
       : { command: upstream.command, args: upstream.args, isolation: upstream.isolation };
   // The defaults are what is measured, except where they would refuse the load.
   const concurrency = Math.max(32, place.connections);
-  const config = {
-    mcpServers: { bench: { ...server, concurrency, maxConnections: Math.max(64, place.connections) } },
-    gateway: { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state'), logLevel: 'info' },
-  };
-  const file = join(dir, 'config.json');
-  await writeFile(file, JSON.stringify(config));
-  const command = [process.execPath, ...nodeArgs, beside('../src/main.ts'), 'run', '--config', file];
-  const program = await Program.start(name, pinned(place.core, command), place.dir);
-  const endpoint = async () => `${new URL(await program.listening()).origin}/mcp`;
-  return await started(program, endpoint());
+  const bench = { ...server, concurrency, maxConnections: Math.max(64, place.connections) };
+  const { url, program, pid } = await Gateway.start({ name, checkout, dir, core, servers: { bench }, nodeArgs });
+  return { url, pids: [pid], program };
 }
 
 export const SUBJECTS: readonly Subject[] = [
@@ -97,7 +99,18 @@ export const SUBJECTS: readonly Subject[] = [
     title: 'gateway',
     serves: ['http', 'stdio'],
     toolPrefix: 'bench__',
-    start: (place) => startGateway('gateway', place, []),
+    start: (place) => startGateway('gateway', place, place.checkout),
+  },
+  {
+    id: BEFORE,
+    title: 'gateway of --against',
+    onRequest: true,
+    serves: ['http', 'stdio'],
+    toolPrefix: 'bench__',
+    start: async (place) => {
+      if (place.against === undefined) throw new Error('--against names no checkout');
+      return startGateway(BEFORE, place, place.against);
+    },
   },
   {
     id: 'gateway-legacy',
@@ -105,7 +118,7 @@ export const SUBJECTS: readonly Subject[] = [
     staysLegacy: true,
     serves: ['http', 'stdio'],
     toolPrefix: 'bench__',
-    start: (place) => startGateway('gateway-legacy', place, []),
+    start: (place) => startGateway('gateway-legacy', place, place.checkout),
   },
   {
     id: 'gateway-semi16',
@@ -113,7 +126,7 @@ export const SUBJECTS: readonly Subject[] = [
     onRequest: true,
     serves: ['http', 'stdio'],
     toolPrefix: 'bench__',
-    start: (place) => startGateway('gateway-semi16', place, ['--max-semi-space-size=16']),
+    start: (place) => startGateway('gateway-semi16', place, place.checkout, ['--max-semi-space-size=16']),
   },
   {
     id: 'sdk',

@@ -1,13 +1,13 @@
 import { medianOf, ratio, type ScenarioResult, targetResults } from './results.ts';
 
 /** Three digits that matter; whole numbers from 100 on. */
-function figure(value: number | undefined): string {
+export function figure(value: number | undefined): string {
   if (value === undefined || Number.isNaN(value)) return '–';
   if (value >= 100) return Math.round(value).toLocaleString('en').replaceAll(',', ' ');
   return value.toFixed(value < 0.1 ? 3 : value < 10 ? 2 : 1);
 }
 
-function table(rows: readonly (readonly string[])[]): string {
+export function table(rows: readonly (readonly string[])[]): string {
   const [first = []] = rows;
   const widths = first.map((_, column) => Math.max(...rows.map((row) => row[column]?.length ?? 0)));
   const line = (row: readonly string[]) =>

@@ -1,6 +1,6 @@
 /**
  * The upstream of the HTTP scenarios: Streamable HTTP of the revision given on raw sockets, so that it is never the
- * bottleneck. The tool `sse` is answered as an event stream of one event, `progress` as one of two, everything else as JSON.
+ * bottleneck. `GET /counts` says how many connections and sessions there have been. The tool `sse` is answered as an event stream of one event, `progress` as one of two, everything else as JSON.
  */
 import { createServer, type Socket } from 'node:net';
 import { type Answer, answerTo } from './answers.ts';
@@ -15,6 +15,8 @@ const SESSION = /\r\nmcp-session-id: *\S/i;
 const speaks = process.argv[2] === '2026-07-28' ? '2026-07-28' : '2025-11-25';
 
 let sessions = 0;
+let connections = 0;
+let open = 0;
 
 function send(socket: Socket, head: string, tail: Buffer): void {
   if (tail.length <= COPIED_BYTES) {
@@ -54,6 +56,11 @@ function sendAnswer(socket: Socket, answer: Answer): void {
 }
 
 function take(socket: Socket, head: string, body: Buffer): void {
+  if (head.startsWith('GET /counts ')) {
+    const counts = JSON.stringify({ connections, open, initializes: sessions });
+    socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${counts.length}\r\n\r\n${counts}`, 'latin1');
+    return;
+  }
   if (!head.startsWith('POST ')) {
     sendStatus(socket, head.startsWith('DELETE ') ? '200 OK' : '405 Method Not Allowed');
     return;
@@ -71,6 +78,9 @@ function take(socket: Socket, head: string, body: Buffer): void {
 }
 
 const server = createServer({ noDelay: true }, (socket) => {
+  connections++;
+  open++;
+  socket.on('close', () => open--);
   const messages = new HttpMessages((head, body) => take(socket, head, body));
   socket.on('data', (chunk: Buffer) => messages.push(chunk));
   // Whoever is on the other side may be killed while we write.

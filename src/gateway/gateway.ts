@@ -30,7 +30,9 @@ import type { CallOwners } from './questions/call-owners.ts';
 import type { ParkedCalls } from './questions/parked-calls.ts';
 import type { ConnectionHolder } from './exchange/connection-holder.ts';
 import type { ResourceCache } from './forward/resource-cache.ts';
-import { ownerOf, route } from './exchange/route.ts';
+import { ownerOf } from './exchange/route.ts';
+import { noToolsNote, resolve } from './calls/resolve.ts';
+import type { Lifecycle } from '../upstream/lifecycle.ts';
 import type { ListRefresher } from './lists/list-refresher.ts';
 import type { Sealer } from './handles/sealer.ts';
 import { UpgradedTasks } from './tasks/upgraded-tasks.ts';
@@ -97,6 +99,8 @@ export class Gateway implements Front {
     });
   }
 
+  readonly #lifecycleOf = (upstream: string): Lifecycle | undefined => this.#parts.upstreams.get(upstream)?.lifecycle;
+
   /** Requests that are not answered yet. */
   get inFlightCount(): number {
     return this.#inFlightCount;
@@ -126,7 +130,9 @@ export class Gateway implements Front {
         // Kept as long as the session, unlike the rest of the message.
         capabilities: RawObject.parse(detach(params.object('capabilities')?.toString() ?? '{}')),
       });
-      const { capabilities, instructions } = session.catalog;
+      const { capabilities, tools, view: shown } = session.catalog;
+      const note = tools.size === 0 ? noToolsNote(shown, this.#lifecycleOf, performance.now()) : undefined;
+      const instructions = note ?? session.catalog.instructions;
       const result = RawObject.EMPTY.with('protocolVersion', JSON.stringify(revision))
         .with('capabilities', capabilitiesAt(revision, capabilities).toString())
         .with('serverInfo', this.#parts.serverInfo.toString())
@@ -153,12 +159,10 @@ export class Gateway implements Front {
     let answer: Answer;
     try {
       exchange = this.#begin(session, request, sink);
-      let to = ROUTED.has(request.method) ? route(session.catalog, request) : undefined;
-      if (to?.kind === 'nowhere') {
-        // A client may call before it lists, and what it calls be offered only to clients with its features.
-        await this.#parts.listRefresher.refreshFor(session);
-        to = route(session.catalog, request);
-      }
+      const routing = ROUTED.has(request.method)
+        ? resolve(this.#parts.listRefresher, this.#lifecycleOf, session, request)
+        : undefined;
+      const to = routing instanceof Promise ? await routing : routing;
       if (to?.kind === 'upstream') exchange.tool = to.tool;
       const answering = to === undefined ? this.#answer(session, exchange) : this.#calls.forward(exchange, to);
       answer = answering instanceof Promise ? await answering : answering;

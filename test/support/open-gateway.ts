@@ -31,7 +31,13 @@ export async function openGateway(
     id,
     'command' in server ? { ...server, env: marker() } : server,
   ]);
-  const gateway = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state'), logLevel: 'info', ...own };
+  const gateway = {
+    listen: '127.0.0.1:0',
+    operator: '127.0.0.1:0',
+    stateDir: join(dir, 'state'),
+    logLevel: 'info',
+    ...own,
+  };
   await writeFile(file, JSON.stringify({ mcpServers: Object.fromEntries(marked), gateway }));
   const { config } = loadConfig(file, { env: process.env });
   const lines: string[] = [];

@@ -29,7 +29,9 @@ import { OpenExchange } from '../exchange/open-exchange.ts';
 import type { CallOwners } from '../questions/call-owners.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-import { type Found, type Route, route } from '../exchange/route.ts';
+import type { Found, Route } from '../exchange/route.ts';
+import { noToolsNote, resolve } from '../calls/resolve.ts';
+import type { Lifecycle } from '../../upstream/lifecycle.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import { type RequestState, sealState, unsealState } from '../handles/request-state.ts';
@@ -76,6 +78,8 @@ export class ModernRequests implements ModernRequestHost {
   constructor(parts: ModernRequestsParts) {
     this.#parts = parts;
   }
+
+  readonly #lifecycleOf = (upstream: string): Lifecycle | undefined => this.#parts.upstreams.get(upstream)?.lifecycle;
 
   /** Every failure is an answer. */
   request(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernRequest {
@@ -164,7 +168,9 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   #discover({ catalog }: ClientGroup): Answer {
-    const { capabilities, instructions, caching } = catalog;
+    const { capabilities, caching, tools, view } = catalog;
+    const note = tools.size === 0 ? noToolsNote(view, this.#lifecycleOf, performance.now()) : undefined;
+    const instructions = note ?? catalog.instructions;
     const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify([MODERN]))
       .with('capabilities', capabilitiesAt(MODERN, capabilities).toString())
       .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
@@ -202,9 +208,8 @@ export class ModernRequests implements ModernRequestHost {
         ? this.#send(modernRequest, modernClient, to)
         : this.#retry(modernRequest, modernClient, to, retry, retry.requestState);
     };
-    const to = route(group.catalog, request);
-    if (to.kind !== 'nowhere') return goOn(to);
-    return Promise.resolve(this.#parts.listRefresher.refreshFor(group)).then(() => goOn(route(group.catalog, request)));
+    const to = resolve(this.#parts.listRefresher, this.#lifecycleOf, group, request);
+    return to instanceof Promise ? to.then(goOn) : goOn(to);
   }
 
   /** The client brings back what it was given with questions, whether or not it has answers. */

@@ -15,14 +15,17 @@ const KILL_MS = 500;
 export class ProcessGroup {
   readonly #leader: ChildProcess;
   readonly #id: number;
+  readonly #tag: string;
   readonly #guard: ProcessGuard;
   readonly #log: Logger;
   #ending: Promise<void> | undefined;
   #isEnded = false;
 
-  constructor(leader: ChildProcess, id: number, guard: ProcessGuard, log: Logger) {
+  /** @param tag of its environment, from `guard.tagged`. */
+  constructor(leader: ChildProcess, id: number, tag: string, guard: ProcessGuard, log: Logger) {
     this.#leader = leader;
     this.#id = id;
+    this.#tag = tag;
     this.#guard = guard;
     this.#log = log;
     guard.add(id);
@@ -47,8 +50,11 @@ export class ProcessGroup {
   }
 
   async #end(patienceMs: number, graceMs: number): Promise<void> {
+    let strayGraceMs = graceMs;
     if (!(await this.#isGone(patienceMs))) {
       this.#signal('SIGTERM');
+      void this.#guard.tagged.terminate(this.#tag);
+      strayGraceMs = 0;
       if (!(await this.#isGone(graceMs))) {
         this.#signal('SIGKILL');
         if (!(await this.#isGone(KILL_MS)) && !this.hasExited) this.#log.warn('upstream process outlives SIGKILL');
@@ -56,6 +62,8 @@ export class ProcessGroup {
     }
     this.#isEnded = true;
     this.#guard.remove(this.#id);
+    // A grandchild that made itself a session of its own is not in the group.
+    await this.#guard.tagged.end(this.#tag, strayGraceMs);
   }
 
   async #isGone(withinMs: number): Promise<boolean> {

@@ -2,10 +2,12 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { Socket } from 'node:net';
 import type { Logger } from 'pino';
+import { TAG_NAME, TaggedProcesses } from './tagged-processes.ts';
 
 /**
- * Reads `+<group>` and `-<group>` lines; when they end, ends every group that is left. Plain POSIX shell. It ignores the
- * signals that ask a whole service to end, for it has to outlast the gateway, which may take a minute over that.
+ * Reads `+<group>` and `-<group>` lines; when they end, ends every group that is left, and every process whose environment
+ * has the variable `$1` (see {@link TaggedProcesses}). Plain POSIX shell. It ignores the signals that ask a whole service to
+ * end, for it has to outlast the gateway, which may take a minute over that.
  */
 const SCRIPT = `
 trap '' HUP INT TERM
@@ -17,10 +19,16 @@ while read -r line; do
     -*) case $groups in *" $group "*) groups="\${groups%% $group *} \${groups#* $group }" ;; esac ;;
   esac
 done
-[ "$groups" = ' ' ] && exit 0
-for group in $groups; do kill -TERM "-$group" 2>/dev/null; done
-sleep 1
-for group in $groups; do kill -KILL "-$group" 2>/dev/null; done
+end_all() {
+  for group in $groups; do kill "-$1" "-$group" 2>/dev/null; done
+  for file in $(grep -lsaF "$2" /proc/[0-9]*/environ 2>/dev/null); do
+    pid=\${file#/proc/}
+    kill "-$1" "\${pid%/environ}" 2>/dev/null
+  done
+}
+end_all TERM "$1"
+[ "$groups" = ' ' ] || sleep 1
+end_all KILL "$1"
 `;
 
 /** A shell that ends so often will not live. */
@@ -31,6 +39,8 @@ const MAX_DEATHS = 5;
  * death by the end of the pipe between us. Started with the first group; without a shell we go on without it.
  */
 export class ProcessGuard implements AsyncDisposable {
+  /** The processes that our children started, wherever they went. */
+  readonly tagged = new TaggedProcesses();
   readonly #log: Logger;
   readonly #groups = new Set<number>();
   #shell: ChildProcess | undefined;
@@ -67,7 +77,7 @@ export class ProcessGuard implements AsyncDisposable {
   #start(): void {
     if (this.#isUnavailable) return;
     try {
-      const shell = spawn('/bin/sh', ['-c', SCRIPT], {
+      const shell = spawn('/bin/sh', ['-c', SCRIPT, 'linkspan-guard', `${TAG_NAME}=${this.tagged.prefix}`], {
         cwd: '/',
         env: { PATH: '/usr/bin:/bin' },
         stdio: ['pipe', 'ignore', 'ignore'],

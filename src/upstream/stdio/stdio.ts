@@ -13,6 +13,7 @@ import { StdinQueue } from './stdin-queue.ts';
 import { ProcessGroup } from './process-group.ts';
 import type { ProcessGuard } from './process-guard.ts';
 import { spawnFailure } from './spawn-failure.ts';
+import { TAG_NAME } from './tagged-processes.ts';
 import { printable, RecentLines } from './recent-lines.ts';
 import {
   type Outgoing,
@@ -59,14 +60,15 @@ const OUR_ID = /^\d+$/;
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
  */
 export function stdioTransport(target: StdioTarget, options: StdioOptions): StartTransport {
-  const { upstream } = options;
+  const { upstream, guard } = options;
   const start = async (events: TransportEvents): Promise<Transport> => {
-    const env = childEnvironment(process.env, target.env);
+    const tag = guard.tagged.next();
+    const env = { ...childEnvironment(process.env, target.env), [TAG_NAME]: tag };
     try {
       // A group of its own, so that what it starts can be ended with it.
       const child = spawn(target.command, target.args, { cwd: target.cwd, env, detached: true, stdio: 'pipe' });
       // Nothing may be awaited between here and the listeners, where it has started.
-      if (child.pid !== undefined) return new StdioTransport(child, child.pid, events, options);
+      if (child.pid !== undefined) return new StdioTransport(child, child.pid, tag, events, options);
       const [error] = await once(child, 'error');
       throw error;
     } catch (thrown) {
@@ -98,6 +100,7 @@ class StdioTransport implements Transport {
   constructor(
     child: ChildProcessWithoutNullStreams,
     pid: number,
+    tag: string,
     events: TransportEvents,
     { upstream, messageBytes, log, guard, onNonProtocolOutput }: StdioOptions,
   ) {
@@ -107,7 +110,7 @@ class StdioTransport implements Transport {
     this.#events = events;
     this.#onJunk = onNonProtocolOutput;
     this.#log = log.child({ upstream, childPid: pid });
-    this.#group = new ProcessGroup(child, pid, guard, this.#log);
+    this.#group = new ProcessGroup(child, pid, tag, guard, this.#log);
     this.#outbox = new StdinQueue(upstream, child.stdin, (id, error) => events.onSendFailed(id, error), this.#log);
     this.#listen(child);
     this.#log.debug('upstream process started');

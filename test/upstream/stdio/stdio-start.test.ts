@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { after, suite, test } from 'node:test';
 import { pino } from 'pino';
 import { GatewayError } from '../../../src/errors.ts';
+import { TAG_NAME } from '../../../src/upstream/stdio/tagged-processes.ts';
 import { childEnvironment } from '../../../src/upstream/stdio/environment.ts';
 import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
 import { stdioTransport } from '../../../src/upstream/stdio/stdio.ts';
@@ -133,7 +134,8 @@ suite('the environment of a process', () => {
     });
     const env = { TOKEN: 'for the server', ...marker() };
     await using stdio = await Stdio.server('stdio-echo.ts', { env });
-    const seen = (await stdio.call('env')).value('env');
+    const { [TAG_NAME]: tag, ...seen } = Object(JSON.parse((await stdio.call('env')).raw('env') ?? ''));
+    assert.match(String(tag), /^[\da-f-]{36}:\d+$/);
     assert.deepEqual(seen, childEnvironment(process.env, env));
     assert.doesNotMatch(JSON.stringify(seen), /hunter2|npm_lifecycle/);
   });

@@ -1,0 +1,99 @@
+import { mkdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { longestBlockMs, type Sample, parseSamples } from './metrics-text.ts';
+import { onEveryCore, pinned, Program } from './program.ts';
+
+/** The checkout that this bench belongs to. */
+export const OWN_CHECKOUT = fileURLToPath(new URL('..', import.meta.url));
+
+export interface GatewayOptions {
+  /** Of its folder and of its log. */
+  readonly name: string;
+  /** The folder of the checkout whose gateway is started. */
+  readonly checkout: string;
+  /** Holds its configuration, state and log. */
+  readonly dir: string;
+  /** `every` lets it and its children use every core. */
+  readonly core: number | 'every' | undefined;
+  /** Entries of the configuration, by name. */
+  readonly servers: Readonly<Record<string, object>>;
+  /** The configuration's `gateway` section, less where it listens and keeps its state. */
+  readonly settings?: object;
+  readonly nodeArgs?: readonly string[];
+  readonly env?: Readonly<Record<string, string>>;
+}
+
+/** Returns the command that runs `verb` of a checkout's gateway; writes its configuration. */
+export async function gatewayCommand(verb: 'run' | 'stdio', options: GatewayOptions): Promise<readonly string[]> {
+  const { name, checkout, servers, settings, nodeArgs = [], core } = options;
+  const dir = join(options.dir, name);
+  await mkdir(dir, { recursive: true });
+  const config = {
+    mcpServers: servers,
+    gateway: {
+      listen: '127.0.0.1:0',
+      operator: '127.0.0.1:0',
+      stateDir: join(dir, 'state'),
+      logLevel: 'info',
+      ...settings,
+    },
+  };
+  const file = join(dir, 'config.json');
+  await writeFile(file, JSON.stringify(config));
+  const command = [process.execPath, ...nodeArgs, join(checkout, 'src/main.ts'), verb, '--config', file];
+  return core === 'every' ? onEveryCore(command) : pinned(core, command);
+}
+
+/** A running gateway, seen from outside: its endpoint, and what it tells its operator. */
+export class Gateway implements AsyncDisposable {
+  readonly program: Program;
+  /** The MCP endpoint for all upstreams. */
+  readonly url: string;
+  /** From the start of the process until it listened. */
+  readonly listeningMs: number;
+  readonly #operator: string;
+
+  private constructor(program: Program, url: string, operator: string, listeningMs: number) {
+    this.program = program;
+    this.url = url;
+    this.#operator = operator;
+    this.listeningMs = listeningMs;
+  }
+
+  /** Starts it and waits until it listens. @throws {Error} with the end of its log. */
+  static async start(options: GatewayOptions): Promise<Gateway> {
+    const command = await gatewayCommand('run', options);
+    const beganMs = performance.now();
+    const program = await Program.start(options.name, command, options.dir, options.env);
+    try {
+      const url = await program.listening();
+      const listeningMs = performance.now() - beganMs;
+      const operator = /"operatorUrl":"([^"]+)"/.exec(await program.log())?.[1];
+      if (operator === undefined) throw await program.failure('names no URL for its operator');
+      return new Gateway(program, `${new URL(url).origin}/mcp`, operator, listeningMs);
+    } catch (thrown) {
+      await program[Symbol.asyncDispose]();
+      throw thrown;
+    }
+  }
+
+  get pid(): number {
+    return this.program.pid;
+  }
+
+  /** Returns all metrics. @throws {Error} where the operator's port does not answer within `timeoutMs`. */
+  async metrics(timeoutMs = 60_000): Promise<readonly Sample[]> {
+    const response = await fetch(new URL('/metrics', this.#operator), { signal: AbortSignal.timeout(timeoutMs) });
+    return parseSamples(await response.text());
+  }
+
+  /** Returns the longest block of the event loop since the metrics were last read. */
+  async longestBlockMs(): Promise<number> {
+    return longestBlockMs(await this.metrics());
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.program[Symbol.asyncDispose]();
+  }
+}

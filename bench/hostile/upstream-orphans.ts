@@ -1,0 +1,10 @@
+/** The stdio fixture, which first starts a process in a session of its own and appends its id to the file given. */
+import { spawn } from 'node:child_process';
+import { appendFileSync } from 'node:fs';
+
+const [, , file = ''] = process.argv;
+// Ends by itself in the end, should nothing else end it.
+const orphan = spawn('sleep', ['120'], { detached: true, stdio: 'ignore' });
+orphan.unref();
+appendFileSync(file, `${orphan.pid}\n`);
+await import('../upstream-stdio.ts');

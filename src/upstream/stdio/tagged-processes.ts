@@ -1,0 +1,83 @@
+import { randomUUID } from 'node:crypto';
+import { readdir, readFile } from 'node:fs/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
+
+/** Environment variable by which a process is known as started, directly or not, by one of our children. */
+export const TAG_NAME = 'LINKSPAN_PROCESS';
+
+/** Scans that are asked for this close together are one scan. */
+const GATHER_MS = 20;
+const POLL_MS = 50;
+/** How long SIGKILL may take. */
+const KILL_MS = 500;
+
+/**
+ * Finds and ends processes that carry a tag of ours in their environment. A process that has left its group and session
+ * (`setsid`) is found only so; one that has cleared its environment is not found. Works where `/proc` is, on Linux; elsewhere
+ * nothing is found.
+ */
+export class TaggedProcesses {
+  /** Prefix of every tag of this gateway. */
+  readonly prefix = `${randomUUID()}:`;
+  #lastTag = 0;
+  #scanning: Promise<ReadonlyMap<string, readonly number[]>> | undefined;
+
+  /** Returns a tag for one more child. */
+  next(): string {
+    return `${this.prefix}${++this.#lastTag}`;
+  }
+
+  /** Sends SIGTERM to all processes that carry this tag. */
+  async terminate(tag: string): Promise<void> {
+    await this.#signal(tag, 'SIGTERM');
+  }
+
+  /** Ends all processes that carry this tag: SIGTERM, and `graceMs` later SIGKILL. Resolves when none is left, in bounded time. */
+  async end(tag: string, graceMs: number): Promise<void> {
+    const killMs = performance.now() + graceMs;
+    while (await this.#signal(tag, performance.now() < killMs ? 'SIGTERM' : 'SIGKILL')) {
+      // A process that hangs in the kernel may outlive SIGKILL.
+      if (performance.now() > killMs + KILL_MS) return;
+      await sleep(POLL_MS);
+    }
+  }
+
+  /** Returns whether there was anything to signal. */
+  async #signal(tag: string, signal: NodeJS.Signals): Promise<boolean> {
+    const pids = (await this.#scan()).get(tag) ?? [];
+    for (const pid of pids) kill(pid, signal);
+    return pids.length > 0;
+  }
+
+  #scan(): Promise<ReadonlyMap<string, readonly number[]>> {
+    this.#scanning ??= sleep(GATHER_MS).then(() => {
+      this.#scanning = undefined;
+      return pidsByTag(this.prefix);
+    });
+    return this.#scanning;
+  }
+}
+
+async function pidsByTag(prefix: string): Promise<ReadonlyMap<string, readonly number[]>> {
+  const found = new Map<string, number[]>();
+  const names = await readdir('/proc').catch((): string[] => []);
+  for (const name of names) {
+    if (!/^\d+$/.test(name)) continue;
+    // Another user's process cannot be read, and a process may end meanwhile.
+    const environment = await readFile(`/proc/${name}/environ`, 'latin1').catch(() => '');
+    const variable = environment.split('\0').find((one) => one.startsWith(`${TAG_NAME}=${prefix}`));
+    if (variable === undefined) continue;
+    const tag = variable.slice(TAG_NAME.length + 1);
+    found.set(tag, [...(found.get(tag) ?? []), Number(name)]);
+  }
+  return found;
+}
+
+function kill(pid: number, signal: NodeJS.Signals): void {
+  try {
+    process.kill(pid, signal);
+  } catch (thrown) {
+    const code = thrown instanceof Error && 'code' in thrown ? thrown.code : undefined;
+    if (code !== 'ESRCH' && code !== 'EPERM') throw thrown;
+  }
+}
