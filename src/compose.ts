@@ -30,7 +30,7 @@ import { RawObject } from './json/json.ts';
 import type { LimitName } from './limits.ts';
 import { Listener } from './listener.ts';
 import { type Era, ERAS } from './protocol/revisions.ts';
-import { createMemorySessionStore } from './store/memory.ts';
+import { openState } from './store/open-state.ts';
 import { requestLogBeside } from './telemetry/log.ts';
 import { createMetrics, type Metrics } from './telemetry/metrics.ts';
 import { httpTransport } from './upstream/http/http.ts';
@@ -107,18 +107,37 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
   };
 }
 
+export interface CoreOptions {
+  readonly callOwners?: CallOwners;
+  /** Whether sessions are kept in the state directory, if no other process does so. The default is true. */
+  readonly mayOwnState?: boolean;
+}
+
 /** @throws when the state directory cannot be used. */
 export async function composeCore(
   config: Config,
   metrics: Metrics,
   upstreamTransports: UpstreamTransports,
   log: Logger,
-  callOwners: CallOwners = new LocalCallOwners(),
+  options: CoreOptions = {},
 ): Promise<Core> {
-  const sealer = await Sealer.open(config.stateDir);
-  const store = await createMemorySessionStore(config.stateDir, config.sessions.maxAgeMs);
+  const callOwners = options.callOwners ?? new LocalCallOwners();
+  const mayOwn = options.mayOwnState ?? true;
+  const state = await openState(config.stateDir, {
+    mayOwn,
+    events: {
+      writeFailed: () => metrics.stateWriteFailed(),
+      failing: (error) => log.error({ err: error, stateDir: config.stateDir }, 'state directory cannot be written'),
+      recovered: () => log.info({ stateDir: config.stateDir }, 'state directory can be written again'),
+      limitReached: (limit) => metrics.limitReached(limit),
+    },
+  });
+  if (state.notice !== undefined) {
+    log[mayOwn ? 'warn' : 'info']({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
+  }
+  const sealer = await Sealer.open(state.keys);
   const views = viewsOf(config);
-  const offers = new Offers(config, views, log, metrics);
+  const offers = new Offers(config, views, state.offers, log, metrics);
   await offers.restore();
 
   const upstreams = new Map<string, Upstream<Exchange, ConnectionHolder>>();
@@ -129,7 +148,7 @@ export async function composeCore(
   metrics.onScrape('readCacheBytes', () => resourceCache.bytes);
   const sessions = new Sessions({
     sealer,
-    store,
+    store: state.sessions,
     offers,
     limits: { ...config.sessions, perPrincipal: config.limits.sessionsPerPrincipal },
     gauge: metrics.sessions,
@@ -262,7 +281,7 @@ export async function composeCore(
 
   return {
     gateway,
-    ready: () => readiness(upstreams.values()),
+    ready: () => readiness(upstreams.values(), state.sessions.failure),
     status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
     drained: async (limitMs) => {
       const untilMs = performance.now() + limitMs;
@@ -280,17 +299,17 @@ export async function composeCore(
       await upstreamTransports[Symbol.asyncDispose]();
       requestLog?.flush();
       await offers.flush();
-      await store[Symbol.asyncDispose]();
+      await state[Symbol.asyncDispose]();
     },
   };
 }
 
-/** An upstream that is required must have been reached; the rest may come and go. */
-function readiness(upstreams: Iterable<Upstream<Exchange, ConnectionHolder>>): {
-  readonly ready: boolean;
-  readonly reasons: readonly string[];
-} {
-  const reasons: string[] = [];
+/** The state must be written, and a required upstream must have been reached; the others may come and go. */
+function readiness(
+  upstreams: Iterable<Upstream<Exchange, ConnectionHolder>>,
+  stateFailure: string | undefined,
+): { readonly ready: boolean; readonly reasons: readonly string[] } {
+  const reasons: string[] = stateFailure === undefined ? [] : [stateFailure];
   for (const { id, config, lifecycle } of upstreams) {
     if (!config.required || isUp(lifecycle)) continue;
     const why = explanation(lifecycle);
@@ -334,7 +353,7 @@ function eraStatus(upstream: Upstream<Exchange, ConnectionHolder>, era: Era, off
     tools: offer?.tools.length ?? 0,
     prompts: offer?.prompts.length ?? 0,
     resources: offer?.resources.length ?? 0,
-    listProblems: listProblems(offers.problemsOf(upstream.id)),
+    listProblems: listProblems(speaks === 'no' ? [] : offers.problemsOf(upstream.id, era)),
   };
 }
 

@@ -11,6 +11,21 @@ export const LIMITS = {
   /** Messages of one event stream that wait for a client that does not read. */
   streamQueueMessages: 256,
   streamQueueBytes: MIB,
+  /** Resources that one session is subscribed to. */
+  subscriptionsPerSession: 1_000,
+  subscriptionUriBytes: 4 * KIB,
+  /** Log levels and subscriptions that outlive a restart. */
+  sessionRecordBytesPerPrincipal: 8 * MIB,
+  sessionRecordBytes: 64 * MIB,
+  /** Principals that have sessions, or ended some whose ids have not expired. */
+  sessionPrincipals: 65_536,
+  /** Runs of consecutive sessions that have ended. */
+  endedRangesPerPrincipal: 4_096,
+  endedRanges: 262_144,
+  /** One file of last good lists. */
+  storedOfferBytes: 32 * MIB,
+  /** Files for clients with certain capabilities. */
+  storedOffersPerUpstream: 32,
 
   /** Results of `resources/read` that upstreams of 2026-07-28 allow to be kept. */
   readCacheBytes: 32 * MIB,

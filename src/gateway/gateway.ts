@@ -239,8 +239,8 @@ export class Gateway implements Front {
     const level = params?.string('level');
     if (!isSeverity(level))
       throw new GatewayError('invalid-params', { message: `no such log level: ${level ?? '(none)'}` });
+    await this.#parts.sessions.save(session, { kind: 'level', level });
     session.logLevel = level;
-    await this.#parts.sessions.save(session);
     await this.#parts.links.applyLogLevel(session);
     return DONE;
   }
@@ -252,12 +252,14 @@ export class Gateway implements Front {
     if (owner instanceof GatewayError) throw owner;
     const to = { upstream: owner.upstream, uri: owner.uri };
     const { links, sessions } = this.#parts;
-    const answer =
-      method === 'resources/subscribe'
-        ? await links.subscribe(session, uri, to)
-        : await links.unsubscribe(session, uri, to);
-    await sessions.save(session);
-    return answer;
+    const isSubscribe = method === 'resources/subscribe';
+    // Saved first, so that the upstream is not asked for what may not be kept.
+    if (isSubscribe) await sessions.save(session, { kind: 'subscribe', uri });
+    try {
+      return await (isSubscribe ? links.subscribe(session, uri, to) : links.unsubscribe(session, uri, to));
+    } finally {
+      if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
+    }
   }
 
   notification(clientSession: ClientSession, notification: Notification): void {

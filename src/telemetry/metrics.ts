@@ -45,6 +45,8 @@ export interface Metrics {
   limitReached(limit: LimitName): void;
   /** An item of an upstream's list that clients do not get as it is listed. */
   listRepaired(repair: string): void;
+  /** Something could not be written to the state directory. */
+  stateWriteFailed(): void;
   /** A message that could be delivered to nobody. */
   dropped(reason: string): void;
 
@@ -217,6 +219,12 @@ export function createMetrics(version: string): Metrics {
     registers: [registry],
   });
 
+  const stateWriteFailures = new Counter({
+    name: 'linkspan_state_write_failures_total',
+    help: 'Writes to the state directory that failed; those of sessions are tried again.',
+    registers: [registry],
+  });
+
   return {
     served: (operation, seconds) => server.observe(operation, seconds),
     called: (upstream, operation, seconds) => client.observe(operation, seconds, upstream),
@@ -257,6 +265,7 @@ export function createMetrics(version: string): Metrics {
       MAX_REASONS,
       registry,
     ),
+    stateWriteFailed: () => stateWriteFailures.inc(),
     onScrape: scrapedGauges(registry),
     limitReached: (limit) => limits.inc({ limit }),
     listRepaired: tally(

@@ -14,6 +14,7 @@ const ERA = {
   tools: 0,
   prompts: 0,
   resources: 0,
+  listProblems: [],
 } as const;
 
 const FILES: UpstreamStatus = {
@@ -27,7 +28,6 @@ const FILES: UpstreamStatus = {
   tools: 12,
   prompts: 0,
   resources: 3,
-  listProblems: [],
 };
 
 async function get(

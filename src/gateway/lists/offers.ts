@@ -54,13 +54,7 @@ export class Offers {
   readonly #catalogs = new Map<string, BuiltCatalog>();
   #writing: Promise<void> = Promise.resolve();
 
-  constructor(
-    config: Config,
-    views: ReadonlyMap<string, View>,
-    store: OfferStore,
-    log: Logger,
-    metrics: Metrics,
-  ) {
+  constructor(config: Config, views: ReadonlyMap<string, View>, store: OfferStore, log: Logger, metrics: Metrics) {
     this.#views = views;
     this.#limits = {
       maxNameChars: config.names.maxChars,
@@ -81,7 +75,8 @@ export class Offers {
     for (const [upstream, offers] of this.#offers) {
       for (const era of ERAS) {
         const offer = parseOffer(await this.#read(upstream, { era, capabilityKey: '' }));
-        if (offer !== undefined && eraOf(offer.revision) === era) offers.set(keyText({ era, capabilityKey: '' }), offer);
+        if (offer !== undefined && eraOf(offer.revision) === era)
+          offers.set(keyText({ era, capabilityKey: '' }), offer);
       }
     }
   }
