@@ -101,7 +101,7 @@ function stdio(entry: UpstreamEntry, places: Places): TargetOf {
       else env[name] = value;
     }
   }
-  Object.assign(env, inner.env, values(entry.envs), values(entry.environment), values(entry.env));
+  Object.assign(env, values(inner.env ?? undefined), values(entry.envs), values(entry.environment), values(entry.env));
   const odd = Object.keys(env).find((name) => name === '' || /[=\0]/.test(name));
   if (odd !== undefined) return { fault: { key: 'env', message: `${JSON.stringify(odd)} cannot name a variable` } };
 
@@ -135,7 +135,11 @@ function http(
     if (wrong !== undefined) return { fault: { key, message: wrong } };
   }
 
-  const headers: Record<string, string> = { ...values(entry.http_headers), ...values(entry.headers) };
+  const headers: Record<string, string> = {
+    ...values(entry.requestOptions?.headers ?? undefined),
+    ...values(entry.http_headers),
+    ...values(entry.headers),
+  };
   for (const [header, name] of Object.entries(entry.env_http_headers ?? {})) {
     const value = places.variable(name);
     if (value === undefined) reasons.push(unset('env_http_headers', name));
