@@ -72,7 +72,13 @@ async function startGateway(name: string, place: Place, nodeArgs: readonly strin
   const concurrency = Math.max(32, place.connections);
   const config = {
     mcpServers: { bench: { ...server, concurrency, maxConnections: Math.max(64, place.connections) } },
-    gateway: { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state'), logLevel: 'info' },
+    gateway: {
+      listen: '127.0.0.1:0',
+      operator: '127.0.0.1:0',
+      stateDir: join(dir, 'state'),
+      logLevel: 'info',
+      accessLog: 'all',
+    },
   };
   const file = join(dir, 'config.json');
   await writeFile(file, JSON.stringify(config));

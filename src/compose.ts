@@ -49,11 +49,16 @@ const SWEEP_MS = 5_000;
 const DRAIN_MS = 60_000;
 const DRAIN_POLL_MS = 50;
 
+/** Ports that are tried for the operator where none was configured. */
+const OPERATOR_PORTS = 100;
+
 /** The gateway without its doors: everything that serves a client, however it comes. */
 export interface Core {
   readonly gateway: Gateway;
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   status(): readonly UpstreamStatus[];
+  /** Starts every upstream and asks for its lists, once. Resolves when each has answered or failed; `status` says which. */
+  refresh(): Promise<void>;
   /** Resolves when no request is under way, or after the limit. */
   settled(limitMs: number): Promise<void>;
   /** Ends every session, connection and process. */
@@ -228,6 +233,9 @@ export async function composeCore(
     gateway,
     ready: () => readiness(upstreams.values()),
     status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
+    refresh: async () => {
+      await Promise.allSettled([...upstreams.values()].map((upstream) => upstream.refresh()));
+    },
     settled: async (limitMs) => {
       const untilMs = performance.now() + limitMs;
       while (gateway.underWay > 0 && performance.now() < untilMs) {
@@ -309,17 +317,22 @@ export async function compose(config: Config, log: Logger): Promise<Running> {
     const operatorDoor =
       config.operator === undefined
         ? undefined
-        : await Listener.open(config.operator, 'gateway.operator', () => ({
-            app: createOperatorApp({
-              metrics,
-              version: VERSION,
-              allowedHosts: config.allowedHosts,
-              startedAtMs,
-              ready: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : core.ready()),
-              upstreams: () => core.status(),
+        : await Listener.open(
+            config.operator,
+            'gateway.operator or --operator',
+            () => ({
+              app: createOperatorApp({
+                metrics,
+                version: VERSION,
+                allowedHosts: config.allowedHosts,
+                startedAtMs,
+                ready: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : core.ready()),
+                upstreams: () => core.status(),
+              }),
+              drain: () => undefined,
             }),
-            drain: () => undefined,
-          }));
+            config.operatorMayMove ? OPERATOR_PORTS : 1,
+          );
     return {
       url: `${door.origin}/mcp`,
       operatorUrl: operatorDoor?.origin,

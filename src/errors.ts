@@ -91,6 +91,11 @@ export class GatewayError extends Error {
   }
 }
 
+/** A start that cannot succeed before somebody changes something. The message says what, and is all there is to know. */
+export class StartError extends Error {
+  override readonly name = 'StartError';
+}
+
 /** The row an arbitrary thrown value is reported as. What is not a {@link GatewayError} stays unnamed to the client. */
 export function toGatewayError(thrown: unknown): GatewayError {
   return thrown instanceof GatewayError ? thrown : new GatewayError('internal-error', {}, thrown);

@@ -27,6 +27,9 @@ type Values = Readonly<Record<string, string | null>>;
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
+/** Stands for the URL of an upstream that is never connected to (RFC 6761). */
+export const UNUSABLE_URL = 'http://unusable.invalid/';
+
 /** Where an entry leads, whichever way it is spelled. */
 export function targetOf({ entry, reasons }: CheckedEntry, places: Places): TargetOf {
   const type = entry.type === undefined ? undefined : TYPES[entry.type];
@@ -157,7 +160,8 @@ function http(
       reasons.push({ key: 'headers', message: `${name} holds a character that no header can carry` });
     }
   }
-  return { target: { kind, url, headers }, reasons, warnings: [] };
+  // A URL with a variable that is not set may be none; the upstream is listed as failed and never connected to.
+  return { target: { kind, url: URL.canParse(url) ? url : UNUSABLE_URL, headers }, reasons, warnings: [] };
 }
 
 function urlFault(text: string): string | undefined {

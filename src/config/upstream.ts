@@ -7,7 +7,7 @@ import { isRecord, valueAt } from './expanded.ts';
 import type { Places } from './places.ts';
 import { placeText, problemLine } from './problem.ts';
 import type { Problem } from './problem.ts';
-import { targetOf } from './target.ts';
+import { targetOf, UNUSABLE_URL } from './target.ts';
 import { upstreamId } from './upstream-id.ts';
 import { upstreamSchema } from './upstream-schema.ts';
 
@@ -105,7 +105,7 @@ function unusable(
   const isRequired = isRecord(raw) && raw['required'] === true;
   const entry = upstreamSchema.parse({ required: isRequired });
   const target = isRemote(raw)
-    ? ({ kind: 'http', url: '', headers: {} } as const)
+    ? ({ kind: 'http', url: UNUSABLE_URL, headers: {} } as const)
     : ({ kind: 'stdio', command: '', args: [], env: {}, cwd: undefined } as const);
   const reason = problems.map((problem) => `${problem.message} (${placeText(problem)})`).join('; ');
   const { start, connect, firstByte, call, max } = entry.timeouts;
