@@ -280,17 +280,25 @@ function isUp({ phase }: Lifecycle): boolean {
 }
 
 function statusOf(upstream: Upstream<Exchange, Party>, offers: Offers): UpstreamStatus {
-  const offer = offers.of(upstream.id, '');
+  const { id } = upstream;
+  const { tools, prompts, lists, quarantined } = offers.catalog(id, '');
+  const left = quarantined.filter((item) => item.upstream === id).map(({ kind, name, why }) => ({ kind, name, why }));
+  const offer = offers.of(id, '');
+  const unreadable = offer?.unreadable?.filter(({ kind }) => kind === 'tool').length ?? 0;
+  const listed = (offer?.tools.length ?? 0) + unreadable;
+  const bad = left.filter(({ kind }) => kind === 'tool').length;
   return {
-    id: upstream.id,
+    id,
     title: upstream.config.title,
     transport: upstream.config.target.kind,
     state: upstream.lifecycle.phase,
     reason: explanation(upstream.lifecycle),
     connections: upstream.connections,
-    tools: offer?.tools.length ?? 0,
-    prompts: offer?.prompts.length ?? 0,
-    resources: offer?.resources.length ?? 0,
+    tools: tools.size,
+    filteredTools: Math.max(listed - tools.size - bad, 0),
+    prompts: prompts.size,
+    resources: lists.resources.length,
+    quarantined: left,
   };
 }
 

@@ -11,6 +11,8 @@ export const LIMITS = {
   /** Messages of one event stream that wait for a client that does not read. */
   streamQueueMessages: 256,
   streamQueueBytes: MIB,
+  /** How often a session may open event streams by GET. A client or proxy that loops does so many times a second. */
+  streamOpensPerMinute: 120,
 } as const;
 
 export type LimitName = keyof typeof LIMITS;

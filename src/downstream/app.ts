@@ -5,8 +5,10 @@ import { type Context, Hono } from 'hono';
 import { metadataPath, protectedResourceMetadata } from '../auth/metadata.ts';
 import { GatewayError } from '../errors.ts';
 import type { Front } from '../gateway/front.ts';
+import { getShape } from './accept.ts';
 import { Admission, type AdmissionParts } from './admission.ts';
 import { McpEndpoint } from './mcp.ts';
+import { pageFor } from './page.ts';
 import { type Arrived, Posts } from './posts.ts';
 import { Pulse } from './pulse.ts';
 import { refuse } from './refusal.ts';
@@ -71,8 +73,10 @@ export function createApp(parts: AppParts): App {
   };
 
   const app = new Hono<Env>();
-  app.all('/mcp', (c) => answer(c.env, ''));
+  // Clients of some SDKs add a slash to every URL.
+  for (const path of ['/mcp', '/mcp/']) app.all(path, (c) => answer(c.env, ''));
   app.all('/mcp/:view', (c) => answer(c.env, c.req.param('view')));
+  app.all('/mcp/:view/', (c) => answer(c.env, c.req.param('view')));
   if (config.legacySse) {
     app.all('/sse', (c) => open(c.env, ''));
     app.all('/sse/:view', (c) => open(c.env, c.req.param('view')));
@@ -89,7 +93,11 @@ export function createApp(parts: AppParts): App {
 
   app.notFound((c) => {
     const headers = admission.judge(c.env);
-    return headers instanceof Response ? headers : c.text('Not found', 404);
+    if (headers instanceof Response) return headers;
+    const endpoint = admission.endpoint('');
+    const isBrowser = c.req.method === 'GET' && getShape(headers.accept) === 'page';
+    if (isBrowser) return pageFor(endpoint, 404);
+    return refuse(new GatewayError('not-found', { say: `nothing is served here; the MCP endpoint is ${endpoint}` }));
   });
   app.onError((error, c) => failed(error, c.env.outgoing));
   const posts = new Posts({ front, admission, mcp, bodyBytes, failed });

@@ -94,7 +94,10 @@ function failureIn(line: string): { readonly key: string; readonly reason: strin
   const reason = 'reason' in fields ? fields.reason : 'err' in fields ? messageOf(fields.err) : undefined;
   if (phase === undefined && reason === undefined) return undefined;
   const message = 'msg' in fields ? String(fields.msg) : '';
-  return { key: `${String(fields.upstream)} ${message} ${phase ?? ''}`, reason: String(reason ?? '') };
+  return {
+    key: `${String(fields.upstream)} ${message} ${phase ?? ''}`,
+    reason: typeof reason === 'string' ? reason : '',
+  };
 }
 
 function messageOf(error: unknown): unknown {

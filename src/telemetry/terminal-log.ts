@@ -5,11 +5,11 @@ export type Style = 'bold' | 'dim' | 'green' | 'red' | 'yellow';
 
 /** The terminal that log lines are shown on. */
 export interface Terminal {
-  write(text: string): void;
-  paint(style: Style, text: string): string;
+  readonly write: (text: string) => void;
+  readonly paint: (style: Style, text: string) => string;
   /** Undefined where the cursor cannot be moved. */
   readonly columns: number | undefined;
-  now(): number;
+  readonly now: () => number;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -56,7 +56,7 @@ export class TerminalLog {
   }
 
   #render(fields: Fields): void {
-    const message = String(fields['msg'] ?? '');
+    const message = textOf(fields['msg']);
     const isWarning = Number(fields['level']) >= WARN;
     if (message === 'listening') this.#banner(fields);
     else if (message === 'upstream state') this.#state(fields);
@@ -77,7 +77,7 @@ export class TerminalLog {
       ['', 'or the URL in any client that speaks Streamable HTTP'],
       ['Upstreams', names.length === 0 ? 'none' : names.join(', ')],
       ['', 'each starts when a client first needs it'],
-      ['Status', operatorUrl === undefined ? 'no port for it' : `${String(operatorUrl)}/status`],
+      ['Status', operatorUrl === undefined ? 'no port for it' : `${textOf(operatorUrl)}/status`],
     ];
     const lines = rows.map(([label, text]) => `  ${paint('dim', label.padEnd(10))} ${text}`);
     this.#show(
@@ -131,8 +131,8 @@ export class TerminalLog {
 
   #request(fields: Fields): void {
     const { method, tool, ms, error } = fields;
-    const target = tool === undefined ? '' : ` ${String(tool)}`;
-    const outcome = error === undefined ? '' : `, ${String(error)}`;
+    const target = tool === undefined ? '' : ` ${textOf(tool)}`;
+    const outcome = error === undefined ? '' : `, ${textOf(error)}`;
     this.#show(plain(`  ${String(method)}${target} in ${Math.round(Number(ms))} ms${outcome}`));
   }
 
@@ -163,6 +163,10 @@ const MARKS: ReadonlyMap<string, readonly [string, Style]> = new Map([
   ['starting', ['·', 'dim']],
 ]);
 
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+}
+
 function fieldsOf(line: string): Fields | undefined {
   try {
     const value: unknown = JSON.parse(line);
@@ -189,7 +193,6 @@ function errorText(err: unknown): { readonly message: string; readonly stack: st
 
 /** Text that moves no cursor and changes no colour, whoever wrote it. */
 function plain(text: string): string {
-  // oxlint-disable-next-line no-control-regex
-  const clean = text.replace(/[\u0000-\u001F\u007F-\u009F\u202A-\u202E\u2066-\u2069]+/g, ' ');
+  const clean = text.replace(/[\p{Cc}\u202A-\u202E\u2066-\u2069]+/gu, ' ');
   return clean.length > MAX_CHARS ? `${clean.slice(0, MAX_CHARS)}…` : clean;
 }

@@ -14,8 +14,10 @@ const FILES: UpstreamStatus = {
   reason: 'spawn npx ENOENT',
   connections: 0,
   tools: 12,
+  filteredTools: 0,
   prompts: 0,
   resources: 3,
+  quarantined: [],
 };
 
 async function get(
