@@ -5,7 +5,6 @@ import { jsonFault } from './json-problem.ts';
 import { blankComments, isJson } from './jsonc.ts';
 import { ConfigError, keyText } from './problem.ts';
 import type { Path, Problem } from './problem.ts';
-import { parseToml } from './toml.ts';
 
 /** What any value of a file may be. */
 export type Data = string | number | boolean | null | readonly Data[] | { readonly [key: string]: Data };
@@ -118,12 +117,11 @@ function startOf(node: unknown): number | undefined {
 }
 
 /**
- * Parses YAML, JSON, JSON with comments, or TOML.
+ * Parses YAML, JSON, or JSON with comments.
  * @throws {ConfigError} on the first few things that keep the text from being read.
  */
 export function parseText(file: string, raw: string): Document {
   const unmarked = raw.startsWith('\uFEFF') ? raw.slice(1) : raw;
-  if (/\.toml$/i.test(file)) return parseToml(file, unmarked);
   const json = isJson(file, unmarked);
   const text = json ? blankComments(unmarked) : unmarked;
   const lines = new LineCounter();

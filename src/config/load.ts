@@ -1,23 +1,21 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { basename, isAbsolute, join, resolve } from 'node:path';
+import { isAbsolute, join, resolve } from 'node:path';
 
 import { addressesOf, exposure, exposureWarnings, readOverrides } from './addresses.ts';
 import type { Addresses } from './addresses.ts';
 import { findUpstreams } from './client-file.ts';
 import type { Config, UpstreamConfig } from './config.ts';
-import { parseText } from './document.ts';
 import type { Document } from './document.ts';
 import { expandData, valueAt } from './expanded.ts';
 import { gatewaySchema } from './gateway-schema.ts';
 import type { GatewaySettings } from './gateway-schema.ts';
-import { parseLargeJson } from './large-json.ts';
+import { parseFile } from './parse-file.ts';
 import { places } from './places.ts';
 import type { Places } from './places.ts';
 import { ConfigError, keyText, problemLine } from './problem.ts';
 import type { Problem } from './problem.ts';
 import { readProfiles } from './profiles.ts';
-import { MAP_KEYS, WEAK_MAP_KEYS } from './schema.ts';
 import { checkSection } from './section.ts';
 import { upstreamId } from './upstream-id.ts';
 import { readUpstream } from './upstream.ts';
@@ -56,8 +54,7 @@ export interface Loaded {
  */
 export function loadConfig(file: string, { env, listen, operator, project }: LoadOptions): Loaded {
   const absolute = resolve(file);
-  const text = readText(file);
-  const document = isMostlyForeign(file, text) ? parseLargeJson(file, text, isOurKey) : parseText(file, text);
+  const document = parseFile(file, readText(file));
   const map = findUpstreams(document, project);
   if ('problems' in map) throw new ConfigError(map.problems);
 
@@ -109,16 +106,6 @@ export function loadConfig(file: string, { env, listen, operator, project }: Loa
     warnings,
     problems: wrongEntries.toSorted((a, b) => a.line - b.line || a.column - b.column),
   };
-}
-
-/** Whether a file is read for a few of its keys alone. */
-function isMostlyForeign(file: string, text: string): boolean {
-  return basename(file) === '.claude.json' || (/\.jsonc?$/i.test(file) && text.length > FILE_LIMIT_BYTES);
-}
-
-function isOurKey(key: string): boolean {
-  const names: readonly string[] = ['gateway', ...MAP_KEYS, ...WEAK_MAP_KEYS];
-  return names.includes(key);
 }
 
 /** @throws {ConfigError} */

@@ -24,7 +24,10 @@ const MAX_DETAIL_CHARS = 160;
 const MAX_CHARS = 1_000;
 
 /** Every line has these, and they say nothing to a person. */
-const UNSHOWN = new Set(['level', 'time', 'name', 'pid', 'msg', 'err', 'file', 'upstream']);
+const UNSHOWN = new Set(['level', 'time', 'pid', 'msg', 'err', 'file', 'upstream']);
+
+/** The `name` of every line; an item that is left out has one of its own there. */
+const PROGRAM = 'linkspan';
 
 /** The state of the upstream says the same, with the reason. */
 const TOLD_BY_STATE = new Set(['upstream did not start', 'upstream connection lost', 'upstream process lost']);
@@ -140,7 +143,10 @@ export class TerminalLog {
     const { paint } = this.#terminal;
     const upstream = fields['upstream'];
     const shown = Object.entries(fields)
-      .filter(([key, value]) => !UNSHOWN.has(key) && (typeof value === 'string' || typeof value === 'number'))
+      .filter(
+        ([key, value]) =>
+          !UNSHOWN.has(key) && value !== PROGRAM && (typeof value === 'string' || typeof value === 'number'),
+      )
       .map(([key, value]) => (key === 'reason' ? String(value) : `${key} ${String(value)}`));
     const error = errorText(fields['err']);
     const parts = [...(error === undefined ? [] : [error.message]), ...shown];

@@ -1,0 +1,36 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { startGateway } from '../support/gateway.ts';
+import { hostileStdio, Ledgers } from '../support/hostile.ts';
+
+test(
+  'N-12 /status counts what is offered, and names what is filtered and quarantined',
+  { timeout: 30_000 },
+  async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'linkspan-status-'));
+    try {
+      const server = { ...hostileStdio('names', new Ledgers(dir)), excludeTools: ['fine'] };
+      await using gateway = await startGateway({ mcpServers: { names: server } });
+      const client = new Client({ name: 'operator', version: '1' });
+      await client.connect(new StreamableHTTPClientTransport(new URL(gateway.endpoint())));
+      const { tools } = await client.listTools();
+      await client.close();
+
+      const { upstreams } = JSON.parse(await (await fetch(`${gateway.operatorUrl}/status`)).text());
+      const [status] = upstreams;
+      assert.equal(status.tools, tools.length);
+      assert.equal(status.filteredTools, 1);
+      const names = status.quarantined.map(({ name }: { name: string }) => name);
+      assert.ok(names.includes('twin'), names.join());
+      // The hostile list has eleven items; one stands for each.
+      assert.equal(status.tools + status.filteredTools + names.length, 11);
+      for (const { kind, why } of status.quarantined) assert.ok(kind === 'tool' && why !== '');
+    } finally {
+      await rm(dir, { recursive: true, force: true });
+    }
+  },
+);
