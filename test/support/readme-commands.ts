@@ -92,7 +92,11 @@ export function readmeCommands(version: string, runsPackage: boolean): void {
       }
       const state = { HOME: join(dir, 'home'), XDG_STATE_HOME: join(dir, 'state'), XDG_RUNTIME_DIR: dir };
       const cache = process.env['npm_config_cache'] ?? join(process.env['HOME'] ?? '', '.npm');
-      env = environmentOn(await nodeFolder(version), { ...state, npm_config_cache: cache });
+      env = environmentOn(await nodeFolder(version), {
+        ...state,
+        npm_config_cache: cache,
+        npm_config_prefer_offline: 'true',
+      });
     },
     { timeout: STEP_MS },
   );
