@@ -18,6 +18,5 @@ export async function stdio(options: StartOptions): Promise<number> {
   const core = await composeCore(config, metrics, wires(config, metrics, log), log);
   const hungUp = serveStdio(core.gateway, '', { input: process.stdin, output: process.stdout }, log);
   await Promise.race([hungUp, signals.stop]);
-  await core.stop();
-  return 0;
+  return await Promise.race([core.stop().then(() => 0), signals.force.then(() => 130)]);
 }

@@ -1,3 +1,4 @@
+import { isatty } from 'node:tty';
 import { styleText } from 'node:util';
 import { pino } from 'pino';
 import type { DestinationStream, Logger as PinoLogger } from 'pino';
@@ -20,6 +21,8 @@ export interface LogOptions {
   /** Which requests get a line. Default: all. */
   readonly requests?: Exclude<AccessLog, 'auto'>;
 }
+
+const STDERR = 2;
 
 /** Most of what is written at once at the most. */
 const BATCH_BYTES = 8_192;
@@ -129,9 +132,18 @@ function isoTime(): string {
 
 /** One write for many lines under load, and none later than a moment; the rest is written when the process exits. */
 function batched(): DestinationStream {
-  const destination = pino.destination({ dest: 2, sync: false, minLength: BATCH_BYTES });
+  const destination = pino.destination({ dest: STDERR, sync: false, minLength: BATCH_BYTES });
+  const isTerminal = isatty(STDERR);
+  let isGone = false;
   // With the terminal or the reader of the pipe gone there is nowhere to tell of it, and no reason to end.
-  destination.on('error', () => undefined);
+  destination.on('error', () => {
+    isGone = true;
+  });
+  const flushSync = destination.flushSync.bind(destination);
+  // pino flushes while the process exits, and sonic-boom 4 tries for ever to write to a terminal that hung up (EIO).
+  destination.flushSync = () => {
+    if (!isGone && isatty(STDERR) === isTerminal) flushSync();
+  };
   setInterval(() => destination.flush(), FLUSH_MS).unref();
   return destination;
 }

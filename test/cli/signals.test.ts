@@ -5,6 +5,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
@@ -75,6 +76,41 @@ test('N-08 a gateway whose terminal is closed stops in order', NEEDS_PTY, async 
   assert.match(await lineOf(gateway.log, /"msg":"stopping"/), /"signal":"SIGHUP"/);
   assert.match(await lineOf(gateway.log, /"msg":"stopped"/), /"code":0/);
 });
+
+/** Resolves once there is no such process. */
+async function ended(pid: number): Promise<void> {
+  for (let deadline = Date.now() + WAIT_MS; ; await delay(20)) {
+    try {
+      process.kill(pid, 0);
+    } catch {
+      return;
+    }
+    assert.ok(Date.now() < deadline, `process ${pid} is still there`);
+  }
+}
+
+for (const { format, up } of [
+  { format: 'json', up: /"msg":"listening"/ },
+  { format: 'pretty', up: /Ctrl-C stops it/ },
+]) {
+  test(`N-08 a gateway that logs to its terminal (${format}) ends when that is closed`, NEEDS_PTY, async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'linkspan-signal-'));
+    try {
+      const [config, typescript] = [join(dir, 'config.json'), join(dir, 'typescript')];
+      const gateway = { listen: '127.0.0.1:0', operator: false, stateDir: join(dir, 'state') };
+      await writeFile(config, JSON.stringify({ mcpServers: {}, gateway }));
+      const run = `'${process.execPath}' '${MAIN}' run --config '${config}' --log-format ${format}`;
+      const command = `echo "pid $$"; exec ${run}`;
+      await using terminal = await Child.start('script', ['--quiet', '--flush', '--command', command, typescript]);
+      const pid = Number(/pid (\d+)/.exec(await lineOf(typescript, /pid \d+/))?.[1]);
+      await lineOf(typescript, up);
+      terminal.kill('SIGKILL');
+      await ended(pid);
+    } finally {
+      await rm(dir, { recursive: true, force: true });
+    }
+  });
+}
 
 test('N-08 SIGHUP leaves a gateway alone whose terminal is there', NEEDS_PTY, async () => {
   await using gateway = await onTerminal();
