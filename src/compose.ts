@@ -52,11 +52,16 @@ const SWEEP_MS = 5_000;
 const DRAIN_MS = 60_000;
 const DRAIN_POLL_MS = 50;
 
+/** Ports that are tried for the operator where none was configured. */
+const OPERATOR_PORTS = 100;
+
 /** The gateway without its doors: everything that serves a client, however it comes. */
 export interface Core {
   readonly gateway: Gateway;
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   status(): readonly UpstreamStatus[];
+  /** Starts every upstream and asks for its lists, once. Resolves when each has answered or failed; `status` says which. */
+  refresh(): Promise<void>;
   /** Resolves when no request is under way, or after the limit. */
   drained(limitMs: number): Promise<void>;
   /** Ends every session, connection and process. */
@@ -283,6 +288,9 @@ export async function composeCore(
     gateway,
     ready: () => readiness(upstreams.values(), state.sessions.failure),
     status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
+    refresh: async () => {
+      await Promise.allSettled([...upstreams.values()].map((upstream) => upstream.refresh('legacy')));
+    },
     drained: async (limitMs) => {
       const untilMs = performance.now() + limitMs;
       while (gateway.inFlightCount > 0 && performance.now() < untilMs) {
@@ -327,18 +335,24 @@ function isUp({ phase }: Lifecycle): boolean {
 }
 
 function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers): UpstreamStatus {
-  const offer = offers.best(upstream.id, 'legacy', '');
+  const { id } = upstream;
+  const { tools, prompts, lists, quarantined } = offers.catalog(id, 'legacy', '');
+  const offer = offers.best(id, 'legacy', '');
+  const unreadable = offer?.unreadable?.filter(({ kind }) => kind === 'tool').length ?? 0;
+  const listed = (offer?.tools.length ?? 0) + unreadable;
+  const bad = quarantined.filter((item) => item.upstream === id && item.kind === 'tool').length;
   return {
-    id: upstream.id,
+    id,
     title: upstream.config.title,
     transport: upstream.config.target.kind,
     state: upstream.lifecycle.phase,
     reason: explanation(upstream.lifecycle),
     connections: upstream.connections,
     eras: { legacy: eraStatus(upstream, 'legacy', offers), modern: eraStatus(upstream, 'modern', offers) },
-    tools: offer?.tools.length ?? 0,
-    prompts: offer?.prompts.length ?? 0,
-    resources: offer?.resources.length ?? 0,
+    tools: tools.size,
+    filteredTools: Math.max(listed - tools.size - bad, 0),
+    prompts: prompts.size,
+    resources: lists.resources.length,
   };
 }
 
@@ -390,17 +404,22 @@ export async function compose(config: Config, log: Logger): Promise<Running> {
     const operatorDoor =
       config.operator === undefined
         ? undefined
-        : await Listener.open(config.operator, 'gateway.operator', () => ({
-            app: createOperatorApp({
-              metrics,
-              version: VERSION,
-              allowedHosts: config.allowedHosts,
-              startedAtMs,
-              ready: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : core.ready()),
-              upstreams: () => core.status(),
+        : await Listener.open(
+            config.operator,
+            'gateway.operator or --operator',
+            () => ({
+              app: createOperatorApp({
+                metrics,
+                version: VERSION,
+                allowedHosts: config.allowedHosts,
+                startedAtMs,
+                ready: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : core.ready()),
+                upstreams: () => core.status(),
+              }),
+              drain: () => undefined,
             }),
-            drain: () => undefined,
-          }));
+            config.operatorMayMove ? OPERATOR_PORTS : 1,
+          );
     return {
       url: `${door.origin}/mcp`,
       operatorUrl: operatorDoor?.origin,

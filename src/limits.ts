@@ -44,6 +44,8 @@ export const LIMITS = {
   templateUriBytes: 2 * KIB,
   /** Steps of about 50 ns, for the templates of one upstream, to find where one URI belongs. */
   templateMatchSteps: 20_000,
+  /** How often a session may open event streams by GET. A client or proxy that loops does so many times a second. */
+  streamOpensPerMinute: 120,
 } as const;
 
 export type LimitName = keyof typeof LIMITS;

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import { isLoopback } from './address.ts';
-import { LOG_LEVELS } from './config.ts';
+import { ACCESS_LOGS, LOG_LEVELS } from './config.ts';
 import { address, count, duration, flag, oneOf, origin, refused, size, text, texts } from './scalars.ts';
 
 /** Asymmetric only: whoever can check a symmetric signature can also make one. */
@@ -113,7 +113,9 @@ export const gatewaySchema = z.strictObject({
   operator: z
     .union([z.literal(false), address()], { error: 'expected host:port such as "127.0.0.1:3001", or false' })
     .prefault('127.0.0.1:3001')
-    .describe('host:port for health, metrics and status, or false for none.'),
+    .describe(
+      'host:port for health, metrics and status, or false for none. Where it is not set and taken, the next free port.',
+    ),
   publicUrl: origin().optional().describe('Origin clients reach us by, where it is not http:// + listen.'),
   allowedHosts: z
     .array(
@@ -139,6 +141,12 @@ export const gatewaySchema = z.strictObject({
   sessions: sessions.prefault({}).describe('How long sessions of clients live.'),
   legacySse: flag().prefault(true).describe('Whether clients of 2024-11-05 may come by GET /sse.'),
   logLevel: oneOf(LOG_LEVELS).prefault('info').describe('Least severe log line that is written.'),
+  accessLog: oneOf(ACCESS_LOGS)
+    .prefault('auto')
+    .describe(
+      'Which requests get a log line. `auto` is `none` on a terminal, `errors` over stdio and where only this machine can ' +
+        'connect (no publicUrl), and `all` elsewhere. Lines of requests have the level info.',
+    ),
   names: z
     .strictObject({
       maxChars: count(16, 128)

@@ -248,6 +248,11 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     if (this.#isDraining && lastEventId === undefined) return refuse(new GatewayError('draining'));
     const streams = this.streamsOf(session);
     if (streams === undefined) return refuse(new GatewayError('session-unknown', { message: 'initialize again' }));
+    if (!streams.mayOpen(performance.now(), lastEventId)) {
+      this.#parts.metrics?.limitReached('streamOpensPerMinute');
+      const message = 'this session opened its event stream too often within a minute; keep it open';
+      return refuse(new GatewayError('too-many-requests', { message }), undefined, { 'retry-after': '60' });
+    }
     if (lastEventId === undefined) streams.listen(outgoing);
     else streams.resume(outgoing, lastEventId);
     return RESPONSE_ALREADY_SENT;

@@ -9,8 +9,10 @@ export interface UpstreamStatus {
   readonly reason: string | undefined;
   readonly connections: number;
   readonly eras: Readonly<Record<'legacy' | 'modern', EraStatus>>;
-  /** How many of each it offers to clients of the legacy era. */
+  /** How many of each are offered at `/mcp/<id>` to clients of the legacy era. */
   readonly tools: number;
+  /** Tools that `includeTools` and `excludeTools` leave out. */
+  readonly filteredTools: number;
   readonly prompts: number;
   readonly resources: number;
 }

@@ -31,6 +31,8 @@ const config: Config = {
   file: '/linkspan.yaml',
   listen: { host: '127.0.0.1', port: 0 },
   operator: undefined,
+  operatorMayMove: false,
+  accessLog: 'all',
   publicUrl: undefined,
   allowedHosts: [],
   allowedOrigins: [],

@@ -21,6 +21,7 @@ test('a file with nothing but upstreams has safe defaults for all else', () => {
   assert.deepEqual(rest, {
     listen: { host: '127.0.0.1', port: 3000 },
     operator: { host: '127.0.0.1', port: 3001 },
+    operatorMayMove: true,
     publicUrl: undefined,
     allowedHosts: [],
     allowedOrigins: [],
@@ -44,6 +45,7 @@ test('a file with nothing but upstreams has safe defaults for all else', () => {
     },
     legacySse: true,
     logLevel: 'info',
+    accessLog: 'auto',
     names: { maxChars: 48 },
     instructions: { maxChars: 4_000 },
     profiles: [],
@@ -315,11 +317,10 @@ test('public names are normalised', () => {
   assert.deepEqual(config.allowedOrigins, ['https://b.example.com']);
 });
 
-test('a file that is not there, too large, a folder, TOML or no text is refused with the reason', () => {
+test('a file that is not there, too large, a folder or no text is refused with the reason', () => {
   const folder = fileURLToPath(new URL('.', import.meta.url));
   assert.throws(() => loadConfig('no/such.yaml', { env: {} }), { message: 'no/such.yaml: no such file' });
   assert.throws(() => loadConfig(folder, { env: {} }), /: cannot be read \(EISDIR\)$/);
-  assert.throws(() => loadConfig('config.toml', { env: {} }), /^ConfigError: config\.toml: TOML is not read; write/);
   assert.deepEqual(problemsOf(`# ${'x'.repeat(1_048_576)}\n${ONE}`), ['config.yaml: is larger than 1 MiB']);
   assert.deepEqual(problemsOf(Buffer.from([0x61, 0xff])), ['config.yaml: is not UTF-8 text']);
 });

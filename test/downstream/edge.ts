@@ -11,6 +11,8 @@ const DEFAULTS: Config = {
   file: '/nowhere/config.yaml',
   listen: { host: '127.0.0.1', port: 0 },
   operator: undefined,
+  operatorMayMove: false,
+  accessLog: 'all',
   publicUrl: undefined,
   allowedHosts: [],
   allowedOrigins: [],

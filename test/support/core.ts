@@ -176,6 +176,8 @@ export async function testCore(
     file: join(stateDir, 'config.json'),
     listen: { host: '127.0.0.1', port: 0 },
     operator: undefined,
+    operatorMayMove: false,
+    accessLog: 'all',
     publicUrl: undefined,
     allowedHosts: [],
     allowedOrigins: [],

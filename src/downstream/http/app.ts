@@ -11,6 +11,8 @@ import { type IncomingPost, PostFastPath } from './post-fast-path.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
 import { refuse } from '../admission/refusal.ts';
 import { SseEndpoint } from '../sse.ts';
+import { getShape } from '../admission/accept.ts';
+import { pageFor } from '../admission/page.ts';
 
 export interface AppParts extends AdmissionParts {
   readonly front: Front;
@@ -71,8 +73,10 @@ export function createApp(parts: AppParts): HttpApp {
   };
 
   const app = new Hono<Env>();
-  app.all('/mcp', (c) => answer(c.env, ''));
+  // Clients of some SDKs add a slash to every URL.
+  for (const path of ['/mcp', '/mcp/']) app.all(path, (c) => answer(c.env, ''));
   app.all('/mcp/:view', (c) => answer(c.env, c.req.param('view')));
+  app.all('/mcp/:view/', (c) => answer(c.env, c.req.param('view')));
   if (config.legacySse) {
     app.all('/sse', (c) => open(c.env, ''));
     app.all('/sse/:view', (c) => open(c.env, c.req.param('view')));
@@ -89,7 +93,13 @@ export function createApp(parts: AppParts): HttpApp {
 
   app.notFound((c) => {
     const headers = admission.judge(c.env);
-    return headers instanceof Response ? headers : c.text('Not found', 404);
+    if (headers instanceof Response) return headers;
+    const endpoint = admission.endpoint('');
+    const isBrowser = c.req.method === 'GET' && getShape(headers.accept) === 'page';
+    if (isBrowser) return pageFor(endpoint, 404);
+    return refuse(
+      new GatewayError('not-found', { message: `nothing is served here; the MCP endpoint is ${endpoint}` }),
+    );
   });
   app.onError((error, c) => onFailure(error, c.env.outgoing));
   const posts = new PostFastPath({ front, admission, mcp, bodyBytes, onFailure });

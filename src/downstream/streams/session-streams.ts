@@ -1,7 +1,8 @@
-import { randomBytes } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import { GatewayError, toAnswer } from '../../errors.ts';
 import type { ClientSession } from '../../gateway/front.ts';
+import { LIMITS } from '../../limits.ts';
 import { type Id, responseText } from '../../protocol/jsonrpc.ts';
 import { featuresOf } from '../../protocol/revisions.ts';
 import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';
@@ -15,6 +16,8 @@ export interface StreamsParts {
   readonly timers: EdgeTimers;
   readonly metrics: Metrics | undefined;
 }
+
+const MINUTE_MS = 60_000;
 
 const OUTCOME_UNKNOWN = toAnswer(
   new GatewayError('outcome-unknown', {
@@ -30,6 +33,10 @@ export class SessionStreams {
   readonly #tag = randomBytes(6).toString('base64url');
   readonly #streams = new Map<string, EventStream>();
   #opened = 0;
+  /** Streams that the client opened by GET since then. */
+  #opens = 0;
+  #opensSinceMs = 0;
+  #resumedFrom: string | undefined;
   #listening: EventStream | undefined;
 
   constructor(session: ClientSession, { limits, timers, metrics }: StreamsParts) {
@@ -45,6 +52,23 @@ export class SessionStreams {
     const stream = this.#create('post', request);
     stream.attach(response);
     return stream;
+  }
+
+  /**
+   * Counts one more GET of the client. Returns false where there were too many within the last minute. One that goes on from
+   * a later event than the one before made progress, and is not counted.
+   */
+  mayOpen(nowMs: number, lastEventId: string | undefined): boolean {
+    // Its hash, since a client chooses how long it is.
+    const from = lastEventId === undefined ? undefined : hash('sha256', lastEventId);
+    const isProgress = from !== undefined && from !== this.#resumedFrom;
+    this.#resumedFrom = from;
+    if (isProgress) return true;
+    if (nowMs - this.#opensSinceMs > MINUTE_MS) {
+      this.#opens = 0;
+      this.#opensSinceMs = nowMs;
+    }
+    return ++this.#opens <= LIMITS.streamOpensPerMinute;
   }
 
   /** The session's own stream, in place of the one before. */
