@@ -1,0 +1,3 @@
+package main
+import "github.com/modelcontextprotocol/go-sdk/mcp"
+func main(){ _ = mcp.NewServer(nil,nil) }
