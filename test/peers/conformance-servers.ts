@@ -30,12 +30,12 @@ async function startTypescript(port: number): Promise<Started> {
   return { child: await Child.start(process.execPath, args, { env: { PORT: String(port) } }), path: '/mcp' };
 }
 
-/** In sessions, which the server's own default forgoes. */
+/** Its own default is to serve without sessions. */
 async function startGo(port: number): Promise<Started> {
   const go = findGo();
   if (go === undefined) throw new Error('this machine has no Go');
   const program = join(await goPrograms(go), 'everything-server');
-  return { child: await Child.start(program, [`-http=127.0.0.1:${port}`, '-stateless=false']), path: '/' };
+  return { child: await Child.start(program, [`-http=127.0.0.1:${port}`]), path: '/' };
 }
 
 const STARTS: Readonly<Record<DualServer, (port: number) => Promise<Started>>> = {
