@@ -84,12 +84,12 @@ async function tryAll(
     return outcomes;
   }
   try {
-    for (const { name, run } of chosen) {
+    for (const check of chosen) {
       try {
-        await within(run({ client, id, hearMs, connect }), CHECK_MS);
-        outcomes.set(name, undefined);
+        await within(check.run({ client, id, hearMs, connect }), CHECK_MS);
+        outcomes.set(check.name, undefined);
       } catch (thrown) {
-        outcomes.set(name, words(thrown));
+        outcomes.set(check.name, words(thrown));
       }
     }
   } finally {
@@ -132,19 +132,20 @@ async function compare(server: RunningServer, client: ClientCell, gateway: Runni
 }
 
 /** Each server meets a client of either era, and each client a server of either era; `--all` is every pair. */
-function pairs(servers: readonly RunningServer[]): [RunningServer, ClientCell][] {
+function clientsOf(index: number): readonly ClientCell[] {
   const clients = CLIENT_CELLS.filter(
     ({ client, mode }) =>
       (options.client === undefined || client === options.client) &&
       (options.mode === undefined || mode === options.mode),
   );
-  const isAll = options.all || options.client !== undefined;
-  return servers.flatMap((server, index) => {
-    const legacy = clients.filter(({ mode }) => mode === 'legacy');
-    const modern = clients.filter(({ mode }) => mode === 'modern');
-    const some = [legacy, modern].flatMap((kind) => kind.filter((_, at) => at === index % kind.length));
-    return (isAll ? clients : some).map((client): [RunningServer, ClientCell] => [server, client]);
-  });
+  if (options.all || options.client !== undefined) return clients;
+  const byMode = Map.groupBy(clients, ({ mode }) => mode);
+  return [...byMode.values()].flatMap((kind) => kind.filter((_, at) => at === index % kind.length));
+}
+
+/** One client after the other: what one does to the server, such as adding a tool, the next would see. */
+async function tryServer(server: RunningServer, index: number): Promise<void> {
+  for (const client of clientsOf(index)) await compare(server, client, gateway);
 }
 
 /** Waits until the gateway lists what every server offers, as a user would before the first call. */
@@ -186,11 +187,7 @@ const gateway = stack.use(
 );
 await awaitListed(gateway, servers);
 await inLanes(
-  pairs(servers).map(
-    ([server, client]) =>
-      () =>
-        compare(server, client, gateway),
-  ),
+  servers.map((server, index) => () => tryServer(server, index)),
   LANES,
 );
 

@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { cached } from './cache.ts';
 import { command } from './command.ts';
 
-const SOURCES = new URL('../servers/go/', import.meta.url);
+const SOURCES = new URL('../go/', import.meta.url);
 /** The conformance server that the SDK's own module brings along. */
 const CONFORMANCE = 'github.com/modelcontextprotocol/go-sdk/conformance/everything-server';
 
@@ -16,12 +16,12 @@ export function findGo(): string | undefined {
   return FOLDERS.map((folder) => join(folder, 'go')).find((file) => existsSync(file));
 }
 
-/** Returns the folder of the built Go programs: `peer` and `everything-server`. */
+/** Returns the folder of the built Go programs: `peer`, `client` and `everything-server`. */
 export async function goPrograms(go: string): Promise<string> {
   const read = (name: string) => readFile(new URL(name, SOURCES), 'utf8');
-  const content = await Promise.all(['go.mod', 'go.sum', 'main.go'].map(read));
+  const content = await Promise.all(['go.mod', 'go.sum', 'peer/main.go', 'client/main.go'].map(read));
   return cached('go', content, async (draft) => {
     const cwd = fileURLToPath(SOURCES);
-    await command(go, ['build', '-o', `${draft}/`, '.', CONFORMANCE], { cwd });
+    await command(go, ['build', '-o', `${draft}/`, './peer', './client', CONFORMANCE], { cwd });
   });
 }

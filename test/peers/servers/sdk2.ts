@@ -81,7 +81,7 @@ function peer({ era }: Pick<McpRequestContext, 'era'>): McpServer {
       messages: [{ role: 'user', content: { type: 'text', text: 'the capital of France' } }],
       maxTokens: 10,
     });
-    return text(`The model says ${'text' in answer.content ? String(answer.content.text) : ''}`);
+    return text(`The model says ${'text' in answer.content ? answer.content.text : ''}`);
   });
   server.registerTool('ask_roots', {}, async ({ mcpReq }) => {
     const { roots } = await mcpReq.send({ method: 'roots/list' });

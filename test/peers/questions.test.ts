@@ -1,0 +1,84 @@
+/** Questions a server asks in the middle of a call, with servers and clients of other people. */
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { answerOf, modernEvents, modernPost } from '../support/modern-wire.ts';
+import { command } from './install/command.ts';
+import { findGo, goPrograms } from './install/go.ts';
+import { startSetting } from './setting.ts';
+
+const MODERN = { client: 'typescript2', mode: 'modern' } as const;
+const ROUNDS = 8;
+const MISSING_CAPABILITY = -32_021;
+
+for (const id of ['python1-http', 'python1-sse', 'python2-sse', 'typescript1-sse', 'go-http-sessions']) {
+  const skip = id.startsWith('go') && findGo() === undefined ? 'no Go on this machine' : false;
+
+  test(`N-41 ${id} goes on with other calls after a question that was refused`, { skip }, async () => {
+    await using setting = await startSetting(id);
+    const { url } = setting.gateway;
+    const endpoint = `${url}/mcp/${id}`;
+    const lost: unknown[] = [];
+    for (let round = 0; round < ROUNDS; round++) {
+      const echo = (text: string) => modernPost(endpoint, 'tools/call', { name: 'echo', arguments: { text } });
+      const asking = modernPost(endpoint, 'tools/call', { name: 'ask_name', arguments: {} });
+      const beside = echo('beside');
+      assert.equal(answerOf(await asking).error?.code, MISSING_CAPABILITY);
+      for (const answer of [await beside, await echo('after')]) {
+        const { error } = answerOf(answer);
+        if (error !== undefined) lost.push({ round, error });
+      }
+    }
+    assert.deepEqual(lost, [], `${lost.length} of ${2 * ROUNDS} calls beside and after were lost`);
+  });
+}
+
+test('N-41 a listen opened after a refused question has the subscriptions it asked for', async () => {
+  await using setting = await startSetting('typescript1-sse');
+  const endpoint = setting.gateway.endpoint('typescript1-sse');
+  for (let round = 0; round < ROUNDS; round++) {
+    const asked = await modernPost(endpoint, 'tools/call', { name: 'ask_name', arguments: {} });
+    assert.equal(answerOf(asked).error?.code, MISSING_CAPABILITY);
+    const notifications = { resourceSubscriptions: [setting.uri('watched')], toolsListChanged: true };
+    const listening = await modernEvents(endpoint, 'subscriptions/listen', { notifications });
+    await listening.until(({ messages }) => messages.length > 0);
+    const [acknowledged] = listening.messages;
+    listening.close();
+    assert.equal(acknowledged?.method, 'notifications/subscriptions/acknowledged');
+    assert.ok(
+      JSON.stringify(acknowledged.params).includes('watched'),
+      `round ${round}: ${JSON.stringify(acknowledged.params)}`,
+    );
+  }
+});
+
+for (const id of ['python1-sse', 'python2-sse', 'typescript1-sse']) {
+  test(`N-42 ${id} configured without its type asks ten calls of 2026 at once`, async () => {
+    // The transport of 2024-11-05 cannot say which call a question belongs to; the gateway has to keep them apart.
+    await using setting = await startSetting(id, {
+      config: ({ place }) => (place.kind === 'stdio' ? {} : { url: place.url }),
+    });
+    await using client = await setting.connect(MODERN, ['elicitation']);
+    const calls = await Promise.allSettled(Array.from({ length: 10 }, () => client.call('ask_name')));
+    const outcomes = calls.map((one) => (one.status === 'fulfilled' ? one.value.text : String(one.reason)));
+    assert.deepEqual(
+      outcomes,
+      Array.from({ length: 10 }, () => 'Hello, Ada'),
+    );
+  });
+}
+
+const go = findGo();
+for (const id of ['typescript1-http', 'python1-stdio', 'typescript1-stdio']) {
+  const skip = go === undefined ? 'no Go on this machine' : false;
+  test(`N-44 a client of the Go SDK is asked for its roots by ${id}`, { skip }, async () => {
+    if (go === undefined) return;
+    const programs = await goPrograms(go);
+    await using setting = await startSetting(id);
+    const text = await command(join(programs, 'client'), [
+      setting.place.kind === 'stdio' ? '' : setting.place.url,
+      'ask_roots',
+    ]);
+    assert.equal(text.trim(), 'file:///peer');
+  });
+}
