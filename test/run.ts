@@ -56,7 +56,12 @@ const RUNS: Readonly<Record<string, readonly Step[]>> = {
     { kind: 'tests', name: 'e2e', files: ['test/e2e/**/*.test.ts'], atOnce: Math.max(1, Math.floor(cores / 2)) },
     // Servers and clients of other people, which the first of these installs from the package registries.
     { kind: 'program', name: 'peers', file: 'test/peers/run.ts', args: [] },
-    { kind: 'program', name: 'peers late', file: 'test/peers/run.ts', args: ['--late', '--way', 'merged'] },
+    {
+      kind: 'program',
+      name: 'peers late',
+      file: 'test/peers/run.ts',
+      args: ['--late', '--way', 'merged', '--client', 'typescript1'],
+    },
     { kind: 'program', name: 'peers conformance', file: 'test/peers/conformance.ts', args: ['--endpoint', 'single'] },
     {
       kind: 'tests',

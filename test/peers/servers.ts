@@ -76,7 +76,7 @@ export interface RunningServer extends AsyncDisposable {
   logs(): string;
 }
 
-/** @param lateSeconds how long a server over stdio sleeps before it starts. */
+/** @param lateSeconds how long a server over stdio sleeps before it starts at the gateway. */
 export async function startServer(cell: ServerCell, lateSeconds = 0): Promise<RunningServer> {
   const { id, server, transport } = cell;
   const [command, ...words] = await PROGRAMS[server].program();
@@ -86,7 +86,7 @@ export async function startServer(cell: ServerCell, lateSeconds = 0): Promise<Ru
     const late = lateSeconds === 0 ? { command, args } : { command: 'sh', args: ['-c', script, command, ...args] };
     return {
       cell,
-      place: { kind: 'stdio', ...late },
+      place: { kind: 'stdio', command, args },
       config: late,
       logs: () => '',
       [Symbol.asyncDispose]: () => Promise.resolve(),
