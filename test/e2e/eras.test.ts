@@ -51,7 +51,7 @@ suite('a program of both eras', { concurrency: 2 }, () => {
   test('N-40 asks in a session, which it can do only there', TIMEOUT, async () => {
     await using gateway = await openGateway({ up: dual() });
     const human = { elicitation: () => ({ name: 'Ada' }) };
-    await using client = await connect('SDK v1', gateway.url, human);
+    await using client = await connect('SDK v1', gateway.url, { human });
     assert.equal(textOf(await client.call('up__ask')), 'Hello, Ada');
   });
 
@@ -60,7 +60,9 @@ suite('a program of both eras', { concurrency: 2 }, () => {
     const session = await initialize(gateway.url);
     assert.equal(await sessionCall(gateway.url, session, 'up__era'), 'legacy');
     const found = () =>
-      gateway.lines.map((line): { msg: string; era?: string } => JSON.parse(line)).filter(({ msg }) => /^era of/.test(msg));
+      gateway.lines
+        .map((line): { msg: string; era?: string } => JSON.parse(line))
+        .filter(({ msg }) => /^era of/.test(msg));
     assert.deepEqual(
       found().map(({ era }) => era),
       ['legacy'],
