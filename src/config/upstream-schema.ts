@@ -119,7 +119,7 @@ const OWN = {
   era: oneOf(ERAS)
     .prefault('auto')
     .describe(
-      'Which protocol it is spoken to in: `modern` is revision 2026-07-28, `legacy` all before it, `auto` asks it first.',
+      'Which protocol it is spoken to in: `modern` is revision 2026-07-28, `legacy` all before it, `auto` that of each client where the upstream has both, else the one it has.',
     ),
   start: oneOf(['eager', 'lazy']).prefault('lazy').describe('Whether it is started with the gateway or on first use.'),
   required: flag().prefault(false).describe('Whether the gateway is not ready without it.'),

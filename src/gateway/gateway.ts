@@ -298,7 +298,8 @@ export class Gateway implements Front {
     for (const opening of session.pendingLinks.values()) {
       opening.then(
         (link) => {
-          if (!link.shared) link.connection.notify('notifications/roots/list_changed');
+          // A modern upstream reads the roots in each call that needs them.
+          if (!link.shared && link.era === 'legacy') link.connection.notify('notifications/roots/list_changed');
         },
         () => undefined,
       );

@@ -56,7 +56,7 @@ export class Connection<Owner> {
   readonly #events: ConnectionEvents<Owner>;
   readonly #pending = new ArrayMap<number, PendingCall<Owner>>();
   readonly #serverRequests = new Map<Id, OpenServerRequest>();
-  /** Whose progress is told after the answer, by token. */
+  /** Owners of calls whose progress is passed on after the answer, by token. */
   readonly #outliving = new Map<number, Owner>();
   readonly #firstByte = Promise.withResolvers<void>();
   #transport: Transport | undefined;
@@ -221,8 +221,10 @@ export class Connection<Owner> {
         }
         return;
       case 'request':
-        // The modern era has no requests in this direction, and no way to answer one.
-        if (this.#modernAs !== undefined) return;
+        if (this.#modernAs !== undefined) {
+          this.#refuseModern(message, about);
+          return;
+        }
         try {
           this.#onServerRequest(message, about);
         } catch (thrown) {
@@ -232,6 +234,19 @@ export class Connection<Owner> {
           this.#transport?.send({ text: responseText(message.id, { kind: 'error', error }) });
         }
     }
+  }
+
+  /**
+   * The modern era has no requests in this direction and no way to answer one: the upstream would wait for ever. The call is
+   * ended where the request came on its own stream; elsewhere the request is dropped, for nothing tells whose it is.
+   */
+  #refuseModern({ method }: Request, about: number | undefined): void {
+    if (about === undefined) return;
+    const upstream = this.#upstream;
+    const message =
+      `upstream "${upstream}" sent the request ${method} in the middle of a call, which revision ${MODERN} does not allow; ` +
+      'set era: legacy for this upstream if it needs to ask';
+    this.#cancel(about, 'requests are not allowed here', new GatewayError('upstream-protocol', { upstream, message }));
   }
 
   #onResponse(response: Response): void {
