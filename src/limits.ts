@@ -11,6 +11,8 @@ export const LIMITS = {
   /** Messages of one event stream that wait for a client that does not read. */
   streamQueueMessages: 256,
   streamQueueBytes: MIB,
+  /** A request body of which nothing came for so long is refused. */
+  bodyStallMs: 10_000,
 } as const;
 
 export type LimitName = keyof typeof LIMITS;

@@ -203,6 +203,9 @@ function assemble(
       parkedPerPrincipal: limits.parkedPerPrincipal,
       parkedPerUpstream: limits.parkedPerUpstream,
       inFlightPerSession: limits.inFlightPerSession,
+      streamsPerPrincipal: limits.streamsPerPrincipal,
+      bodyTotalBytes: limits.bodyTotal,
+      unsentTotalBytes: limits.unsentTotal,
     },
     sessions: {
       idleMs: sessions.idle,
@@ -211,6 +214,7 @@ function assemble(
       keepAliveMs: sessions.keepAlive,
       eventLimit: sessions.events,
       eventLimitBytes: sessions.eventBytes,
+      eventTotalBytes: sessions.eventBytesTotal,
     },
     legacySse: settings.legacySse,
     logLevel: settings.logLevel,

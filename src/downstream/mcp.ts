@@ -17,6 +17,7 @@ import { headerLookup, modernCaller } from './modern-envelope.ts';
 import { ModernReply, type ModernReplyParts } from './modern-reply.ts';
 import { pageFor } from './admission/page.ts';
 import { postedText } from './admission/posted-text.ts';
+import type { EdgeMemory } from './edge-memory.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
 import { refuse, writeResponse } from './admission/refusal.ts';
 import { Reply, type ReplyParts, writeAnswer } from './reply.ts';
@@ -26,7 +27,9 @@ import { EVENT_STREAM_HEADERS } from './streams/event-stream.ts';
 export interface McpParts extends StreamsParts {
   readonly front: Front;
   readonly bodyBytes: number;
-  /** What is answered when a request went wrong inside. */
+  /** Of `subscriptions/listen`. */
+  readonly streamsPerPrincipal: number;
+  /** Returns the response to a request whose handling threw. */
   onFailure(thrown: unknown, outgoing: ServerResponse): Response;
 }
 
@@ -58,6 +61,10 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   get timers(): EdgeTimers {
     return this.#parts.timers;
+  }
+
+  get memory(): EdgeMemory {
+    return this.#parts.memory;
   }
 
   get metrics(): Metrics | undefined {
@@ -94,7 +101,9 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
         new GatewayError('not-acceptable', { message: 'send Accept: application/json, text/event-stream' }),
       );
     }
-    const text = await postedText(env, admitted.headers, this.#parts.bodyBytes);
+    const { bodyBytes, memory } = this.#parts;
+    const limits = { limitBytes: bodyBytes, budget: memory.bodies, principal: admitted.principal.key };
+    const text = await postedText(env, admitted.headers, limits);
     if (typeof text !== 'string') return text;
     const lookup = headerLookup(env.incoming.rawHeaders, admitted.headers.version);
     return await this.post(env.outgoing, view, admitted, shape, lookup, text);
@@ -161,7 +170,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     shape: Shape,
     lookup: HeaderLookup,
   ): Response {
-    const reply = new ModernReply(outgoing, request, shape, this);
+    const reply = new ModernReply(outgoing, request, caller.principal.key, shape, this);
     if (request.method === LISTEN) this.#listens.add(reply);
     reply.bind(this.#parts.front.modern(request, caller, reply, lookup));
     return RESPONSE_ALREADY_SENT;
@@ -249,7 +258,11 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const streams = this.streamsOf(session);
     if (streams === undefined) return refuse(new GatewayError('session-unknown', { message: 'initialize again' }));
     if (lastEventId === undefined) streams.listen(outgoing);
-    else streams.resume(outgoing, lastEventId);
+    else if (!streams.resume(outgoing, lastEventId)) {
+      // Clients that see the empty stream end would resume it again and again; 405 ends that.
+      const message = 'this stream has ended, and every event of it was sent';
+      return refuse(new GatewayError('method-not-allowed', { message }), undefined, { allow: 'POST' });
+    }
     return RESPONSE_ALREADY_SENT;
   }
 

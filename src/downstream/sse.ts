@@ -13,9 +13,12 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { getShape } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
 import { readInput, toRefusal } from './classify.ts';
+import type { ByteBudget } from './streams/byte-budget.ts';
+import { textBytes } from './streams/event-log.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
 import { Peer } from './peer.ts';
 import { postedText } from './admission/posted-text.ts';
+import type { EdgeMemory } from './edge-memory.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
 import { refuse } from './admission/refusal.ts';
 import { EVENT_STREAM_HEADERS, STUCK_MS } from './streams/event-stream.ts';
@@ -25,7 +28,9 @@ export interface SseParts {
   readonly timers: EdgeTimers;
   readonly log: Logger;
   readonly metrics: Metrics | undefined;
+  readonly memory: EdgeMemory;
   readonly bodyBytes: number;
+  readonly streamsPerPrincipal: number;
 }
 
 /** The one stream of events of a client of 2024-11-05: everything said to it goes there. */
@@ -33,11 +38,22 @@ class EventSink implements MessageSink {
   readonly writer: StreamWriter;
   #seq = 0;
 
-  constructor(response: ServerResponse, onGone: () => void, onDropped: () => void) {
+  constructor(
+    response: ServerResponse,
+    principal: string,
+    budget: ByteBudget,
+    onGone: () => void,
+    onDropped: () => void,
+  ) {
     this.writer = new StreamWriter(
       response,
       { onGone, onDropped },
-      { isImpatient: true, onStall: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0) },
+      {
+        isImpatient: true,
+        budget,
+        principal,
+        onStall: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0),
+      },
     );
   }
 
@@ -53,7 +69,7 @@ class EventSink implements MessageSink {
   #write(event: string, data: string, message: string): boolean {
     if (this.writer.isGone) return false;
     const text = eventText({ event, data });
-    this.writer.write({ seq: ++this.#seq, text, bytes: Buffer.byteLength(text), atMs: 0 }, message);
+    this.writer.write({ seq: ++this.#seq, text, bytes: textBytes(text), atMs: 0 }, message);
     return true;
   }
 }
@@ -80,7 +96,7 @@ export class SseEndpoint {
   }
 
   open({ outgoing }: HttpBindings, view: string, { headers, principal }: Admitted): Response {
-    const { front, timers, log, metrics } = this.#parts;
+    const { front, timers, log, metrics, memory } = this.#parts;
     if (getShape(headers.accept) !== 'events') {
       return refuse(new GatewayError('not-acceptable', { message: 'send Accept: text/event-stream' }));
     }
@@ -90,6 +106,8 @@ export class SseEndpoint {
     const id = randomBytes(24).toString('base64url');
     const sink: EventSink = new EventSink(
       outgoing,
+      principal.key,
+      memory.unsent,
       () => {
         this.#lines.delete(id);
         timers.removeStream(sink.writer);
@@ -117,7 +135,9 @@ export class SseEndpoint {
     if (line === undefined || line.principal.key !== principal.key) {
       return refuse(new GatewayError('session-unknown', { message: 'open /sse again' }));
     }
-    const text = await postedText(env, headers, this.#parts.bodyBytes);
+    const { bodyBytes, memory } = this.#parts;
+    const limits = { limitBytes: bodyBytes, budget: memory.bodies, principal: principal.key };
+    const text = await postedText(env, headers, limits);
     if (typeof text !== 'string') return text;
     let said;
     try {

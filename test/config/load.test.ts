@@ -33,6 +33,7 @@ test('a file with nothing but upstreams has safe defaults for all else', () => {
       parkedPerPrincipal: 256,
       parkedPerUpstream: 1_024,
       inFlightPerSession: 256,
+      streamsPerPrincipal: 1_000,
     },
     sessions: {
       idleMs: 1_800_000,

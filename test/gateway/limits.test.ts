@@ -15,6 +15,7 @@ const LIMITS = {
   parkedPerPrincipal: 256,
   parkedPerUpstream: 1_024,
   inFlightPerSession: 256,
+  streamsPerPrincipal: 1_000,
 };
 
 /** An upstream whose calls are answered when the test says so. */

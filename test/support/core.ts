@@ -189,6 +189,7 @@ export async function testCore(
       parkedPerPrincipal: 256,
       parkedPerUpstream: 1_024,
       inFlightPerSession: 256,
+      streamsPerPrincipal: 1_000,
     },
     sessions: {
       idleMs: 60_000,
