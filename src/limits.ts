@@ -11,6 +11,8 @@ export const LIMITS = {
   /** Messages of one event stream that wait for a client that does not read. */
   streamQueueMessages: 256,
   streamQueueBytes: MIB,
+  /** A request id as JSON text. */
+  requestIdChars: KIB,
   /** A request body of which nothing came for so long is refused. */
   bodyStallMs: 10_000,
 } as const;

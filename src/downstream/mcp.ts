@@ -17,7 +17,7 @@ import { headerLookup, modernCaller } from './modern-envelope.ts';
 import { ModernReply, type ModernReplyParts } from './modern-reply.ts';
 import { pageFor } from './admission/page.ts';
 import { postedText } from './admission/posted-text.ts';
-import type { EdgeMemory } from './edge-memory.ts';
+import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
 import { refuse, writeResponse } from './admission/refusal.ts';
 import { Reply, type ReplyParts, writeAnswer } from './reply.ts';
@@ -130,7 +130,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       case 'modern-notification':
         return writeAccepted(outgoing);
       case 'initialize':
-        return this.#initialize(outgoing, posted.request, principal, view, shape);
+        return this.#initialize(outgoing, posted.request, principal, view, shape, headers.sessionId);
       case 'session': {
         const { said } = posted;
         const found = this.#find(posted.sessionId, principal, view);
@@ -190,8 +190,14 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     principal: Principal,
     view: string,
     shape: Shape,
+    sessionId: string | undefined,
   ): Promise<Response> {
     if (this.#isDraining) return refuse(new GatewayError('draining'), request.id);
+    // Clients that still name a session which is over open a new one.
+    if (sessionId !== undefined && !((await this.#find(sessionId, principal, view)) instanceof GatewayError)) {
+      const message = 'this session is initialized already; send initialize without Mcp-Session-Id to open another';
+      return refuse(new GatewayError('invalid-request', { message }), request.id);
+    }
     const { session, answer } = await this.#parts.front.initialize(request, principal, view);
     if (shape === 'events') {
       const id = session === undefined ? {} : { 'mcp-session-id': session.id };

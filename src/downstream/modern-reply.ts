@@ -3,7 +3,7 @@ import type { ModernCall, ModernSink } from '../gateway/front.ts';
 import { eventText } from '../protocol/event-stream.ts';
 import { oneLine } from '../json/json.ts';
 import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts';
-import type { EdgeMemory } from './edge-memory.ts';
+import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Shape } from './admission/accept.ts';
 import type { DisconnectWatcher, UnderWay } from './streams/disconnect-watcher.ts';

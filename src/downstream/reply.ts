@@ -2,7 +2,7 @@ import type { ServerResponse } from 'node:http';
 import type { ClientSession, MessageSink } from '../gateway/front.ts';
 import { type Answer, type Id, responseText } from '../protocol/jsonrpc.ts';
 import type { Shape } from './admission/accept.ts';
-import type { EdgeMemory } from './edge-memory.ts';
+import type { EdgeMemory } from './memory/edge-memory.ts';
 import { DECIDE_MS, type EdgeTimers } from './streams/edge-timers.ts';
 import type { SessionStreams } from './streams/session-streams.ts';
 import { EVENT_STREAM_HEADERS, type EventStream } from './streams/event-stream.ts';

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { connect, type Socket } from 'node:net';
 import { once } from 'node:events';
 import { test } from 'node:test';
+import { LIMITS } from '../../src/limits.ts';
 import { usedBytes } from '../support/used-bytes.ts';
 import { getEvents, initialize, post, postForEvents, rpc } from './client.ts';
 import { type Edge, startEdge } from './edge.ts';
@@ -145,4 +146,16 @@ test('N-26 a body of any size and cut arrives whole', OPTIONS, async () => {
     assert.equal(JSON.parse(answer.text).result.text, text);
   }
   assert.equal(await metric(edge, 'linkspan_held_bytes', 'bodies'), 0);
+});
+
+test('limit bodyStallMs: N-26 a body that stops coming is refused with 408', OPTIONS, async (t) => {
+  await using edge = await startEdge();
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const socket = await postPartly(edge, 1_000_000, Buffer.alloc(MIB / 2, ' '));
+  await until(async () => (await metric(edge, 'linkspan_held_bytes', 'bodies')) >= MIB / 2);
+  t.mock.timers.tick(LIMITS.bodyStallMs);
+  const [chunk] = await once(socket, 'data');
+  assert.match(String(chunk), /^HTTP\/1\.1 408 /);
+  assert.equal(await metric(edge, 'linkspan_held_bytes', 'bodies'), 0);
+  socket.destroy();
 });

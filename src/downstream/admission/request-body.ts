@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { LIMITS } from '../../limits.ts';
-import type { BodyBudget } from './body-budget.ts';
+import type { BodyBudget } from '../memory/body-budget.ts';
 
 export type RequestBody =
   | { readonly kind: 'text'; readonly text: string }
@@ -116,7 +116,10 @@ export function readBody(
     finish({ kind });
   };
   const begin = (first: Buffer): boolean => {
-    partial = new PartialBody(limits, () => refuse('stalled'));
+    partial = new PartialBody(limits, () => {
+      limits.budget.events.onStalled();
+      refuse('stalled');
+    });
     return partial.add(first);
   };
   incoming.on('data', (chunk: Buffer) => {

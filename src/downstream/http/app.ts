@@ -8,7 +8,7 @@ import type { Front } from '../../gateway/front.ts';
 import { Admission, type AdmissionParts } from '../admission/admission.ts';
 import { McpEndpoint } from '../mcp.ts';
 import { type IncomingPost, PostFastPath } from './post-fast-path.ts';
-import { createEdgeMemory } from '../edge-memory.ts';
+import { createEdgeMemory } from '../memory/edge-memory.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
 import { refuse } from '../admission/refusal.ts';
 import { SseEndpoint } from '../sse.ts';

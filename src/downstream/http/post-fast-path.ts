@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Front } from '../../gateway/front.ts';
-import type { BodyBudget } from '../admission/body-budget.ts';
+import type { BodyBudget } from '../memory/body-budget.ts';
 import type { Admission, Admitted } from '../admission/admission.ts';
 import type { HeaderReusingRequest } from './header-reusing-request.ts';
 import type { McpEndpoint } from '../mcp.ts';

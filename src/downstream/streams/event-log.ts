@@ -1,4 +1,4 @@
-import type { ByteAccount, ByteBudget, ByteHolder } from './byte-budget.ts';
+import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
 
 /** One event of a stream as it goes over the wire. */
 export interface StreamEvent {

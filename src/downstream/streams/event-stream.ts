@@ -4,7 +4,7 @@ import { eventText } from '../../protocol/event-stream.ts';
 import { oneLine } from '../../json/json.ts';
 import type { Id } from '../../protocol/jsonrpc.ts';
 import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';
-import type { ByteBudget } from './byte-budget.ts';
+import type { ByteBudget } from '../memory/byte-budget.ts';
 import { requestSuffix } from './event-id.ts';
 import { type EventLog, type StreamEvent, textBytes } from './event-log.ts';
 import { StreamWriter } from './stream-writer.ts';

@@ -5,7 +5,7 @@ import type { ClientSession } from '../../gateway/front.ts';
 import { type Id, responseText } from '../../protocol/jsonrpc.ts';
 import { featuresOf } from '../../protocol/revisions.ts';
 import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';
-import type { EdgeMemory } from '../edge-memory.ts';
+import type { EdgeMemory } from '../memory/edge-memory.ts';
 import { parseEventId } from './event-id.ts';
 import { EventLog, type EventLimits } from './event-log.ts';
 import type { EdgeTimers } from './edge-timers.ts';

@@ -1,6 +1,6 @@
 import type { Writable } from 'node:stream';
 import { LIMITS } from '../../limits.ts';
-import type { ByteAccount, ByteBudget, ByteHolder } from './byte-budget.ts';
+import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
 import type { StreamEvent } from './event-log.ts';
 
 /** Learns what became of the events given to a {@link StreamWriter}. */

@@ -1,5 +1,5 @@
 import type { ServerResponse } from 'node:http';
-import type { ByteBudget } from './byte-budget.ts';
+import type { ByteBudget } from '../memory/byte-budget.ts';
 import { STUCK_MS } from './event-stream.ts';
 
 /** Less than this is not worth an account. */

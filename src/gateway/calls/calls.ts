@@ -276,7 +276,8 @@ export class Calls {
         return await this.#parts.taskCalls.onCreated(exchange, upstream, link, asked, source);
       }
       if (asked === undefined) {
-        if (isRead) resourceCache.store(exchange, upstream.id, state, sent, answer, performance.now());
+        const isShared = upstream.config.isolation === 'shared';
+        if (isRead) resourceCache.store(exchange, upstream.id, isShared, state, sent, answer, performance.now());
         return this.#parts.translator.toClient(exchange, { upstream: upstream.id, isModern: true, source }, answer);
       }
       if (exchange.client.caller.revision === MODERN) {

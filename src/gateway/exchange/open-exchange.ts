@@ -28,6 +28,7 @@ export class OpenExchange implements Exchange {
   #call: Call<Exchange> | undefined;
   #limiter: ConcurrencyLimiter | undefined;
   #cancelled = false;
+  #isCancelledByClient = false;
   /** Ends what is waited for besides a call. */
   #onCancel: (() => void) | undefined;
   /** The last progress told: it only ever grows, through however many calls it takes. */
@@ -39,6 +40,11 @@ export class OpenExchange implements Exchange {
     this.request = request;
     this.sink = sink;
     this.progressToken = progressTokenOf(request.params);
+  }
+
+  /** Whether the client cancelled it, and so gets no response. */
+  get isCancelledByClient(): boolean {
+    return this.#isCancelledByClient;
   }
 
   /** Takes a place at the upstream; undefined when there was one at once. @throws {GatewayError} `overloaded`, `cancelled` */
@@ -108,6 +114,11 @@ export class OpenExchange implements Exchange {
   fail(error: GatewayError): void {
     this.failure = error;
     this.cancel(error.message);
+  }
+
+  cancelByClient(reason: string | undefined): void {
+    this.#isCancelledByClient = true;
+    this.cancel(reason);
   }
 
   cancel(reason: string | undefined): void {

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { ByteBudget } from '../../../src/downstream/streams/byte-budget.ts';
+import { ByteBudget } from '../../../src/downstream/memory/byte-budget.ts';
 import { EventLog, type EventLimits, type StreamEvent, textBytes } from '../../../src/downstream/streams/event-log.ts';
 
 function streamEvent(seq: number, bytes = 10, atMs = 0): StreamEvent {

@@ -1,8 +1,8 @@
 import { getHeapStatistics } from 'node:v8';
-import type { Config } from '../config/config.ts';
-import type { Metrics } from '../telemetry/metrics.ts';
-import { BodyBudget } from './admission/body-budget.ts';
-import { type BudgetLimits, ByteBudget } from './streams/byte-budget.ts';
+import type { Config } from '../../config/config.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+import { BodyBudget } from './body-budget.ts';
+import { type BudgetLimits, ByteBudget } from './byte-budget.ts';
 
 const MIB = 1_048_576;
 
@@ -43,7 +43,10 @@ export function createEdgeMemory(
     limits.bodyTotalBytes ?? Math.max(partOfHeap(heapBytes, 8, 128 * MIB), LARGEST_BODIES * limits.bodyBytes);
   const events = new ByteBudget(shared(eventBytes), () => metrics?.budgetExceeded('events'));
   const unsent = new ByteBudget(shared(unsentBytes), () => metrics?.budgetExceeded('unsent'));
-  const bodies = new BodyBudget(shared(bodyBytes), () => metrics?.budgetExceeded('bodies'));
+  const bodies = new BodyBudget(shared(bodyBytes), {
+    onRefused: () => metrics?.budgetExceeded('bodies'),
+    onStalled: () => metrics?.limitReached('bodyStallMs'),
+  });
   metrics?.reportHeldBytes('events', () => events.bytes);
   metrics?.reportHeldBytes('unsent', () => unsent.bytes);
   metrics?.reportHeldBytes('bodies', () => bodies.bytes);

@@ -1,16 +1,22 @@
-import type { BudgetLimits } from '../streams/byte-budget.ts';
+import type { BudgetLimits } from './byte-budget.ts';
+
+export interface BodyBudgetEvents {
+  /** A body found no room. */
+  onRefused(): void;
+  /** A body stopped coming. */
+  onStalled(): void;
+}
 
 /** Bounds the bytes of request bodies that have begun and not ended, for each principal and for all together. */
 export class BodyBudget {
   readonly #limits: BudgetLimits;
-  readonly #onRefused: () => void;
+  readonly events: BodyBudgetEvents;
   readonly #byPrincipal = new Map<string, number>();
   #bytes = 0;
 
-  /** @param onRefused is called for each body that finds no room. */
-  constructor(limits: BudgetLimits, onRefused: () => void) {
+  constructor(limits: BudgetLimits, events: BodyBudgetEvents) {
     this.#limits = limits;
-    this.#onRefused = onRefused;
+    this.events = events;
   }
 
   get bytes(): number {
@@ -21,7 +27,7 @@ export class BodyBudget {
   reserve(principal: string, bytes: number): boolean {
     const own = (this.#byPrincipal.get(principal) ?? 0) + bytes;
     if (own > this.#limits.principalBytes || this.#bytes + bytes > this.#limits.totalBytes) {
-      this.#onRefused();
+      this.events.onRefused();
       return false;
     }
     this.#byPrincipal.set(principal, own);
