@@ -22,6 +22,7 @@ import type { EdgeTimers } from './streams/edge-timers.ts';
 import { refuse, writeResponse } from './admission/refusal.ts';
 import { Reply, type ReplyParts, writeAnswer } from './reply.ts';
 import { SessionStreams, type StreamsParts } from './streams/session-streams.ts';
+import { StreamCounts } from './memory/stream-counts.ts';
 import { EVENT_STREAM_HEADERS } from './streams/event-stream.ts';
 
 export interface McpParts extends StreamsParts {
@@ -52,11 +53,13 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   /** Of the sessions that ever needed events. */
   readonly #streams = new Map<ClientSession, SessionStreams>();
   readonly #listens = new Set<ModernReply>();
+  readonly #listenCounts: StreamCounts;
   readonly disconnects = new DisconnectWatcher();
   #isDraining = false;
 
   constructor(parts: McpParts) {
     this.#parts = parts;
+    this.#listenCounts = new StreamCounts(parts.streamsPerPrincipal);
   }
 
   get timers(): EdgeTimers {
@@ -170,14 +173,21 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     shape: Shape,
     lookup: HeaderLookup,
   ): Response {
-    const reply = new ModernReply(outgoing, request, caller.principal.key, shape, this);
-    if (request.method === LISTEN) this.#listens.add(reply);
+    const principal = caller.principal.key;
+    const isListen = request.method === LISTEN;
+    if (isListen && !this.#listenCounts.add(principal)) {
+      this.#parts.metrics?.shed('streams');
+      const message = `you have ${this.#parts.streamsPerPrincipal} ${LISTEN} streams open; close one first`;
+      return refuse(new GatewayError('overloaded', { message }), request.id);
+    }
+    const reply = new ModernReply(outgoing, request, principal, shape, this);
+    if (isListen) this.#listens.add(reply);
     reply.bind(this.#parts.front.modern(request, caller, reply, lookup));
     return RESPONSE_ALREADY_SENT;
   }
 
   onReplied(reply: ModernReply): void {
-    if (reply.request.method === LISTEN) this.#listens.delete(reply);
+    if (this.#listens.delete(reply)) this.#listenCounts.remove(reply.principal);
   }
 
   onFailed(thrown: unknown, outgoing: ServerResponse): void {

@@ -13,6 +13,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { getShape } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
 import { readInput, toRefusal } from './classify.ts';
+import { StreamCounts } from './memory/stream-counts.ts';
 import type { ByteBudget } from './memory/byte-budget.ts';
 import { textBytes } from './streams/event-log.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
@@ -89,10 +90,12 @@ export class SseEndpoint {
   readonly #parts: SseParts;
   /** By the secret in the path that the client POSTs to. */
   readonly #lines = new Map<string, SseClient>();
+  readonly #counts: StreamCounts;
   #isDraining = false;
 
   constructor(parts: SseParts) {
     this.#parts = parts;
+    this.#counts = new StreamCounts(parts.streamsPerPrincipal);
   }
 
   open({ outgoing }: HttpBindings, view: string, { headers, principal }: Admitted): Response {
@@ -102,6 +105,11 @@ export class SseEndpoint {
     }
     if (this.#isDraining) return refuse(new GatewayError('draining'));
     if (outgoing.destroyed) return RESPONSE_ALREADY_SENT;
+    if (!this.#counts.add(principal.key)) {
+      metrics?.shed('streams');
+      const message = `you have ${this.#parts.streamsPerPrincipal} SSE streams open; close one first`;
+      return refuse(new GatewayError('overloaded', { message }));
+    }
 
     const id = randomBytes(24).toString('base64url');
     const sink: EventSink = new EventSink(
@@ -110,6 +118,7 @@ export class SseEndpoint {
       memory.unsent,
       () => {
         this.#lines.delete(id);
+        this.#counts.remove(principal.key);
         timers.removeStream(sink.writer);
         metrics?.streams.sse.remove();
         peer.close().catch((thrown: unknown) => log.error({ err: thrown }, 'session not ended'));

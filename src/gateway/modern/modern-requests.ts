@@ -10,6 +10,7 @@ import {
 import { RawObject } from '../../json/json.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../../protocol/mcp-headers.ts';
+import { isAnonymous } from '../../policy/principal.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { TASK_METHODS } from '../../protocol/tasks.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
@@ -162,8 +163,10 @@ export class ModernRequests implements ModernRequestHost {
     return this.#parts.tasks.request(exchange);
   }
 
-  #discover({ catalog }: ClientGroup): Answer {
-    const { capabilities, instructions, caching } = catalog;
+  #discover({ catalog, caller }: ClientGroup): Answer {
+    const { capabilities, instructions } = catalog;
+    const isPublic = catalog.caching.isPublic && isAnonymous(caller.principal);
+    const caching = { ...catalog.caching, isPublic };
     const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify([MODERN]))
       .with('capabilities', capabilitiesAt(MODERN, capabilities).toString())
       .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
