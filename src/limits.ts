@@ -13,6 +13,11 @@ export const LIMITS = {
   streamQueueBytes: MIB,
   /** A request id as JSON text. */
   requestIdChars: KIB,
+  /** Messages of one session that wait for a stream to the client. */
+  sessionQueueMessages: 256,
+  sessionQueueBytes: MIB,
+  /** Notifications of one upstream connection, progress left out. */
+  notificationsPerSecond: 2_000,
   /** A request body of which nothing came for so long is refused. */
   bodyStallMs: 10_000,
 } as const;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { Principal } from '../../src/policy/principal.ts';
 import { testCore } from '../support/core.ts';
 import { modernUpstream } from '../support/http-upstream.ts';
-import { modernRequest } from '../support/modern-client.ts';
+import { type ModernReply, modernRequest } from '../support/modern-client.ts';
 
 const TIMEOUT = { timeout: 20_000 };
 const [ALICE, BOB] = ['alice', 'bob'].map((key): Principal => ({ key, label: key, scopes: [] }));
@@ -33,13 +33,13 @@ for (const [isolation, reads] of [
         assert.ok(principal !== undefined);
         for (const method of ['server/discover', 'resources/list', 'resources/read']) {
           const params = method === 'resources/read' ? { uri: 'lib://a' } : {};
-          const { result } = await modernRequest(gateway, method, params, { principal }).reply;
-          assert.equal(result?.['cacheScope'], 'private', method);
+          const reply: ModernReply = await modernRequest(gateway, method, params, { principal }).reply;
+          assert.equal(reply.result?.['cacheScope'], 'private', method);
         }
       }
       assert.equal(upstream.requests('resources/read').length, reads);
-      const { result } = await modernRequest(gateway, 'resources/read', { uri: 'lib://a' }).reply;
-      assert.equal(result?.['cacheScope'], 'public');
+      const anonymous: ModernReply = await modernRequest(gateway, 'resources/read', { uri: 'lib://a' }).reply;
+      assert.equal(anonymous.result?.['cacheScope'], 'public');
     },
   );
 }

@@ -30,6 +30,8 @@ interface Queued {
   readonly streamEvent: StreamEvent;
   /** Method of a notification; undefined for a request or response. */
   readonly notification: string | undefined;
+  /** The message of an {@link IDEMPOTENT} notification. */
+  readonly repeatable?: string | undefined;
   readonly isReplay: boolean;
 }
 
@@ -39,11 +41,12 @@ const NOTIFICATION = '{"jsonrpc":"2.0","method":"';
 /** Notifications that may be dropped for a slow reader. */
 const DROPPABLE = new Set(['notifications/progress', 'notifications/message']);
 
-/** Notifications that are queued once: a second one in the queue would say nothing new. */
+/** Notifications of which an equal one in the queue is enough: a second one would say nothing new. */
 const IDEMPOTENT = new Set([
   'notifications/tools/list_changed',
   'notifications/prompts/list_changed',
   'notifications/resources/list_changed',
+  'notifications/resources/updated',
 ]);
 
 /** Queued memory of an event besides its text. */
@@ -103,9 +106,8 @@ export class StreamWriter implements ByteHolder {
       return;
     }
     const notification = notificationMethod(message);
-    if (notification !== undefined && IDEMPOTENT.has(notification)) {
-      if (this.#queue.some((queued) => queued.notification === notification)) return;
-    }
+    const repeatable = notification !== undefined && IDEMPOTENT.has(notification) ? message : undefined;
+    if (repeatable !== undefined && this.#queue.some((queued) => queued.repeatable === repeatable)) return;
     if (!this.#hasRoom(streamEvent)) this.#dropUntilRoom(streamEvent);
     const hasRoom = this.#hasRoom(streamEvent);
     if (!hasRoom && notification !== undefined && DROPPABLE.has(notification)) {
@@ -114,7 +116,7 @@ export class StreamWriter implements ByteHolder {
     }
     this.#waiting++;
     this.#waitingBytes += streamEvent.bytes;
-    this.#enqueue({ streamEvent, notification, isReplay: false });
+    this.#enqueue({ streamEvent, notification, repeatable, isReplay: false });
     if (!hasRoom && this.#options.isImpatient) this.destroy();
   }
 
