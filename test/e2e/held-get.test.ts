@@ -11,18 +11,11 @@ const HELLO = {
   serverInfo: { name: 'holds', version: '1' },
 };
 
-function resultOf(method: string | undefined): object | undefined {
-  switch (method) {
-    case 'initialize':
-      return HELLO;
-    case 'tools/list':
-      return { tools: [{ name: 'echo', inputSchema: { type: 'object' } }] };
-    case 'tools/call':
-      return { content: [{ type: 'text', text: 'done' }] };
-    default:
-      return undefined;
-  }
-}
+const RESULTS: ReadonlyMap<string | undefined, object> = new Map<string, object>([
+  ['initialize', HELLO],
+  ['tools/list', { tools: [{ name: 'echo', inputSchema: { type: 'object' } }] }],
+  ['tools/call', { content: [{ type: 'text', text: 'done' }] }],
+]);
 
 test(
   'N-50 an upstream that never sends the headers of its own stream serves several sessions',
@@ -30,7 +23,7 @@ test(
   async () => {
     const held: ServerResponse[] = [];
     await using server = await serve((request, response) => {
-      const result = resultOf(request.rpc);
+      const result = RESULTS.get(request.rpc);
       if (request.method === 'GET') held.push(response);
       else if (result !== undefined) {
         json(response, JSON.stringify({ jsonrpc: '2.0', id: request.id, result }), { 'Mcp-Session-Id': 's-1' });
