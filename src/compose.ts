@@ -89,6 +89,7 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
           log,
           guard,
           onNonProtocolOutput,
+          onPause: () => metrics.limitReached('notificationsPerSecond'),
         });
         return [{ era: era === 'auto' ? 'either' : era, isProcess: true, tellsWhichCall: false, start }];
       }

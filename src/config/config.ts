@@ -75,6 +75,12 @@ export interface LimitsConfig {
   readonly parkedPerPrincipal: number;
   readonly parkedPerUpstream: number;
   readonly inFlightPerSession: number;
+  /** Open `subscriptions/listen` and `GET /sse` streams. */
+  readonly streamsPerPrincipal: number;
+  /** Request bodies that are being received, together; undefined for a part of the heap. */
+  readonly bodyTotalBytes?: number | undefined;
+  /** Events and answers that wait for slow readers, together; undefined for a part of the heap. */
+  readonly unsentTotalBytes?: number | undefined;
 }
 
 export interface SessionsConfig {
@@ -88,6 +94,8 @@ export interface SessionsConfig {
   /** Events kept for `Last-Event-ID`, per session. */
   readonly eventLimit: number;
   readonly eventLimitBytes: number;
+  /** The same for all sessions together; undefined for a part of the heap. */
+  readonly eventTotalBytes?: number | undefined;
 }
 
 export const ISOLATIONS = ['session', 'principal', 'shared', 'call'] as const;

@@ -72,6 +72,21 @@ const limits = z.strictObject({
     .describe('Calls of one principal that wait at an upstream until their client, of 2026-07-28, answers a question.'),
   parkedPerUpstream: count(1, 1_000_000).prefault(1_024).describe('The same for one upstream.'),
   inFlightPerSession: count(1, 100_000).prefault(256).describe('Requests under way in one session.'),
+  streamsPerPrincipal: count(1, 1_000_000)
+    .prefault(1_000)
+    .describe('Open subscriptions/listen streams of one principal, and as many GET /sse streams.'),
+  bodyTotal: size('1MiB', '1024GiB')
+    .optional()
+    .describe(
+      'All requests that are being received, together; half of it for one principal. ' +
+        'Default: an eighth of the heap limit, at most 128MiB, at least four times body.',
+    ),
+  unsentTotal: size('1MiB', '1024GiB')
+    .optional()
+    .describe(
+      'All answers and events that wait for slow readers, together; half of it for one principal. ' +
+        'Default: a quarter of the heap limit, at most 256MiB.',
+    ),
 });
 
 const sessions = z.strictObject({
@@ -85,6 +100,12 @@ const sessions = z.strictObject({
   keepAlive: duration('1s', '10m').prefault('15s').describe('Between comments on a silent event stream.'),
   events: count(0, 1_000_000).prefault(1_000).describe('Events kept for Last-Event-ID, per session.'),
   eventBytes: size('0B', '1GiB').prefault('8MiB').describe('Size of those events, per session.'),
+  eventBytesTotal: size('0B', '1024GiB')
+    .optional()
+    .describe(
+      'Size of those events, all sessions together; half of it for one principal. ' +
+        'Default: an eighth of the heap limit, at most 128MiB.',
+    ),
 });
 
 const globs = (what: string) => texts('expected a list of tool names; * stands for any text').describe(what);

@@ -171,6 +171,9 @@ function assemble(
       parkedPerPrincipal: limits.parkedPerPrincipal,
       parkedPerUpstream: limits.parkedPerUpstream,
       inFlightPerSession: limits.inFlightPerSession,
+      streamsPerPrincipal: limits.streamsPerPrincipal,
+      bodyTotalBytes: limits.bodyTotal,
+      unsentTotalBytes: limits.unsentTotal,
     },
     sessions: {
       idleMs: sessions.idle,
@@ -179,6 +182,7 @@ function assemble(
       keepAliveMs: sessions.keepAlive,
       eventLimit: sessions.events,
       eventLimitBytes: sessions.eventBytes,
+      eventTotalBytes: sessions.eventBytesTotal,
     },
     legacySse: settings.legacySse,
     logLevel: settings.logLevel,

@@ -151,7 +151,7 @@ export class Gateway implements Front {
     return this.#parts.sessions.find(id, principal, view);
   }
 
-  async request(clientSession: ClientSession, request: Request, sink: MessageSink): Promise<Answer> {
+  async request(clientSession: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined> {
     const session = own(clientSession);
     const startedMs = performance.now();
     this.#countIn();
@@ -172,7 +172,7 @@ export class Gateway implements Front {
     if (exchange !== undefined) session.inFlight.delete(request.id);
     session.usedMs = performance.now();
     this.#onServed(session.caller, request, exchange, answer, session.usedMs - startedMs);
-    return answer;
+    return exchange?.isCancelledByClient === true ? undefined : answer;
   }
 
   modern(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernCall {
@@ -277,7 +277,7 @@ export class Gateway implements Front {
         session.isInitialized = true;
         return;
       case 'notifications/cancelled':
-        session.inFlight.get(params?.raw('requestId') ?? '')?.cancel(params?.string('reason'));
+        session.inFlight.get(params?.raw('requestId') ?? '')?.cancelByClient(params?.string('reason'));
         return;
       case 'notifications/progress':
         if (params !== undefined) session.onProgress(params);

@@ -46,6 +46,7 @@ const config: Config = {
     parkedPerPrincipal: 1,
     parkedPerUpstream: 1,
     inFlightPerSession: 1,
+    streamsPerPrincipal: 1_000,
   },
   sessions: { idleMs: 1, maxAgeMs: 1, parkMs: 1, keepAliveMs: 1, eventLimit: 1, eventLimitBytes: 1 },
   legacySse: true,

@@ -34,6 +34,9 @@ test('a file with nothing but upstreams has safe defaults for all else', () => {
       parkedPerPrincipal: 256,
       parkedPerUpstream: 1_024,
       inFlightPerSession: 256,
+      streamsPerPrincipal: 1_000,
+      bodyTotalBytes: undefined,
+      unsentTotalBytes: undefined,
     },
     sessions: {
       idleMs: 1_800_000,
@@ -42,6 +45,7 @@ test('a file with nothing but upstreams has safe defaults for all else', () => {
       keepAliveMs: 15_000,
       eventLimit: 1_000,
       eventLimitBytes: 8_388_608,
+      eventTotalBytes: undefined,
     },
     legacySse: true,
     logLevel: 'info',

@@ -26,6 +26,7 @@ const DEFAULTS: Config = {
     parkedPerPrincipal: 256,
     parkedPerUpstream: 1_024,
     inFlightPerSession: 100,
+    streamsPerPrincipal: 100,
   },
   sessions: {
     idleMs: 60_000,

@@ -80,7 +80,7 @@ const cases: readonly Case[] = [
   { when: 'S-001 a session of another user', headers: { ...S, authorization: 'Bearer bob' }, body: PING, status: 404 },
   { when: 'initialize', body: HELLO, status: 200 },
   { when: 'initialize naming an ended session', headers: { 'mcp-session-id': '$E' }, body: HELLO, status: 200 },
-  { when: 'initialize naming a session', headers: S, body: HELLO, status: 200 },
+  { when: 'initialize naming a session', headers: S, body: HELLO, status: 400, code: -32600 },
   {
     when: 'initialize under a newer revision',
     headers: { 'mcp-protocol-version': '2026-07-28' },

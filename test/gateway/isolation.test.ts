@@ -231,6 +231,7 @@ test(
       parkedPerPrincipal: 256,
       parkedPerUpstream: 1_024,
       inFlightPerSession: 256,
+      streamsPerPrincipal: 1_000,
     };
     await using gateway = await testCore({ up: { memory } }, { limits });
     const clients: TestClient[] = [];
@@ -270,6 +271,7 @@ test('D6 a process that sits idle gives way when the budget is spent', TIMEOUT, 
     parkedPerPrincipal: 256,
     parkedPerUpstream: 1_024,
     inFlightPerSession: 256,
+    streamsPerPrincipal: 1_000,
   };
   await using gateway = await testCore({ up: { memory }, other: { memory: other } }, { limits });
   for (let i = 0; i < 4; i++) assert.equal(typeof (await conversation(await gateway.connect())), 'number');

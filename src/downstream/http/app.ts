@@ -8,6 +8,7 @@ import type { Front } from '../../gateway/front.ts';
 import { Admission, type AdmissionParts } from '../admission/admission.ts';
 import { McpEndpoint } from '../mcp.ts';
 import { type IncomingPost, PostFastPath } from './post-fast-path.ts';
+import { createEdgeMemory } from '../memory/edge-memory.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
 import { refuse } from '../admission/refusal.ts';
 import { SseEndpoint } from '../sse.ts';
@@ -37,17 +38,19 @@ export function createApp(parts: AppParts): HttpApp {
   const { front, config, log, metrics } = parts;
   const admission = new Admission(parts);
   const timers = new EdgeTimers(config.sessions.keepAliveMs);
-  const { bodyBytes } = config.limits;
+  const { bodyBytes, streamsPerPrincipal } = config.limits;
   const { eventLimit, eventLimitBytes } = config.sessions;
   const limits = { events: eventLimit, bytes: eventLimitBytes };
+  const memory = createEdgeMemory(config, metrics);
+  const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal };
   const onFailure = (error: unknown, outgoing: ServerResponse): Response => {
     log.error({ err: error }, 'request failed');
     if (!outgoing.headersSent) return refuse(new GatewayError('internal-error'));
     outgoing.destroy();
     return RESPONSE_ALREADY_SENT;
   };
-  const mcp = new McpEndpoint({ front, timers, metrics, limits, bodyBytes, onFailure });
-  const sse = new SseEndpoint({ front, timers, log, metrics, bodyBytes });
+  const mcp = new McpEndpoint({ ...shared, limits, onFailure });
+  const sse = new SseEndpoint({ ...shared, log });
 
   const answer = async (env: HttpBindings, view: string): Promise<Response> => {
     const admitted = await admission.admit(env, view);
@@ -102,7 +105,7 @@ export function createApp(parts: AppParts): HttpApp {
     );
   });
   app.onError((error, c) => onFailure(error, c.env.outgoing));
-  const posts = new PostFastPath({ front, admission, mcp, bodyBytes, onFailure });
+  const posts = new PostFastPath({ front, admission, mcp, bodyBytes, bodies: memory.bodies, onFailure });
 
   return {
     app,

@@ -14,10 +14,12 @@ import {
   type Response,
   responseText,
 } from '../../protocol/jsonrpc.ts';
+import { LIMITS } from '../../limits.ts';
 import { standardHeaders } from '../../protocol/mcp-headers.ts';
 import { META, withToken } from '../../protocol/meta.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
+import { TokenBucket } from './token-bucket.ts';
 import type { Outgoing, StartTransport, Transport } from './transport.ts';
 
 /** A request the upstream makes of its client. */
@@ -64,6 +66,7 @@ export class Connection<Owner> {
   #closed: GatewayError | undefined;
   #isClosing = false;
   #inBackground = 0;
+  readonly #pace = new TokenBucket(LIMITS.notificationsPerSecond);
   /** While there are calls, and a moment longer. */
   #sweeping: NodeJS.Timeout | undefined;
   /** Who we say we are with every request; undefined in the legacy era, where `initialize` says it once. */
@@ -213,6 +216,7 @@ export class Connection<Owner> {
         this.#onResponse(message);
         return;
       case 'notification':
+        if (message.method !== 'notifications/progress') this.#slowDown();
         try {
           this.#onNotification(message, about);
         } catch (thrown) {
@@ -247,6 +251,12 @@ export class Connection<Owner> {
       `upstream "${upstream}" sent the request ${method} in the middle of a call, which revision ${MODERN} does not allow; ` +
       'set era: legacy for this upstream if it needs to ask';
     this.#cancel(about, 'requests are not allowed here', new GatewayError('upstream-protocol', { upstream, message }));
+  }
+
+  /** Stops reading from an upstream that sends notifications too fast. */
+  #slowDown(): void {
+    const waitMs = this.#pace.take(performance.now());
+    if (waitMs > 0) this.#transport?.pause?.(waitMs);
   }
 
   #onResponse(response: Response): void {
