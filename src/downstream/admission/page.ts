@@ -10,7 +10,7 @@ function escaped(text: string): string {
   return text.replaceAll(/[&<>"']/g, (character) => ESCAPES[character] ?? '');
 }
 
-/** For a person who opened the endpoint in a browser. With status 405, since programs ask the same way and must not loop. */
+/** Returns a page for a person who opened the endpoint in a browser. The status is 405, since programs send the same request and must not loop. */
 export function pageFor(endpoint: string): Response {
   const url = escaped(endpoint);
   const body = `<!doctype html>
