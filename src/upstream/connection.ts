@@ -18,6 +18,7 @@ import { standardHeaders } from '../protocol/mcp-headers.ts';
 import { META, withToken } from '../protocol/meta.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
+import { nextRequestId } from './request-ids.ts';
 import type { Outgoing, StartTransport, Transport } from './transport.ts';
 
 /** A request the upstream makes of its client. */
@@ -59,7 +60,6 @@ export class Connection<Owner> {
   /** Whose progress is told after the answer, by token. */
   readonly #lasting = new Map<number, Owner>();
   #transport: Transport | undefined;
-  #lastId = 0;
   #closed: GatewayError | undefined;
   #isClosing = false;
   #inBackground = 0;
@@ -103,7 +103,7 @@ export class Connection<Owner> {
   }
 
   call(method: string, params: RawObject | undefined, options: CallOptions<Owner>): Call<Owner> {
-    const id = ++this.#lastId;
+    const id = nextRequestId();
     const pending = new PendingCall(this, id, method, options);
     if (this.#closed !== undefined || this.#isClosing || this.#transport === undefined) {
       pending.settle(

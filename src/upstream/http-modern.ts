@@ -132,6 +132,7 @@ class ModernHttpTransport implements Transport, PostOwner {
       (message) => this.#deliver(message, post),
       (error) => {
         this.#log.warn({ upstream: this.upstream, method: post.method, err: error }, 'not a message, dropped');
+        post.doubt();
         const say = `upstream "${this.upstream}" answered with something that is not JSON-RPC`;
         if (!post.isAnswered) post.fail(new GatewayError('upstream-protocol', { upstream: this.upstream, say }, error));
       },
@@ -143,12 +144,15 @@ class ModernHttpTransport implements Transport, PostOwner {
   #deliver(message: Message, post: Post): void {
     const { id } = post;
     // Nothing may follow the answer.
+    if (post.isAnswered) post.doubt();
     if (id === undefined || post.isAnswered || !this.#inFlight.has(id)) return;
     if (message.kind === 'result' || message.kind === 'error') {
       if (message.id !== String(id) && message.id !== 'null') {
         this.#log.warn({ upstream: this.upstream, method: post.method }, 'answer to no request, dropped');
+        post.doubt();
         return;
       }
+      if (message.id === 'null') post.doubt();
       this.#inFlight.delete(id);
       post.answered();
       this.#events.message(message.id === 'null' ? { ...message, id: String(id) } : message, id);
@@ -163,13 +167,13 @@ class ModernHttpTransport implements Transport, PostOwner {
     if (post.id !== undefined) this.#inFlight.delete(post.id);
   }
 
-  refused(post: Post, refused: Refused): void {
+  refused(post: Post, refused: Refused): boolean {
     const refusal = readRefusal(this.upstream, refused, post.id, post.method, false);
     if (refusal.kind === 'failed') this.failed(post, refusal.error);
-    else if (refusal.kind === 'answer' && post.id !== undefined) {
-      this.#inFlight.delete(post.id);
-      this.#events.message(refusal.response, post.id);
-    }
+    if (refusal.kind !== 'answer' || post.id === undefined) return false;
+    this.#inFlight.delete(post.id);
+    this.#events.message(refusal.response, post.id);
+    return refusal.isNamed;
   }
 
   /** Event ids mean nothing here: a stream that broke is lost, and so is the request. */

@@ -113,14 +113,15 @@ class SseTransport implements Transport, PostOwner {
     this.#settle(post);
   }
 
-  refused(post: Post, refused: Refused): void {
+  refused(post: Post, refused: Refused): boolean {
     const refusal = readRefusal(this.upstream, refused, post.id, post.method, false);
     if (refusal.kind === 'answer') {
       this.#settle(post);
       this.#events.message(refusal.response, undefined);
-    } else {
-      this.failed(post, refusal.kind === 'failed' ? refusal.error : statusFailure(this.upstream, refused));
+      return refusal.isNamed;
     }
+    this.failed(post, refusal.kind === 'failed' ? refusal.error : statusFailure(this.upstream, refused));
+    return false;
   }
 
   broken(post: Post): void {
