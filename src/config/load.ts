@@ -185,6 +185,7 @@ function assemble(
     accessLog: settings.accessLog,
     names: settings.names,
     instructions: settings.instructions,
+    lists: { waitMs: settings.lists.wait },
   };
 }
 
