@@ -15,6 +15,10 @@ import { ListAnswers } from './gateway/forward/list-answers.ts';
 import { NotificationRouter } from './gateway/notification-router.ts';
 import { Offers } from './gateway/lists/offers.ts';
 import { ResourceCache } from './gateway/forward/resource-cache.ts';
+import { ChangeGatherer } from './gateway/lists/change-gatherer.ts';
+import { inSlices } from './gateway/lists/in-slices.ts';
+import { ListAnnouncer } from './gateway/lists/list-announcer.ts';
+import { StartRecords } from './gateway/lists/start-records.ts';
 import { ListRefresher } from './gateway/lists/list-refresher.ts';
 import { Sealer } from './gateway/handles/sealer.ts';
 import { TaskIds } from './gateway/handles/task-ids.ts';
@@ -145,6 +149,8 @@ export async function composeCore(
   const views = viewsOf(config);
   const offers = new Offers(config, views, state.offers, log, metrics);
   await offers.restore();
+  const records = new StartRecords(offers.upstreamKeys(), state.offers, log);
+  await records.restore();
 
   const upstreams = new Map<string, Upstream<Exchange, ConnectionHolder>>();
   const links = new HolderLinks(upstreams, log);
@@ -190,10 +196,12 @@ export async function composeCore(
   const marks = new TaskMarks(taskIds);
   const clientTasks = new ClientTasks();
   const serverRequests = new ServerRequests(marks, clientTasks);
+  const announcer = new ListAnnouncer();
   const notifications = new NotificationRouter({
     upstreams,
     holders,
     offers,
+    announcer,
     links,
     urlElicitations,
     resourceCache,
@@ -201,13 +209,24 @@ export async function composeCore(
     log,
     onDropped,
   });
-  const listRefresher = new ListRefresher(views, upstreams, offers);
+  const listRefresher = new ListRefresher({
+    views,
+    upstreams,
+    offers,
+    records,
+    waitMs: config.lists.waitMs,
+    refreshCatalog: (holder) => notifications.refreshCatalog(holder),
+  });
 
-  const countTools = () => {
-    for (const view of views.keys()) {
-      for (const era of ERAS) metrics.catalogTools(view, era, offers.catalog(view, era, '').tools.size);
-    }
-  };
+  metrics.beforeScrape(() =>
+    inSlices(views.keys(), (view) => {
+      for (const era of ERAS) metrics.catalogTools(view, era, offers.toolCount(view, era));
+    }),
+  );
+  const changes = new ChangeGatherer((changed) => {
+    for (const [upstream, eras] of changed) for (const era of eras) offers.reportProblems(upstream, era);
+    void notifications.onListsChanged(changed.keys());
+  });
   const events: UpstreamEvents<Exchange, ConnectionHolder> = {
     onNotification: (link, notification, about) => notifications.onNotification(link, notification, about),
     onServerRequest: (link, ask) => serverRequests.relay(link, ask),
@@ -220,14 +239,14 @@ export async function composeCore(
     onEras: (upstream, eras) => {
       metrics.upstreamEras(upstream, eras);
       if (!offers.setEras(upstream, eras)) return;
-      notifications.onListsChanged();
-      countTools();
+      for (const era of ERAS) changes.add(upstream, era, true);
     },
     onLists: (upstream, era, capabilityKey, offer) => {
-      if (!offers.update(upstream, era, capabilityKey, offer)) return;
-      if (capabilityKey === '') notifications.refreshVariants(upstream, era);
-      notifications.onListsChanged();
-      countTools();
+      const isStart = offers.ageMs(upstream, era, capabilityKey) === undefined;
+      const isChanged = offers.update(upstream, era, capabilityKey, offer);
+      // Those of lists from disk are not in the log of this process.
+      if (isChanged || isStart) changes.add(upstream, era, isStart);
+      if (isChanged && capabilityKey === '') notifications.refreshVariants(upstream, era);
     },
   };
 
@@ -243,7 +262,6 @@ export async function composeCore(
     metrics.upstreamEras(upstream.id, made.eras);
     offers.setEras(upstream.id, made.eras);
   }
-  countTools();
 
   const requestLog = requestLogBeside(log);
   const translator = new ResultTranslator(clientInfo);
@@ -253,7 +271,7 @@ export async function composeCore(
     sessions,
     listRefresher,
     links,
-    lists: new ListAnswers(sealer, translator, listRefresher),
+    lists: new ListAnswers(sealer, translator, listRefresher, announcer),
     translator,
     groups,
     parked,
@@ -281,8 +299,7 @@ export async function composeCore(
   sweeping.unref();
 
   for (const upstream of upstreams.values()) {
-    // No client has come yet: the era that nearly all clients speak is tried first. A failure is in the state and in the log.
-    if (upstream.config.start === 'eager') upstream.refresh('legacy').catch(() => undefined);
+    if (upstream.config.start === 'eager') listRefresher.start(upstream);
   }
 
   return {
@@ -304,10 +321,12 @@ export async function composeCore(
       membership.leave();
       parked.close();
       groups.releaseAll();
+      changes.close();
       await Promise.all([...upstreams.values()].map((upstream) => upstream.stop()));
       await upstreamTransports[Symbol.asyncDispose]();
       requestLog?.flush();
       await offers.flush();
+      await records.flush();
       await state[Symbol.asyncDispose]();
     },
   };
