@@ -24,10 +24,11 @@ import { ParkedCalls } from './gateway/questions/parked-calls.ts';
 import type { ConnectionHolder } from './gateway/exchange/connection-holder.ts';
 import { Sessions } from './gateway/clients/sessions.ts';
 import { createOperatorApp } from './operator/app.ts';
-import type { UpstreamStatus } from './operator/status.ts';
+import type { EraStatus, UpstreamStatus } from './operator/status.ts';
 import { RawObject } from './json/json.ts';
 import type { LimitName } from './limits.ts';
 import { Listener } from './listener.ts';
+import { type Era, ERAS } from './protocol/revisions.ts';
 import { createMemorySessionStore } from './store/memory.ts';
 import { requestLogBeside } from './telemetry/log.ts';
 import { createMetrics, type Metrics } from './telemetry/metrics.ts';
@@ -83,15 +84,19 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
           guard,
           onNonProtocolOutput,
         });
-        return [{ era: era === 'auto' ? 'either' : era, start }];
+        return [{ era: era === 'auto' ? 'either' : era, isProcess: true, tellsWhichCall: false, start }];
       }
       const wire = upstreamWire(target, timeouts);
       shared.push(wire);
       const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}` };
-      const sse: TransportOption = { era: 'legacy', start: sseTransport(target, options) };
+      const isProcess = false;
+      const startSse = sseTransport(target, options);
+      const sse: TransportOption = { era: 'legacy', isProcess, tellsWhichCall: false, start: startSse };
       if (target.kind === 'sse') return [sse];
-      const modern: TransportOption = { era: 'modern', start: modernHttpTransport(target, options) };
-      const legacy: TransportOption = { era: 'legacy', start: httpTransport(target, options) };
+      const startModern = modernHttpTransport(target, options);
+      const modern: TransportOption = { era: 'modern', isProcess, tellsWhichCall: true, start: startModern };
+      const startHttp = httpTransport(target, options);
+      const legacy: TransportOption = { era: 'legacy', isProcess, tellsWhichCall: true, start: startHttp };
       return [...(era === 'legacy' ? [] : [modern]), ...(era === 'modern' ? [] : [legacy, sse])];
     },
     [Symbol.asyncDispose]: async () => {
@@ -132,7 +137,7 @@ export async function composeCore(
   });
   const onDropped = (reason: string) => metrics.dropped(reason);
   const groups = new ClientGroups({
-    defaultCatalog: (view) => offers.catalog(view, ''),
+    defaultCatalog: (view) => offers.catalog(view, 'modern', ''),
     loadCatalog: (holder) => offers.loadCatalog(holder),
     onRelease: (group) => links.releaseHolder(group),
     idleMs: config.sessions.idleMs,
@@ -173,7 +178,9 @@ export async function composeCore(
   const listRefresher = new ListRefresher(views, upstreams, offers);
 
   const countTools = () => {
-    for (const view of views.keys()) metrics.catalogTools(view, offers.catalog(view, '').tools.size);
+    for (const view of views.keys()) {
+      for (const era of ERAS) metrics.catalogTools(view, era, offers.catalog(view, era, '').tools.size);
+    }
   };
   const events: UpstreamEvents<Exchange, ConnectionHolder> = {
     onNotification: (link, notification, about) => notifications.onNotification(link, notification, about),
@@ -184,9 +191,15 @@ export async function composeCore(
       if (error !== undefined) metrics.upstreamRestarted(link.upstream);
     },
     onStateChange: (upstream, after) => metrics.upstreamState(upstream, after.phase),
-    onLists: (upstream, capabilityKey, offer) => {
-      if (!offers.update(upstream, capabilityKey, offer)) return;
-      if (capabilityKey === '') notifications.refreshVariants(upstream);
+    onEras: (upstream, eras) => {
+      metrics.upstreamEras(upstream, eras);
+      if (!offers.setEras(upstream, eras)) return;
+      notifications.onListsChanged();
+      countTools();
+    },
+    onLists: (upstream, era, capabilityKey, offer) => {
+      if (!offers.update(upstream, era, capabilityKey, offer)) return;
+      if (capabilityKey === '') notifications.refreshVariants(upstream, era);
       notifications.onListsChanged();
       countTools();
     },
@@ -199,7 +212,10 @@ export async function composeCore(
     const isProcess = upstream.target.kind === 'stdio';
     const parts = { config: upstream, transports, quota: isProcess ? quota : undefined, clientInfo, log, onLimit };
     metrics.upstreamState(upstream.id, 'configured');
-    upstreams.set(upstream.id, new Upstream(parts, events));
+    const made = new Upstream(parts, events);
+    upstreams.set(upstream.id, made);
+    metrics.upstreamEras(upstream.id, made.eras);
+    offers.setEras(upstream.id, made.eras);
   }
   countTools();
 
@@ -239,8 +255,8 @@ export async function composeCore(
   sweeping.unref();
 
   for (const upstream of upstreams.values()) {
-    // Whether and why it failed is in the upstream's state and in the log.
-    if (upstream.config.start === 'eager') upstream.refresh().catch(() => undefined);
+    // No client has come yet: the era that nearly all clients speak is tried first. A failure is in the state and in the log.
+    if (upstream.config.start === 'eager') upstream.refresh('legacy').catch(() => undefined);
   }
 
   return {
@@ -291,7 +307,7 @@ function isUp({ phase }: Lifecycle): boolean {
 }
 
 function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers): UpstreamStatus {
-  const offer = offers.get(upstream.id, '');
+  const offer = offers.best(upstream.id, 'legacy', '');
   return {
     id: upstream.id,
     title: upstream.config.title,
@@ -299,6 +315,21 @@ function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers
     state: upstream.lifecycle.phase,
     reason: explanation(upstream.lifecycle),
     connections: upstream.connections,
+    eras: { legacy: eraStatus(upstream, 'legacy', offers), modern: eraStatus(upstream, 'modern', offers) },
+    tools: offer?.tools.length ?? 0,
+    prompts: offer?.prompts.length ?? 0,
+    resources: offer?.resources.length ?? 0,
+  };
+}
+
+function eraStatus(upstream: Upstream<Exchange, ConnectionHolder>, era: Era, offers: Offers): EraStatus {
+  const { speaks, evidence } = upstream.eras[era];
+  const offer = speaks === 'no' ? undefined : offers.get(upstream.id, era, '');
+  return {
+    speaks,
+    how: evidence === '' ? undefined : evidence,
+    revision: upstream.revisionIn(era),
+    servedIn: upstream.servingEra(era),
     tools: offer?.tools.length ?? 0,
     prompts: offer?.prompts.length ?? 0,
     resources: offer?.resources.length ?? 0,

@@ -122,7 +122,7 @@ export class Gateway implements Front {
         throw new GatewayError('invalid-params', { message: 'initialize needs "protocolVersion"' });
       }
       const revision = negotiate(asked);
-      await this.#parts.listRefresher.awaitFirstLists(view);
+      await this.#parts.listRefresher.awaitFirstLists(view, 'legacy');
       const session = await this.#parts.sessions.open({
         principal,
         view,

@@ -3,8 +3,8 @@ import { LIST_KINDS, type ListKind, sameOffer } from '../catalog/offer.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { uriToClient } from '../catalog/uri.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
-import { MODERN, featuresOf } from '../protocol/revisions.ts';
-import type { Link } from '../upstream/link.ts';
+import { type Era, MODERN, featuresOf } from '../protocol/revisions.ts';
+import type { ClientFeatures, Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { ClientGroup } from './clients/client-group.ts';
 import { elicitationIdToClient } from './questions/server-requests.ts';
@@ -147,7 +147,7 @@ export class NotificationRouter {
     this.#parts.resourceCache.invalidate(link.upstream);
     if (link.shared) {
       const upstream = this.#parts.upstreams.get(link.upstream);
-      upstream?.relist(link).catch((thrown: unknown) => {
+      upstream?.relist(link.era, link).catch((thrown: unknown) => {
         this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not had');
       });
       return;
@@ -157,20 +157,14 @@ export class NotificationRouter {
     if (!isListing) void this.#relist(link);
   }
 
-  /** A private connection's lists changed: that is news for its own holder alone. */
+  /** The lists of a private connection changed, which concerns the users of that connection alone. */
   async #relist(link: HolderLink): Promise<void> {
-    const { upstreams, offers, log } = this.#parts;
+    const { log } = this.#parts;
     try {
       do {
         this.#listing.set(link, false);
-        const offer = await upstreams.get(link.upstream)?.list(link, link.clientCapabilities);
-        if (offer === undefined) return;
-        const everybodys = offers.get(link.upstream, link.capabilityKey) ?? offers.get(link.upstream, '');
-        const isOwn = everybodys === undefined || !sameOffer(everybodys, offer);
-        for (const holder of link.users) {
-          if (isOwn) holder.ownOffers.set(link.upstream, offer);
-          else holder.ownOffers.delete(link.upstream);
-          this.refreshCatalog(holder);
+        for (const features of link.era === 'modern' ? distinctFeatures(link.users) : [link]) {
+          await this.#relistFor(link, features);
         }
       } while (this.#listing.get(link) === true);
     } catch (thrown) {
@@ -180,31 +174,51 @@ export class NotificationRouter {
     }
   }
 
-  /** What a lost connection had shown its holder alone is not there any more. */
+  /** A modern connection serves clients of different capabilities, and is listed for each set of them. */
+  async #relistFor(link: HolderLink, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<void> {
+    const { upstreams, offers } = this.#parts;
+    const offer = await upstreams.get(link.upstream)?.list(link, clientCapabilities);
+    if (offer === undefined) return;
+    const common = offers.get(link.upstream, link.era, capabilityKey) ?? offers.get(link.upstream, link.era, '');
+    const isOwn = common === undefined || !sameOffer(common, offer);
+    for (const holder of link.users) {
+      if (link.era === 'modern' && holder.capabilityKey !== capabilityKey) continue;
+      if (isOwn) holder.ownOffers.set(link.upstream, offer);
+      else holder.ownOffers.delete(link.upstream);
+      this.refreshCatalog(holder);
+    }
+  }
+
+  /** Removes from the catalogs of its users the lists that a closed connection alone had shown. */
   onLinkClosed(link: HolderLink): void {
     for (const holder of link.users) {
       if (holder.ownOffers.delete(link.upstream)) this.refreshCatalog(holder);
     }
   }
 
-  /** Everybody's lists changed: so may those for clients with more features. Where nobody is there to ask for, they are forgotten. */
-  refreshVariants(upstream: string): void {
+  /**
+   * The lists for all clients of an era changed, and so may those for clients with more capabilities: lists them again, or
+   * removes them where no such client is there.
+   */
+  refreshVariants(upstreamId: string, era: Era): void {
     const { offers, holders, upstreams, log } = this.#parts;
-    for (const capabilityKey of offers.capabilityKeysOf(upstream)) {
-      if (capabilityKey === '') continue;
-      const holder = [...holders].find((one) => one.capabilityKey === capabilityKey);
+    const upstream = upstreams.get(upstreamId);
+    for (const capabilityKey of offers.capabilityKeysOf(upstreamId, era)) {
+      if (capabilityKey === '' || upstream === undefined) continue;
+      const holder = [...holders].find(
+        (one) => one.capabilityKey === capabilityKey && upstream.servingEra(one.era) === era,
+      );
       if (holder === undefined) {
-        offers.remove(upstream, capabilityKey);
+        offers.remove(upstreamId, era, capabilityKey);
         continue;
       }
-      upstreams
-        .get(upstream)
-        ?.relist(holder)
-        .catch((thrown: unknown) => log.warn({ err: thrown, upstream }, 'changed lists not had'));
+      upstream
+        .relist(holder.era, holder)
+        .catch((thrown: unknown) => log.warn({ err: thrown, upstream: upstreamId }, 'changed lists not had'));
     }
   }
 
-  /** Offers have changed: every holder looks again at what it sees. */
+  /** Offers have changed: rebuilds the catalog of every holder. */
   onListsChanged(): void {
     for (const holder of this.#parts.holders) this.refreshCatalog(holder);
   }
@@ -230,4 +244,9 @@ export class NotificationRouter {
       for (const kind of changed) holder.announce(`notifications/${kind}/list_changed`, undefined);
     }, COALESCE_MS).unref();
   }
+}
+
+/** One holder for each set of capabilities. */
+function distinctFeatures(holders: Iterable<ConnectionHolder>): Iterable<ClientFeatures> {
+  return new Map([...holders].map((holder) => [holder.capabilityKey, holder])).values();
 }

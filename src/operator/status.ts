@@ -8,7 +8,24 @@ export interface UpstreamStatus {
   /** Why it is in this state, in words, where that needs saying. */
   readonly reason: string | undefined;
   readonly connections: number;
-  /** How many of each it offers. */
+  readonly eras: Readonly<Record<'legacy' | 'modern', EraStatus>>;
+  /** How many of each it offers to clients of the legacy era. */
+  readonly tools: number;
+  readonly prompts: number;
+  readonly resources: number;
+}
+
+/** What is known of one era of an upstream. */
+export interface EraStatus {
+  /** `unknown` until the first client of that era has come. */
+  readonly speaks: 'yes' | 'no' | 'unknown';
+  /** How that was found out: `configured`, `initialize answered`, `server/discover refused`, … */
+  readonly how: string | undefined;
+  /** The revision that was last negotiated in this era. */
+  readonly revision: string | undefined;
+  /** The era in which it serves clients of this era: the other one where it does not speak this one. */
+  readonly servedIn: 'legacy' | 'modern' | undefined;
+  /** How many of each it was last seen to offer in this era. */
   readonly tools: number;
   readonly prompts: number;
   readonly resources: number;

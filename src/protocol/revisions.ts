@@ -11,7 +11,16 @@ export const MODERN = '2026-07-28';
 export type ModernRevision = typeof MODERN;
 
 /** *legacy*: revisions with `initialize` and sessions. *modern*: 2026-07-28, where every request stands alone. */
-export type Era = 'legacy' | 'modern';
+export const ERAS = ['legacy', 'modern'] as const;
+export type Era = (typeof ERAS)[number];
+
+export function otherEra(era: Era): Era {
+  return era === 'legacy' ? 'modern' : 'legacy';
+}
+
+export function eraOf(revision: string): Era {
+  return revision === MODERN ? 'modern' : 'legacy';
+}
 
 export type Revision = LegacyRevision | ModernRevision;
 

@@ -1,6 +1,7 @@
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
 
 import type { LimitName } from '../limits.ts';
+import { type Era, ERAS } from '../protocol/revisions.ts';
 import { Bounded } from './bounded.ts';
 import { Durations, OPERATION_LABELS } from './durations.ts';
 import type { Operation } from './operation.ts';
@@ -23,8 +24,10 @@ export interface Metrics {
   upstreamRestarted(upstream: string): void;
   /** A line on an upstream's stdout that is no message. */
   stdioJunk(upstream: string): void;
-  /** How many tools an endpoint lists. `view` is `''` for the merged one. */
-  catalogTools(view: string, count: number): void;
+  /** How many tools an endpoint lists for clients of an era. `view` is `''` for the merged one. */
+  catalogTools(view: string, era: Era, count: number): void;
+  /** Whether an upstream speaks each era, as far as that was found out. */
+  upstreamEras(upstream: string, eras: Readonly<Record<Era, { readonly speaks: 'yes' | 'no' | 'unknown' }>>): void;
 
   readonly sessions: Level;
   /** Calls that wait for their clients. */
@@ -156,6 +159,24 @@ function upstreamStates(registry: Registry): (upstream: string, state: string) =
   };
 }
 
+function upstreamEras(registry: Registry): Metrics['upstreamEras'] {
+  const gauge = new Gauge({
+    name: 'linkspan_upstream_era',
+    help: '1 where the upstream speaks the era, 0 where it does not. Missing while that is not known.',
+    labelNames: ['upstream', 'era'],
+    registers: [registry],
+  });
+  const upstreams = new Bounded(MAX_UPSTREAMS);
+  return (id, eras) => {
+    const upstream = upstreams.label(id);
+    for (const era of ERAS) {
+      const { speaks } = eras[era];
+      if (speaks === 'unknown') gauge.remove({ upstream, era });
+      else gauge.set({ upstream, era }, speaks === 'yes' ? 1 : 0);
+    }
+  };
+}
+
 /** Declares every metric in a registry of its own. */
 export function createMetrics(version: string): Metrics {
   const registry = new Registry();
@@ -175,8 +196,8 @@ export function createMetrics(version: string): Metrics {
   );
   const tools = new Gauge({
     name: 'linkspan_catalog_tools',
-    help: 'Tools listed at an endpoint; view "_merged" is /mcp.',
-    labelNames: ['view'],
+    help: 'Tools listed at an endpoint for clients of an era; view "_merged" is /mcp.',
+    labelNames: ['view', 'era'],
     registers: [registry],
   });
   const views = new Bounded(MAX_VIEWS);
@@ -212,7 +233,8 @@ export function createMetrics(version: string): Metrics {
       MAX_UPSTREAMS,
       registry,
     ),
-    catalogTools: (view, count) => tools.set({ view: view === '' ? '_merged' : views.label(view) }, count),
+    catalogTools: (view, era, count) => tools.set({ view: view === '' ? '_merged' : views.label(view), era }, count),
+    upstreamEras: upstreamEras(registry),
     sessions: level('linkspan_sessions', 'Sessions of clients held in memory.', registry),
     parked: level('linkspan_parked_calls', 'Calls under way that wait for an answer of their client.', registry),
     requestsInFlight: level('linkspan_requests_in_flight', 'Requests of clients not answered yet.', registry),

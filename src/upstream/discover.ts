@@ -5,23 +5,14 @@ import { META } from '../protocol/meta.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import type { Connection } from './rpc/connection.ts';
 import type { ServerHello } from './initialize.ts';
-import { HttpStatusError } from './rpc/http-status-error.ts';
+import { isModernError, isRefusingStatus, supportedBy, UNSUPPORTED_VERSION } from './era-evidence.ts';
 
-/** What an upstream's answer to `server/discover` says about its era. */
+/** What the answer to `server/discover` says of an upstream's eras. `legacy`: it does not speak the modern one. */
 export type Verdict =
   | { readonly kind: 'modern'; readonly hello: ServerHello }
   | { readonly kind: 'legacy' }
-  /** No answer that tells; `error` says why. `isModern` where a server of the older era would not answer so. */
+  /** No verdict; `error` says why. `isModern` where only a modern server answers so. */
   | { readonly kind: 'unknown'; readonly error: GatewayError; readonly isModern: boolean };
-
-/** Errors that only a server of the modern era knows. */
-const UNSUPPORTED_VERSION = -32022;
-const MODERN_ERRORS = new Set([-32020, -32021, UNSUPPORTED_VERSION]);
-
-/** Statuses that say nothing about what the server speaks. */
-function isPassing(status: number): boolean {
-  return status === 401 || status === 403 || status === 408 || status === 429 || status >= 500;
-}
 
 function readHello(result: RawObject): ServerHello {
   return {
@@ -40,30 +31,20 @@ function supports({ code, data }: RpcError): boolean {
   return code === UNSUPPORTED_VERSION && supportedBy(data).includes(MODERN);
 }
 
-function supportedBy(data: unknown): readonly unknown[] {
-  return versionsOf(typeof data === 'object' && data !== null && 'supported' in data ? data.supported : []);
-}
-
-function judgeError(upstream: string, { code, message, data }: RpcError): Verdict {
-  if (!MODERN_ERRORS.has(code)) return { kind: 'legacy' };
-  const supported = supportedBy(data);
-  const newer = supported.filter((version) => String(version) > MODERN);
-  if (code === UNSUPPORTED_VERSION && newer.length === 0 && !supported.includes(MODERN)) return { kind: 'legacy' };
-  const explanation =
+function judgeError(upstream: string, error: RpcError): Verdict {
+  if (!isModernError(error)) return { kind: 'legacy' };
+  const newer = supportedBy(error.data).filter((version) => String(version) > MODERN);
+  const message =
     newer.length > 0
       ? `upstream "${upstream}" speaks only protocol revision ${newer.join(', ')}, which we do not`
-      : `upstream "${upstream}" refused server/discover: ${message}`;
-  return {
-    kind: 'unknown',
-    error: new GatewayError('upstream-unavailable', { upstream, message: explanation }),
-    isModern: true,
-  };
+      : `upstream "${upstream}" refused server/discover: ${error.message}`;
+  return { kind: 'unknown', error: new GatewayError('upstream-unavailable', { upstream, message }), isModern: true };
 }
 
 /**
- * Finds out whether an upstream speaks the modern era, by asking as that era asks.
+ * Probes whether an upstream speaks the modern era, with `server/discover`. Never rejects.
  *
- * @param timeoutMs how long silence is waited for.
+ * @param timeoutMs how long to wait for an answer.
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility-with-initialization-based-versions
  */
 export async function discover<Owner>(
@@ -72,10 +53,12 @@ export async function discover<Owner>(
   clientInfo: RawObject,
   timeoutMs: number,
 ): Promise<Verdict> {
-  connection.speakModern(clientInfo);
   try {
-    const options = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined };
-    const ask = () => connection.call('server/discover', undefined, options).answer;
+    const options = { timeoutMs, maxMs: timeoutMs, progress: false, background: true, context: undefined } as const;
+    const ask = () => {
+      connection.speakModern(clientInfo);
+      return connection.call('server/discover', undefined, options).answer;
+    };
     let answer = await ask();
     // It names the very revision we asked in: once more, as the specification has it.
     if (answer.kind === 'error' && supports(answer.error)) answer = await ask();
@@ -86,10 +69,8 @@ export async function discover<Owner>(
       : { kind: 'legacy' };
   } catch (thrown) {
     if (!(thrown instanceof GatewayError)) return { kind: 'legacy' };
-    const { cause, code } = thrown;
-    const isRefused = cause instanceof HttpStatusError && !isPassing(cause.status);
-    // What is not even an answer is no modern server's answer.
-    return isRefused || code === 'upstream-protocol'
+    // A modern server does not answer with something that is not JSON-RPC.
+    return isRefusingStatus(thrown) || thrown.code === 'upstream-protocol'
       ? { kind: 'legacy' }
       : { kind: 'unknown', error: thrown, isModern: false };
   }

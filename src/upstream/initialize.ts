@@ -1,6 +1,7 @@
 import { GatewayError } from '../errors.ts';
 import { RawObject } from '../json/json.ts';
 import { isLegacyRevision, LATEST_LEGACY, type Revision } from '../protocol/revisions.ts';
+import { isRefusingStatus, isModernError } from './era-evidence.ts';
 import type { Connection } from './rpc/connection.ts';
 
 /** What an upstream said of itself. */
@@ -11,11 +12,18 @@ export interface ServerHello {
   readonly instructions: string | undefined;
 }
 
+/** The answer to `initialize`. */
+export type InitializeOutcome =
+  | { readonly kind: 'legacy'; readonly hello: ServerHello }
+  /** `isModern` where only a server of the modern era refuses so. */
+  | { readonly kind: 'refused'; readonly error: GatewayError; readonly isModern: boolean };
+
 /**
- * Opens the conversation: `initialize`, then `notifications/initialized`.
+ * Opens a legacy connection: `initialize`, then `notifications/initialized`.
  *
- * @param capabilities what our side is told to be able to do: exactly what the client behind this connection can.
- * @throws {GatewayError} `upstream-unavailable` or `upstream-protocol`
+ * @param capabilities those of the client behind this connection, no more and no less.
+ * @throws {GatewayError} `upstream-protocol` for an answer of a revision that we do not speak; any error of the transport,
+ *   except a status that refuses the request.
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
  */
 export async function initialize<Owner>(
@@ -24,7 +32,7 @@ export async function initialize<Owner>(
   capabilities: RawObject,
   clientInfo: RawObject,
   timeoutMs: number,
-): Promise<ServerHello> {
+): Promise<InitializeOutcome> {
   const params = RawObject.EMPTY.with('protocolVersion', JSON.stringify(LATEST_LEGACY))
     .with('capabilities', capabilities.toString())
     .with('clientInfo', clientInfo.toString());
@@ -34,12 +42,17 @@ export async function initialize<Owner>(
     progress: false,
     context: undefined,
   });
-  const answer = await call.answer;
+  let answer;
+  try {
+    answer = await call.answer;
+  } catch (thrown) {
+    if (!(thrown instanceof GatewayError) || !isRefusingStatus(thrown)) throw thrown;
+    return { kind: 'refused', error: thrown, isModern: false };
+  }
   if (answer.kind === 'error') {
-    throw new GatewayError('upstream-unavailable', {
-      upstream,
-      message: `upstream "${upstream}" refused initialize: ${answer.error.message}`,
-    });
+    const message = `upstream "${upstream}" refused initialize: ${answer.error.message}`;
+    const error = new GatewayError('upstream-unavailable', { upstream, message });
+    return { kind: 'refused', error, isModern: isModernError(answer.error) };
   }
   const result = RawObject.parse(answer.result);
   const revision = result.string('protocolVersion');
@@ -52,10 +65,11 @@ export async function initialize<Owner>(
   }
   connection.setRevision(revision);
   connection.notify('notifications/initialized');
-  return {
+  const hello: ServerHello = {
     revision,
     capabilities: result.object('capabilities') ?? RawObject.EMPTY,
     serverInfo: result.object('serverInfo') ?? RawObject.EMPTY,
     instructions: result.string('instructions'),
   };
+  return { kind: 'legacy', hello };
 }

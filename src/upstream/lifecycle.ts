@@ -109,6 +109,25 @@ export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, ran
   }
 }
 
+/** Sums up the states of the two eras. An era that is not used says nothing. */
+export function overall(legacy: Lifecycle, modern: Lifecycle): Lifecycle {
+  if (isUnused(modern)) return legacy;
+  if (isUnused(legacy) || legacy.phase === modern.phase) return modern;
+  const serving = [legacy, modern].find(({ phase }) => phase === 'ready' || phase === 'degraded');
+  if (serving === undefined) return legacy.phase === 'failed' ? legacy : modern;
+  const other = serving === legacy ? modern : legacy;
+  if (other.phase === 'starting') return serving;
+  const reason =
+    other.phase === 'failed'
+      ? `for clients of the ${other === modern ? 'modern' : 'legacy'} era: ${other.reason}`
+      : other.reason;
+  return other.phase === 'ready' ? serving : { ...serving, phase: 'degraded', reason, detail: other.detail };
+}
+
+function isUnused({ phase }: Lifecycle): boolean {
+  return phase === 'configured';
+}
+
 export function admit(state: Lifecycle, nowMs: number): Admission {
   if (state.phase === 'stopped') return { kind: 'refuse', reason: 'stopped', retryAfterMs: undefined };
   const ms = state.retryAtMs - nowMs;

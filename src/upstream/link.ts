@@ -1,4 +1,4 @@
-import type { RawObject } from '../json/json.ts';
+import { RawObject } from '../json/json.ts';
 import type { Era } from '../protocol/revisions.ts';
 import type { Connection } from './rpc/connection.ts';
 import type { ServerHello } from './initialize.ts';
@@ -10,15 +10,22 @@ export interface ClientFeatures {
   readonly capabilityKey: string;
 }
 
-/** Whoever connections are opened for: a client session. */
+/** The features of a client that can do nothing which an upstream may use. */
+export const NO_FEATURES: ClientFeatures = { clientCapabilities: RawObject.EMPTY, capabilityKey: '' };
+
+/** A holder of connections: a client session, or a group of modern clients. */
 export interface LinkUser extends ClientFeatures {
   /** Unique among all users. */
   readonly key: string;
   /** Key of its principal. */
   readonly principal: string;
+  /** The endpoint it came to. */
+  readonly view: string;
+  /** The era of the client. */
+  readonly era: Era;
 }
 
-/** One connection that shook hands, and whom it serves. */
+/** One connection that is through its handshake, and the users it serves. */
 export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
   readonly key: string;
   readonly upstream: string;
@@ -28,7 +35,7 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
   readonly era: Era;
   /** The `subscriptions/listen` stream of a modern connection. A legacy connection sends notifications without one. */
   readonly subscription: UpstreamSubscription | undefined;
-  /** Serves nobody in particular: many clients at once, or the gateway alone for its lists. */
+  /** Whether it serves many clients at once, or none: the gateway alone, for its lists. */
   readonly shared: boolean;
   readonly users: Set<User>;
   /** Subscribed resources by the upstream's URI, and who wants to hear of them. While there are any, the link is not idle. */

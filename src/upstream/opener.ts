@@ -1,13 +1,13 @@
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
-import { JsonTextError, RawObject } from '../json/json.ts';
+import { JsonTextError, type RawObject } from '../json/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
-import { MODERN } from '../protocol/revisions.ts';
+import { type Era, eraOf } from '../protocol/revisions.ts';
+import { isNotStreamable } from './era-evidence.ts';
+import { age, doubt, type Eras, erasOver, type Finding, judge, type Plan, plan, servingEra } from './eras.ts';
+import { handshake, type HandshakeOutcome, modernOnly } from './handshake.ts';
 import { type ServerRequest, Connection } from './rpc/connection.ts';
-import { discover } from './discover.ts';
-import { type ServerHello, initialize } from './initialize.ts';
-import { HttpStatusError } from './rpc/http-status-error.ts';
-import type { ClientFeatures, Link, LinkUser } from './link.ts';
+import { type ClientFeatures, type Link, type LinkUser, NO_FEATURES } from './link.ts';
 import { UpstreamSubscription } from './upstream-subscription.ts';
 import type { TransportOption } from './rpc/transport.ts';
 
@@ -20,10 +20,18 @@ export interface LinkEvents<Owner, User extends LinkUser> {
   onClose(link: Link<Owner, User>, error: GatewayError): void;
 }
 
-/** Which link is wanted, and what the upstream is told of its client. */
-export interface LinkOrder extends ClientFeatures {
+/** Where a link belongs among those of its upstream. */
+export interface LinkPlace {
   readonly key: string;
   readonly shared: boolean;
+}
+
+/** Which link is wanted, and the client capabilities that a legacy upstream is told of. */
+export interface LinkOrder extends ClientFeatures {
+  /** The era of the client that it is opened for. */
+  readonly clientEra: Era;
+  /** Its place depends on the era that it turns out to speak. */
+  placeIn(era: Era): LinkPlace;
 }
 
 export interface OpenerParts {
@@ -36,35 +44,6 @@ export interface OpenerParts {
   readonly log: Logger;
 }
 
-/** A server that keeps silent when it is asked in the modern way is spoken to in the older one after this long. */
-const SILENCE_MS = 2_000;
-
-/** A server may be replaced by a newer one: so long the verdict holds that it is of the legacy era. */
-const LEGACY_MS = 3_600_000;
-
-/** And so long, where the server was in trouble when it was asked. */
-const DOUBTFUL_MS = 60_000;
-
-/** After a failure it is judged afresh, though not more often than this: a program that ends when asked costs a start. */
-const REJUDGE_MS = 60_000;
-
-/** What a connection serves that belongs to nobody: all there need be in the modern era. */
-export const SHARED: LinkOrder = {
-  key: 'shared',
-  shared: true,
-  clientCapabilities: RawObject.EMPTY,
-  capabilityKey: '',
-};
-
-/** HTTP statuses by which a server of 2024-11-05 answers a POST it does not expect. */
-const NOT_STREAMABLE = new Set([400, 404, 405]);
-
-function isNotStreamable(thrown: unknown): boolean {
-  return (
-    thrown instanceof GatewayError && thrown.cause instanceof HttpStatusError && NOT_STREAMABLE.has(thrown.cause.status)
-  );
-}
-
 /** What is broken inside of an early message must not undo a handshake that went well. */
 function deliverSafely<Heard>(tell: (heard: Heard) => void, heard: Heard): void {
   try {
@@ -74,120 +53,170 @@ function deliverSafely<Heard>(tell: (heard: Heard) => void, heard: Heard): void 
   }
 }
 
-/** This way will not do, for the reason given; `again` when the same one may, in the older manner. */
-class UnsuitableTransportError extends Error {
-  override readonly name = 'UnsuitedError';
-  readonly reason: GatewayError;
-  readonly canRetryLegacy: boolean;
-
-  constructor(reason: GatewayError, again: boolean) {
-    super(reason.message);
-    this.reason = reason;
-    this.canRetryLegacy = again;
-  }
+/** One transport, and the handshakes to try over it. */
+interface Attempt {
+  readonly transport: TransportOption;
+  readonly eras: Plan;
 }
 
-/** Makes links to one upstream, and remembers in which way it can be reached and which era it speaks. */
+/** Opens links to one upstream, and keeps the verdicts on the eras it speaks and the transport that reaches it. */
 export class Opener<Owner, User extends LinkUser> {
   readonly #parts: OpenerParts;
-  #preferred = 0;
-  #era: 'modern' | 'legacy' | undefined;
-  /** Monotonic ms. */
-  #eraSinceMs = 0;
-  #legacyMs = LEGACY_MS;
+  #eras: Eras;
+  /** The transport that legacy links were last opened over. */
+  #legacyTransport: TransportOption | undefined;
+  /** The probe of the modern era that is under way. Other modern clients wait for it. */
+  #probing: Promise<unknown> | undefined;
 
   constructor(parts: OpenerParts) {
     this.#parts = parts;
+    const carried = parts.transports.flatMap(({ era }): Era[] => (era === 'either' ? ['legacy', 'modern'] : [era]));
+    this.#eras = erasOver(new Set(carried));
   }
 
-  /** Whether all clients can share one connection, as far as is known. */
-  get isModern(): boolean {
-    return this.#era === 'modern';
+  /** What is known of the eras that the upstream speaks. */
+  get eras(): Eras {
+    return this.#eras;
+  }
+
+  /** The era in which clients of this era are served; undefined until a probe has shown it. */
+  servingEra(client: Era): Era | undefined {
+    return servingEra(this.#eras, client);
+  }
+
+  /** Whether questions come on the stream of the call they are about, in legacy links; undefined before the first one. */
+  get tellsWhichCall(): boolean | undefined {
+    return this.#legacyTransport?.tellsWhichCall;
   }
 
   /** @throws {GatewayError} with nothing left behind, also when the signal is aborted. */
   async open(order: LinkOrder, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
-    if (this.#era === 'legacy') this.#expireEra(this.#legacyMs);
-    const { transports } = this.#parts;
-    for (let i = this.#preferred; ;) {
-      const transport = transports[i];
-      if (transport === undefined) throw new RangeError('an upstream without a transport');
-      try {
-        const link = await this.#openWith(transport, order, events, signal);
-        this.#preferred = i;
-        return link;
-      } catch (thrown) {
-        if (thrown instanceof UnsuitableTransportError)
-          this.#legacyMs = isInTrouble(thrown.reason) ? DOUBTFUL_MS : LEGACY_MS;
-        if (thrown instanceof UnsuitableTransportError && thrown.canRetryLegacy && !signal.aborted) {
-          this.#setEra('legacy');
-          continue;
-        }
-        if ((thrown instanceof UnsuitableTransportError || isNotStreamable(thrown)) && i + 1 < transports.length) {
-          i++;
-          continue;
-        }
-        // A server may have been upgraded since the verdict; a later start judges it afresh.
-        this.#expireEra(REJUDGE_MS);
-        throw thrown instanceof UnsuitableTransportError ? thrown.reason : thrown;
-      }
+    this.#eras = age(this.#eras, performance.now());
+    // A legacy handshake opens each link anyway; only a probe of the modern era costs something where it fails.
+    if (order.clientEra === 'legacy' || this.servingEra('modern') !== undefined) {
+      return await this.#open(order, events, signal);
+    }
+    if (this.#probing !== undefined) {
+      await this.#probing;
+      return await this.#open(order, events, signal);
+    }
+    const opening = this.#open(order, events, signal);
+    this.#probing = opening;
+    try {
+      return await opening;
+    } finally {
+      this.#probing = undefined;
     }
   }
 
-  #expireEra(ageMs: number): void {
-    if (performance.now() - this.#eraSinceMs < ageMs) return;
-    this.#preferred = 0;
-    this.#era = undefined;
+  async #open(order: LinkOrder, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
+    const attempts = this.#attempts(plan(this.#eras, order.clientEra));
+    const findings: Finding[] = [];
+    let reason: GatewayError | undefined;
+    let legacyReason: GatewayError | undefined;
+    try {
+      for (let attempt = attempts.shift(); attempt !== undefined && !signal.aborted; attempt = attempts.shift()) {
+        const mayFallBack = attempts.length > 0;
+        // Only such a server may still be one of 2024-11-05.
+        if (attempt.eras[0] === 'legacy' && legacyReason !== undefined && !isNotStreamable(legacyReason)) continue;
+        const outcome = await this.#openWith(attempt, mayFallBack, order, events, signal);
+        findings.push(...outcome.findings);
+        if (outcome.kind === 'open') {
+          for (const finding of findings) this.#record(finding);
+          if (outcome.link.era === 'legacy') this.#legacyTransport = attempt.transport;
+          return outcome.link;
+        }
+        if (attempt.eras[0] === 'legacy' && attempt.transport.era === 'legacy') legacyReason = outcome.reason;
+        // That it does not speak the modern era explains nothing to a client that came for the legacy one.
+        if (reason === undefined || attempt.eras[0] === order.clientEra || attempts.length === 0)
+          reason = outcome.reason;
+        if (outcome.next !== undefined) attempts.unshift({ transport: attempt.transport, eras: outcome.next });
+      }
+      throw reason ?? this.#aborted(signal, undefined);
+    } catch (thrown) {
+      this.#eras = doubt(this.#eras, performance.now());
+      throw thrown;
+    }
   }
 
-  #setEra(era: 'modern' | 'legacy'): void {
-    if (this.#era === era) return;
-    this.#era = era;
-    this.#eraSinceMs = performance.now();
+  #attempts(eras: Plan): Attempt[] {
+    const { transports } = this.#parts;
+    const [first] = eras;
+    const isWanted = (transport: TransportOption) =>
+      transport.era === 'either' ||
+      (eras.includes(transport.era) &&
+        (transport.era !== 'legacy' || this.#legacyTransport === undefined || transport === this.#legacyTransport));
+    const wanted = transports.filter(isWanted);
+    const preferred = wanted.findIndex(({ era }) => era === first);
+    const ordered = preferred <= 0 ? wanted : [...wanted.splice(preferred, 1), ...wanted];
+    return ordered.map((transport) => ({ transport, eras: transport.era === 'either' ? eras : [transport.era] }));
+  }
+
+  #record(finding: Finding): void {
+    const { log } = this.#parts;
+    const before = this.#eras;
+    this.#eras = judge(before, finding, performance.now());
+    if (this.#eras !== before) log.info(finding, 'era of the upstream');
   }
 
   async #openWith(
-    transport: TransportOption,
+    attempt: Attempt,
+    mayFallBack: boolean,
     order: LinkOrder,
     events: LinkEvents<Owner, User>,
     signal: AbortSignal,
-  ): Promise<Link<Owner, User>> {
+  ): Promise<Exclude<HandshakeOutcome, { kind: 'open' }> | OpenedLink<Owner, User>> {
     const { upstream, callMs, log } = this.#parts;
     let link: Link<Owner, User> | undefined;
-    // A server may speak before the handshake is through; what it says then is heard right after.
+    // A server may send messages before the handshake is through; they are delivered right after it.
     const early: ((link: Link<Owner, User>) => void)[] = [];
-    const hear = (tell: (link: Link<Owner, User>) => void) => {
+    const deliver = (tell: (link: Link<Owner, User>) => void) => {
       if (link === undefined) early.push(tell);
       else tell(link);
     };
     const onNotification = (notification: Notification, about: Owner | undefined) =>
-      hear((heard) => events.onNotification(heard, notification, about));
-    const connection: Connection<Owner> = await Connection.open(
-      upstream,
-      transport.start,
-      {
-        onNotification,
-        onServerRequest: (ask) => hear((heard) => events.onServerRequest(heard, ask)),
-        onClose: (error) => {
-          if (link === undefined) return;
-          link.subscription?.close();
-          events.onClose(link, error);
+      deliver((opened) => events.onNotification(opened, notification, about));
+    let connection: Connection<Owner>;
+    try {
+      connection = await Connection.open(
+        upstream,
+        attempt.transport.start,
+        {
+          onNotification,
+          onServerRequest: (ask) => deliver((opened) => events.onServerRequest(opened, ask)),
+          onClose: (error) => {
+            if (link === undefined) return;
+            link.subscription?.close();
+            events.onClose(link, error);
+          },
         },
-      },
-      signal,
-    );
+        signal,
+      );
+    } catch (thrown) {
+      if (!(thrown instanceof GatewayError) || !isNotStreamable(thrown)) throw thrown;
+      return { kind: 'unsuitable', reason: thrown, findings: [], next: undefined };
+    }
     const abort = () => void connection.close();
     signal.addEventListener('abort', abort, { once: true });
     try {
-      const hello = await this.#handshake(transport, connection, order);
+      const outcome = await this.#handshake(attempt, mayFallBack, connection, order);
+      if (outcome.kind === 'unsuitable') {
+        await connection.close();
+        return outcome;
+      }
+      const { hello, findings } = outcome;
       if (connection.isClosed) throw new GatewayError('upstream-lost', { upstream, message: 'it ended at once' });
-      const isModern = hello.revision === MODERN;
+      const era = eraOf(hello.revision);
+      const isModern = era === 'modern';
+      const { clientCapabilities, capabilityKey } = isModern ? NO_FEATURES : order;
       link = {
-        ...(isModern ? SHARED : order),
+        ...order.placeIn(era),
+        clientCapabilities,
+        capabilityKey,
         upstream,
         connection,
         hello,
-        era: isModern ? 'modern' : 'legacy',
+        era,
         subscription: isModern
           ? new UpstreamSubscription({ upstream, connection, hello, callMs, log, onNotification })
           : undefined,
@@ -199,7 +228,7 @@ export class Opener<Owner, User extends LinkUser> {
       };
       events.onOpen(link);
       for (const tell of early) deliverSafely(tell, link);
-      return link;
+      return { kind: 'open', link, findings };
     } catch (thrown) {
       await connection.close();
       throw signal.aborted ? this.#aborted(signal, thrown) : thrown;
@@ -208,27 +237,17 @@ export class Opener<Owner, User extends LinkUser> {
     }
   }
 
-  /** @throws {UnsuitableTransportError} when another way may do. */
-  async #handshake({ era }: TransportOption, connection: Connection<Owner>, order: LinkOrder): Promise<ServerHello> {
+  /** @throws {GatewayError} when no other attempt can help. */
+  async #handshake(
+    { transport, eras }: Attempt,
+    mayFallBack: boolean,
+    connection: Connection<Owner>,
+    { clientCapabilities }: LinkOrder,
+  ): Promise<HandshakeOutcome> {
     const { upstream, clientInfo, startMs } = this.#parts;
-    if (era !== 'legacy' && this.#era !== 'legacy') {
-      const patienceMs = era === 'either' ? Math.min(SILENCE_MS, startMs / 2) : startMs / 2;
-      const verdict = await discover(upstream, connection, clientInfo, patienceMs);
-      if (verdict.kind === 'modern') {
-        this.#setEra('modern');
-        return verdict.hello;
-      }
-      // A modern server is not spoken to in older words; and whoever lacks the right credentials lacks them in any.
-      if (verdict.kind === 'unknown' && (verdict.isModern || isRefusedOutright(verdict.error))) throw verdict.error;
-      const message = `upstream "${upstream}" does not speak revision ${MODERN}, which the config asks for`;
-      const reason =
-        verdict.kind === 'unknown' ? verdict.error : new GatewayError('upstream-unavailable', { upstream, message });
-      if (era === 'modern' || connection.isClosed) throw new UnsuitableTransportError(reason, era === 'either');
-      connection.speakModern(undefined);
-    }
-    const hello = await initialize(upstream, connection, order.clientCapabilities, clientInfo, startMs);
-    this.#setEra('legacy');
-    return hello;
+    const parts = { upstream, connection, clientInfo, clientCapabilities, eras: this.#eras, startMs };
+    if (transport.era === 'modern') return await modernOnly(parts, mayFallBack ? startMs / 2 : startMs);
+    return await handshake(parts, eras);
   }
 
   /** Closing what hangs ends every wait with a closed connection; why it was closed is the better answer. */
@@ -242,11 +261,8 @@ export class Opener<Owner, User extends LinkUser> {
   }
 }
 
-/** Such a status says how a server is, and nothing of what it speaks. */
-function isInTrouble({ cause }: GatewayError): boolean {
-  return cause instanceof HttpStatusError && (cause.status === 408 || cause.status === 429 || cause.status >= 500);
-}
-
-function isRefusedOutright({ cause }: GatewayError): boolean {
-  return cause instanceof HttpStatusError && (cause.status === 401 || cause.status === 403);
+interface OpenedLink<Owner, User extends LinkUser> {
+  readonly kind: 'open';
+  readonly link: Link<Owner, User>;
+  readonly findings: readonly Finding[];
 }

@@ -5,30 +5,40 @@ import { GatewayError, toGatewayError } from '../errors.ts';
 import type { LimitName } from '../limits.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
+import type { Era, Revision } from '../protocol/revisions.ts';
 import type { ServerRequest } from './rpc/connection.ts';
 import { awaitAdmission } from './await-admission.ts';
 import { ConcurrencyLimiter } from './concurrency-limiter.ts';
-import { CONFIGURED, type Lifecycle, type LifecycleEvent, step } from './lifecycle.ts';
+import {
+  connectionKey,
+  type ConnectionScope,
+  discoveryKey,
+  isCallKey,
+  isDiscoveryKey,
+  isSharedKey,
+} from './connection-key.ts';
+import type { Eras } from './eras.ts';
+import { CONFIGURED, type Lifecycle, type LifecycleEvent, overall, step } from './lifecycle.ts';
 import type { ProcessQuota, Idle } from './process-quota.ts';
-import { type ClientFeatures, isIdle, type Link, type LinkUser } from './link.ts';
+import { type ClientFeatures, isIdle, type Link, type LinkUser, NO_FEATURES } from './link.ts';
 import { listOffer } from './listing.ts';
-import { type LinkOrder, Opener, SHARED } from './opener.ts';
+import { type LinkOrder, Opener } from './opener.ts';
 import { retryUntilDone } from './retry-until-done.ts';
 import { detailOf, reasonOf } from './reason.ts';
 import type { TransportOption } from './rpc/transport.ts';
 
-/** What an upstream's connections tell the middle. Called in the order of arrival; must return without waiting. */
+/** What an upstream reports to the gateway. Called in the order of arrival; must return without waiting. */
 export interface UpstreamEvents<Owner, User extends LinkUser> {
   onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
   onServerRequest(link: Link<Owner, User>, ask: ServerRequest<Owner>): void;
-  /**
-   * A link is no more. With an error it ended by itself: whoever used it has lost what the upstream kept for them.
-   */
+  /** A link has closed. With an error it ended by itself, and its users have lost the state that the upstream kept. */
   onLinkClosed(link: Link<Owner, User>, error: GatewayError | undefined): void;
   /** The upstream's state changed. */
   onStateChange(upstream: string, after: Lifecycle): void;
-  /** The lists of the clients of one profile are now these. */
-  onLists(upstream: string, capabilityKey: string, offer: Offer): void;
+  /** The upstream was listed over a link of this era, for clients with these capabilities. */
+  onLists(upstream: string, era: Era, capabilityKey: string, offer: Offer): void;
+  /** A verdict on an era has changed. */
+  onEras(upstream: string, eras: Eras): void;
 }
 
 export interface UpstreamParts {
@@ -42,12 +52,10 @@ export interface UpstreamParts {
   readonly onLimit: (limit: LimitName) => void;
 }
 
-const SCOUT = 'scout ';
+/** A process that was started for its lists alone is kept for this long, for it may report changes at once. */
+const DISCOVERY_IDLE_MS = 10_000;
 
-/** A process that was started for its lists alone is kept a little, to hear whether they change at once. */
-const SCOUT_IDLE_MS = 10_000;
-
-/** One configured MCP server: its state, its connections by whom they serve, and how to ask it for its lists. */
+/** One configured MCP server: its state in each era, its connections, and its lists. */
 export class Upstream<Owner, User extends LinkUser> {
   readonly config: UpstreamConfig;
   readonly limiter: ConcurrencyLimiter;
@@ -61,10 +69,13 @@ export class Upstream<Owner, User extends LinkUser> {
   readonly #closing = new Set<Promise<void>>();
   readonly #refreshing = new Map<string, Promise<void>>();
   readonly #slots = new WeakMap<Link<Owner, User>, () => void>();
+  readonly #lifecycles: Record<Era, Lifecycle> = { legacy: CONFIGURED, modern: CONFIGURED };
+  readonly #reviving = new Set<Era>();
+  /** The revision that each era was last opened in. */
+  readonly #revisions: Partial<Record<Era, Revision>> = {};
+  readonly #isProcess: boolean;
   #opening = 0;
-  #lifecycle: Lifecycle = CONFIGURED;
   #lastCall = 0;
-  #isReviving = false;
 
   constructor(parts: UpstreamParts, events: UpstreamEvents<Owner, User>) {
     const { config } = parts;
@@ -83,9 +94,13 @@ export class Upstream<Owner, User extends LinkUser> {
       callMs,
       log: this.#log,
     });
+    this.#isProcess = transports.some(({ isProcess }) => isProcess);
     parts.quota?.join(() => this.#longestIdle());
     if (config.problem !== undefined) {
-      this.#step({ kind: 'start-failed', reason: config.problem, detail: undefined, permanent: true, begunMs: 0 });
+      const reason = config.problem;
+      const event = { kind: 'start-failed', reason, detail: undefined, permanent: true, begunMs: 0 } as const;
+      this.#step('legacy', event);
+      this.#step('modern', event);
     }
   }
 
@@ -93,8 +108,25 @@ export class Upstream<Owner, User extends LinkUser> {
     return this.config.id;
   }
 
+  /** How it is doing in the eras that it is used in. */
   get lifecycle(): Lifecycle {
-    return this.#lifecycle;
+    const { legacy, modern } = this.#lifecycles;
+    return overall(legacy, modern);
+  }
+
+  /** What is known of the eras that it speaks. */
+  get eras(): Eras {
+    return this.#opener.eras;
+  }
+
+  /** The era in which clients of this era are served; undefined until a probe has shown it. */
+  servingEra(client: Era): Era | undefined {
+    return this.#opener.servingEra(client);
+  }
+
+  /** The revision last negotiated in this era; undefined where it was never opened. */
+  revisionIn(era: Era): Revision | undefined {
+    return this.#revisions[era];
   }
 
   get connections(): number {
@@ -105,55 +137,47 @@ export class Upstream<Owner, User extends LinkUser> {
     return this.#live;
   }
 
-  /** Whether a client's own connection sees what no other does, so that lists are had per profile. */
+  /** Whether a client's own connection may be offered more than others, so that lists are kept by capabilities. */
   get isPersonal(): boolean {
     return this.config.isolation !== 'shared';
   }
 
-  /** Whether it is known to be of the modern era. */
-  get isModern(): boolean {
-    return this.#opener.isModern;
-  }
-
-  /** Whether what it asks tells nothing of the call it asks about, so that calls which may be asked about go one by one. */
-  get needsOwnConnection(): boolean {
-    const { isolation, target } = this.config;
+  /**
+   * Whether clients of this era that can be asked need a connection for each call: its questions do not tell which call they
+   * are about. True while that is not known.
+   */
+  needsOwnConnection(client: Era): boolean {
+    const { isolation } = this.config;
     const isPrivate = isolation === 'session' || isolation === 'call';
-    return isPrivate && target.kind !== 'http' && !this.#opener.isModern;
+    return isPrivate && this.servingEra(client) !== 'modern' && this.#opener.tellsWhichCall !== true;
   }
 
   /**
-   * The connection that serves this user, opened if need be.
+   * Returns the connection that serves this user, opened if need be.
    *
    * @throws {GatewayError} `upstream-unavailable`, `overloaded`
    */
   async link(user: User): Promise<Link<Owner, User>> {
     const { isolation } = this.config;
-    const link = await (isolation === 'shared' ? this.#get(SHARED.key, SHARED) : this.#get(this.#key(user), user));
+    const call = isolation === 'call' ? ++this.#lastCall : 0;
+    // A connection for everybody declares nothing that a single client can do.
+    const features = isolation === 'shared' ? NO_FEATURES : user;
+    const link = await this.#get((era) => connectionKey(this.#scope(era), user, call), features, user.era);
     link.users.add(user);
     return link;
   }
 
-  #key(user: User): string {
-    switch (this.config.isolation) {
-      case 'session':
-        return `session ${user.key}`;
-      case 'principal':
-        return `principal ${user.capabilityKey} ${user.principal}`;
-      case 'call':
-        return `call ${++this.#lastCall}`;
-      case 'shared':
-        return SHARED.key;
-    }
+  #scope(era: Era): ConnectionScope {
+    return { isolation: this.config.isolation, era, isProcess: this.#isProcess };
   }
 
-  /** Says that a call on this link ended: a link made for one call ends with it. */
+  /** Marks the end of a call on this link. A link that was made for one call is closed. */
   onCallEnd(link: Link<Owner, User>): void {
     link.usedMs = performance.now();
-    if (this.config.isolation === 'call' && link.key.startsWith('call ')) void this.#discard(link);
+    if (isCallKey(link.key)) void this.#discard(link);
   }
 
-  /** Lets go of what was kept for this user. */
+  /** Releases the links of this user. One that serves no other is closed. */
   releaseUser(user: User): void {
     for (const link of this.#live) {
       if (!link.users.delete(user)) continue;
@@ -161,54 +185,63 @@ export class Upstream<Owner, User extends LinkUser> {
     }
   }
 
-  /** Closes what nobody has used for the configured time. */
+  /** Closes links that were not used for the configured time. */
   reap(nowMs: number): void {
     for (const link of this.#live) {
-      const limitMs = isDiscovery(link) ? Math.min(SCOUT_IDLE_MS, this.config.idleMs) : this.config.idleMs;
+      const limitMs = isDiscoveryKey(link.key) ? Math.min(DISCOVERY_IDLE_MS, this.config.idleMs) : this.config.idleMs;
       if (isIdle(link) && nowMs - link.usedMs > limitMs && !this.#isKept(link)) void this.#discard(link);
     }
   }
 
-  /** A remote server's news, and a shared process, are worth a standing connection; an idle private process is not. */
+  /** Whether it stays open without a user: a connection to a remote server, for its notifications, or a shared process. */
   #isKept(link: Link<Owner, User>): boolean {
     const isStanding = this.config.target.kind !== 'stdio' || this.config.isolation === 'shared';
     return link.shared && link.capabilityKey === '' && isStanding;
   }
 
   /**
-   * Asks for the lists as clients with these features see them. One such round at a time; who comes later joins it.
+   * Fetches the lists that clients of this era and these features see. Calls meanwhile share one round.
    *
    * @throws {GatewayError} when they cannot be had; the upstream's state says so too.
    */
-  refresh(features: ClientFeatures = SHARED): Promise<void> {
-    const { capabilityKey } = features;
-    const running = this.#refreshing.get(capabilityKey);
+  refresh(client: Era, features: ClientFeatures = NO_FEATURES): Promise<void> {
+    const round = this.#roundKey(client, features);
+    const running = this.#refreshing.get(round);
     if (running !== undefined) return running;
-    const round = this.#refresh(features).finally(() => this.#refreshing.delete(capabilityKey));
-    this.#refreshing.set(capabilityKey, round);
-    return round;
+    const refreshing = this.#refresh(client, features).finally(() => this.#refreshing.delete(round));
+    this.#refreshing.set(round, refreshing);
+    return refreshing;
   }
 
-  /** The lists changed: asks for them once more after a round that may have begun before the change. @throws {GatewayError} */
-  async relist(features: ClientFeatures): Promise<void> {
-    await this.#refreshing.get(features.capabilityKey)?.catch(() => undefined);
-    await this.refresh(features);
+  /** Fetches changed lists, after a running round that may have begun before the change. @throws {GatewayError} */
+  async relist(client: Era, features: ClientFeatures): Promise<void> {
+    await this.#refreshing.get(this.#roundKey(client, features))?.catch(() => undefined);
+    await this.refresh(client, features);
   }
 
-  /** Never by a client's own connection, which may show what nobody else is to see. */
-  async #refresh(features: ClientFeatures): Promise<void> {
+  #roundKey(client: Era, { capabilityKey }: ClientFeatures): string {
+    return `${this.#likelyEra(client)} ${capabilityKey}`;
+  }
+
+  /** The era that a new link for a client of this era most likely speaks. */
+  #likelyEra(client: Era): Era {
+    return this.servingEra(client) ?? client;
+  }
+
+  /** Not over a client's own connection, which may show lists that no other client is to see. */
+  async #refresh(client: Era, features: ClientFeatures): Promise<void> {
     const { capabilityKey } = features;
     try {
-      const key = this.config.isolation === 'shared' ? SHARED.key : `${SCOUT}${capabilityKey}`;
-      const link = await this.#get(key, features);
-      this.#events.onLists(this.id, capabilityKey, await this.list(link, features.clientCapabilities));
-      this.#step({ kind: 'listed' });
-      // Clients with these features hear of changes on connections of their own.
-      if (capabilityKey !== '' && isDiscovery(link)) void this.#discard(link);
+      const link = await this.#get((era) => discoveryKey(this.#scope(era), capabilityKey), features, client);
+      this.#events.onLists(this.id, link.era, capabilityKey, await this.list(link, features.clientCapabilities));
+      this.#step(link.era, { kind: 'listed' });
+      // Clients with these features are notified of changes on connections of their own.
+      if (link.capabilityKey !== '' && isDiscoveryKey(link.key)) void this.#discard(link);
     } catch (thrown) {
       const error = toGatewayError(thrown);
-      if (this.#lifecycle.phase === 'ready') this.#step({ kind: 'list-failed', reason: reasonOf(error) });
-      if (capabilityKey === '') this.#revive();
+      const era = this.#likelyEra(client);
+      if (this.#lifecycles[era].phase === 'ready') this.#step(era, { kind: 'list-failed', reason: reasonOf(error) });
+      if (capabilityKey === '') this.#revive(client);
       throw error;
     }
   }
@@ -224,9 +257,10 @@ export class Upstream<Owner, User extends LinkUser> {
     return listOffer(link, { upstream: this.id, capabilities, timeoutMs: this.config.timeouts.callMs, onLimit });
   }
 
-  /** Ends every connection; nothing can be opened afterwards. Resolves when nothing is left, in bounded time. */
+  /** Closes every connection; nothing can be opened afterwards. Resolves when nothing is left, in bounded time. */
   async stop(): Promise<void> {
-    this.#step({ kind: 'stopped' });
+    this.#step('legacy', { kind: 'stopped' });
+    this.#step('modern', { kind: 'stopped' });
     this.#stopping.abort();
     for (const link of this.#live) void this.#discard(link);
     await Promise.allSettled(this.#links.values());
@@ -234,21 +268,21 @@ export class Upstream<Owner, User extends LinkUser> {
     await Promise.allSettled(this.#closing);
   }
 
-  #step(event: LifecycleEvent): void {
-    const before = this.#lifecycle;
-    this.#lifecycle = step(before, event, performance.now(), Math.random());
-    const { phase, reason, detail } = this.#lifecycle;
+  #step(era: Era, event: LifecycleEvent): void {
+    const before = this.lifecycle;
+    this.#lifecycles[era] = step(this.#lifecycles[era], event, performance.now(), Math.random());
+    const { phase, reason, detail } = this.lifecycle;
     if (phase === before.phase && reason === before.reason) return;
     const level = phase === 'failed' || phase === 'degraded' ? 'warn' : 'info';
     this.#log[level]({ phase, reason, detail }, 'upstream state');
-    this.#events.onStateChange(this.id, this.#lifecycle);
+    this.#events.onStateChange(this.id, this.lifecycle);
   }
 
-  #get(wanted: string, features: ClientFeatures): Promise<Link<Owner, User>> {
-    const key = this.#opener.isModern ? SHARED.key : wanted;
+  #get(keyIn: (era: Era) => string, features: ClientFeatures, client: Era): Promise<Link<Owner, User>> {
+    const key = keyIn(this.#likelyEra(client));
     const known = this.#links.get(key);
     if (known !== undefined) return known;
-    const opening = this.#open(key, features).then((link) => this.#mergeShared(key, link));
+    const opening = this.#open(keyIn, features, client).then((link) => this.#settle(key, link));
     this.#links.set(key, opening);
     opening.catch(() => {
       if (this.#links.get(key) === opening) this.#links.delete(key);
@@ -256,8 +290,8 @@ export class Upstream<Owner, User extends LinkUser> {
     return opening;
   }
 
-  /** A link may turn out to serve everybody, whomever it was opened for. One such link is enough. */
-  #mergeShared(key: string, link: Link<Owner, User>): Link<Owner, User> | Promise<Link<Owner, User>> {
+  /** A link may turn out to speak another era than expected, and to belong elsewhere. One in each place is enough. */
+  #settle(key: string, link: Link<Owner, User>): Link<Owner, User> | Promise<Link<Owner, User>> {
     if (link.key === key) return link;
     this.#links.delete(key);
     const other = this.#links.get(link.key);
@@ -270,19 +304,15 @@ export class Upstream<Owner, User extends LinkUser> {
     return other;
   }
 
-  async #open(key: string, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<Link<Owner, User>> {
-    await awaitAdmission(this.id, () => this.#lifecycle, this.#stopping.signal);
+  async #open(keyIn: (era: Era) => string, features: ClientFeatures, client: Era): Promise<Link<Owner, User>> {
+    await awaitAdmission(this.id, () => this.#lifecycles[this.#likelyEra(client)], this.#stopping.signal);
     await this.#reserve();
     try {
       const slot = await this.#slot();
       try {
-        const order = {
-          key,
-          shared: key === SHARED.key || key.startsWith(SCOUT),
-          clientCapabilities,
-          capabilityKey,
-        };
-        const link = await this.#start(order);
+        const { clientCapabilities, capabilityKey } = features;
+        const placeIn = (era: Era) => ({ key: keyIn(era), shared: isSharedKey(keyIn(era)) });
+        const link = await this.#start({ clientEra: client, clientCapabilities, capabilityKey, placeIn });
         if (this.#live.has(link)) this.#slots.set(link, slot);
         else slot();
         return link;
@@ -306,7 +336,9 @@ export class Upstream<Owner, User extends LinkUser> {
 
   async #start(order: LinkOrder): Promise<Link<Owner, User>> {
     const begunMs = performance.now();
-    this.#step({ kind: 'starting' });
+    const expected = this.#likelyEra(order.clientEra);
+    const erasBefore = this.eras;
+    this.#step(expected, { kind: 'starting' });
     try {
       const signal = AbortSignal.any([this.#stopping.signal, AbortSignal.timeout(this.config.timeouts.startMs)]);
       const link = await this.#opener.open(
@@ -319,13 +351,18 @@ export class Upstream<Owner, User extends LinkUser> {
         },
         signal,
       );
-      this.#step({ kind: 'connected' });
+      // It is not used in the era that was expected, which has no state then.
+      if (link.era !== expected && this.#lifecycles[expected].phase === 'starting')
+        this.#lifecycles[expected] = CONFIGURED;
+      this.#revisions[link.era] = link.hello.revision;
+      this.#step(link.era, { kind: 'connected' });
+      if (this.eras !== erasBefore) this.#events.onEras(this.id, this.eras);
       return link;
     } catch (thrown) {
       const error = toGatewayError(thrown);
       const reason = reasonOf(error);
       this.#log.warn({ err: error }, 'upstream did not start');
-      this.#step({ kind: 'start-failed', reason, detail: detailOf(error), permanent: false, begunMs });
+      this.#step(expected, { kind: 'start-failed', reason, detail: detailOf(error), permanent: false, begunMs });
       const message = `upstream "${this.id}" did not start: ${reason}`;
       throw new GatewayError('upstream-unavailable', { upstream: this.id, message }, error);
     }
@@ -373,12 +410,12 @@ export class Upstream<Owner, User extends LinkUser> {
     if (!this.#remove(link)) return;
     // A server that forgets its sessions is no server that crashes.
     const early = !link.hasAnswered && error.code !== 'upstream-session-lost';
-    this.#step({ kind: 'lost', reason: reasonOf(error), detail: detailOf(error), early });
+    this.#step(link.era, { kind: 'lost', reason: reasonOf(error), detail: detailOf(error), early });
     this.#log.warn({ err: error }, 'upstream connection lost');
     // The transport may still hold a process that is on its way out.
     void this.#close(link);
     this.#events.onLinkClosed(link, error);
-    if (this.#isKept(link)) this.#revive();
+    if (this.#isKept(link)) this.#revive(link.era);
   }
 
   #close(link: Link<Owner, User>): Promise<void> {
@@ -390,18 +427,12 @@ export class Upstream<Owner, User extends LinkUser> {
     return closing;
   }
 
-  /** Tries for the lists again until they are had, however long it takes, without anybody asking. */
-  #revive(): void {
-    if (this.#isReviving || this.config.problem !== undefined) return;
-    this.#isReviving = true;
+  /** Fetches the lists again and again until that succeeds, though no client asks for them. */
+  #revive(client: Era): void {
+    if (this.#reviving.has(client) || this.config.problem !== undefined) return;
+    this.#reviving.add(client);
     const { signal } = this.#stopping;
-    const waitMs = () => this.#lifecycle.retryAtMs - performance.now();
-    void retryUntilDone(() => this.refresh(), waitMs, signal).finally(() => {
-      this.#isReviving = false;
-    });
+    const waitMs = () => this.#lifecycles[this.#likelyEra(client)].retryAtMs - performance.now();
+    void retryUntilDone(() => this.refresh(client), waitMs, signal).finally(() => this.#reviving.delete(client));
   }
-}
-
-function isDiscovery<Owner, User extends LinkUser>(link: Link<Owner, User>): boolean {
-  return link.key.startsWith(SCOUT);
 }

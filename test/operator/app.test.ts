@@ -6,6 +6,16 @@ import type { OperatorView } from '../../src/operator/app.ts';
 import type { UpstreamStatus } from '../../src/operator/status.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 
+const ERA = {
+  speaks: 'yes',
+  how: 'initialize answered',
+  revision: '2025-11-25',
+  servedIn: 'legacy',
+  tools: 0,
+  prompts: 0,
+  resources: 0,
+} as const;
+
 const FILES: UpstreamStatus = {
   id: 'files',
   title: 'Files',
@@ -13,6 +23,7 @@ const FILES: UpstreamStatus = {
   state: 'failed',
   reason: 'spawn npx ENOENT',
   connections: 0,
+  eras: { legacy: ERA, modern: ERA },
   tools: 12,
   prompts: 0,
   resources: 3,

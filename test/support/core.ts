@@ -221,7 +221,9 @@ export async function testCore(
       transportsTo: (upstream) => {
         const memory = upstreams[upstream.id]?.memory;
         if (memory === undefined) return wire.transportsTo(upstream);
-        return [{ era: upstream.era === 'auto' ? 'either' : upstream.era, start: memory.start }];
+        const era = upstream.era === 'auto' ? 'either' : upstream.era;
+        const isProcess = upstream.target.kind === 'stdio';
+        return [{ era, isProcess, tellsWhichCall: !isProcess, start: memory.start }];
       },
       [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),
     };

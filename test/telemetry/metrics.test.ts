@@ -115,12 +115,12 @@ test('reasons are bounded in number', async () => {
 
 test('the merged endpoint, the version and the process itself are there', async () => {
   const metrics = createMetrics('1.2.3');
-  metrics.catalogTools('', 12);
-  metrics.catalogTools('files', 5);
+  metrics.catalogTools('', 'legacy', 12);
+  metrics.catalogTools('files', 'modern', 5);
 
   assert.deepEqual(await lines(metrics, 'linkspan_catalog_tools'), [
-    'linkspan_catalog_tools{view="_merged"} 12',
-    'linkspan_catalog_tools{view="files"} 5',
+    'linkspan_catalog_tools{view="_merged",era="legacy"} 12',
+    'linkspan_catalog_tools{view="files",era="modern"} 5',
   ]);
   assert.deepEqual(await lines(metrics, 'linkspan_build_info'), ['linkspan_build_info{version="1.2.3"} 1']);
   assert.equal((await lines(metrics, 'process_cpu_seconds_total')).length, 1);

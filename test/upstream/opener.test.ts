@@ -5,7 +5,7 @@ import { GatewayError } from '../../src/errors.ts';
 import { RawObject } from '../../src/json/json.ts';
 import type { LinkUser } from '../../src/upstream/link.ts';
 import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
-import { Opener } from '../../src/upstream/opener.ts';
+import { type LinkOrder, Opener } from '../../src/upstream/opener.ts';
 import type { StartTransport } from '../../src/upstream/rpc/transport.ts';
 import { memoryUpstream } from '../support/memory-upstream.ts';
 
@@ -15,12 +15,17 @@ const EVENTS = {
   onServerRequest: () => undefined,
   onClose: () => undefined,
 };
-const ORDER = { key: 'a', shared: false, clientCapabilities: RawObject.EMPTY, capabilityKey: '' };
+const ORDER: LinkOrder = {
+  clientEra: 'legacy',
+  clientCapabilities: RawObject.EMPTY,
+  capabilityKey: '',
+  placeIn: () => ({ key: 'a', shared: false }),
+};
 
 function opener(...transports: StartTransport[]): Opener<string, LinkUser> {
   return new Opener<string, LinkUser>({
     upstream: 'up',
-    transports: transports.map((start) => ({ era: 'legacy', start })),
+    transports: transports.map((start) => ({ era: 'legacy', isProcess: false, tellsWhichCall: true, start })),
     clientInfo: RawObject.EMPTY,
     startMs: 2_000,
     callMs: 2_000,

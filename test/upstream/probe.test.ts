@@ -6,9 +6,10 @@ import { pino } from 'pino';
 import { upstreamTransports } from '../../src/compose.ts';
 import type { HttpTarget, StdioTarget, UpstreamConfig } from '../../src/config/config.ts';
 import { RawObject } from '../../src/json/json.ts';
+import type { Era } from '../../src/protocol/revisions.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import type { LinkUser } from '../../src/upstream/link.ts';
-import { Opener } from '../../src/upstream/opener.ts';
+import { type LinkOrder, Opener } from '../../src/upstream/opener.ts';
 import { configWith } from '../downstream/edge.ts';
 import { json, type Received, serve, type Upstream } from '../fixtures/servers/http-harness.ts';
 import { errorText, resultText } from '../support/http-upstream.ts';
@@ -22,7 +23,12 @@ const EVENTS = {
   onServerRequest: () => undefined,
   onClose: () => undefined,
 };
-const ORDER = { key: 'a', shared: false, clientCapabilities: RawObject.EMPTY, capabilityKey: '' };
+const orderOf = (clientEra: Era): LinkOrder => ({
+  clientEra,
+  clientCapabilities: RawObject.EMPTY,
+  capabilityKey: '',
+  placeIn: () => ({ key: 'a', shared: false }),
+});
 
 /** Half of it is how long silence is waited for. */
 const START_MS = 3_000;
@@ -53,7 +59,10 @@ interface Opened {
 }
 
 /** Opens connections by all the ways there are, as the gateway does. */
-function prober(target: HttpTarget | StdioTarget): AsyncDisposable & { open(): Promise<Opened> } {
+function prober(
+  target: HttpTarget | StdioTarget,
+  clientEra: Era = 'modern',
+): AsyncDisposable & { open(): Promise<Opened> } {
   const reach = upstreamTransports(configWith({}), createMetrics('0'), LOG);
   const opener = new Opener<string, LinkUser>({
     upstream: 'up',
@@ -65,7 +74,11 @@ function prober(target: HttpTarget | StdioTarget): AsyncDisposable & { open(): P
   });
   return {
     open: async () => {
-      const { connection, hello, subscription } = await opener.open(ORDER, EVENTS, AbortSignal.timeout(3 * START_MS));
+      const { connection, hello, subscription } = await opener.open(
+        orderOf(clientEra),
+        EVENTS,
+        AbortSignal.timeout(3 * START_MS),
+      );
       subscription?.close();
       await connection.close();
       return { revision: hello.revision, instructions: hello.instructions };

@@ -18,7 +18,7 @@ import { type Header, paramHeaders } from '../../protocol/mcp-headers.ts';
 import { MODERN, type Revision } from '../../protocol/revisions.ts';
 import { declaresTasks } from '../../protocol/tasks.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
-import type { Link } from '../../upstream/link.ts';
+import { type Link, NO_FEATURES } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { type ResultTranslator, NEEDS_URL, toolFailure } from '../forward/result-translator.ts';
 import type { Exchange } from '../exchange/exchange.ts';
@@ -268,9 +268,9 @@ export class Calls {
       const given = isFirst ? first : await this.#askModern(exchange, upstream, link, { params: sent, source }).answer;
       const answer = given.kind === 'result' ? parsed(given) : given;
       if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
-        // It refused before it ran anything: our idea of its schemas is old.
+        // It refused before it ran anything: the schemas in the catalog are old.
         hasRefreshed = true;
-        await upstream.relist(link);
+        await upstream.relist(exchange.holder.era, upstream.isPersonal ? exchange.holder : NO_FEATURES);
         source = sourceAfterRelist(exchange) ?? source;
         continue;
       }

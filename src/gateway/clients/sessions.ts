@@ -122,7 +122,7 @@ export class Sessions {
   /** Sees at once what is known of lists for its features, be it from disk. */
   async #make(id: string, key: string, caller: Caller): Promise<Session> {
     const { offers } = this.#parts;
-    const session = new Session(id, key, caller, offers.catalog(caller.view, ''));
+    const session = new Session(id, key, caller, offers.catalog(caller.view, 'legacy', ''));
     session.catalog = await offers.loadCatalog(session);
     return session;
   }

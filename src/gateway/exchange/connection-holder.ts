@@ -1,7 +1,7 @@
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Offer } from '../../catalog/offer.ts';
 import type { RawObject } from '../../json/json.ts';
-import { featuresOf } from '../../protocol/revisions.ts';
+import { type Era, eraOf, featuresOf } from '../../protocol/revisions.ts';
 import type { Link, LinkUser } from '../../upstream/link.ts';
 import type { Caller } from './caller.ts';
 import type { Recipient, Exchange } from './exchange.ts';
@@ -15,8 +15,8 @@ export interface Subscription {
 }
 
 /**
- * Whoever connections to upstreams are kept for, and what those connections have been asked for on its behalf: a client's
- * session in the legacy era, a client group of modern clients.
+ * A holder of connections to upstreams, with the subscriptions and the log level that they were asked for on its behalf: a
+ * client's session in the legacy era, a client group of modern clients.
  */
 export abstract class ConnectionHolder implements LinkUser {
   readonly key: string;
@@ -27,7 +27,7 @@ export abstract class ConnectionHolder implements LinkUser {
   readonly pendingLinks = new Map<string, Promise<Link<Exchange, ConnectionHolder>>>();
   /** Those of them that are ready for use. */
   readonly links = new Map<string, Link<Exchange, ConnectionHolder>>();
-  /** Lists as its own connection sees them, where they differ from everybody's. */
+  /** Lists of its own connections, where they differ from the lists of all. By upstream. */
   readonly ownOffers = new Map<string, Offer>();
   /** By the URI the client knows. */
   readonly subscriptions = new Map<string, Subscription>();
@@ -48,6 +48,15 @@ export abstract class ConnectionHolder implements LinkUser {
 
   get principal(): string {
     return this.caller.principal.key;
+  }
+
+  get view(): string {
+    return this.caller.view;
+  }
+
+  /** The era of its client. Upstreams that have both are spoken to in this one. */
+  get era(): Era {
+    return eraOf(this.caller.revision);
   }
 
   get closed(): AbortSignal {

@@ -136,7 +136,7 @@ export class ModernRequests implements ModernRequestHost {
       case 'completion/complete':
         return this.#route(modernRequest, modernClient);
       case 'server/discover':
-        return listRefresher.awaitFirstLists(caller.view).then(() => this.#discover(group));
+        return listRefresher.awaitFirstLists(caller.view, 'modern').then(() => this.#discover(group));
       case 'subscriptions/listen':
         return this.#listen(modernRequest, modernClient);
       default:
@@ -240,7 +240,7 @@ export class ModernRequests implements ModernRequestHost {
     const { group } = modernClient;
     const { calls, parked } = this.#parts;
     const upstream = this.#parts.upstreams.get(to.upstream);
-    const isExclusive = group.capabilityKey !== '' && upstream?.needsOwnConnection === true;
+    const isExclusive = group.capabilityKey !== '' && upstream?.needsOwnConnection('modern') === true;
     const holder = group.forUpstream(
       to.upstream,
       isExclusive,
@@ -249,8 +249,8 @@ export class ModernRequests implements ModernRequestHost {
     const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);
     exchange.upstream = to.upstream;
     exchange.tool = to.tool;
-    // Who cannot be asked is not asked, and a modern upstream asks in its answer.
-    if (modernClient.rounds === undefined || upstream?.isModern === true) {
+    // A client without capabilities is not asked anything, and a modern upstream asks in its answer.
+    if (modernClient.rounds === undefined || upstream?.servingEra('modern') === 'modern') {
       modernRequest.bindTo(exchange, holder);
       calls.relay(exchange, to, modernRequest);
       return undefined;

@@ -58,6 +58,7 @@ export class Connection<Owner> {
   readonly #serverRequests = new Map<Id, OpenServerRequest>();
   /** Whose progress is told after the answer, by token. */
   readonly #outliving = new Map<number, Owner>();
+  readonly #firstByte = Promise.withResolvers<void>();
   #transport: Transport | undefined;
   #lastId = 0;
   #closed: GatewayError | undefined;
@@ -84,12 +85,18 @@ export class Connection<Owner> {
     connection.#transport = await start(
       {
         onMessage: (message, about) => connection.#receive(message, about),
+        onFirstByte: () => connection.#firstByte.resolve(),
         onSendFailed: (id, error) => connection.#settle(id)?.settle(error),
         onClose: (error) => connection.#end(error),
       },
       signal,
     );
     return connection;
+  }
+
+  /** Resolves when a program on the other side shows its first sign of life. */
+  get firstByte(): Promise<void> {
+    return this.#firstByte.promise;
   }
 
   /** Calls under way that somebody waits for. */

@@ -23,6 +23,8 @@ export interface TransportEvents {
    * @param about our id of the request on whose own stream it arrived, where the transport has such streams.
    */
   onMessage(message: Message, about: number | undefined): void;
+  /** The other side has sent its first byte, be it no message. Only over transports that start a program. */
+  onFirstByte?(): void;
   /** One request will get no answer; the transport itself lives on. */
   onSendFailed(id: number, error: GatewayError): void;
   /** The transport is finished, and nothing more will come. Called once, also after `close()`. */
@@ -70,5 +72,9 @@ export type TransportEra = 'modern' | 'legacy' | 'either';
 /** One way to reach an upstream. */
 export interface TransportOption {
   readonly era: TransportEra;
+  /** Whether each connection starts a program of its own. */
+  readonly isProcess: boolean;
+  /** Whether a question of a legacy upstream comes on the stream of the call that it is about. */
+  readonly tellsWhichCall: boolean;
   readonly start: StartTransport;
 }

@@ -147,6 +147,9 @@ class StdioTransport implements Transport {
       if (isCut) this.#tooLarge();
       else this.#read(line);
     });
+    const onFirstByte = () => this.#events.onFirstByte?.();
+    child.stdout.once('data', onFirstByte);
+    child.stderr.once('data', onFirstByte);
     child.stdout.on('data', (chunk: Buffer) => lines.push(chunk));
     child.stdout.on('end', () => {
       lines.end();

@@ -1,0 +1,223 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { GatewayError } from '../errors.ts';
+import type { RawObject } from '../json/json.ts';
+import { MODERN } from '../protocol/revisions.ts';
+import { discover, type Verdict } from './discover.ts';
+import { isInTrouble, lacksCredentials } from './era-evidence.ts';
+import type { Eras, Finding, Plan } from './eras.ts';
+import { initialize, type InitializeOutcome, type ServerHello } from './initialize.ts';
+import type { Connection } from './rpc/connection.ts';
+
+export interface HandshakeParts<Owner> {
+  readonly upstream: string;
+  readonly connection: Connection<Owner>;
+  readonly clientInfo: RawObject;
+  readonly clientCapabilities: RawObject;
+  readonly eras: Eras;
+  readonly startMs: number;
+}
+
+/** How the handshakes on one connection end. Findings that rest on a failure hold only once another attempt succeeds. */
+export type HandshakeOutcome =
+  | { readonly kind: 'open'; readonly hello: ServerHello; readonly findings: readonly Finding[] }
+  /** The connection is of no use. `next`: what to try on a new one of the same transport. */
+  | {
+      readonly kind: 'unsuitable';
+      readonly reason: GatewayError;
+      readonly findings: readonly Finding[];
+      readonly next: Plan | undefined;
+    };
+
+/** A program that has shown life and does not answer `server/discover` gets `initialize` after this long. */
+const SILENCE_MS = 2_000;
+/** And a program that has shown no life gets it after this long. */
+const MUTE_MS = 5_000;
+/** The answer to the second of two handshakes is awaited for this long after the first one was decided. */
+const SECOND_ANSWER_MS = 2_000;
+
+const MODERN_YES: Finding = { era: 'modern', speaks: 'yes', evidence: 'server/discover answered' };
+const LEGACY_YES: Finding = { era: 'legacy', speaks: 'yes', evidence: 'initialize answered' };
+const MODERN_REFUSED: Finding = { era: 'modern', speaks: 'no', evidence: 'server/discover refused' };
+const LEGACY_REFUSED: Finding = { era: 'legacy', speaks: 'no', evidence: 'initialize refused' };
+
+/**
+ * Tries the planned handshakes on one connection that carries either era.
+ *
+ * @throws {GatewayError} when no other attempt can help.
+ */
+export function handshake<Owner>(parts: HandshakeParts<Owner>, eras: Plan): Promise<HandshakeOutcome> {
+  const [first, second] = eras;
+  if (first === 'legacy') return legacyFirst(parts, second === 'modern');
+  return second === 'legacy' ? modernFirst(parts) : modernOnly(parts, parts.startMs);
+}
+
+/**
+ * Sends `server/discover` alone.
+ *
+ * @throws {GatewayError} when the upstream proves to be modern and cannot be used, or asks for credentials.
+ */
+export async function modernOnly<Owner>(
+  { upstream, connection, clientInfo, eras }: HandshakeParts<Owner>,
+  patienceMs: number,
+): Promise<HandshakeOutcome> {
+  const verdict = await discover(upstream, connection, clientInfo, patienceMs);
+  return verdict.kind === 'modern' ? openModern(verdict.hello) : notModern(upstream, eras, verdict);
+}
+
+async function legacyFirst<Owner>(parts: HandshakeParts<Owner>, mayBeModern: boolean): Promise<HandshakeOutcome> {
+  const { upstream, connection, clientInfo, startMs } = parts;
+  const outcome = await initializeOn(parts);
+  if (outcome.kind === 'legacy') return openLegacy(outcome.hello, []);
+  const reason = outcome.error;
+  if (!mayBeModern) return { kind: 'unsuitable', reason, findings: [LEGACY_REFUSED], next: undefined };
+  if (connection.isClosed) return { kind: 'unsuitable', reason, findings: [LEGACY_REFUSED], next: ['modern'] };
+  const verdict = await discover(upstream, connection, clientInfo, startMs);
+  if (verdict.kind === 'modern') return openModern(verdict.hello, [LEGACY_REFUSED]);
+  // It knows the modern era, and its SDK is stuck after the refusal.
+  const next: Plan | undefined = outcome.isModern && verdict.kind === 'unknown' ? ['modern'] : undefined;
+  const error = verdict.kind === 'unknown' && verdict.isModern ? verdict.error : reason;
+  return { kind: 'unsuitable', reason: error, findings: [LEGACY_REFUSED], next };
+}
+
+/**
+ * Sends `server/discover` at once, which stays open, and `initialize` after a silence. The first usable answer decides, also
+ * a late one.
+ */
+async function modernFirst<Owner>(parts: HandshakeParts<Owner>): Promise<HandshakeOutcome> {
+  const { upstream, connection, clientInfo, startMs, eras } = parts;
+  const discovering = discover(upstream, connection, clientInfo, startMs);
+  const first = eras.modern.speaks === 'yes' ? await discovering : await untilSilent(discovering, connection, startMs);
+  if (first === 'silent') return await secondHandshake(parts, discovering);
+  if (first.kind === 'modern') return openModern(first.hello);
+  const refused = notModern(upstream, eras, first);
+  if (connection.isClosed) return { ...refused, next: ['legacy'] };
+  return await thenInitialize(parts, refused.findings);
+}
+
+async function thenInitialize<Owner>(
+  parts: HandshakeParts<Owner>,
+  findings: readonly Finding[],
+): Promise<HandshakeOutcome> {
+  const outcome = await initializeOn(parts);
+  if (outcome.kind === 'legacy') return openLegacy(outcome.hello, findings);
+  return { kind: 'unsuitable', reason: outcome.error, findings: [], next: undefined };
+}
+
+/** Both handshakes are under way on one connection. */
+async function secondHandshake<Owner>(
+  parts: HandshakeParts<Owner>,
+  discovering: Promise<Verdict>,
+): Promise<HandshakeOutcome> {
+  const { upstream, connection, clientInfo, eras } = parts;
+  const initializing = initializeOn(parts).catch((thrown: unknown) => {
+    if (thrown instanceof GatewayError) return { kind: 'failed', error: thrown } as const;
+    throw thrown;
+  });
+  const first = await Promise.race([discovering, initializing]);
+  const silent: Finding = { era: 'modern', speaks: 'no', evidence: 'server/discover not answered' };
+  if (first.kind === 'legacy' && 'hello' in first) {
+    connection.speakModern(undefined);
+    return openLegacy(first.hello, [silent]);
+  }
+  if (first.kind === 'modern') {
+    const second = await within(initializing, SECOND_ANSWER_MS);
+    if (second?.kind === 'refused' && !connection.isClosed) {
+      connection.speakModern(clientInfo);
+      return openModern(first.hello);
+    }
+    // Its SDK may have taken this process for a legacy session.
+    return restartModern(`upstream "${upstream}" got both handshakes`);
+  }
+  if (first.kind === 'refused' || first.kind === 'failed') {
+    const { error } = first;
+    if (connection.isClosed) return { kind: 'unsuitable', reason: error, findings: [silent], next: ['legacy'] };
+    const isProof = first.kind === 'refused' && first.isModern;
+    const verdict = isProof ? await within(discovering, SECOND_ANSWER_MS) : await discovering;
+    if (verdict?.kind === 'modern') {
+      connection.speakModern(clientInfo);
+      return openModern(verdict.hello);
+    }
+    return isProof
+      ? restartModern(error.message)
+      : { kind: 'unsuitable', reason: error, findings: [], next: undefined };
+  }
+  const refused = notModern(upstream, eras, first);
+  const second = await initializing;
+  if (second.kind === 'legacy') {
+    connection.speakModern(undefined);
+    return openLegacy(second.hello, refused.findings);
+  }
+  const next: Plan | undefined = connection.isClosed ? ['legacy'] : undefined;
+  return { kind: 'unsuitable', reason: second.error, findings: refused.findings, next };
+}
+
+function initializeOn<Owner>({
+  upstream,
+  connection,
+  clientCapabilities,
+  clientInfo,
+  startMs,
+}: HandshakeParts<Owner>): Promise<InitializeOutcome> {
+  connection.speakModern(undefined);
+  return initialize(upstream, connection, clientCapabilities, clientInfo, startMs);
+}
+
+function openModern(hello: ServerHello, others: readonly Finding[] = []): HandshakeOutcome {
+  return { kind: 'open', hello, findings: [MODERN_YES, ...others] };
+}
+
+function openLegacy(hello: ServerHello, others: readonly Finding[]): HandshakeOutcome {
+  return { kind: 'open', hello, findings: [LEGACY_YES, ...others] };
+}
+
+function restartModern(message: string): HandshakeOutcome {
+  const reason = new GatewayError('upstream-unavailable', { message });
+  return { kind: 'unsuitable', reason, findings: [MODERN_YES], next: ['modern'] };
+}
+
+/** @throws {GatewayError} when the legacy era is no way out either. */
+function notModern(
+  upstream: string,
+  eras: Eras,
+  verdict: Exclude<Verdict, { kind: 'modern' }>,
+): Extract<HandshakeOutcome, { kind: 'unsuitable' }> {
+  if (verdict.kind === 'legacy') {
+    const message = `upstream "${upstream}" does not speak revision ${MODERN}`;
+    const reason = new GatewayError('upstream-unavailable', { upstream, message });
+    return { kind: 'unsuitable', reason, findings: [MODERN_REFUSED], next: undefined };
+  }
+  const { error, isModern } = verdict;
+  // A server that is modern in other ways is spoken to in older words only where those are known to work.
+  if ((isModern && eras.legacy.speaks !== 'yes') || lacksCredentials(error)) throw error;
+  const evidence = isInTrouble(error) ? 'server/discover failed' : 'server/discover not answered';
+  const finding: Finding = { era: 'modern', speaks: 'no', evidence, isDoubtful: isInTrouble(error) };
+  return { kind: 'unsuitable', reason: error, findings: [finding], next: undefined };
+}
+
+/** Resolves with the verdict, or once the program has been silent for long enough. */
+async function untilSilent<Owner>(
+  discovering: Promise<Verdict>,
+  connection: Connection<Owner>,
+  startMs: number,
+): Promise<Verdict | 'silent'> {
+  const stop = new AbortController();
+  const { signal } = stop;
+  const after = (ms: number) =>
+    sleep(Math.min(ms, startMs / 2), 'silent' as const, { signal, ref: false }).catch(() => 'silent' as const);
+  try {
+    return await Promise.race([discovering, after(MUTE_MS), connection.firstByte.then(() => after(SILENCE_MS))]);
+  } finally {
+    stop.abort();
+  }
+}
+
+/** Undefined when it takes longer. */
+async function within<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
+  const stop = new AbortController();
+  const late = sleep(ms, undefined, { signal: stop.signal, ref: false }).catch(() => undefined);
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    stop.abort();
+  }
+}
