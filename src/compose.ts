@@ -10,6 +10,7 @@ import { ClientTasks } from './gateway/questions/client-tasks.ts';
 import { UrlElicitations } from './gateway/questions/url-elicitations.ts';
 import { Gateway } from './gateway/gateway.ts';
 import { HolderLinks } from './gateway/connections/holder-links.ts';
+import { StateLosses } from './gateway/connections/state-losses.ts';
 import { ListAnswers } from './gateway/forward/list-answers.ts';
 import { NotificationRouter } from './gateway/notification-router.ts';
 import { Offers } from './gateway/lists/offers.ts';
@@ -36,7 +37,8 @@ import { httpTransport } from './upstream/http/http.ts';
 import { modernHttpTransport } from './upstream/http/http-modern.ts';
 import { upstreamWire } from './upstream/http/http-wire.ts';
 import type { Lifecycle } from './upstream/lifecycle.ts';
-import { ProcessQuota } from './upstream/process-quota.ts';
+import { openFilesLimit, remoteConnections } from './upstream/file-descriptors.ts';
+import { ConnectionQuota } from './upstream/connection-quota.ts';
 import { ProcessGuard } from './upstream/stdio/process-guard.ts';
 import { sseTransport } from './upstream/http/sse.ts';
 import { stdioTransport } from './upstream/stdio/stdio.ts';
@@ -121,7 +123,8 @@ export async function composeCore(
   await offers.restore();
 
   const upstreams = new Map<string, Upstream<Exchange, ConnectionHolder>>();
-  const links = new HolderLinks(upstreams, log);
+  const stateLosses = new StateLosses(metrics, log);
+  const links = new HolderLinks(upstreams, stateLosses, log);
   const urlElicitations = new UrlElicitations();
   const onLimit = (limit: LimitName) => metrics.limitReached(limit);
   const resourceCache = new ResourceCache(onLimit);
@@ -185,10 +188,10 @@ export async function composeCore(
   const events: UpstreamEvents<Exchange, ConnectionHolder> = {
     onNotification: (link, notification, about) => notifications.onNotification(link, notification, about),
     onServerRequest: (link, ask) => serverRequests.relay(link, ask),
-    onLinkClosed: (link, error) => {
-      links.onLinkClosed(link, error);
+    onLinkClosed: (link, reason) => {
+      links.onLinkClosed(link, reason);
       notifications.onLinkClosed(link);
-      if (error !== undefined) metrics.upstreamRestarted(link.upstream);
+      if (reason === 'crash' || reason === 'forgotten') metrics.upstreamRestarted(link.upstream);
     },
     onStateChange: (upstream, after) => metrics.upstreamState(upstream, after.phase),
     onEras: (upstream, eras) => {
@@ -205,12 +208,12 @@ export async function composeCore(
     },
   };
 
-  const quota = new ProcessQuota(config.limits.processes, metrics.processes);
+  const quotas = quotasOf(config, metrics);
   const clientInfo = RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION });
   for (const upstream of config.upstreams) {
     const transports = upstreamTransports.transportsTo(upstream);
-    const isProcess = upstream.target.kind === 'stdio';
-    const parts = { config: upstream, transports, quota: isProcess ? quota : undefined, clientInfo, log, onLimit };
+    const quota = upstream.target.kind === 'stdio' ? quotas.processes : quotas.remote;
+    const parts = { config: upstream, transports, quota, clientInfo, log, onLimit };
     metrics.upstreamState(upstream.id, 'configured');
     const made = new Upstream(parts, events);
     upstreams.set(upstream.id, made);
@@ -281,6 +284,31 @@ export async function composeCore(
       await offers.flush();
       await store[Symbol.asyncDispose]();
     },
+  };
+}
+
+interface Quotas {
+  readonly processes: ConnectionQuota;
+  readonly remote: ConnectionQuota;
+}
+
+function quotasOf({ limits }: Config, metrics: Metrics): Quotas {
+  const { processes } = limits;
+  const remote = remoteConnections(openFilesLimit());
+  return {
+    processes: new ConnectionQuota({
+      limit: processes,
+      refusal:
+        `all ${processes} processes are in use by other clients (gateway.limits.processes); ` +
+        'try again later, or ask the operator to raise the limit or to share upstreams with isolation: shared',
+      gauge: metrics.processes,
+    }),
+    remote: new ConnectionQuota({
+      limit: remote,
+      refusal:
+        `all ${remote} connections to remote upstreams are in use by other clients, as many as the limit on open files ` +
+        'allows (ulimit -n); try again later',
+    }),
   };
 }
 

@@ -9,9 +9,10 @@ import type { Problem } from './problem.ts';
 import { targetOf } from './target.ts';
 import { upstreamId } from './upstream-id.ts';
 
-const STDIO_CONCURRENCY = 32;
-/** Enough for 1 000 sessions of one upstream that all call at once. */
-const REMOTE_CONCURRENCY = 1_024;
+/** Each connection is a process. */
+const STDIO_DEFAULTS = { concurrency: 32, idleMs: 600_000, maxConnections: 64 } as const;
+/** Enough for thousands of sessions of one upstream, 1 000 of which call at once. */
+const REMOTE_DEFAULTS = { concurrency: 1_024, idleMs: 3_600_000, maxConnections: 10_000 } as const;
 
 export interface UpstreamRead {
   /** Undefined where the entry is disabled, not ours to run, or wrong. */
@@ -52,7 +53,8 @@ export function readUpstream(document: Document, map: UpstreamMap, key: string, 
 
   const id = upstreamId(key);
   const prefix = entry.prefix ?? `${id}__`;
-  const concurrency = entry.concurrency ?? (found.target.kind === 'stdio' ? STDIO_CONCURRENCY : REMOTE_CONCURRENCY);
+  const defaults = found.target.kind === 'stdio' ? STDIO_DEFAULTS : REMOTE_DEFAULTS;
+  const concurrency = entry.concurrency ?? defaults.concurrency;
   const reasons = [
     ...checked.reasons,
     ...found.reasons.map(
@@ -74,8 +76,8 @@ export function readUpstream(document: Document, map: UpstreamMap, key: string, 
       concurrency,
       queue: entry.queue ?? 2 * concurrency,
       queueMs: entry.queueWait,
-      idleMs: entry.idle,
-      maxConnections: entry.maxConnections,
+      idleMs: entry.idle ?? defaults.idleMs,
+      maxConnections: entry.maxConnections ?? defaults.maxConnections,
       includeTools: includes[0],
       excludeTools: [...entry.excludeTools, ...(entry.disabled_tools ?? []), ...(entry.disabledTools ?? [])],
       problem: reasons.length === 0 ? undefined : reasons.join('; '),

@@ -51,7 +51,7 @@ export class Sessions {
     return this.#active.values();
   }
 
-  /** @throws {GatewayError} `overloaded` when the principal has too many that are all in use. */
+  /** @throws {GatewayError} `overloaded` when the principal has too many, none of which can be released without loss. */
   async open(caller: Caller): Promise<Session> {
     return await this.#reserved(caller.principal, () => this.#open(caller));
   }
@@ -173,6 +173,7 @@ export class Sessions {
     }
   }
 
+  /** Releases the session that was unused for longest, among those that lose nothing by it: each wakes up from its id. */
   #makeRoom(principal: Principal): void {
     let count = this.#opening.get(principal.key) ?? 0;
     if (this.#active.size + count < this.#parts.limits.perPrincipal) return;
@@ -180,11 +181,14 @@ export class Sessions {
     for (const session of this.#active.values()) {
       if (session.principal !== principal.key) continue;
       count++;
-      if (session.isQuiet && (oldest === undefined || session.usedMs < oldest.usedMs)) oldest = session;
+      if (session.isReleasable && (oldest === undefined || session.usedMs < oldest.usedMs)) oldest = session;
     }
     if (count < this.#parts.limits.perPrincipal) return;
     if (oldest === undefined) {
-      throw new GatewayError('overloaded', { message: `${count} sessions of yours are in use` });
+      const message =
+        `you have ${count} sessions that are in use, as many as gateway.limits.sessionsPerPrincipal allows; ` +
+        'end one with DELETE, or try again later';
+      throw new GatewayError('overloaded', { message });
     }
     this.#release(oldest);
   }
