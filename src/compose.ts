@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
 import { createAuthenticator } from './auth/authenticate.ts';
+import type { ListProblem } from './catalog/problems.ts';
 import { viewsOf } from './catalog/view.ts';
 import type { Config, UpstreamConfig } from './config/config.ts';
 import { createApp } from './downstream/http/app.ts';
@@ -23,6 +24,7 @@ import type { Exchange } from './gateway/exchange/exchange.ts';
 import { LocalCallOwners, type CallOwners } from './gateway/questions/call-owners.ts';
 import { ParkedCalls } from './gateway/questions/parked-calls.ts';
 import type { ConnectionHolder } from './gateway/exchange/connection-holder.ts';
+import { Session } from './gateway/clients/session.ts';
 import { Sessions } from './gateway/clients/sessions.ts';
 import { createOperatorApp } from './operator/app.ts';
 import type { EraStatus, UpstreamStatus } from './operator/status.ts';
@@ -30,7 +32,7 @@ import { RawObject } from './json/json.ts';
 import type { LimitName } from './limits.ts';
 import { Listener } from './listener.ts';
 import { type Era, ERAS } from './protocol/revisions.ts';
-import { createMemorySessionStore } from './store/memory.ts';
+import { openState } from './store/open-state.ts';
 import { requestLogBeside } from './telemetry/log.ts';
 import { createMetrics, type Metrics } from './telemetry/metrics.ts';
 import { httpTransport } from './upstream/http/http.ts';
@@ -58,6 +60,8 @@ export interface Core {
   readonly gateway: Gateway;
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   status(): readonly UpstreamStatus[];
+  /** Releases what is unused at this time (monotonic ms). Runs by itself every few seconds. */
+  sweep(nowMs: number): void;
   /** Resolves when no request is under way, or after the limit. */
   drained(limitMs: number): Promise<void>;
   /** Ends every session, connection and process. */
@@ -108,22 +112,50 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
   };
 }
 
+export interface CoreOptions {
+  readonly callOwners?: CallOwners;
+  /** Whether sessions are kept in the state directory, if no other process does so. The default is true. */
+  readonly mayOwnState?: boolean;
+}
+
 /** @throws when the state directory cannot be used. */
 export async function composeCore(
   config: Config,
   metrics: Metrics,
   upstreamTransports: UpstreamTransports,
   log: Logger,
-  callOwners: CallOwners = new LocalCallOwners(),
+  options: CoreOptions = {},
 ): Promise<Core> {
-  const sealer = await Sealer.open(config.stateDir);
-  const store = await createMemorySessionStore(config.stateDir, config.sessions.maxAgeMs);
+  const callOwners = options.callOwners ?? new LocalCallOwners();
+  const mayOwn = options.mayOwnState ?? true;
+  const state = await openState(config.stateDir, {
+    mayOwn,
+    events: {
+      writeFailed: () => metrics.stateWriteFailed(),
+      failing: (error) => log.error({ err: error, stateDir: config.stateDir }, 'state directory cannot be written'),
+      recovered: () => log.info({ stateDir: config.stateDir }, 'state directory can be written again'),
+      limitReached: (limit) => metrics.limitReached(limit),
+    },
+  });
+  if (state.notice !== undefined) {
+    log[mayOwn ? 'warn' : 'info']({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
+  }
+  const sealer = await Sealer.open(state.keys);
   const views = viewsOf(config);
-  const offers = new Offers(config, views, log);
+  const offers = new Offers(config, views, state.offers, log, metrics);
   await offers.restore();
 
   const upstreams = new Map<string, Upstream<Exchange, ConnectionHolder>>();
-  const stateLosses = new StateLosses(metrics, log);
+  const stateLosses = new StateLosses({
+    metrics,
+    log,
+    onFirstUse: (holder, upstream) => {
+      if (!(holder instanceof Session)) return;
+      sessions.save(holder, { kind: 'use', upstream }).catch((thrown: unknown) => {
+        log.debug({ err: thrown, upstream }, 'a restart will not report the loss of state');
+      });
+    },
+  });
   const links = new HolderLinks(upstreams, stateLosses, log);
   const urlElicitations = new UrlElicitations();
   const onLimit = (limit: LimitName) => metrics.limitReached(limit);
@@ -131,11 +163,17 @@ export async function composeCore(
   metrics.onScrape('readCacheBytes', () => resourceCache.bytes);
   const sessions = new Sessions({
     sealer,
-    store,
+    store: state.sessions,
     offers,
     limits: { ...config.sessions, perPrincipal: config.limits.sessionsPerPrincipal },
     gauge: metrics.sessions,
-    onRestored: (session) => links.onRestored(session),
+    onRestored: (session, record) => {
+      stateLosses.onRestored(
+        session,
+        (record?.upstreams ?? []).filter((id) => upstreams.has(id)),
+      );
+      links.onRestored(session);
+    },
     onRelease: (session) => links.releaseHolder(session),
   });
   const onDropped = (reason: string) => metrics.dropped(reason);
@@ -230,6 +268,7 @@ export async function composeCore(
     sessions,
     listRefresher,
     links,
+    stateLosses,
     lists: new ListAnswers(sealer, translator, listRefresher),
     translator,
     groups,
@@ -249,12 +288,12 @@ export async function composeCore(
     tasksPerPrincipal: config.limits.parkedPerPrincipal,
   });
 
-  const sweeping = setInterval(() => {
-    const now = performance.now();
-    sessions.sweep(now);
-    groups.sweep(now);
-    for (const upstream of upstreams.values()) upstream.reap(now);
-  }, SWEEP_MS);
+  const sweep = (nowMs: number) => {
+    sessions.sweep(nowMs);
+    groups.sweep(nowMs);
+    for (const upstream of upstreams.values()) upstream.reap(nowMs);
+  };
+  const sweeping = setInterval(() => sweep(performance.now()), SWEEP_MS);
   sweeping.unref();
 
   for (const upstream of upstreams.values()) {
@@ -264,7 +303,8 @@ export async function composeCore(
 
   return {
     gateway,
-    ready: () => readiness(upstreams.values()),
+    ready: () => readiness(upstreams.values(), state.sessions.failure),
+    sweep,
     status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
     drained: async (limitMs) => {
       const untilMs = performance.now() + limitMs;
@@ -282,7 +322,7 @@ export async function composeCore(
       await upstreamTransports[Symbol.asyncDispose]();
       requestLog?.flush();
       await offers.flush();
-      await store[Symbol.asyncDispose]();
+      await state[Symbol.asyncDispose]();
     },
   };
 }
@@ -312,12 +352,12 @@ function quotasOf({ limits }: Config, metrics: Metrics): Quotas {
   };
 }
 
-/** An upstream that is required must have been reached; the rest may come and go. */
-function readiness(upstreams: Iterable<Upstream<Exchange, ConnectionHolder>>): {
-  readonly ready: boolean;
-  readonly reasons: readonly string[];
-} {
-  const reasons: string[] = [];
+/** The state must be written, and a required upstream must have been reached; the others may come and go. */
+function readiness(
+  upstreams: Iterable<Upstream<Exchange, ConnectionHolder>>,
+  stateFailure: string | undefined,
+): { readonly ready: boolean; readonly reasons: readonly string[] } {
+  const reasons: string[] = stateFailure === undefined ? [] : [stateFailure];
   for (const { id, config, lifecycle } of upstreams) {
     if (!config.required || isUp(lifecycle)) continue;
     const why = explanation(lifecycle);
@@ -361,7 +401,18 @@ function eraStatus(upstream: Upstream<Exchange, ConnectionHolder>, era: Era, off
     tools: offer?.tools.length ?? 0,
     prompts: offer?.prompts.length ?? 0,
     resources: offer?.resources.length ?? 0,
+    listProblems: listProblems(speaks === 'no' ? [] : offers.problemsOf(upstream.id, era)),
   };
+}
+
+/** Problems of an upstream's lists that its status names. */
+const MAX_PROBLEMS = 50;
+
+function listProblems(problems: readonly ListProblem[]): readonly string[] {
+  const named = problems.slice(0, MAX_PROBLEMS).map(({ kind, name, repair, detail }) => {
+    return `${kind} "${name}": ${repair}: ${detail}`;
+  });
+  return problems.length > MAX_PROBLEMS ? [...named, `and ${problems.length - MAX_PROBLEMS} more`] : named;
 }
 
 /** A gateway with its doors open. */

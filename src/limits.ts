@@ -11,6 +11,21 @@ export const LIMITS = {
   /** Messages of one event stream that wait for a client that does not read. */
   streamQueueMessages: 256,
   streamQueueBytes: MIB,
+  /** Resources that one session is subscribed to. */
+  subscriptionsPerSession: 1_000,
+  subscriptionUriBytes: 4 * KIB,
+  /** Log levels and subscriptions that outlive a restart. */
+  sessionRecordBytesPerPrincipal: 8 * MIB,
+  sessionRecordBytes: 64 * MIB,
+  /** Principals that have sessions, or ended some whose ids have not expired. */
+  sessionPrincipals: 65_536,
+  /** Runs of consecutive sessions that have ended. */
+  endedRangesPerPrincipal: 4_096,
+  endedRanges: 262_144,
+  /** One file of last good lists. */
+  storedOfferBytes: 32 * MIB,
+  /** Files for clients with certain capabilities. */
+  storedOffersPerUpstream: 32,
 
   /** Results of `resources/read` that upstreams of 2026-07-28 allow to be kept. */
   readCacheBytes: 32 * MIB,
@@ -21,6 +36,14 @@ export const LIMITS = {
   listingBytes: 16 * MIB,
   listingItems: 50_000,
   listingPages: 1_000,
+  /** One tool, prompt, resource or template in the list of an upstream. */
+  listItemBytes: 256 * KIB,
+  /** Resource templates of one upstream. */
+  templatesPerUpstream: 1_000,
+  /** A URI that is matched with templates, and a template that URIs are matched with. */
+  templateUriBytes: 2 * KIB,
+  /** Steps of about 50 ns, for the templates of one upstream, to find where one URI belongs. */
+  templateMatchSteps: 20_000,
 } as const;
 
 export type LimitName = keyof typeof LIMITS;

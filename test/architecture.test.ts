@@ -27,7 +27,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'config',
     'telemetry',
     'catalog/offer.ts',
-    'catalog/item.ts',
+    'catalog/items/kind.ts',
     'catalog/caching.ts',
   ],
   gateway: ['json', 'protocol', 'catalog', 'policy', 'config', 'store', 'upstream', 'telemetry'],

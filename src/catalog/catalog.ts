@@ -1,22 +1,27 @@
 import { hash } from 'node:crypto';
-import type { RawObject } from '../json/json.ts';
-import { type Callables, fallbackOf, nameAll, type Owner, prefixesOf, reservedFor, type Source } from './callable.ts';
+import type { LimitName } from '../limits.ts';
+import { RawObject } from '../json/json.ts';
+import type { Revision } from '../protocol/revisions.ts';
+import { type Callables, fallbackOf, nameAll, type Target, prefixesOf, reservedFor, type Source } from './callable.ts';
 import { type Caching, narrower, UNCACHED } from './caching.ts';
-import { quarantine, type Quarantined } from './item.ts';
+import { quarantine, type Quarantined, type Repaired } from './item.ts';
+import { isUriAt } from './items/revision-text.ts';
 import { mergeCapabilities, mergeInstructions } from './merge.ts';
 import type { ListKind, Offer } from './offer.ts';
 import type { ListName } from './page.ts';
-import { locateAll, locateResource, locateTemplate, type Resolution, type Resources } from './resources.ts';
+import { toolTextFor } from './publish.ts';
+import { Shared } from './shared.ts';
+import { locateAll, locateResource, locateTemplate, type Resolution, type Resources } from './resources/resources.ts';
 import type { View } from './view.ts';
 
-/** All that one endpoint offers, and who owns it. An immutable snapshot: a change makes another one. */
+/** The merged offers of one endpoint. An immutable snapshot: a change makes another one. */
 export interface Catalog {
   readonly view: View;
   /** By published name, in the order of `lists.tools`. */
-  readonly tools: ReadonlyMap<string, Owner>;
+  readonly tools: ReadonlyMap<string, Target>;
   /** By published name, in the order of `lists.prompts`. */
-  readonly prompts: ReadonlyMap<string, Owner>;
-  /** JSON text of each item on one line: config order, then the upstream's. */
+  readonly prompts: ReadonlyMap<string, Target>;
+  /** JSON text of each item on one line: config order, then the upstream's. See {@link listTexts} for the text of a revision. */
   readonly lists: Readonly<Record<ListName, readonly string[]>>;
   /** Of `initialize`; see {@link mergeCapabilities}. */
   readonly capabilities: RawObject;
@@ -24,21 +29,24 @@ export interface Catalog {
   /** How long what is listed here holds, and whether for everybody. */
   readonly caching: Caching;
   readonly quarantined: readonly Quarantined[];
+  readonly repaired: readonly Repaired[];
   /** Equal in every process exactly when the lists are. */
   readonly digest: Readonly<Record<ListKind, string>>;
   /** The upstream that is asked about names and URIs which nobody lists. */
   readonly fallback: string | undefined;
-  /** Whether an upstream without a prefix has not been seen yet, so that any bare name might be one of its own. */
+  /** Whether the lists of an upstream without a prefix are unknown, so that any bare name might be one of its own. */
   readonly bareNamesUnknown: boolean;
-  /** Those texts of tools that are in the words of the modern era. */
-  readonly modernTools: ReadonlySet<string>;
   readonly callables: { readonly tools: Callables; readonly prompts: Callables };
   readonly resources: Resources;
+  /** Lists by name and revision, made when they are first asked for. */
+  readonly texts: Map<string, readonly string[]>;
 }
 
 export interface CatalogLimits {
   readonly maxNameChars: number;
   readonly instructionsMaxChars: number;
+  /** Is called when a fixed bound is reached. */
+  readonly onLimit?: (limit: LimitName) => void;
 }
 
 const DIGEST_CHARS = 16;
@@ -49,22 +57,46 @@ function digest(...lists: readonly (readonly string[])[]): string {
 }
 
 /**
- * Merges what the view's upstreams offer. Never throws: what cannot be offered is quarantined by name.
+ * Merges the offers of the view's upstreams. Never throws: an item that cannot be published is quarantined by name.
  *
  * @param offers by upstream id, the last good one for an upstream that is down; none for one that was never seen, for
  *   which no name can be reserved.
  */
 export function buildCatalog(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): Catalog {
+  const known = catalogs.get(view) ?? new Shared<Catalog>();
+  catalogs.set(view, known);
+  const parts = view.upstreams.map(({ id }) => idOf(offers.get(id)));
+  return known.get(`${parts.join(' ')} ${idOf(limits)}`, () => build(view, offers, limits));
+}
+
+/** By view: many sessions with the same offers share a catalog. */
+const catalogs = new WeakMap<View, Shared<Catalog>>();
+
+const ids = new WeakMap<object, number>();
+let lastId = 0;
+
+/** Returns a number that no other object has; 0 for none. */
+function idOf(object: object | undefined): number {
+  if (object === undefined) return 0;
+  const id = ids.get(object) ?? ++lastId;
+  ids.set(object, id);
+  return id;
+}
+
+function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): Catalog {
   const tools = nameAll('tool', view, offers, limits.maxNameChars);
   const prompts = nameAll('prompt', view, offers, limits.maxNameChars);
-  const resources = locateAll(view, offers);
+  const resources = locateAll(view, offers, limits.onLimit);
   const unreadable = view.upstreams.flatMap(({ id }) =>
-    (offers.get(id)?.unreadable ?? []).map(({ kind, position, why }) => quarantine(id, kind, '', position, why)),
+    (offers.get(id)?.unreadable ?? []).map(({ kind, position, name, why, limit }) => ({
+      ...quarantine(id, kind, name ?? '', position, why),
+      ...(limit === undefined ? {} : { limit }),
+    })),
   );
   return {
     view,
-    tools: tools.owners,
-    prompts: prompts.owners,
+    tools: tools.targets,
+    prompts: prompts.targets,
     lists: {
       tools: tools.texts,
       prompts: prompts.texts,
@@ -75,6 +107,7 @@ export function buildCatalog(view: View, offers: ReadonlyMap<string, Offer>, lim
     instructions: mergeInstructions(view, offers, limits.instructionsMaxChars),
     caching: cachingOf(view, offers),
     quarantined: [...tools.quarantined, ...prompts.quarantined, ...resources.quarantined, ...unreadable],
+    repaired: [...tools.repaired, ...prompts.repaired, ...resources.repaired],
     digest: {
       tools: digest(tools.texts),
       prompts: digest(prompts.texts),
@@ -82,19 +115,49 @@ export function buildCatalog(view: View, offers: ReadonlyMap<string, Offer>, lim
     },
     fallback: fallbackOf(view),
     bareNamesUnknown: view.upstreams.some(({ id, prefix }) => prefix === '' && !offers.has(id)),
-    modernTools: modernTexts(tools),
     callables: { tools, prompts },
     resources,
+    texts: new Map(),
   };
 }
 
-function modernTexts({ owners, sources, texts }: Callables): ReadonlySet<string> {
-  const modern = [...owners.values()].map((owner) => sources.get(owner)?.isModern === true);
-  return new Set(texts.filter((_, i) => modern[i]));
+/**
+ * Returns a list in the words of a revision. Items that the clients of the revision cannot read in any form are not in it.
+ * The array is the same for each call.
+ */
+export function listTexts(catalog: Catalog, list: ListName, revision: Revision): readonly string[] {
+  const key = `${list} ${revision}`;
+  let texts = catalog.texts.get(key);
+  if (texts === undefined) {
+    texts = textsAt(catalog, list, revision);
+    catalog.texts.set(key, texts);
+  }
+  return texts;
 }
 
-/** How the upstream lists this tool; undefined for one that it does not list. */
-export function sourceOf(catalog: Catalog, tool: Owner): Source | undefined {
+function textsAt(catalog: Catalog, list: ListName, revision: Revision): readonly string[] {
+  if (list === 'tools') return toolTextsAt(catalog, revision);
+  if (list === 'resources') return resourceTextsAt(catalog.lists.resources, revision);
+  return catalog.lists[list];
+}
+
+function toolTextsAt({ view, callables: { tools } }: Catalog, revision: Revision): readonly string[] {
+  const upstreams = new Map(view.upstreams.map((upstream) => [upstream.id, upstream]));
+  return [...tools.targets].flatMap(([name, target]) => {
+    const upstream = upstreams.get(target.upstream);
+    const source = tools.sources.get(target);
+    if (upstream === undefined || source === undefined) return [];
+    return toolTextFor(revision, upstream, source.item, name, source.isModern) ?? [];
+  });
+}
+
+function resourceTextsAt(texts: readonly string[], revision: Revision): readonly string[] {
+  const readable = texts.filter((text) => isUriAt(revision, RawObject.parse(text).string('uri') ?? ''));
+  return readable.length === texts.length ? texts : readable;
+}
+
+/** Returns the tool as its upstream lists it; undefined for one that it does not list. */
+export function sourceOf(catalog: Catalog, tool: Target): Source | undefined {
   return catalog.callables.tools.sources.get(tool);
 }
 
@@ -103,10 +166,10 @@ function cachingOf(view: View, offers: ReadonlyMap<string, Offer>): Caching {
   return all.length === 0 ? UNCACHED : all.reduce(narrower);
 }
 
-/** A name in nobody's list is guessed only where the guess cannot reach another upstream than the one that was meant. */
-function resolveName(catalog: Catalog, callables: Callables, name: string): Owner | undefined {
-  const owner = callables.owners.get(name);
-  if (owner !== undefined) return owner;
+/** A name that no upstream lists is guessed only where the guess cannot reach another upstream than the one that was meant. */
+function resolveName(catalog: Catalog, callables: Callables, name: string): Target | undefined {
+  const target = callables.targets.get(name);
+  if (target !== undefined) return target;
   if (callables.hidden.has(name) || reservedFor(prefixesOf(catalog.view), '', name) !== undefined) return undefined;
   const app = catalog.bareNamesUnknown ? undefined : callables.apps.get(name);
   if (app !== undefined) return app;
@@ -114,23 +177,23 @@ function resolveName(catalog: Catalog, callables: Callables, name: string): Owne
 }
 
 /**
- * Who runs a tool. Besides published names, the bare name of a tool with a user interface is accepted where only one
+ * Finds the tool of a published name. Besides published names, the bare name of a tool with a user interface is accepted where only one
  * upstream has it: the HTML of MCP Apps calls tools by the names their server knows.
  */
-export function resolveTool(catalog: Catalog, name: string): Owner | undefined {
+export function resolveTool(catalog: Catalog, name: string): Target | undefined {
   return resolveName(catalog, catalog.callables.tools, name);
 }
 
-export function resolvePrompt(catalog: Catalog, name: string): Owner | undefined {
+export function resolvePrompt(catalog: Catalog, name: string): Target | undefined {
   return resolveName(catalog, catalog.callables.prompts, name);
 }
 
-/** Who has a resource, for read, subscribe and unsubscribe. */
+/** Finds the upstream of a resource, for read, subscribe and unsubscribe. */
 export function resolveResource(catalog: Catalog, uri: string): Resolution {
   return locateResource(catalog.resources, catalog.fallback, catalog.view.upstreams.length === 1, uri);
 }
 
-/** Who completes a `ref/resource`, whose `uri` is a template or a URI. */
+/** Finds the upstream that completes a `ref/resource`, whose `uri` is a template or a URI. */
 export function resolveTemplate(catalog: Catalog, uriTemplate: string): Resolution {
   return locateTemplate(catalog.resources, uriTemplate) ?? resolveResource(catalog, uriTemplate);
 }

@@ -1,38 +1,58 @@
-import { MAY_BE_BROKEN, type RawObject } from '../json/json.ts';
+import type { LimitName } from '../limits.ts';
+import { MAY_BE_BROKEN, RawObject } from '../json/json.ts';
+import { type ItemKind, KEY } from './items/kind.ts';
+import { LeftOut, repairObject } from './items/repair.ts';
+import { losesOutputSchema } from './items/revision-text.ts';
+import { shapeOf } from './items/shapes.ts';
+import { cleanItemText, withoutLoneSurrogates } from './items/texts.ts';
 import { isMalformed } from './malformed.ts';
-import { hasUnseen, shown } from './name.ts';
+import { hasUnseen, shown } from './names/name.ts';
 
-export type ItemKind = 'tool' | 'prompt' | 'resource' | 'template';
-
-/** An item an upstream lists and we do not offer, and the reason in words. */
+/** An item that an upstream lists and the catalog does not publish. */
 export interface Quarantined {
   readonly upstream: string;
   readonly kind: ItemKind;
-  /** What the item is called by, as far as that can be read and shown. */
+  /** The item's key as far as it can be read and shown, else its position. */
   readonly name: string;
+  /** The reason in words: completes "the item …". */
   readonly why: string;
+  /** The fixed bound that the item is beyond. */
+  readonly limit?: LimitName | undefined;
 }
 
-/** What the catalog needs to know of one item. */
+/** A published item that differs from the upstream's. */
+export interface Repaired {
+  readonly upstream: string;
+  readonly kind: ItemKind;
+  readonly name: string;
+  /** Members that are left out since clients could not read them, as paths such as `annotations.title`. */
+  readonly leftOut: readonly string[];
+  /** Titles and descriptions that held hidden characters. */
+  readonly cleanedTexts: number;
+}
+
+/** One item of an upstream's list, read. */
 export interface Reading {
   /** The upstream's own name, URI or URI template; empty when there is none. */
   readonly key: string;
-  /** Why the item cannot be offered. */
+  /** Why the item cannot be published. */
   readonly fault: string | undefined;
-  /** A tool that brings a user interface, whose HTML calls tools by their unprefixed names. */
+  /** Whether the tool brings a user interface, whose HTML calls tools by their unprefixed names. */
   readonly ui: boolean;
-  /** A tool whose schema leaves out its type. */
-  readonly typeless: boolean;
+  /** The item as clients can read it, otherwise in the upstream's words. */
+  readonly item: RawObject;
+  readonly leftOut: readonly string[];
+  readonly cleanedTexts: number;
 }
 
-const KEY: Readonly<Record<ItemKind, string>> = {
-  tool: 'name',
-  prompt: 'name',
-  resource: 'uri',
-  template: 'uriTemplate',
-};
+const OUTPUT = 'outputSchema (for clients before 2026-07-28)';
 
-function keyOf(kind: ItemKind, item: RawObject): string {
+const NO_LABELS: ReadonlySet<string> = new Set();
+/** The name of a resource or template is shown to people, and names nothing. */
+const NAME_LABEL: ReadonlySet<string> = new Set(['name']);
+
+/** The item's key as it came; raw text where that is not well-formed. */
+export function keyOf(kind: ItemKind, item: RawObject): string {
   try {
     return item.string(KEY[kind]) ?? '';
   } catch (thrown) {
@@ -46,14 +66,12 @@ function keyFault(kind: ItemKind, key: string): string | undefined {
   return hasUnseen(key) ? `has control or invisible characters in its "${KEY[kind]}"` : undefined;
 }
 
-function readTool(item: RawObject, key: string): Reading {
-  const schema = item.object('inputSchema');
-  const typeless = schema !== undefined && schema.raw('type') === undefined;
-  let fault = keyFault('tool', key);
-  if (schema === undefined) fault ??= 'has an "inputSchema" that is not an object';
-  else if (!typeless && schema.string('type') !== 'object')
-    fault ??= 'has an "inputSchema" whose "type" is not "object"';
-  return { key, fault, ui: hasUi(item), typeless };
+/** Why an item that cannot be repaired cannot. */
+function requiredFault(kind: ItemKind, item: RawObject): string {
+  if (kind !== 'tool') return 'has no "name"';
+  return item.raw('inputSchema')?.startsWith('{') === true
+    ? 'has an "inputSchema" whose "type" is not "object"'
+    : 'has an "inputSchema" that is not an object';
 }
 
 function hasUi(item: RawObject): boolean {
@@ -62,34 +80,57 @@ function hasUi(item: RawObject): boolean {
   return meta?.object('ui') !== undefined || meta?.raw('ui/resourceUri') !== undefined;
 }
 
-/** One item that clients could not read would cost them the whole list, so it is judged down to its escapes. */
-function judge(kind: ItemKind, item: RawObject): Reading {
+/** Reads one item and repairs it. Clients would lose the whole list over one they cannot read, so it is judged to its last escape. */
+function read(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
   const key = keyOf(kind, item);
+  const refused = (fault: string): Reading => ({ key, fault, ui: false, item, leftOut: [], cleanedTexts: 0 });
   try {
     const text = item.toString();
     if (MAY_BE_BROKEN.test(text)) JSON.parse(text);
-    if (kind === 'tool') return readTool(item, key);
-    const fault = keyFault(kind, key) ?? (item.string('name') === undefined ? 'has no "name"' : undefined);
-    return { key, fault, ui: false, typeless: false };
+    const fault = keyFault(kind, key);
+    if (fault !== undefined) return refused(fault);
+    const labels = kind === 'resource' || kind === 'template' ? NAME_LABEL : NO_LABELS;
+    const { json, cleaned } = cleanItemText(withoutLoneSurrogates(text), labels);
+    const leftOut = new LeftOut();
+    const before = json === text ? item : RawObject.parse(json);
+    const after = repairObject(shapeOf(kind, isModern), before, '', leftOut);
+    if (after === undefined) return refused(requiredFault(kind, item));
+    return {
+      key,
+      fault: undefined,
+      ui: kind === 'tool' && hasUi(after),
+      item: after,
+      leftOut: kind === 'tool' && losesOutputSchema(after, isModern) ? [...leftOut.paths, OUTPUT] : leftOut.paths,
+      cleanedTexts: cleaned,
+    };
   } catch (thrown) {
     if (!isMalformed(thrown)) throw thrown;
-    return { key, fault: 'is not well-formed JSON', ui: false, typeless: false };
+    return refused('is not well-formed JSON');
   }
 }
 
-/** Items are immutable, and every catalog of every view asks about the same ones. */
-const readings = new WeakMap<RawObject, Reading>();
+/** Items are immutable, and every catalog of every view reads the same ones. */
+const readings = { modern: new WeakMap<RawObject, Reading>(), legacy: new WeakMap<RawObject, Reading>() };
 
-export function readItem(kind: ItemKind, item: RawObject): Reading {
-  let reading = readings.get(item);
+/** @param isModern whether the upstream speaks 2026-07-28. */
+export function readItem(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
+  const known = isModern ? readings.modern : readings.legacy;
+  let reading = known.get(item);
   if (reading === undefined) {
-    reading = judge(kind, item);
-    readings.set(item, reading);
+    reading = read(kind, item, isModern);
+    known.set(item, reading);
   }
   return reading;
 }
 
-/** Sets an item aside; `position` names one that has no other name. */
+/** Returns the record of an item that is left out; `position` names one that has no key. */
 export function quarantine(upstream: string, kind: ItemKind, key: string, position: number, why: string): Quarantined {
   return { upstream, kind, name: key === '' ? `#${position + 1}` : shown(key), why };
+}
+
+/** Returns the record of an item that was changed; undefined for one that is published as it came. */
+export function repairOf(upstream: string, kind: ItemKind, reading: Reading): Repaired | undefined {
+  const { key, leftOut, cleanedTexts } = reading;
+  if (leftOut.length === 0 && cleanedTexts === 0) return undefined;
+  return { upstream, kind, name: shown(key), leftOut: leftOut.map(shown), cleanedTexts };
 }

@@ -1,31 +1,52 @@
 import { oneLine, type RawObject } from '../json/json.ts';
-import { type ItemKind, readItem } from './item.ts';
+import type { Revision } from '../protocol/revisions.ts';
+import type { ItemKind } from './items/kind.ts';
+import { toolTextAt } from './items/revision-text.ts';
 import { itemToClient } from './rewrite.ts';
 import type { ViewUpstream } from './view.ts';
 
-/**
- * Every revision demands `"type": "object"`, and TypeScript clients drop the whole list over one tool that leaves it out.
- * Arguments are an object anyway, so saying so changes nothing.
- */
-function withSchemaType(tool: RawObject): RawObject {
-  const schema = tool.object('inputSchema');
-  return schema === undefined ? tool : tool.with('inputSchema', schema.with('type', '"object"').toString());
-}
-
-/** The same text for the same item in every view that shows it alike, and from one catalog to the next. */
+/** The texts of an item by the form it is shown in. Views, catalogs and sessions share them. */
 const texts = new WeakMap<RawObject, Map<string, string>>();
 
-/** JSON text, on one line, of a sound item as a view shows it. `name` is what a tool or prompt is published as. */
+function formOf(upstream: ViewUpstream, name: string | undefined): string {
+  return `${upstream.rawUris ? '' : upstream.id} ${name ?? ''}`;
+}
+
+/**
+ * Returns the JSON text, on one line, of a repaired item as a view shows it.
+ *
+ * @param name that a tool or prompt is published under.
+ */
 export function publishedText(kind: ItemKind, upstream: ViewUpstream, item: RawObject, name?: string): string {
   const known = texts.get(item) ?? new Map<string, string>();
   texts.set(item, known);
-  const shownAs = `${upstream.rawUris ? '' : upstream.id} ${name ?? ''}`;
-  let text = known.get(shownAs);
+  const form = formOf(upstream, name);
+  let text = known.get(form);
   if (text === undefined) {
-    let published = itemToClient(kind, upstream, readItem(kind, item).typeless ? withSchemaType(item) : item);
+    let published = itemToClient(kind, upstream, item);
     if (name !== undefined && name !== item.string('name')) published = published.with('name', JSON.stringify(name));
     text = oneLine(published.toString());
-    known.set(shownAs, text);
+    known.set(form, text);
   }
   return text;
+}
+
+/**
+ * Returns the text of a published tool in the words of a revision; undefined where it has none.
+ *
+ * @param isModern whether its upstream speaks 2026-07-28.
+ */
+export function toolTextFor(
+  revision: Revision,
+  upstream: ViewUpstream,
+  item: RawObject,
+  name: string,
+  isModern: boolean,
+): string | undefined {
+  const general = publishedText('tool', upstream, item, name);
+  const form = `${revision} ${formOf(upstream, name)}`;
+  const known = texts.get(item);
+  const made = known?.get(form) ?? toolTextAt(revision, general, isModern);
+  if (made !== undefined && made !== general) known?.set(form, made);
+  return made;
 }

@@ -1,7 +1,7 @@
 import { GatewayError } from '../errors.ts';
 import { RawObject, rawItems } from '../json/json.ts';
 import type { RpcError } from '../protocol/jsonrpc.ts';
-import type { ItemKind } from './item.ts';
+import type { ItemKind } from './items/kind.ts';
 import { isMalformed } from './malformed.ts';
 import { uriToClient } from './uri.ts';
 import type { View, ViewUpstream } from './view.ts';

@@ -1,5 +1,5 @@
 import type { Config, UpstreamConfig } from '../config/config.ts';
-import type { ToolFilter } from './glob.ts';
+import type { ToolFilter } from './names/glob.ts';
 
 /** What one endpoint shows: which upstreams, in which order, under which names. */
 export interface View extends ToolFilter {

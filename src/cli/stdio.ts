@@ -16,7 +16,10 @@ export async function stdio(options: { readonly config: string }): Promise<numbe
   for (const warning of warnings) log.warn({ file: config.file }, warning);
 
   const metrics = createMetrics(VERSION);
-  const core = await composeCore(config, metrics, upstreamTransports(config, metrics, log), log);
+  const core = await composeCore(config, metrics, upstreamTransports(config, metrics, log), log, {
+    // Its one session ends with it. A gateway that serves many clients is the owner, whenever it starts.
+    mayOwnState: false,
+  });
   const hungUp = serveStdio(core.gateway, '', { input: process.stdin, output: process.stdout }, log);
   const told = new Promise<void>((resolve) => {
     process.once('SIGINT', resolve).once('SIGTERM', resolve);

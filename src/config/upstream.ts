@@ -7,7 +7,7 @@ import type { Places } from './places.ts';
 import { problemLine } from './problem.ts';
 import type { Problem } from './problem.ts';
 import { targetOf } from './target.ts';
-import { upstreamId } from './upstream-id.ts';
+import { defaultPrefix, upstreamId } from './upstream-id.ts';
 
 /** Each connection is a process. */
 const STDIO_DEFAULTS = { concurrency: 32, idleMs: 600_000, maxConnections: 64 } as const;
@@ -52,7 +52,7 @@ export function readUpstream(document: Document, map: UpstreamMap, key: string, 
   if (includes.length > 1) return wrong([], 'says twice which tools to include; keep includeTools');
 
   const id = upstreamId(key);
-  const prefix = entry.prefix ?? `${id}__`;
+  const prefix = entry.prefix ?? defaultPrefix(key);
   const defaults = found.target.kind === 'stdio' ? STDIO_DEFAULTS : REMOTE_DEFAULTS;
   const concurrency = entry.concurrency ?? defaults.concurrency;
   const reasons = [

@@ -256,7 +256,12 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   async #delete({ outgoing }: HttpBindings, view: string, { headers, principal }: Admitted): Promise<Response> {
     const session = await this.#sessionOf(headers, principal, view);
     if (session instanceof GatewayError) return refuse(session);
-    await this.#parts.front.end(session);
+    try {
+      await this.#parts.front.end(session);
+    } catch (thrown) {
+      if (thrown instanceof GatewayError) return refuse(thrown);
+      throw thrown;
+    }
     outgoing.writeHead(204);
     outgoing.end();
     return RESPONSE_ALREADY_SENT;

@@ -82,6 +82,10 @@ export interface Front {
   notification(session: ClientSession, notification: Notification): void;
   /** A client's answer to a request we sent it. Unknown ids are ignored. */
   response(session: ClientSession, response: Response): void;
-  /** DELETE: afterwards the id is unknown, also to other processes and after a restart. */
+  /**
+   * Ends a session for good: its id is unknown from then on, also after a restart.
+   *
+   * @throws {GatewayError} `internal-error`, when it has ended but a restart could revive it.
+   */
   end(session: ClientSession): Promise<void>;
 }

@@ -22,6 +22,7 @@ import type { UrlElicitations } from './questions/url-elicitations.ts';
 import type { Exchange } from './exchange/exchange.ts';
 import type { ClientSession, Front, ModernCall, ModernCaller, ModernSink, MessageSink } from './front.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
+import type { StateLosses } from './connections/state-losses.ts';
 import { LISTS, type ListAnswers } from './forward/list-answers.ts';
 import { isSeverity } from '../protocol/severity.ts';
 import { ModernRequests } from './modern/modern-requests.ts';
@@ -50,6 +51,7 @@ export interface GatewayParts {
   readonly sessions: Sessions;
   readonly listRefresher: ListRefresher;
   readonly links: HolderLinks;
+  readonly stateLosses: StateLosses;
   readonly lists: ListAnswers;
   readonly translator: ResultTranslator;
   readonly resourceCache: ResourceCache;
@@ -79,7 +81,7 @@ export class Gateway implements Front {
 
   constructor(parts: GatewayParts) {
     this.#parts = parts;
-    const sender = new Sender(parts.metrics);
+    const sender = new Sender(parts.metrics, parts.stateLosses);
     const driver = new TaskDriver(sender);
     const { translator, taskIds: ids, tasksPerPrincipal: perPrincipal } = parts;
     const upgradedTasks = new UpgradedTasks({ sender, translator, perPrincipal });
@@ -239,8 +241,8 @@ export class Gateway implements Front {
     const level = params?.string('level');
     if (!isSeverity(level))
       throw new GatewayError('invalid-params', { message: `no such log level: ${level ?? '(none)'}` });
+    await this.#parts.sessions.save(session, { kind: 'level', level });
     session.logLevel = level;
-    await this.#parts.sessions.save(session);
     await this.#parts.links.applyLogLevel(session);
     return DONE;
   }
@@ -252,12 +254,14 @@ export class Gateway implements Front {
     if (owner instanceof GatewayError) throw owner;
     const to = { upstream: owner.upstream, uri: owner.uri };
     const { links, sessions } = this.#parts;
-    const answer =
-      method === 'resources/subscribe'
-        ? await links.subscribe(session, uri, to)
-        : await links.unsubscribe(session, uri, to);
-    await sessions.save(session);
-    return answer;
+    const isSubscribe = method === 'resources/subscribe';
+    // Saved first, so that the upstream is not asked for what may not be kept.
+    if (isSubscribe) await sessions.save(session, { kind: 'subscribe', uri });
+    try {
+      return await (isSubscribe ? links.subscribe(session, uri, to) : links.unsubscribe(session, uri, to));
+    } finally {
+      if (!session.subscriptions.has(uri)) await sessions.save(session, { kind: 'unsubscribe', uri });
+    }
   }
 
   notification(clientSession: ClientSession, notification: Notification): void {

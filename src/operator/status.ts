@@ -29,4 +29,6 @@ export interface EraStatus {
   readonly tools: number;
   readonly prompts: number;
   readonly resources: number;
+  /** The items and members of its lists that clients do not get as it lists them, and why. */
+  readonly listProblems: readonly string[];
 }

@@ -45,6 +45,10 @@ export interface Metrics {
   shed(reason: string): void;
   /** Something was refused or removed because a row of `limits.ts` was reached. */
   limitReached(limit: LimitName): void;
+  /** An item of an upstream's list that clients do not get as it is listed. */
+  listRepaired(repair: string): void;
+  /** Something could not be written to the state directory. */
+  stateWriteFailed(): void;
   /** A message that could be delivered to nobody. */
   dropped(reason: string): void;
 
@@ -224,6 +228,11 @@ export function createMetrics(version: string): Metrics {
     registers: [registry],
   });
   const stateLosers = new Bounded(MAX_UPSTREAMS);
+  const stateWriteFailures = new Counter({
+    name: 'linkspan_state_write_failures_total',
+    help: 'Writes to the state directory that failed; those of sessions are tried again.',
+    registers: [registry],
+  });
 
   return {
     served: (operation, seconds) => server.observe(operation, seconds),
@@ -266,8 +275,16 @@ export function createMetrics(version: string): Metrics {
       MAX_REASONS,
       registry,
     ),
+    stateWriteFailed: () => stateWriteFailures.inc(),
     onScrape: scrapedGauges(registry),
     limitReached: (limit) => limits.inc({ limit }),
+    listRepaired: tally(
+      'linkspan_list_repairs_total',
+      'Items left out of lists, members left out of items, and items whose texts held hidden characters.',
+      'repair',
+      MAX_REASONS,
+      registry,
+    ),
     contentType: registry.contentType,
     text: () => registry.metrics(),
   };

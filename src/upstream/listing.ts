@@ -1,6 +1,6 @@
-import type { ItemKind } from '../catalog/item.ts';
+import type { ItemKind } from '../catalog/items/kind.ts';
 import { type Caching, narrower, readCaching } from '../catalog/caching.ts';
-import { type Offer, readItems, type Unreadable } from '../catalog/offer.ts';
+import { type Offer, readItems, sharedOffer, type Unreadable } from '../catalog/offer.ts';
 import { GatewayError } from '../errors.ts';
 import { JsonTextError, RawObject } from '../json/json.ts';
 import { detach } from '../json/memo.ts';
@@ -147,7 +147,7 @@ export async function listOffer<Context, User extends LinkUser>(
     ]);
     const { revision, serverInfo, instructions } = hello;
     const lists = [tools, prompts, resources, templates];
-    return {
+    return sharedOffer({
       revision,
       capabilities: hello.capabilities,
       serverInfo,
@@ -158,7 +158,7 @@ export async function listOffer<Context, User extends LinkUser>(
       resources: resources.items,
       templates: templates.items,
       unreadable: lists.flatMap(({ unreadable }) => unreadable),
-    };
+    });
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;
     const { upstream } = options;

@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { buildCatalog, resolvePrompt, resolveTool } from '../../src/catalog/catalog.ts';
+import { buildCatalog, listTexts, resolvePrompt, resolveTool } from '../../src/catalog/catalog.ts';
+import { sharedOffer } from '../../src/catalog/offer.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { bare, catalogOf, LIMITS, member, offer, resource, template, tool, upstream, view } from './fixtures.ts';
 
@@ -311,4 +312,24 @@ test('M-028 nothing an upstream can list makes a catalog fail or its lists unrea
       }
     }),
   );
+});
+
+test('N-63 many sessions with equal offers of their own share one catalog and its texts', () => {
+  const shown = view([upstream('a')]);
+  const own = () => sharedOffer(offer({ tools: [tool('x', { outputSchema: { type: 'array' } }), tool('y')] }));
+  const catalogs = [own(), own()].map((one) => buildCatalog(shown, new Map([['a', one]]), LIMITS));
+  assert.equal(catalogs[0], catalogs[1]);
+  const [first] = catalogs;
+  assert.ok(first);
+  assert.equal(listTexts(first, 'tools', '2025-11-25'), listTexts(first, 'tools', '2025-11-25'));
+  const changed = buildCatalog(shown, new Map([['a', offer({ tools: [tool('y')] })]]), LIMITS);
+  assert.notEqual(changed, first);
+});
+
+test('N-64 a list is put into the words of a revision once, whatever its length', () => {
+  const tools = Array.from({ length: 3_000 }, (_, i) => tool(`t${i}`, { outputSchema: { type: 'string' } }));
+  const catalog = catalogOf(view([bare('a')]), { a: { revision: '2026-07-28', tools } });
+  const texts = listTexts(catalog, 'tools', '2025-06-18');
+  assert.equal(listTexts(catalog, 'tools', '2025-06-18'), texts);
+  assert.match(texts[2_999] ?? '', /"outputSchema":\{"type":"object","properties":\{"result"/);
 });

@@ -1,6 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { changedKinds, EMPTY_OFFER, offerText, parseOffer, readItems, sameOffer } from '../../src/catalog/offer.ts';
+import {
+  changedKinds,
+  EMPTY_OFFER,
+  offerText,
+  parseOffer,
+  readItems,
+  sameOffer,
+  sharedOffer,
+} from '../../src/catalog/offer.ts';
+import { LIMITS } from '../../src/limits.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { offer, resource, template, tool } from './fixtures.ts';
 
@@ -25,6 +34,44 @@ test('D4 an offer comes back from its file byte for byte', () => {
   assert.deepEqual(read.unreadable, full.unreadable);
   assert.ok(sameOffer(read, full));
   assert.ok(sameOffer(parseOffer(offerText(EMPTY_OFFER)) ?? full, EMPTY_OFFER));
+});
+
+test('N-62 an offer without unreadable entries is the same as the one restored from its file', () => {
+  const fresh = offer({ tools: [tool('a')], unreadable: [] });
+  const restored = parseOffer(offerText(fresh));
+  assert.ok(restored);
+  assert.ok(sameOffer(fresh, restored));
+  assert.ok(!sameOffer(fresh, offer({ tools: [tool('b')], unreadable: [] })));
+});
+
+test('N-63 offers with the same content are the same object, and equal lists of others too', () => {
+  const listed = (description: string) =>
+    sharedOffer(offer({ tools: [tool('a', { description })], prompts: [tool('p')], resources: [resource('x:1')] }));
+  const one = listed('same');
+  assert.equal(listed('same'), one);
+  assert.equal(parseOffer(offerText(one)), one);
+  const other = listed('other');
+  assert.notEqual(other, one);
+  assert.notEqual(other.tools, one.tools);
+  assert.equal(other.prompts, one.prompts);
+  assert.equal(other.resources, one.resources);
+});
+
+test('N-21 limit listItemBytes: a larger entry is recorded by name, and the rest goes on', () => {
+  const item = (name: string, bytes: number) => {
+    const frame = JSON.stringify({ name, description: '' });
+    return frame.replace('""', `"${'é'.repeat((bytes - frame.length) / 2)}"`);
+  };
+  const [fits, large] = [item('fits', LIMITS.listItemBytes), item('huge', LIMITS.listItemBytes + 2)];
+  assert.equal(Buffer.byteLength(fits), LIMITS.listItemBytes);
+  const { items, unreadable } = readItems('tool', `[${large},${fits}]`);
+  assert.deepEqual(
+    items.map((one) => one.string('name')),
+    ['fits'],
+  );
+  assert.deepEqual(unreadable, [
+    { kind: 'tool', position: 0, name: 'huge', why: 'has 262146 bytes, and 262144 are read', limit: 'listItemBytes' },
+  ]);
 });
 
 test('REL a damaged file is no offer, wherever the damage is', () => {

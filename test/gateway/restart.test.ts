@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
 import { test } from 'node:test';
 import { LOCAL } from '../../src/policy/principal.ts';
 import { TestClient, type TestCore, testCore, toolCall } from '../support/core.ts';
@@ -189,4 +190,27 @@ test('M-008 a cursor still works after a restart where the list is the same', TI
   const page = await client.result('tools/list', { cursor });
   assert.ok(Array.isArray(page['tools']));
   assert.equal(page['tools'].length, 200);
+});
+
+test('N-31 maxAge ends a session that is awake, and its stream', TIMEOUT, async () => {
+  const memory = memoryUpstream({ lists: { tools: [ECHO] } });
+  const sessions = {
+    idleMs: 60_000,
+    maxAgeMs: 500,
+    parkMs: 60_000,
+    keepAliveMs: 15_000,
+    eventLimit: 1,
+    eventLimitBytes: 1,
+  };
+  await using gateway = await testCore({ up: { memory } }, { sessions });
+  const client = await gateway.connect();
+  const openedMs = Date.now();
+  let found: unknown = client.session;
+  while (found !== undefined) {
+    assert.ok(Date.now() < openedMs + 5_000, 'the id is still accepted');
+    found = await gateway.core.gateway.session(client.session.id, LOCAL, '');
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  assert.ok(Date.now() >= openedMs + 400);
+  if (!client.session.closed.aborted) await once(client.session.closed, 'abort');
 });

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { GatewayError } from '../../src/errors.ts';
-import type { Message } from '../../src/protocol/jsonrpc.ts';
-import { testCore, toolCall } from '../support/core.ts';
+import type { Message, RpcError } from '../../src/protocol/jsonrpc.ts';
+import { LOCAL } from '../../src/policy/principal.ts';
+import { type TestClient, type TestCore, testCore, toolCall } from '../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result, type Script } from '../support/memory-upstream.ts';
 
 const TIMEOUT = { timeout: 20_000 };
@@ -220,3 +221,64 @@ test(
     assert.ok(!told.includes('notifications/cancelled'), 'it was waited for until it timed out');
   },
 );
+
+test(
+  'N-23 limit subscriptionUriBytes, subscriptionsPerSession: refused in words, and the upstream hears nothing',
+  TIMEOUT,
+  async () => {
+    const memory = watched();
+    await using gateway = await testCore({ up: { memory } });
+    const client = await gateway.connect();
+    const other = await gateway.connect();
+    const refused = async (uri: string): Promise<RpcError> => {
+      const { answer } = await client.request('resources/subscribe', { uri });
+      assert.ok(answer.kind === 'error', JSON.stringify(answer));
+      return answer.error;
+    };
+    const long = await refused(`up+file:///${'x'.repeat(4_096)}`);
+    assert.equal(long.code, -32602);
+    assert.match(long.message, /"uri" is longer than 4096 bytes/);
+    for (let i = 0; i < 1_000; i++) await client.result('resources/subscribe', { uri: `up+file:///${i}` });
+    const over = await refused('up+file:///over');
+    assert.partialDeepStrictEqual(over, {
+      code: -31013,
+      data: { code: 'overloaded', executed: 'no', retryable: true, limit: 'subscriptionsPerSession' },
+    });
+    assert.match(over.message, /this session has 1000 subscriptions already; unsubscribe from some first/);
+    assert.equal(memory.requests('resources/subscribe').length, 1_000);
+    assert.match(await gateway.metrics.text(), /linkspan_limit_reached_total\{limit="subscriptionsPerSession"\} 1\n/);
+    await other.result('resources/subscribe', { uri: 'up+file:///over' });
+    await client.result('resources/unsubscribe', { uri: 'up+file:///7' });
+    await client.result('resources/subscribe', { uri: 'up+file:///over' });
+  },
+);
+
+test('N-23 a subscription that the upstream refuses is not kept', TIMEOUT, async () => {
+  const memory = watched({
+    request: (peer, request) => {
+      const isRefused = request.method === 'resources/subscribe' && request.params?.string('uri') === 'file:///no';
+      if (isRefused) peer.say(`{"jsonrpc":"2.0","id":${request.id},"error":{"code":-32002,"message":"No"}}`);
+      else peer.say(result(request, {}));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const { session } = await subscribedTo(gateway, ['up+file:///no', URI]);
+  await gateway.restart();
+  const first = memory.requests('resources/subscribe').length;
+  const woken = await gateway.core.gateway.session(session.id, LOCAL, '');
+  assert.ok(woken);
+  await memory.until(() => memory.requests('resources/subscribe')[first]);
+  assert.deepEqual(
+    memory
+      .requests('resources/subscribe')
+      .slice(first)
+      .map(({ params }) => params?.string('uri')),
+    ['file:///a'],
+  );
+});
+
+async function subscribedTo(gateway: TestCore, all: readonly string[]): Promise<TestClient> {
+  const client = await gateway.connect();
+  for (const uri of all) await client.request('resources/subscribe', { uri });
+  return client;
+}

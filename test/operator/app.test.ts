@@ -14,6 +14,7 @@ const ERA = {
   tools: 0,
   prompts: 0,
   resources: 0,
+  listProblems: [],
 } as const;
 
 const FILES: UpstreamStatus = {

@@ -1,82 +1,128 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import type { SessionStore } from '../../src/store/session-store.ts';
+import type { SessionRef, SessionStore } from '../../src/store/session-store.ts';
 
 const OPTIONS = { timeout: 20_000 };
 const HOUR = 3_600_000;
 
-/** What every store promises. `open` gives one that may be shared with others, but whose ids are nobody else's. */
+/** What every store promises. `open` gives one that may be shared with others, but whose principals are nobody else's. */
 export function sessionStoreContract(name: string, open: () => Promise<SessionStore>): void {
-  const id = () => randomUUID();
+  const newSession = async (store: SessionStore, principal: string = randomUUID()): Promise<SessionRef> => ({
+    principal,
+    serial: await store.nextSerial(principal),
+    expiresMs: Date.now() + HOUR,
+  });
+  const subscribe = (store: SessionStore, session: SessionRef, uri: string) =>
+    store.change(session, { kind: 'subscribe', uri });
 
-  test(`${name}: a session nobody has saved is unknown, and has not ended`, OPTIONS, async () => {
+  test(`${name}: the serial numbers of a principal follow each other`, OPTIONS, async () => {
     await using store = await open();
-    for (const unknown of [id(), '', '__proto__', 'constructor']) {
-      assert.equal(await store.load(unknown), undefined);
-      assert.equal(await store.isEnded(unknown), false);
+    const [one, two] = [randomUUID(), randomUUID()];
+    const first = await store.nextSerial(one);
+    await store.nextSerial(two);
+    assert.equal(await store.nextSerial(one), first + 1);
+    assert.ok(Number.isSafeInteger(first));
+  });
+
+  test(`${name}: a session without changes has no record and has not ended`, OPTIONS, async () => {
+    await using store = await open();
+    for (const principal of [randomUUID(), '', '__proto__', 'constructor']) {
+      const session = { principal, serial: 1, expiresMs: Date.now() + HOUR };
+      assert.equal(await store.load(session), undefined);
+      assert.equal(await store.isEnded(session), false);
     }
   });
 
-  test(`${name}: what was saved last is loaded`, OPTIONS, async () => {
+  test(`${name}: a record has the last level and the URIs that are subscribed to`, OPTIONS, async () => {
     await using store = await open();
-    const [one, two] = [id(), id()];
-    await store.save(one, { subscriptions: ['files+file:///a', 'ü\n"'], logLevel: 'warning' });
-    await store.save(two, { subscriptions: [] });
-    assert.deepEqual(await store.load(one), { subscriptions: ['files+file:///a', 'ü\n"'], logLevel: 'warning' });
-    assert.deepEqual(await store.load(two), { subscriptions: [] });
-    await store.save(one, { subscriptions: ['b'] });
-    assert.deepEqual(await store.load(one), { subscriptions: ['b'] });
-    assert.equal(await store.isEnded(one), false);
+    const [one, two] = [await newSession(store), await newSession(store)];
+    await store.change(one, { kind: 'level', level: 'error' });
+    await store.change(one, { kind: 'level', level: 'warning' });
+    for (const uri of ['a', 'ü\n"\ud800', 'b', 'a']) assert.equal(await subscribe(store, one, uri), undefined);
+    await store.change(one, { kind: 'unsubscribe', uri: 'b' });
+    await store.change(one, { kind: 'unsubscribe', uri: 'never' });
+    await subscribe(store, two, 'b');
+    assert.deepEqual(await store.load(one), { subscriptions: ['a', 'ü\n"\ud800'], logLevel: 'warning' });
+    assert.deepEqual(await store.load(two), { subscriptions: ['b'] });
+    await store.change(two, { kind: 'unsubscribe', uri: 'b' });
+    assert.equal(await store.load(two), undefined);
   });
 
-  test(`${name}: what is changed after it was saved is not saved`, OPTIONS, async () => {
+  test(`${name}: a record that was loaded does not change`, OPTIONS, async () => {
     await using store = await open();
-    const one = id();
-    const subscriptions = ['a'];
-    await store.save(one, { subscriptions });
-    subscriptions.push('b');
-    assert.deepEqual(await store.load(one), { subscriptions: ['a'] });
+    const session = await newSession(store);
+    await subscribe(store, session, 'a');
+    const record = await store.load(session);
+    await subscribe(store, session, 'b');
+    assert.deepEqual(record, { subscriptions: ['a'] });
   });
 
-  test(`${name}: of many changes at once the last asked for counts`, OPTIONS, async () => {
+  test(`${name}: of many changes at once the last counts`, OPTIONS, async () => {
     await using store = await open();
-    const one = id();
-    await Promise.all(Array.from({ length: 50 }, (_, i) => store.save(one, { subscriptions: [String(i)] })));
-    assert.deepEqual(await store.load(one), { subscriptions: ['49'] });
+    const session = await newSession(store);
+    await Promise.all(
+      Array.from({ length: 51 }, (_, i) =>
+        store.change(session, { kind: i % 2 === 0 ? 'subscribe' : 'unsubscribe', uri: 'a' }),
+      ),
+    );
+    assert.deepEqual(await store.load(session), { subscriptions: ['a'] });
   });
 
-  test(`${name}: a session that has ended stays so, whatever is saved`, OPTIONS, async () => {
+  test(`${name}: a session that has ended stays ended, and has no record`, OPTIONS, async () => {
     await using store = await open();
-    const [one, other] = [id(), id()];
-    await store.save(one, { subscriptions: ['a'] });
-    await store.save(other, { subscriptions: ['a'] });
-    await store.end(one, Date.now() + HOUR);
-    await store.save(one, { subscriptions: ['b'] });
-    await store.end(one, Date.now() + HOUR);
+    const principal = randomUUID();
+    const [one, other] = [await newSession(store, principal), await newSession(store, principal)];
+    await subscribe(store, one, 'a');
+    await subscribe(store, other, 'a');
+    assert.equal(await store.end(one), true);
+    await subscribe(store, one, 'b');
+    assert.equal(await store.end(one), true);
     assert.equal(await store.isEnded(one), true);
     assert.equal(await store.load(one), undefined);
     assert.equal(await store.isEnded(other), false);
     assert.deepEqual(await store.load(other), { subscriptions: ['a'] });
   });
 
-  test(`${name}: an end that was asked for before a change wins over it, and after it too`, OPTIONS, async () => {
+  test(`${name}: an end wins over a change at the same time`, OPTIONS, async () => {
     await using store = await open();
-    const [one, two] = [id(), id()];
-    const until = Date.now() + HOUR;
-    await Promise.all([store.save(one, { subscriptions: ['a'] }), store.end(one, until)]);
-    await Promise.all([store.end(two, until), store.save(two, { subscriptions: ['a'] })]);
+    const [one, two] = [await newSession(store), await newSession(store)];
+    await Promise.all([subscribe(store, one, 'a'), store.end(one)]);
+    await Promise.all([store.end(two), subscribe(store, two, 'a')]);
     for (const each of [one, two]) {
       assert.equal(await store.isEnded(each), true);
       assert.equal(await store.load(each), undefined);
     }
   });
 
-  test(`${name}: an end need not be remembered once the id has expired by itself`, OPTIONS, async () => {
+  test(`${name}: sessions of two principals with one serial number are two sessions`, OPTIONS, async () => {
     await using store = await open();
-    const one = id();
-    await store.end(one, Date.now() - 1);
+    const one = await newSession(store);
+    const two = { ...one, principal: randomUUID() };
+    await subscribe(store, one, 'a');
+    await store.end(two);
     assert.equal(await store.isEnded(one), false);
-    assert.equal(await store.load(one), undefined);
+    assert.deepEqual(await store.load(one), { subscriptions: ['a'] });
+  });
+
+  test(`${name}: a record is gone once the id has expired`, OPTIONS, async () => {
+    await using store = await open();
+    const session = { ...(await newSession(store)), expiresMs: Date.now() - 1 };
+    await subscribe(store, session, 'a');
+    assert.equal(await store.load(session), undefined);
+  });
+
+  test(`${name}: limit subscriptionsPerSession, subscriptionUriBytes refuse and change nothing`, OPTIONS, async () => {
+    await using store = await open();
+    const session = await newSession(store);
+    const long = `é${'x'.repeat(4_094)}`;
+    assert.equal(await subscribe(store, session, long), undefined);
+    assert.equal(await subscribe(store, session, `${long}x`), 'subscriptionUriBytes');
+    for (let i = 1; i < 1_000; i++) assert.equal(await subscribe(store, session, `u${i}`), undefined);
+    assert.equal(await subscribe(store, session, 'more'), 'subscriptionsPerSession');
+    assert.equal(await subscribe(store, session, 'u1'), undefined, 'it is subscribed to already');
+    assert.equal((await store.load(session))?.subscriptions.length, 1_000);
+    await store.change(session, { kind: 'unsubscribe', uri: 'u1' });
+    assert.equal(await subscribe(store, session, 'more'), undefined);
   });
 }

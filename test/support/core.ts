@@ -227,7 +227,7 @@ export async function testCore(
       },
       [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),
     };
-    return composeCore(config, metrics, reach, log, owners);
+    return composeCore(config, metrics, reach, log, { callOwners: owners });
   };
   let core = await start();
   return {

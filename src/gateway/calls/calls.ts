@@ -351,8 +351,8 @@ const NO_HEADERS: readonly Header[] = [];
 
 /** `Mcp-Param-…` of a call, by the schema of the tool. */
 function headersOf(source: Source | undefined, params: RawObject): readonly Header[] {
-  if (source === undefined || source.mirrored.length === 0) return NO_HEADERS;
-  return paramHeaders(source.mirrored, params.object('arguments'));
+  if (source === undefined || source.headerParams.length === 0) return NO_HEADERS;
+  return paramHeaders(source.headerParams, params.object('arguments'));
 }
 
 function sourceAfterRelist({ client: { catalog }, tool }: OpenExchange): Source | undefined {

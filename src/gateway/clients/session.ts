@@ -1,6 +1,7 @@
 import { ArrayMap } from '../../small-collections.ts';
 import { randomInt } from 'node:crypto';
 import type { Catalog } from '../../catalog/catalog.ts';
+import type { SessionRef } from '../../store/session-store.ts';
 import { GatewayError, toAnswer } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { type Answer, type Id, notificationText, requestText } from '../../protocol/jsonrpc.ts';
@@ -28,6 +29,8 @@ const ASK_LIMIT_MS = 600_000;
 /** A legacy-era session: what is remembered of a client between its requests. */
 export class Session extends ConnectionHolder implements Client, ClientSession {
   readonly id: string;
+  /** Its name in the session store. */
+  readonly ref: SessionRef;
   readonly inFlight = new ArrayMap<Id, Exchange>();
   /** Before `notifications/initialized` a client is told nothing it did not ask for. */
   isInitialized = false;
@@ -37,13 +40,19 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   #sink: MessageSink | undefined;
   #waiting: string[] = [];
 
-  constructor(id: string, key: string, caller: Caller, catalog: Catalog) {
+  constructor(id: string, key: string, ref: SessionRef, caller: Caller, catalog: Catalog) {
     super(key, caller, catalog);
     this.id = id;
+    this.ref = ref;
   }
 
   get wantsListChanges(): boolean {
     return this.isInitialized;
+  }
+
+  /** Whether its id is too old to be accepted. */
+  isExpired(nowMs: number): boolean {
+    return nowMs >= this.ref.expiresMs;
   }
 
   /** Whether no request is under way and no stream is open. */
@@ -51,10 +60,9 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     return this.inFlight.size === 0 && this.#sink === undefined;
   }
 
-  /** Whether it can be released without loss: no upstream keeps state for it, and no loss is still to be reported. */
+  /** Whether it can be released without loss: no upstream keeps state for it now. */
   get isReleasable(): boolean {
-    const isUnconnected = this.pendingLinks.size === 0 && this.links.size === 0;
-    return this.isQuiet && isUnconnected && (this.stateLosses?.size ?? 0) === 0;
+    return this.isQuiet && this.pendingLinks.size === 0 && this.links.size === 0;
   }
 
   listen(sink: MessageSink): void {

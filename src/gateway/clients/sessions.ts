@@ -4,7 +4,8 @@ import type { Principal } from '../../policy/principal.ts';
 import { RawObject } from '../../json/json.ts';
 import { isLegacyRevision, featuresOf } from '../../protocol/revisions.ts';
 import type { Level } from '../../telemetry/metrics.ts';
-import type { SessionStore } from '../../store/session-store.ts';
+import { LIMITS, type LimitName } from '../../limits.ts';
+import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../../store/session-store.ts';
 import type { Caller } from '../exchange/caller.ts';
 import { forwardableCapabilities } from '../exchange/client-capabilities.ts';
 import { isSeverity } from '../../protocol/severity.ts';
@@ -24,23 +25,25 @@ export interface SessionsParts {
   readonly store: SessionStore;
   readonly offers: Offers;
   readonly limits: SessionLimits;
-  /** Counts those awake. */
+  /** Counts the sessions in memory. */
   readonly gauge: Level;
-  /** Told when a session that was let go has come back. */
-  onRestored(session: Session): void;
-  /** Told before a session is let go or ended. */
+  /** Called when a session that was released is in memory again. */
+  onRestored(session: Session, record: SessionRecord | undefined): void;
+  /** Called before a session is released or ended. */
   onRelease(session: Session): void;
 }
 
 /**
- * The sessions that are awake. A session's id says all about it that never changes, sealed; so one that was let go for
- * idleness, or lived before a restart, wakes up when its id comes.
+ * The sessions in memory, by id.
+ *
+ * An id contains everything about its session that never changes, sealed. So a session that was released because it was idle,
+ * or that an earlier process opened, is restored when its id comes.
  */
 export class Sessions {
   readonly #parts: SessionsParts;
   readonly #active = new Map<string, Session>();
   readonly #restoring = new Map<string, Promise<Session | undefined>>();
-  /** Sessions on their way, by principal: they count already. */
+  /** How many sessions of a principal are being opened or restored. They count as open. */
   readonly #opening = new Map<string, number>();
 
   constructor(parts: SessionsParts) {
@@ -58,28 +61,36 @@ export class Sessions {
 
   async #open(caller: Caller): Promise<Session> {
     const key = randomUUID();
+    const ref: SessionRef = {
+      principal: caller.principal.key,
+      serial: await this.#parts.store.nextSerial(caller.principal.key),
+      expiresMs: Date.now() + this.#parts.limits.maxAgeMs,
+    };
     const payload = {
       key,
+      serial: ref.serial,
+      expires: ref.expiresMs,
       principal: caller.principal.key,
       view: caller.view,
       revision: caller.revision,
       capabilities: forwardableCapabilities(caller.capabilities, featuresOf(caller.revision)).toString(),
     };
-    const id = await this.#parts.sealer.seal('session', payload, Date.now() + this.#parts.limits.maxAgeMs);
-    const session = await this.#make(id, key, caller);
+    const id = await this.#parts.sealer.seal('session', payload, ref.expiresMs);
+    const session = await this.#make(id, key, ref, caller);
     this.#active.set(id, session);
     this.#parts.gauge.add();
     return session;
   }
 
-  /** The session of this id, woken if need be; undefined unless it is this principal's, at this view, and not over. */
+  /** Returns the session of this id, restored if need be. Undefined unless it belongs to this principal and view, and is valid. */
   find(id: string, principal: Principal, view: string): Session | undefined | Promise<Session | undefined> {
     const session = this.#active.get(id);
-    return session === undefined ? this.#restored(id, principal, view) : ofCaller(session, principal, view);
+    if (session === undefined) return this.#restored(id, principal, view);
+    return session.isExpired(Date.now()) ? undefined : ofCaller(session, principal, view);
   }
 
   async #restored(id: string, principal: Principal, view: string): Promise<Session | undefined> {
-    // A stranger who brings the same id must not be the one whose claim is judged.
+    // Another principal with the same id must not share the outcome.
     const claim = JSON.stringify([id, principal.key, view]);
     let waking = this.#restoring.get(claim);
     if (waking === undefined) {
@@ -93,11 +104,13 @@ export class Sessions {
   async #restore(id: string, principal: Principal, view: string): Promise<Session | undefined> {
     const payload = await this.#parts.sealer.unseal('session', id, Date.now());
     if (payload === undefined || payload['principal'] !== principal.key || payload['view'] !== view) return undefined;
-    const { key, revision, capabilities } = payload;
+    const { key, serial, expires, revision, capabilities } = payload;
+    if (typeof serial !== 'number' || typeof expires !== 'number') return undefined;
     if (typeof key !== 'string' || typeof revision !== 'string' || !isLegacyRevision(revision)) return undefined;
     if (typeof capabilities !== 'string') return undefined;
-    if (await this.#parts.store.isEnded(key)) return undefined;
-    const record = await this.#parts.store.load(key);
+    const ref: SessionRef = { principal: principal.key, serial, expiresMs: expires };
+    if (await this.#parts.store.isEnded(ref)) return undefined;
+    const record = await this.#parts.store.load(ref);
 
     const caller: Caller = {
       principal,
@@ -105,7 +118,7 @@ export class Sessions {
       revision,
       capabilities: RawObject.parse(capabilities),
     };
-    const session = await this.#reserved(principal, () => this.#make(id, key, caller));
+    const session = await this.#reserved(principal, () => this.#make(id, key, ref, caller));
     session.isInitialized = true;
     if (isSeverity(record?.logLevel)) session.logLevel = record.logLevel;
     for (const uri of record?.subscriptions ?? []) {
@@ -115,37 +128,47 @@ export class Sessions {
     }
     this.#active.set(id, session);
     this.#parts.gauge.add();
-    this.#parts.onRestored(session);
+    this.#parts.onRestored(session, record);
     return session;
   }
 
-  /** Sees at once what is known of lists for its features, be it from disk. */
-  async #make(id: string, key: string, caller: Caller): Promise<Session> {
+  /** Makes a session with the lists for its capabilities, from disk if need be. */
+  async #make(id: string, key: string, ref: SessionRef, caller: Caller): Promise<Session> {
     const { offers } = this.#parts;
-    const session = new Session(id, key, caller, offers.catalog(caller.view, 'legacy', ''));
+    const session = new Session(id, key, ref, caller, offers.catalog(caller.view, 'legacy', ''));
     session.catalog = await offers.loadCatalog(session);
     return session;
   }
 
-  /** Keeps what has changed in a session since it began. */
-  save(session: Session): Promise<void> {
-    const { logLevel } = session;
-    return this.#parts.store.save(session.key, {
-      ...(logLevel === undefined ? {} : { logLevel }),
-      subscriptions: [...session.subscriptions.keys()],
-    });
+  /**
+   * Keeps a change of a session beyond its time in memory.
+   *
+   * @throws {GatewayError} `overloaded` or `invalid-params`, when a limit forbids it. Then nothing is kept.
+   */
+  async save(session: Session, change: SessionChange): Promise<void> {
+    const limit = await this.#parts.store.change(session.ref, change);
+    if (limit !== undefined) throw refusal(limit);
   }
 
-  /** Its id will never work again. */
+  /**
+   * Ends a session for good.
+   *
+   * @throws {GatewayError} `internal-error`, when it has ended here but a restart could revive it, since it is not written yet.
+   */
   async end(session: Session): Promise<void> {
     this.#release(session);
-    await this.#parts.store.end(session.key, Date.now() + this.#parts.limits.maxAgeMs);
+    if (await this.#parts.store.end(session.ref)) return;
+    const { failure = 'state directory cannot be written' } = this.#parts.store;
+    const message = `the session has ended, but a restart of the gateway before this is saved would revive it (${failure})`;
+    throw new GatewayError('internal-error', { message });
   }
 
-  /** Lets go of the sessions nobody has used for long. */
+  /** Releases sessions that have not been used for long, and those whose ids have expired once their calls are answered. */
   sweep(nowMs: number): void {
+    const dateMs = Date.now();
     for (const session of this.#active.values()) {
-      if (session.isQuiet && nowMs - session.usedMs > this.#parts.limits.idleMs) this.#release(session);
+      if (session.isExpired(dateMs) && session.inFlight.size === 0) this.#release(session);
+      else if (session.isQuiet && nowMs - session.usedMs > this.#parts.limits.idleMs) this.#release(session);
     }
   }
 
@@ -194,7 +217,19 @@ export class Sessions {
   }
 }
 
-/** The session, used from now on, unless it is somebody else's or belongs to another endpoint. */
+/** Says which limit forbids a change, and what the client can do. */
+function refusal(limit: LimitName): GatewayError {
+  if (limit === 'subscriptionUriBytes') {
+    return new GatewayError('invalid-params', { message: `"uri" is longer than ${LIMITS.subscriptionUriBytes} bytes` });
+  }
+  const message =
+    limit === 'subscriptionsPerSession'
+      ? `this session has ${LIMITS.subscriptionsPerSession} subscriptions already; unsubscribe from some first`
+      : `the subscriptions of ${limit === 'sessionRecordBytes' ? 'all' : 'your'} sessions take ${LIMITS[limit]} bytes already; end sessions that are not used any more`;
+  return new GatewayError('overloaded', { message, data: { limit } });
+}
+
+/** Returns the session and marks it as used. Undefined when it belongs to another principal or view. */
 function ofCaller(session: Session, principal: Principal, view: string): Session | undefined {
   if (session.principal !== principal.key || session.caller.view !== view) return undefined;
   session.usedMs = performance.now();

@@ -3,9 +3,12 @@ import { RawObject } from '../../json/json.ts';
 import { type Answer, type Result, parsed } from '../../protocol/jsonrpc.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import { isCallKey } from '../../upstream/connection-key.ts';
 import type { CloseReason, Link } from '../../upstream/link.ts';
 import type { ConnectionHolder, StateLoss } from '../exchange/connection-holder.ts';
 import type { Exchange } from '../exchange/exchange.ts';
+
+type HolderLink = Link<Exchange, ConnectionHolder>;
 
 const CAUSES: Readonly<Record<StateLoss['reason'], string>> = {
   idle: 'was ended because it was not used for the time that "idle" allows',
@@ -14,43 +17,60 @@ const CAUSES: Readonly<Record<StateLoss['reason'], string>> = {
   restored: 'was ended when the gateway was restarted, or released this session as unused',
 };
 
+export interface StateLossesParts {
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  /** Called when an upstream begins to keep state for a holder. */
+  onFirstUse(holder: ConnectionHolder, upstream: string): void;
+}
+
 /**
  * Reports that an upstream has lost the state it kept for a client: in the log, in a metric, as a log message to the client,
  * and in the `_meta` of the next answer of that upstream.
  */
 export class StateLosses {
-  readonly #metrics: Metrics;
-  readonly #log: Logger;
+  readonly #parts: StateLossesParts;
 
-  constructor(metrics: Metrics, log: Logger) {
-    this.#metrics = metrics;
-    this.#log = log;
+  constructor(parts: StateLossesParts) {
+    this.#parts = parts;
   }
 
-  /** Reports it for every user of a link that has closed. State exists once a call was answered. */
-  onLinkClosed(link: Link<Exchange, ConnectionHolder>, reason: CloseReason): void {
-    if (reason === 'released' || !link.hasAnswered || link.users.size === 0) return;
-    this.#report(link.upstream, reason, link.users);
+  /** Notes that a call was answered: from then on the upstream may keep state for the holder. */
+  onAnswered(holder: ConnectionHolder, link: HolderLink): void {
+    link.hasAnswered = true;
+    if (holder.usedUpstreams?.has(link.upstream) === true) return;
+    if (!link.connection.mayKeepState || isCallKey(link.key)) return;
+    holder.usedUpstreams ??= new Set();
+    holder.usedUpstreams.add(link.upstream);
+    this.#parts.onFirstUse(holder, link.upstream);
   }
 
-  /** Reports it for a session that was restored from its id, at the upstreams where it had state. */
-  onRestored(holder: ConnectionHolder, upstreams: Iterable<string>): void {
+  /** Reports the loss for every user of a link that has closed. */
+  onLinkClosed(link: HolderLink, reason: CloseReason): void {
+    if (reason === 'released' || !link.hasAnswered || !link.connection.mayKeepState) return;
+    const users = [...link.users].filter((holder) => holder.usedUpstreams?.has(link.upstream) === true);
+    if (users.length > 0) this.#report(link.upstream, reason, users);
+  }
+
+  /** Reports the loss for a session that was restored from its id, at the upstreams that kept state for it. */
+  onRestored(holder: ConnectionHolder, upstreams: readonly string[]): void {
+    if (upstreams.length === 0) return;
+    holder.usedUpstreams = new Set(upstreams);
     for (const upstream of upstreams) this.#report(upstream, 'restored', [holder]);
   }
 
-  #report(upstream: string, reason: StateLoss['reason'], holders: Iterable<ConnectionHolder>): void {
+  #report(upstream: string, reason: StateLoss['reason'], holders: readonly ConnectionHolder[]): void {
+    const { metrics, log } = this.#parts;
     const loss: StateLoss = { upstream, reason, at: new Date().toISOString() };
     const message = `upstream "${upstream}" ${CAUSES[reason]}: the state that it kept for this client is lost`;
     const params = RawObject.of({ level: 'warning', logger: 'linkspan', data: { ...loss, message } });
-    let clients = 0;
     for (const holder of holders) {
-      clients++;
       holder.stateLosses ??= new Map();
       holder.stateLosses.set(upstream, loss);
       holder.sendLog('warning', params);
-      this.#metrics.upstreamStateLost(upstream, reason);
+      metrics.upstreamStateLost(upstream, reason);
     }
-    this.#log.warn({ upstream, reason, clients }, 'upstream lost the state that it kept for clients');
+    log.warn({ upstream, reason, clients: holders.length }, 'upstream lost the state that it kept for clients');
   }
 }
 

@@ -39,6 +39,8 @@ export abstract class ConnectionHolder implements LinkUser {
   readonly ownOffers = new Map<string, Offer>();
   /** By the URI the client knows. */
   readonly subscriptions = new Map<string, Subscription>();
+  /** Upstreams that have kept state for it. Undefined until the first one. */
+  usedUpstreams: Set<string> | undefined;
   /** Losses of state that no answer has reported yet, by upstream. Undefined until the first one. */
   stateLosses: Map<string, StateLoss> | undefined;
   /** The lowest level of log messages that it wants. */

@@ -1,12 +1,9 @@
-import type { Catalog } from '../../catalog/catalog.ts';
+import { type Catalog, listTexts } from '../../catalog/catalog.ts';
 import { cursorText, kindOf, type ListName, page, parseCursor } from '../../catalog/page.ts';
 import { GatewayError } from '../../errors.ts';
 import { oneLine } from '../../json/json.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
-import { downgradeListItem } from '../../protocol/downgrade.ts';
-import { downgradeModernTool } from '../../protocol/downgrade-modern.ts';
-import { upgradeListItem } from '../../protocol/upgrade.ts';
-import { MODERN, type Revision } from '../../protocol/revisions.ts';
+import { MODERN } from '../../protocol/revisions.ts';
 import type { ResultTranslator } from './result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
@@ -68,7 +65,7 @@ export class ListAnswers {
     key: string,
   ): Promise<Answer> {
     const { catalog } = holder;
-    const items = catalog.lists[list];
+    const items = listTexts(catalog, list, holder.caller.revision);
     // What a connection of its own shows is nobody else's.
     const isPublic = catalog.caching.isPublic && holder.ownOffers.size === 0;
     const result = await this.#page(holder, list, method, items, catalog.digest[kindOf(list)], 0, isPublic);
@@ -95,9 +92,9 @@ export class ListAnswers {
   }
 
   /** The list as it was when it had this digest, which after a restart may be as it is now. */
-  #stateOf({ catalog }: ConnectionHolder, list: ListName, digest: string): readonly string[] | undefined {
-    const kept = this.#snapshots.get(`${list} ${digest}`);
-    return kept ?? (catalog.digest[kindOf(list)] === digest ? catalog.lists[list] : undefined);
+  #stateOf({ catalog, caller }: ConnectionHolder, list: ListName, digest: string): readonly string[] | undefined {
+    const kept = this.#snapshots.get(`${list} ${digest} ${caller.revision}`);
+    return kept ?? (catalog.digest[kindOf(list)] === digest ? listTexts(catalog, list, caller.revision) : undefined);
   }
 
   /** @param isPublic what the first page said: the pages of one list say the same, whatever has changed between them. */
@@ -112,10 +109,9 @@ export class ListAnswers {
   ): Promise<string> {
     const { items, next } = page(all, offset, PAGE_ITEMS);
     const { revision } = holder.caller;
-    const told = list === 'tools' ? toolsFor(revision, holder.catalog, items) : items;
     let nextCursor = '';
     if (next !== undefined) {
-      this.#keep(`${list} ${digest}`, all);
+      this.#keep(`${list} ${digest} ${revision}`, all);
       const payload = {
         at: cursorText({ list, digest, offset: next }),
         for: `${holder.principal} ${holder.caller.view}`,
@@ -123,7 +119,7 @@ export class ListAnswers {
       };
       nextCursor = `,"nextCursor":${JSON.stringify(await this.#sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
     }
-    const result = `{"${list}":[${told.join(',')}]${nextCursor}}`;
+    const result = `{"${list}":[${items.join(',')}]${nextCursor}}`;
     if (revision !== MODERN) return result;
     return this.#answers.stampOwn(method, result, { ttlMs: holder.catalog.caching.ttlMs, isPublic });
   }
@@ -134,12 +130,4 @@ export class ListAnswers {
     const [oldest] = this.#snapshots.keys();
     if (this.#snapshots.size > MAX_SNAPSHOTS && oldest !== undefined) this.#snapshots.delete(oldest);
   }
-}
-
-/** Tools in the words of the client's revision, wherever they come from. */
-function toolsFor(revision: Revision, { modernTools }: Catalog, items: readonly string[]): readonly string[] {
-  if (revision === MODERN) return items.map((item) => upgradeListItem('tools', item));
-  return items.map((item) =>
-    downgradeListItem('tools', revision, modernTools.has(item) ? downgradeModernTool(item) : item),
-  );
 }

@@ -1,11 +1,11 @@
 import { compactDecrypt, CompactEncrypt, type CryptoKey, errors } from 'jose';
-import { KeyRing, type RingKey } from '../../store/key-ring.ts';
+import type { KeyRecord, KeyStore } from '../../store/key-store.ts';
 
-/** What a handle is for. One made for a purpose opens for no other. */
+/** The purpose of a handle. It opens for no other. */
 export type Purpose = 'session' | 'cursor' | 'state' | 'task';
 
 const MAX_CHARS = 128 * 1024;
-/** Every handle with a key id we do not know makes us look whether the ring has changed, though not more often than this. */
+/** A handle with an unknown key id makes the sealer read the keys again, at most this often. */
 const REREAD_MS = 1_000;
 
 const FORM = /^[A-Za-z0-9_-]+\.\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/;
@@ -16,15 +16,15 @@ interface SealingKey {
   readonly untilMs: number;
 }
 
-async function imported({ kid, key, until }: RingKey): Promise<SealingKey> {
+async function imported({ kid, key, until }: KeyRecord): Promise<SealingKey> {
   const bytes = Buffer.from(key, 'base64url');
   const usable = await crypto.subtle.importKey('raw', bytes, 'AES-GCM', false, ['encrypt', 'decrypt']);
   return { kid, key: usable, untilMs: until ?? Infinity };
 }
 
 /**
- * Whether the text is the one spelling of its bytes. base64url ends in spare bits that decoders overlook, so that without this
- * several texts would be one handle.
+ * Returns whether the text is the only spelling of its bytes. base64url ends in spare bits that decoders ignore, so that
+ * several texts would be one handle otherwise.
  */
 function isCanonical(text: string): boolean {
   return (
@@ -32,47 +32,46 @@ function isCanonical(text: string): boolean {
   );
 }
 
-/** The plaintext's shape is ours: nobody else has the key. */
+/** Reads a plaintext. Its shape is known: nobody else has the key. */
 function opened(plaintext: Uint8Array): { readonly until: number; readonly payload: Record<string, unknown> } {
   return JSON.parse(Buffer.from(plaintext).toString());
 }
 
 /**
- * Turns what we want back from a client into a text that only we can read or make, and back again.
+ * Seals values into texts that clients bring back, and that only processes with the same keys can read or make.
  *
  * The text is a compact JWE (`dir`, `A256GCM`) and as such fits a header.
  *
  * @see https://www.rfc-editor.org/rfc/rfc7516
  */
 export class Sealer {
-  readonly #ring: KeyRing;
+  readonly #store: KeyStore;
   #keys: ReadonlyMap<string, SealingKey>;
   #newest: SealingKey;
   /** Monotonic. */
   #readMs = performance.now();
   #reading: Promise<void> | undefined;
 
-  private constructor(ring: KeyRing, keys: readonly SealingKey[], newest: SealingKey) {
-    this.#ring = ring;
+  private constructor(store: KeyStore, keys: readonly SealingKey[], newest: SealingKey) {
+    this.#store = store;
     this.#keys = new Map(keys.map((key) => [key.kid, key]));
     this.#newest = newest;
   }
 
-  /** @throws {Error} with words for the operator, when the state directory or the key ring in it cannot be used. */
-  static async open(stateDir: string): Promise<Sealer> {
-    const ring = await KeyRing.open(stateDir);
-    const keys = await Promise.all((await ring.read()).map(imported));
+  /** Reads the keys. @throws {Error} with words for the operator, when they cannot be used. */
+  static async open(store: KeyStore): Promise<Sealer> {
+    const keys = await Promise.all((await store.read()).map(imported));
     const newest = keys.at(-1);
-    if (newest === undefined) throw new Error('a key ring has at least one key');
-    return new Sealer(ring, keys, newest);
+    if (newest === undefined) throw new Error('a key store has at least one key');
+    return new Sealer(store, keys, newest);
   }
 
   /**
-   * From now on seals with a new key. What the old ones sealed opens for another `graceMs`. Other processes on the same state
-   * directory follow when they meet the new key; only one of them may rotate at a time.
+   * Adds a key and seals with it from now on. Handles of the old keys open for another `graceMs`. Other processes with the same
+   * keys follow when they meet the new one; one process at a time may rotate.
    */
   async rotate(graceMs: number): Promise<void> {
-    await this.#ring.add(Date.now(), graceMs);
+    await this.#store.add(Date.now(), graceMs);
     await this.#read();
   }
 
@@ -85,7 +84,7 @@ export class Sealer {
       .encrypt(key);
   }
 
-  /** What was sealed; undefined for everything that we did not seal for this purpose, or that is over. */
+  /** Returns what was sealed. Undefined for a text that was not sealed for this purpose, or has expired. */
   async unseal(purpose: Purpose, text: string, nowMs: number): Promise<Record<string, unknown> | undefined> {
     if (text.length > MAX_CHARS || !isCanonical(text)) return undefined;
     try {
@@ -120,7 +119,7 @@ export class Sealer {
 
   async #read(): Promise<void> {
     this.#readMs = performance.now();
-    const keys = await Promise.all((await this.#ring.read()).map(imported));
+    const keys = await Promise.all((await this.#store.read()).map(imported));
     this.#keys = new Map(keys.map((key) => [key.kid, key]));
     this.#newest = keys.at(-1) ?? this.#newest;
   }

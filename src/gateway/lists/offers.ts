@@ -1,18 +1,21 @@
-import { createHash } from 'node:crypto';
-import { readFile, rm } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { Logger } from 'pino';
-import { buildCatalog, type Catalog } from '../../catalog/catalog.ts';
+import { buildCatalog, type Catalog, type CatalogLimits } from '../../catalog/catalog.ts';
+import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
 import { type Offer, offerText, parseOffer, sameOffer } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
 import type { Config, UpstreamConfig } from '../../config/config.ts';
-import { makeStateDir, replaceFile } from '../../store/state-file.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+import type { OfferKey as StoredKey, OfferStore } from '../../store/offer-store.ts';
 import { type Era, ERAS, eraOf, otherEra } from '../../protocol/revisions.ts';
 import type { Eras } from '../../upstream/eras.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 
 /** Offers kept of one upstream, one for each era and set of client capabilities. Clients beyond that see the lists of all. */
 const MAX_OFFERS = 16;
+/** Problems of one upstream's lists that are logged one by one, each time they change. */
+const MAX_LOGGED = 50;
+/** Problems of one upstream's lists that are remembered, so as not to log them twice. */
+const MAX_REPORTED = 1_000;
 /** Catalogs kept in memory; any can be built again. */
 const MAX_CATALOGS = 256;
 
@@ -34,10 +37,14 @@ interface BuiltCatalog {
  */
 export class Offers {
   readonly #views: ReadonlyMap<string, View>;
-  readonly #limits: { readonly maxNameChars: number; readonly instructionsMaxChars: number };
-  readonly #dir: string;
+  readonly #limits: CatalogLimits;
+  readonly #store: OfferStore;
   readonly #log: Logger;
-  readonly #files = new Map<string, string>();
+  readonly #metrics: Metrics;
+  /** By upstream and era, the problems of its lists that the log has. */
+  readonly #reported = new Map<string, ReadonlySet<string>>();
+  /** Command or URL of each upstream. */
+  readonly #targets = new Map<string, string>();
   /** Upstream → era and capability key → offer. */
   readonly #offers = new Map<string, Map<string, Offer>>();
   /** When this process listed an upstream itself; monotonic ms. By upstream, era and capability key. */
@@ -47,25 +54,29 @@ export class Offers {
   readonly #catalogs = new Map<string, BuiltCatalog>();
   #writing: Promise<void> = Promise.resolve();
 
-  constructor(config: Config, views: ReadonlyMap<string, View>, log: Logger) {
+  constructor(config: Config, views: ReadonlyMap<string, View>, store: OfferStore, log: Logger, metrics: Metrics) {
     this.#views = views;
-    this.#limits = { maxNameChars: config.names.maxChars, instructionsMaxChars: config.instructions.maxChars };
-    this.#dir = join(config.stateDir, 'offers');
+    this.#limits = {
+      maxNameChars: config.names.maxChars,
+      instructionsMaxChars: config.instructions.maxChars,
+      onLimit: (limit) => metrics.limitReached(limit),
+    };
+    this.#store = store;
     this.#log = log;
+    this.#metrics = metrics;
     for (const upstream of config.upstreams) {
       this.#offers.set(upstream.id, new Map());
-      this.#files.set(upstream.id, fileStem(upstream));
+      this.#targets.set(upstream.id, targetText(upstream));
     }
   }
 
   /** Reads the last good offers. One that cannot be read counts as none. */
   async restore(): Promise<void> {
-    await makeStateDir(this.#dir);
     for (const [upstream, offers] of this.#offers) {
       for (const era of ERAS) {
         const offer = parseOffer(await this.#read(upstream, { era, capabilityKey: '' }));
-        // Files did not name the era once, and held offers of either.
-        if (offer !== undefined) offers.set(keyText({ era: eraOf(offer.revision), capabilityKey: '' }), offer);
+        if (offer !== undefined && eraOf(offer.revision) === era)
+          offers.set(keyText({ era, capabilityKey: '' }), offer);
       }
     }
   }
@@ -120,21 +131,41 @@ export class Offers {
     const before = this.get(upstream, era, capabilityKey);
     if (before !== undefined && sameOffer(before, offer)) {
       this.#touch(upstream, key, before);
-      if (isFirst && capabilityKey === '') this.#warn(upstream, era);
+      if (isFirst && capabilityKey === '') this.#report(upstream, era);
       return false;
     }
     this.#set(upstream, key, offer);
-    if (capabilityKey === '') this.#warn(upstream, era);
-    const file = this.#file(upstream, key);
-    this.#write(() => replaceFile(file, offerText(offer)), upstream);
+    if (capabilityKey === '') this.#report(upstream, era);
+    const stored = this.#stored(upstream, key);
+    this.#write(() => this.#store.write(stored, offerText(offer)), upstream);
     return true;
   }
 
-  /** Logs the reasons why items are left out of the lists. */
-  #warn(upstream: string, era: Era): void {
-    for (const { upstream: owner, kind, name, why } of this.catalog('', era, '').quarantined) {
-      if (owner === upstream) this.#log.warn({ upstream, era, kind, name, why }, 'left out of the lists');
+  /** The items and members of an upstream's lists that clients of this era do not get as it lists them. */
+  problemsOf(upstream: string, era: Era): readonly ListProblem[] {
+    return problemsOf(this.catalog('', era, ''), upstream);
+  }
+
+  /** Logs and counts the problems that the lists did not have before. */
+  #report(upstream: string, era: Era): void {
+    const key = `${upstream} ${era}`;
+    const before = this.#reported.get(key);
+    const problems = this.problemsOf(upstream, era);
+    const keyOf = ({ kind, name, repair, detail }: ListProblem) => JSON.stringify([kind, name, repair, detail]);
+    const fresh = problems.filter((problem) => before?.has(keyOf(problem)) !== true);
+    this.#reported.set(key, new Set(problems.slice(0, MAX_REPORTED).map(keyOf)));
+    for (const { kind, name, repair, detail } of fresh.slice(0, MAX_LOGGED)) {
+      const isLeftOut = repair === 'item left out';
+      const fields = isLeftOut ? { why: detail } : { repair, detail };
+      const text = isLeftOut ? 'left out of the lists' : 'list item repaired';
+      this.#log.warn({ upstream, era, kind, name, ...fields }, text);
     }
+    for (const { repair, limit } of fresh) {
+      this.#metrics.listRepaired(repair);
+      if (limit !== undefined) this.#metrics.limitReached(limit);
+    }
+    if (fresh.length > MAX_LOGGED)
+      this.#log.warn({ upstream, era, more: fresh.length - MAX_LOGGED }, 'more list items changed');
   }
 
   /** One after the other. The lists of a full disk are still served; they only do not outlive a restart. */
@@ -184,8 +215,8 @@ export class Offers {
   #remove(upstream: string, offers: Map<string, Offer>, key: OfferKey): void {
     offers.delete(keyText(key));
     this.#listedMs.delete(`${upstream} ${keyText(key)}`);
-    const file = this.#file(upstream, key);
-    this.#write(() => rm(file, { force: true }), upstream);
+    const stored = this.#stored(upstream, key);
+    this.#write(() => this.#store.remove(stored), upstream);
   }
 
   /** The catalog of a holder: made of the lists of its own connections, else of those for its era and capabilities. */
@@ -239,17 +270,12 @@ export class Offers {
     return offers;
   }
 
-  #file(upstream: string, { era, capabilityKey }: OfferKey): string {
-    const parts = [this.#files.get(upstream), era === 'modern' ? era : '', capabilityKey].filter((part) => part !== '');
-    return join(this.#dir, `${parts.join('.')}.json`);
+  #stored(upstream: string, { era, capabilityKey }: OfferKey): StoredKey {
+    return { upstream, target: this.#targets.get(upstream) ?? '', era, capabilityKey };
   }
 
   async #read(upstream: string, key: OfferKey): Promise<string> {
-    try {
-      return await readFile(this.#file(upstream, key), 'utf8');
-    } catch {
-      return '';
-    }
+    return (await this.#store.read(this.#stored(upstream, key))) ?? '';
   }
 }
 
@@ -267,9 +293,6 @@ function areSame(a: ReadonlyMap<string, Offer>, b: ReadonlyMap<string, Offer>): 
 }
 
 /** Another command or URL under the same id is another server, whose lists are not these. */
-function fileStem(upstream: UpstreamConfig): string {
-  const { target } = upstream;
-  const identity = target.kind === 'stdio' ? [target.command, ...target.args] : [target.url];
-  const digest = createHash('sha256').update(JSON.stringify(identity)).digest('hex').slice(0, 12);
-  return `${upstream.id}-${digest}`;
+function targetText({ target }: UpstreamConfig): string {
+  return JSON.stringify(target.kind === 'stdio' ? [target.command, ...target.args] : [target.url]);
 }

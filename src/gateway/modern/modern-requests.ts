@@ -362,7 +362,7 @@ export class ModernRequests implements ModernRequestHost {
 
 /** @throws {GatewayError} `header-mismatch` */
 function checkHeaders({ params }: Request, { source }: Found, lookup: HeaderLookup): void {
-  if (source === undefined || source.mirrored.length === 0) return;
-  const fault = paramHeaderFault(source.mirrored, params?.object('arguments'), lookup);
+  if (source === undefined || source.headerParams.length === 0) return;
+  const fault = paramHeaderFault(source.headerParams, params?.object('arguments'), lookup);
   if (fault !== undefined) throw new GatewayError('header-mismatch', { message: fault });
 }

@@ -48,6 +48,8 @@ export interface Transport {
   setRevision(revision: string): void;
   /** Ends it gracefully, then by force, in bounded time. Resolves when nothing of it is left. */
   close(): Promise<void>;
+  /** Whether the other side may keep state for this connection. True unless given. */
+  readonly mayKeepState?: boolean;
 }
 
 /** Starts a transport that is still wanted. @throws {GatewayError} `upstream-unavailable` */

@@ -8,12 +8,17 @@ import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { CompactEncrypt, decodeProtectedHeader } from 'jose';
 import { type Purpose, Sealer } from '../../../src/gateway/handles/sealer.ts';
+import { DiskKeyStore } from '../../../src/store/disk/key-store.ts';
 
 const OPTIONS = { timeout: 20_000 };
 const T0 = 1_800_000_000_000;
 const HOUR = 3_600_000;
 const PAYLOAD = { key: 'b7a4', principal: 'jwt:x', nested: { list: [1, 'two', null], text: 'ü"\\' } };
 const PURPOSES: readonly Purpose[] = ['session', 'cursor', 'state', 'task'];
+
+async function openSealer(stateDir: string): Promise<Sealer> {
+  return await Sealer.open(await DiskKeyStore.open(stateDir));
+}
 
 class TestDir implements AsyncDisposable {
   readonly path: string;
@@ -38,7 +43,7 @@ class TestDir implements AsyncDisposable {
 for (const purpose of PURPOSES) {
   test(`what was sealed for a ${purpose} opens for that and for nothing else`, OPTIONS, async () => {
     await using dir = await TestDir.make();
-    const sealer = await Sealer.open(dir.path);
+    const sealer = await openSealer(dir.path);
     const text = await sealer.seal(purpose, PAYLOAD, T0 + HOUR);
     for (const other of PURPOSES) {
       assert.deepEqual(await sealer.unseal(other, text, T0), other === purpose ? PAYLOAD : undefined);
@@ -51,7 +56,7 @@ test(
   OPTIONS,
   async () => {
     await using dir = await TestDir.make();
-    const sealer = await Sealer.open(dir.path);
+    const sealer = await openSealer(dir.path);
     const [one, two] = await Promise.all([1, 2].map(() => sealer.seal('session', PAYLOAD, T0)));
     assert.ok(one !== undefined && two !== undefined);
     assert.notEqual(one.split('.').slice(1).join(), two.split('.').slice(1).join());
@@ -64,7 +69,7 @@ test(
 
 test('SEC-29 a handle opens until it expires, and not from then on', OPTIONS, async () => {
   await using dir = await TestDir.make();
-  const sealer = await Sealer.open(dir.path);
+  const sealer = await openSealer(dir.path);
   const text = await sealer.seal('session', PAYLOAD, T0);
   assert.deepEqual(await sealer.unseal('session', text, T0 - 1), PAYLOAD);
   assert.equal(await sealer.unseal('session', text, T0), undefined);
@@ -73,7 +78,7 @@ test('SEC-29 a handle opens until it expires, and not from then on', OPTIONS, as
 
 test('SEC-29 no single flipped bit leaves a handle valid', { timeout: 60_000 }, async () => {
   await using dir = await TestDir.make();
-  const sealer = await Sealer.open(dir.path);
+  const sealer = await openSealer(dir.path);
   // Lengths that leave no, two and four spare bits at the end of the ciphertext.
   for (const filler of ['', 'x', 'xx']) {
     const text = await sealer.seal('session', { filler }, T0 + HOUR);
@@ -90,7 +95,7 @@ test('SEC-29 no single flipped bit leaves a handle valid', { timeout: 60_000 }, 
 
 test('SEC-29 no other last character of any part leaves a handle valid', OPTIONS, async () => {
   await using dir = await TestDir.make();
-  const sealer = await Sealer.open(dir.path);
+  const sealer = await openSealer(dir.path);
   const parts = (await sealer.seal('session', { filler: 'x' }, T0 + HOUR)).split('.');
   for (const [index, part] of parts.entries()) {
     for (const last of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_=+/') {
@@ -103,7 +108,7 @@ test('SEC-29 no other last character of any part leaves a handle valid', OPTIONS
 
 test('SEC-29 no part of a handle, and nothing around it, opens', OPTIONS, async () => {
   await using dir = await TestDir.make();
-  const sealer = await Sealer.open(dir.path);
+  const sealer = await openSealer(dir.path);
   const text = await sealer.seal('session', PAYLOAD, T0 + HOUR);
   const other = await sealer.seal('session', { key: 'other' }, T0 + HOUR);
   for (let end = 0; end < text.length; end++) {
@@ -134,9 +139,9 @@ test('SEC-29 no part of a handle, and nothing around it, opens', OPTIONS, async 
 test('SEC-29 what somebody else sealed does not open, under our key id neither', OPTIONS, async () => {
   await using ours = await TestDir.make();
   await using theirs = await TestDir.make();
-  const sealer = await Sealer.open(ours.path);
+  const sealer = await openSealer(ours.path);
   const { kid = '' } = decodeProtectedHeader(await sealer.seal('session', PAYLOAD, T0));
-  const foreign = await (await Sealer.open(theirs.path)).seal('session', PAYLOAD, T0 + HOUR);
+  const foreign = await (await openSealer(theirs.path)).seal('session', PAYLOAD, T0 + HOUR);
   assert.equal(await sealer.unseal('session', foreign, T0), undefined);
 
   const plaintext = Buffer.from(JSON.stringify({ until: T0 + HOUR, payload: PAYLOAD }));
@@ -154,8 +159,8 @@ test('SEC-29 what somebody else sealed does not open, under our key id neither',
 
 test('a handle opens after a restart', OPTIONS, async () => {
   await using dir = await TestDir.make();
-  const text = await (await Sealer.open(dir.path)).seal('session', PAYLOAD, T0 + HOUR);
-  assert.deepEqual(await (await Sealer.open(dir.path)).unseal('session', text, T0), PAYLOAD);
+  const text = await (await openSealer(dir.path)).seal('session', PAYLOAD, T0 + HOUR);
+  assert.deepEqual(await (await openSealer(dir.path)).unseal('session', text, T0), PAYLOAD);
 });
 
 test(
@@ -163,7 +168,7 @@ test(
   OPTIONS,
   async () => {
     await using dir = await TestDir.make();
-    const sealer = await Sealer.open(dir.path);
+    const sealer = await openSealer(dir.path);
     const far = Date.now() + 1_000 * HOUR;
     const old = await sealer.seal('session', { age: 'old' }, far);
     const beforeMs = Date.now();
@@ -172,7 +177,7 @@ test(
     const young = await sealer.seal('session', { age: 'young' }, far);
     assert.notEqual(decodeProtectedHeader(old).kid, decodeProtectedHeader(young).kid);
 
-    for (const each of [sealer, await Sealer.open(dir.path)]) {
+    for (const each of [sealer, await openSealer(dir.path)]) {
       assert.deepEqual(await each.unseal('session', old, beforeMs + HOUR - 1), { age: 'old' });
       assert.equal(await each.unseal('session', old, afterMs + HOUR), undefined);
       assert.deepEqual(await each.unseal('session', young, afterMs + HOUR), { age: 'young' });
@@ -189,8 +194,8 @@ test(
 
 test('SEC-30 a handle sealed while another process rotates opens there', OPTIONS, async (t) => {
   await using dir = await TestDir.make();
-  const here = await Sealer.open(dir.path);
-  const there = await Sealer.open(dir.path);
+  const here = await openSealer(dir.path);
+  const there = await openSealer(dir.path);
   await there.rotate(HOUR);
   const text = await there.seal('session', PAYLOAD, T0 + HOUR);
   const nowMs = performance.now();
@@ -203,7 +208,7 @@ test('SEC-30 a handle sealed while another process rotates opens there', OPTIONS
 test('the keys are ours alone to read, and nothing else is left in the directory', OPTIONS, async () => {
   await using dir = await TestDir.make();
   const stateDir = join(dir.path, 'deep', 'state');
-  const sealer = await Sealer.open(stateDir);
+  const sealer = await openSealer(stateDir);
   await sealer.rotate(HOUR);
   assert.equal((await stat(stateDir)).mode & 0o777, 0o700);
   assert.equal((await stat(join(stateDir, 'keys.json'))).mode & 0o777, 0o600);
@@ -216,13 +221,13 @@ test('the keys are ours alone to read, and nothing else is left in the directory
 for (const mode of [0o644, 0o604, 0o602, 0o777]) {
   test(`SEC-14 a key file of mode ${mode.toString(8)} is refused with words, and kept as it is`, OPTIONS, async () => {
     await using dir = await TestDir.make();
-    await Sealer.open(dir.path);
+    await openSealer(dir.path);
     const before = await readFile(dir.keys, 'utf8');
     await chmod(dir.keys, mode);
-    await assert.rejects(Sealer.open(dir.path), /open to every user of this machine .*chmod 600/);
+    await assert.rejects(openSealer(dir.path), /open to every user of this machine .*chmod 600/);
     assert.equal(await readFile(dir.keys, 'utf8'), before);
     await chmod(dir.keys, 0o600);
-    await Sealer.open(dir.path);
+    await openSealer(dir.path);
   });
 }
 
@@ -246,7 +251,7 @@ for (const text of NO_RINGS) {
     async () => {
       await using dir = await TestDir.make();
       await writeFile(dir.keys, text, { mode: 0o600 });
-      await assert.rejects(Sealer.open(dir.path), (error) => {
+      await assert.rejects(openSealer(dir.path), (error) => {
         assert.ok(error instanceof Error);
         assert.match(error.message, /is not a key ring/);
         assert.ok(!`${error.stack} ${String(error.cause)}`.includes(SECRET.slice(4, 12)));
@@ -260,9 +265,9 @@ for (const text of NO_RINGS) {
 test('sealers that start at nearly the same time have one ring', OPTIONS, async () => {
   for (let steps = 0; steps < 20; steps++) {
     await using dir = await TestDir.make();
-    const first = Sealer.open(dir.path);
+    const first = openSealer(dir.path);
     for (let i = 0; i < steps; i++) await new Promise(setImmediate);
-    const sealers = await Promise.all([first, Sealer.open(dir.path), Sealer.open(dir.path)]);
+    const sealers = await Promise.all([first, openSealer(dir.path), openSealer(dir.path)]);
     const texts = await Promise.all(sealers.map((sealer) => sealer.seal('session', PAYLOAD, T0 + HOUR)));
     for (const sealer of sealers) {
       for (const text of texts) assert.deepEqual(await sealer.unseal('session', text, T0), PAYLOAD);
@@ -281,7 +286,7 @@ test('processes that start at once have one ring', OPTIONS, async () => {
       return Buffer.concat(chunks).toString();
     }),
   );
-  const sealer = await Sealer.open(dir.path);
+  const sealer = await openSealer(dir.path);
   for (const text of texts) {
     assert.deepEqual(await sealer.unseal('session', text, T0), { from: 'a process' });
   }

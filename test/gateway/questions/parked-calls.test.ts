@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { LocalCallOwners } from '../../../src/gateway/questions/call-owners.ts';
@@ -64,7 +67,9 @@ test(
     const { memory, call: at } = asker();
     const callOwners = new LocalCallOwners();
     await using first = await testCore({ up: { memory } }, {}, callOwners);
-    const { stateDir } = first.config;
+    // Replicas have the same keys, and each a state directory of its own.
+    const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-replica-'));
+    await cp(join(first.config.stateDir, 'keys.json'), join(stateDir, 'keys.json'));
     {
       await using second = await testCore({ up: { memory } }, { stateDir }, callOwners);
       const { inputRequests, requestState } = await parked(first, 'n');
@@ -85,6 +90,7 @@ test(
       assert.deepEqual(toldIn(await last.reply), { nonce: 'm', told: { q: [accepted('Bo')] } });
       assert.equal(at('m').isCancelled, false);
     }
+    await rm(stateDir, { recursive: true });
     const { inputRequests, requestState } = await parked(first, 'o');
     await first.restart();
     const { error } = await call(first, 'o', { requestState, inputResponses: answers(inputRequests, 'Cy') }).reply;

@@ -3,7 +3,7 @@ import { mkdtemp, readdir, readFile, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { createFile, replaceFile } from '../../src/store/state-file.ts';
+import { createFile, replaceFile } from '../../../src/store/disk/state-file.ts';
 
 const OPTIONS = { timeout: 20_000 };
 
@@ -25,9 +25,9 @@ test('of many who create a file one succeeds, and what it wrote is there', OPTIO
 test('a reader finds a replaced file whole, old or new', OPTIONS, async () => {
   await using dir = await testDir();
   const texts = ['a', 'b', 'c'].map((letter) => letter.repeat(100_000));
-  await replaceFile(dir.file, 'begin');
+  await replaceFile(dir.file, ['begin']);
   const reading = Array.fromAsync(Array.from({ length: 50 }), () => readFile(dir.file, 'utf8'));
-  for (const text of texts) await replaceFile(dir.file, text);
+  for (const text of texts) await replaceFile(dir.file, [text]);
   for (const text of await reading) assert.ok(text === 'begin' || texts.includes(text), text.slice(0, 20));
   assert.equal((await stat(dir.file)).mode & 0o777, 0o600);
   assert.deepEqual(await readdir(dir.path), ['state']);
@@ -35,6 +35,6 @@ test('a reader finds a replaced file whole, old or new', OPTIONS, async () => {
 
 test('a file that cannot be put in place leaves nothing behind', OPTIONS, async () => {
   await using dir = await testDir();
-  await assert.rejects(replaceFile(dir.path, 'text'), (error) => error instanceof Error);
+  await assert.rejects(replaceFile(dir.path, ['text']), (error) => error instanceof Error);
   assert.deepEqual(await readdir(dir.path), []);
 });

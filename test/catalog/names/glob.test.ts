@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { letsThrough, matchesGlob } from '../../src/catalog/glob.ts';
+import { letsThrough, matchesGlob } from '../../../src/catalog/names/glob.ts';
 
 const cases = [
   { glob: '*', text: '', fits: true },

@@ -1,8 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { hasUnseen, publishedName, shown } from '../../src/catalog/name.ts';
-import { bare, upstream } from './fixtures.ts';
+import { hasUnseen, publishedName, shown } from '../../../src/catalog/names/name.ts';
+import { resolveTool } from '../../../src/catalog/catalog.ts';
+import { bare, catalogOf, tool, upstream, view } from '../fixtures.ts';
 
 const cases = [
   { prefix: 'git__', name: 'log', published: 'git__log' },
@@ -22,6 +23,33 @@ for (const { prefix, name, published } of cases) {
 test('published names stay what they are from one release to the next', () => {
   assert.equal(publishedName(upstream('git'), 'repo.log', 48), 'git__repo_log_c09a94');
   assert.equal(publishedName(upstream('git'), 'x'.repeat(60), 48), `git__${'x'.repeat(36)}_57d128`);
+});
+
+for (const { prefix, name, published } of [
+  {
+    prefix: 'a-very-long-upstream-name-for-testing__',
+    name: 'get_issue_details',
+    published: /^a-very-long-upstream-na_get_issue_details_[0-9a-f]{6}$/,
+  },
+  { prefix: 'a-very-long-upstream-name-for-testing__', name: 'x'.repeat(34), published: /^a-very_x{34}_[0-9a-f]{6}$/ },
+  { prefix: 'a-very-long-upstream-name-for-testing__', name: 'x'.repeat(99), published: /^a-very_x{34}_[0-9a-f]{6}$/ },
+  { prefix: 'github__', name: 'list.'.repeat(7), published: /^github__(?:list_){6}lis_[0-9a-f]{6}$/ },
+]) {
+  test(`N-11 "${name}" behind "${prefix}" keeps its own name as far as it fits`, () => {
+    const short = publishedName(upstream('a', { prefix }), name, 48);
+    assert.match(short, published);
+    assert.ok(short.length <= 48);
+  });
+}
+
+test('N-11 a shortened prefix does not give its names to the upstream that has the short one', () => {
+  const long = upstream('b', { prefix: 'github-enterprise-of-the-whole-company__' });
+  const name = 'search_repositories_by_topic_and_lang';
+  const shown = view([upstream('a', { prefix: 'github__' }), long]);
+  const catalog = catalogOf(shown, { b: { tools: [tool(name)] } });
+  const [published = ''] = catalog.tools.keys();
+  assert.match(published, /^github_search_repositories_by_topic_and_l[a-z]*_[0-9a-f]{6}$/);
+  assert.deepEqual(resolveTool(catalog, published), { upstream: 'b', name });
 });
 
 test('M-002 a name behind a prefix has only characters and a length that every client takes', () => {

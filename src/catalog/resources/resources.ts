@@ -1,17 +1,22 @@
-import { quarantine, readItem, type Quarantined } from './item.ts';
-import type { Offer } from './offer.ts';
-import { publishedText } from './publish.ts';
-import { matchesTemplate, parseTemplate, type Matcher } from './template.ts';
-import { hasScheme, isWeb, unpublishUri, uriToClient } from './uri.ts';
-import type { View, ViewUpstream } from './view.ts';
+import { type LimitName, LIMITS } from '../../limits.ts';
+import { LATEST_LEGACY, MODERN } from '../../protocol/revisions.ts';
+import { quarantine, readItem, repairOf, type Quarantined, type Repaired } from '../item.ts';
+import { isUriAt } from '../items/revision-text.ts';
+import type { Offer } from '../offer.ts';
+import { shown } from '../names/name.ts';
+import type { RawObject } from '../../json/json.ts';
+import { publishedText } from '../publish.ts';
+import { hasScheme, isWeb, unpublishUri, uriToClient } from '../uri.ts';
+import type { View, ViewUpstream } from '../view.ts';
+import { TemplateIndex } from './template-index.ts';
 
-/** Who has the resource of a URI. With several, none may be picked. */
+/** The upstreams that have the resource of a URI. Of several, none may be picked. */
 export type Resolution =
   | { readonly kind: 'one'; readonly upstream: string; readonly uri: string }
   | { readonly kind: 'many'; readonly upstreams: readonly string[] }
   | { readonly kind: 'none' };
 
-/** The resources and resource templates of a view: what is reached by a URI. */
+/** The resources and resource templates of a view. */
 export interface Resources {
   readonly texts: readonly string[];
   readonly templateTexts: readonly string[];
@@ -20,13 +25,14 @@ export interface Resources {
   /** Upstreams by the URIs, and by the templates, they list, both in the upstream's own form. */
   readonly listed: ReadonlyMap<string, readonly string[]>;
   readonly templates: ReadonlyMap<string, readonly string[]>;
-  readonly matchers: readonly { readonly upstream: string; readonly matcher: Matcher }[];
-  /** What is quarantined, as {@link spot}s. */
+  readonly index: TemplateIndex;
+  /** Keys, made by {@link spot}, of quarantined items. */
   readonly hidden: ReadonlySet<string>;
   readonly quarantined: readonly Quarantined[];
+  readonly repaired: readonly Repaired[];
 }
 
-/** One upstream's URI: two may have the same. */
+/** The key of one upstream's URI: two upstreams may have the same URI. */
 function spot(upstream: string, uri: string): string {
   return `${upstream} ${uri}`;
 }
@@ -37,7 +43,7 @@ function addOwner(owners: Map<string, string[]>, key: string, upstream: string):
   else if (!known.includes(upstream)) known.push(upstream);
 }
 
-/** Why an item with a sound URI or template cannot be shown in this view, whoever else lists the same. */
+/** Why an item with a sound URI or template cannot be shown in this view, whether or not others list the same. */
 function misfit(
   kind: 'resource' | 'template',
   view: View,
@@ -55,19 +61,41 @@ function misfit(
   return undefined;
 }
 
+/** The record of a resource that clients before 2026-07-28 are not shown. */
+function notUrl(upstream: string, uri: string): Repaired {
+  const leftOut = ['the whole resource (for clients before 2026-07-28, which read URLs only)'];
+  return { upstream, kind: 'resource', name: shown(uri), leftOut, cleanedTexts: 0 };
+}
+
 /**
  * Publishes every resource and template of a view.
  *
  * A template whose scheme is an expression, such as `{+url}`, cannot carry an id and would match what other upstreams
  * have: it is quarantined unless its upstream is the only one.
  */
-export function locateAll(view: View, offers: ReadonlyMap<string, Offer>): Resources {
+export function locateAll(
+  view: View,
+  offers: ReadonlyMap<string, Offer>,
+  onLimit?: (limit: LimitName) => void,
+): Resources {
   const prefixed = new Set(view.upstreams.filter((upstream) => !upstream.rawUris).map(({ id }) => id));
   const listed = new Map<string, string[]>();
   const templates = new Map<string, string[]>();
-  const matchers: { upstream: string; matcher: Matcher }[] = [];
+  const indexed: { upstream: string; template: string }[] = [];
   const hidden = new Set<string>();
   const quarantined: Quarantined[] = [];
+  const repaired: Repaired[] = [];
+
+  function firstTemplates(id: string, templates: readonly RawObject[]): readonly RawObject[] {
+    const more = templates.length - LIMITS.templatesPerUpstream;
+    if (more <= 0) return templates;
+    const why = `and ${more - 1} more are beyond the ${LIMITS.templatesPerUpstream} templates that one upstream may have`;
+    quarantined.push({
+      ...quarantine(id, 'template', '', LIMITS.templatesPerUpstream, why),
+      limit: 'templatesPerUpstream',
+    });
+    return templates.slice(0, LIMITS.templatesPerUpstream);
+  }
 
   function locate(kind: 'resource' | 'template', owners: Map<string, string[]>): string[] {
     const texts: string[] = [];
@@ -75,9 +103,11 @@ export function locateAll(view: View, offers: ReadonlyMap<string, Offer>): Resou
     for (const upstream of view.upstreams) {
       const { id } = upstream;
       const offer = offers.get(id);
-      const items = (kind === 'resource' ? offer?.resources : offer?.templates) ?? [];
-      for (const [position, item] of items.entries()) {
-        const { key, fault } = readItem(kind, item);
+      const isModern = offer?.revision === MODERN;
+      const items = kind === 'resource' ? (offer?.resources ?? []) : firstTemplates(id, offer?.templates ?? []);
+      for (const [position, listed] of items.entries()) {
+        const reading = readItem(kind, listed, isModern);
+        const { key, fault, item } = reading;
         const why = fault ?? misfit(kind, view, prefixed, upstream, key);
         if (why !== undefined) {
           quarantined.push(quarantine(id, kind, key, position, why));
@@ -86,13 +116,15 @@ export function locateAll(view: View, offers: ReadonlyMap<string, Offer>): Resou
         }
         // Also when another upstream has the URI already: it is then ambiguous, and neither is picked.
         addOwner(owners, key, id);
-        const matcher = kind === 'template' ? parseTemplate(key) : undefined;
-        if (matcher !== undefined) matchers.push({ upstream: id, matcher });
+        if (kind === 'template') indexed.push({ upstream: id, template: key });
         const published = uriToClient(upstream, key);
         const holder = holders.get(published);
         if (holder === undefined) {
           holders.set(published, id);
           texts.push(publishedText(kind, upstream, item));
+          const repair = repairOf(id, kind, reading);
+          if (repair !== undefined) repaired.push(repair);
+          if (kind === 'resource' && !isUriAt(LATEST_LEGACY, published)) repaired.push(notUrl(id, key));
         } else {
           const clash =
             holder === id
@@ -107,7 +139,8 @@ export function locateAll(view: View, offers: ReadonlyMap<string, Offer>): Resou
 
   const texts = locate('resource', listed);
   const templateTexts = locate('template', templates);
-  return { texts, templateTexts, prefixed, listed, templates, matchers, hidden, quarantined };
+  const index = new TemplateIndex(indexed, onLimit);
+  return { texts, templateTexts, prefixed, listed, templates, index, hidden, quarantined, repaired };
 }
 
 function toResolution(upstreams: readonly string[], uri: string): Resolution {
@@ -122,20 +155,16 @@ function byId(resources: Resources, uri: string): Resolution | undefined {
   return { kind: 'one', upstream: named.id, uri: named.uri };
 }
 
-/** Everyone whose listed URIs, or else whose templates, have this URI in the upstream's own form. */
+/** The upstreams whose listed URIs, or else whose templates, have this URI in the upstream's own form. */
 function ownersOf(resources: Resources, uri: string): readonly string[] {
   const listed = resources.listed.get(uri);
   if (listed !== undefined) return listed;
-  const fitting = new Set<string>();
-  for (const { upstream, matcher } of resources.matchers) {
-    if (!fitting.has(upstream) && matchesTemplate(matcher, uri)) fitting.add(upstream);
-  }
-  return [...fitting];
+  return [...resources.index.find(uri)];
 }
 
 /**
- * By the id in the URI; else by who lists this URI as its own, which models copy from free text; else by whose templates
- * it fits; else by `fallback`, except that a web URI of one upstream is never shown to another.
+ * Finds the upstream of a URI: by the id in it; else by the upstream that lists it in its own form, which models copy from
+ * free text; else by the templates that it fits; else `fallback`, except that a web URI of one upstream is never shown to another.
  */
 export function locateResource(
   resources: Resources,

@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { resolveResource, resolveTemplate } from '../../src/catalog/catalog.ts';
-import { RawObject, rawItems } from '../../src/json/json.ts';
-import { toClient } from '../../src/catalog/rewrite.ts';
-import { bare, catalogOf, member, resource, template, upstream, view } from './fixtures.ts';
+import { resolveResource, resolveTemplate } from '../../../src/catalog/catalog.ts';
+import { RawObject, rawItems } from '../../../src/json/json.ts';
+import { toClient } from '../../../src/catalog/rewrite.ts';
+import { bare, catalogOf, member, resource, template, upstream, view } from '../fixtures.ts';
 
 const pair = view([upstream('a'), upstream('b')]);
 const NONE = { kind: 'none' };

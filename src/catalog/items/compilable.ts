@@ -1,0 +1,144 @@
+/**
+ * Judges whether the output schema of a tool can be compiled. The TypeScript SDK 1.x compiles those of a whole list with
+ * Ajv before it returns the list, so one that Ajv refuses costs its clients all tools. This is stricter than Ajv in places
+ * where the difference does not matter to honest schemas: references lead to a place in the same schema.
+ */
+
+type Value = unknown;
+type Members = Readonly<Record<string, Value>>;
+
+const TYPES = new Set(['string', 'number', 'integer', 'boolean', 'null', 'object', 'array']);
+
+/** Keywords by the type that their values have. */
+const NUMBERS = [
+  'maximum',
+  'minimum',
+  'exclusiveMaximum',
+  'exclusiveMinimum',
+  'multipleOf',
+  'maxLength',
+  'minLength',
+  'maxItems',
+  'minItems',
+  'maxProperties',
+  'minProperties',
+];
+const SCHEMAS = ['additionalItems', 'additionalProperties', 'contains', 'propertyNames', 'not', 'if', 'then', 'else'];
+const SCHEMA_LISTS = ['allOf', 'anyOf', 'oneOf'];
+const SCHEMA_MAPS = ['properties', 'patternProperties', 'definitions', '$defs'];
+
+/** Data, in which nothing is a schema. */
+const DATA = new Set(['default', 'const', 'enum', 'examples']);
+
+/** Keywords that change how a schema is compiled, or which schema another one's references lead to. */
+const REFUSED = ['id', '$id', '$async', '$anchor', '$dynamicAnchor'];
+
+function isObject(value: Value): value is Members {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isPattern(value: Value): boolean {
+  if (typeof value !== 'string') return false;
+  try {
+    return new RegExp(value, 'u') instanceof RegExp;
+  } catch {
+    return false;
+  }
+}
+
+function isTyped({ type, nullable }: Members): boolean {
+  const types: readonly Value[] = Array.isArray(type) ? type : type === undefined ? [] : [type];
+  if (!types.every((one) => typeof one === 'string' && TYPES.has(one))) return false;
+  return nullable === undefined || (typeof nullable === 'boolean' && types.length > 0 && !types.includes('null'));
+}
+
+function hasSoundValues(schema: Members): boolean {
+  const { pattern, format, required, uniqueItems } = schema;
+  return (
+    isTyped(schema) &&
+    NUMBERS.every((name) => schema[name] === undefined || typeof schema[name] === 'number') &&
+    (pattern === undefined || isPattern(pattern)) &&
+    (format === undefined || typeof format === 'string') &&
+    (uniqueItems === undefined || typeof uniqueItems === 'boolean') &&
+    (schema['enum'] === undefined || (Array.isArray(schema['enum']) && schema['enum'].length > 0)) &&
+    (required === undefined || (Array.isArray(required) && required.every((name) => typeof name === 'string')))
+  );
+}
+
+/** The schemas found so far, and where references lead: the parts of their JSON pointers. */
+interface Found {
+  readonly schemas: Set<Value>;
+  readonly targets: (readonly string[])[];
+}
+
+/** The parts of a JSON pointer in a fragment; undefined for any other reference. */
+function targetOf(ref: Value): readonly string[] | undefined {
+  if (typeof ref !== 'string' || !(ref === '#' || ref.startsWith('#/'))) return undefined;
+  try {
+    const parts = ref.split('/').slice(1).map(decodeURIComponent);
+    return parts.map((part) => part.replaceAll('~1', '/').replaceAll('~0', '~'));
+  } catch {
+    return undefined;
+  }
+}
+
+function isSchema(value: Value, found: Found): boolean {
+  if (typeof value === 'boolean') return true;
+  if (!isObject(value) || !hasSoundValues(value) || REFUSED.some((name) => Object.hasOwn(value, name))) return false;
+  found.schemas.add(value);
+  if (value['$ref'] !== undefined) {
+    const target = targetOf(value['$ref']);
+    if (target === undefined) return false;
+    found.targets.push(target);
+  }
+  return Object.entries(value).every(([name, member]) => {
+    if (SCHEMAS.includes(name)) return isSchema(member, found);
+    if (SCHEMA_LISTS.includes(name)) return isSchemaList(member, found);
+    if (SCHEMA_MAPS.includes(name)) return isSchemaMap(member, found, name === 'patternProperties');
+    if (name === 'items') return Array.isArray(member) ? isSchemaList(member, found) : isSchema(member, found);
+    if (name === 'dependencies') return isDependencies(member, found);
+    return DATA.has(name) || hasNoIds(member);
+  });
+}
+
+function isSchemaList(value: Value, found: Found): boolean {
+  return Array.isArray(value) && value.every((item) => isSchema(item, found));
+}
+
+function isSchemaMap(value: Value, found: Found, isByPattern: boolean): boolean {
+  return (
+    isObject(value) &&
+    Object.entries(value).every(([name, item]) => (!isByPattern || isPattern(name)) && isSchema(item, found))
+  );
+}
+
+function isDependencies(value: Value, found: Found): boolean {
+  return (
+    isObject(value) &&
+    Object.values(value).every((item) =>
+      Array.isArray(item) ? item.every((one) => typeof one === 'string') : isSchema(item, found),
+    )
+  );
+}
+
+function memberAt(root: Value, path: readonly string[]): Value {
+  let value = root;
+  for (const name of path) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, name)) return undefined;
+    value = Object.getOwnPropertyDescriptor(value, name)?.value;
+  }
+  return value;
+}
+
+/** Ajv looks for ids also under keywords that it does not know. */
+function hasNoIds(value: Value): boolean {
+  if (Array.isArray(value)) return value.every(hasNoIds);
+  if (!isObject(value)) return true;
+  return !REFUSED.some((name) => Object.hasOwn(value, name)) && Object.values(value).every(hasNoIds);
+}
+
+/** Returns whether every client can compile the schema, given as a parsed value without a `$id` of its own. */
+export function isCompilable(schema: unknown): boolean {
+  const found: Found = { schemas: new Set(), targets: [] };
+  return isSchema(schema, found) && found.targets.every((path) => found.schemas.has(memberAt(schema, path)));
+}

@@ -1,0 +1,139 @@
+import { arrayText, isArrayText, isObjectText, quoted, RawObject, rawItems } from '../../json/json.ts';
+import { isMalformed } from '../malformed.ts';
+import { hasUnseen } from '../names/name.ts';
+import type { ObjectShape, Shape } from './shapes.ts';
+
+/** Paths that are named of one item; an item with more wrong members names the first ones. */
+const MAX_PATHS = 20;
+
+/** The members that a repair leaves out. */
+export class LeftOut {
+  readonly paths: string[] = [];
+
+  add(path: string): void {
+    if (this.paths.length < MAX_PATHS) this.paths.push(path);
+  }
+}
+
+/**
+ * Leaves out the members of an object that have another form than the shape demands, at any depth. Everything else keeps
+ * its text.
+ *
+ * @returns undefined if a required member is absent or wrong, so that the object cannot be repaired.
+ */
+export function repairObject(
+  shape: ObjectShape,
+  before: RawObject,
+  path: string,
+  leftOut: LeftOut,
+): RawObject | undefined {
+  let after = mapMembers(before, (name, raw) => {
+    const member = shape.members.get(name);
+    if (member === undefined) return raw;
+    const at = path === '' ? name : `${path}.${name}`;
+    const repaired = repairMember(member, raw, at, leftOut);
+    if (repaired === undefined && !shape.defaults.has(name)) leftOut.add(at);
+    return repaired;
+  });
+  for (const [name, raw] of shape.defaults) {
+    // A required member that is there and wrong says something else than its default.
+    if (before.raw(name) === undefined) after = after.with(name, raw);
+  }
+  return shape.required.some((name) => after.raw(name) === undefined) ? undefined : after;
+}
+
+/** Puts each member through `change`, which returns undefined to leave it out. The same object where nothing changes. */
+function mapMembers(before: RawObject, change: (name: string, raw: string) => string | undefined): RawObject {
+  const kept: (readonly [name: string, raw: string])[] = [];
+  const same = before.map((raw, name) => {
+    const changed = change(name, raw);
+    if (changed !== undefined) kept.push([name, changed]);
+    return changed ?? raw;
+  });
+  if (kept.length === before.size) return same;
+  // In one go: leaving members out one by one would take quadratic time.
+  return RawObject.parse(`{${kept.map(([name, raw]) => `${quoted(name)}:${raw}`).join(',')}}`);
+}
+
+/** As {@link repair}; a member with an object that names a member twice is left out too. */
+function repairMember(shape: Shape, raw: string, path: string, leftOut: LeftOut): string | undefined {
+  try {
+    return repair(shape, raw, path, leftOut);
+  } catch (thrown) {
+    if (isMalformed(thrown)) return undefined;
+    throw thrown;
+  }
+}
+
+/** Returns the member's text without what is wrong in it; undefined where it has to be left out. */
+function repair(shape: Shape, raw: string, path: string, leftOut: LeftOut): string | undefined {
+  switch (shape.kind) {
+    case 'object':
+      return isObjectText(raw) ? repairObject(shape, RawObject.parse(raw), path, leftOut)?.toString() : undefined;
+    case 'map':
+      return isObjectText(raw) ? repairMap(shape.of, raw, path, leftOut) : undefined;
+    case 'list':
+      return isArrayText(raw) ? repairList(shape.of, raw, path, leftOut) : undefined;
+    case 'schema':
+      return isObjectText(raw) || raw === 'true' || raw === 'false' ? raw : undefined;
+    case 'objectType':
+      return objectType(raw);
+    case 'string':
+    case 'identifier':
+    case 'boolean':
+    case 'integer':
+    case 'number':
+    case 'matching':
+    case 'oneOf':
+      return isValid(shape, JSON.parse(raw)) ? raw : undefined;
+  }
+}
+
+function repairMap(of: Shape, raw: string, path: string, leftOut: LeftOut): string {
+  const repaired = mapMembers(RawObject.parse(raw), (name, value) => {
+    const at = `${path}.${name.slice(0, 60)}`;
+    const kept = repair(of, value, at, leftOut);
+    if (kept === undefined) leftOut.add(at);
+    return kept;
+  });
+  return repaired.toString();
+}
+
+function repairList(of: Shape, raw: string, path: string, leftOut: LeftOut): string {
+  const before = rawItems(raw);
+  const after = before.flatMap((item, i) => {
+    const kept = repair(of, item, `${path}[${i}]`, leftOut);
+    if (kept === undefined) leftOut.add(`${path}[${i}]`);
+    return kept === undefined ? [] : [kept];
+  });
+  const isSame = after.length === before.length && after.every((item, i) => item === before[i]);
+  return isSame ? raw : arrayText(after);
+}
+
+/** `"object"`, also where a schema says `null` or lists other types beside it. */
+function objectType(raw: string): string | undefined {
+  const type: unknown = JSON.parse(raw);
+  if (type === 'object') return raw;
+  return type === null || (Array.isArray(type) && type.includes('object')) ? '"object"' : undefined;
+}
+
+type Scalar = Exclude<Shape, { readonly kind: 'object' | 'map' | 'list' | 'schema' | 'objectType' }>;
+
+function isValid(shape: Scalar, value: unknown): boolean {
+  switch (shape.kind) {
+    case 'string':
+      return typeof value === 'string';
+    case 'identifier':
+      return typeof value === 'string' && !hasUnseen(value);
+    case 'boolean':
+      return typeof value === 'boolean';
+    case 'integer':
+      return Number.isSafeInteger(value);
+    case 'number':
+      return typeof value === 'number' && value >= shape.min && value <= shape.max;
+    case 'matching':
+      return typeof value === 'string' && shape.pattern.test(value);
+    case 'oneOf':
+      return typeof value === 'string' && shape.values.includes(value);
+  }
+}

@@ -1,0 +1,85 @@
+import { type LimitName, LIMITS } from '../../limits.ts';
+import { isTooLong, matchesTemplate, type Matcher, parseTemplate } from './template.ts';
+
+interface Entry {
+  /** The literal that these templates begin with. */
+  readonly start: string;
+  readonly templates: { readonly upstream: string; readonly matcher: Matcher }[];
+  /** The entry with the longest start that this one's start begins with. */
+  shorter: Entry | undefined;
+}
+
+/** Finds the upstreams whose templates a URI can have come from. Only templates with the URI's beginning are looked at. */
+export class TemplateIndex {
+  /** Sorted by start. */
+  readonly #entries: readonly Entry[];
+
+  readonly #onLimit: (limit: LimitName) => void;
+
+  /**
+   * Templates that cannot be read recognise no URI.
+   *
+   * @param onLimit is called when a URI is too long or takes too many steps.
+   */
+  constructor(
+    templates: readonly { readonly upstream: string; readonly template: string }[],
+    onLimit: (limit: LimitName) => void = () => {},
+  ) {
+    this.#onLimit = onLimit;
+    const entries = new Map<string, Entry>();
+    for (const { upstream, template } of templates) {
+      const matcher = parseTemplate(template);
+      if (matcher === undefined) continue;
+      const { start } = matcher;
+      const entry = entries.get(start) ?? { start, templates: [], shorter: undefined };
+      entries.set(start, entry);
+      entry.templates.push({ upstream, matcher });
+    }
+    this.#entries = [...entries.values()].toSorted((a, b) => (a.start < b.start ? -1 : 1));
+    let before: Entry | undefined;
+    for (const entry of this.#entries) {
+      while (before !== undefined && !entry.start.startsWith(before.start)) before = before.shorter;
+      entry.shorter = before;
+      before = entry;
+    }
+  }
+
+  /**
+   * Returns the upstreams with a matching template, in no order. Each upstream's templates get the same number of steps;
+   * those that need more do not match.
+   */
+  find(uri: string): ReadonlySet<string> {
+    const found = new Set<string>();
+    if (this.#entries.length === 0) return found;
+    if (isTooLong(uri)) {
+      this.#onLimit('templateUriBytes');
+      return found;
+    }
+    const budgets = new Map<string, { steps: number }>();
+    for (let entry = this.#lastUpTo(uri); entry !== undefined; entry = entry.shorter) {
+      if (!uri.startsWith(entry.start)) continue;
+      for (const { upstream, matcher } of entry.templates) {
+        if (found.has(upstream)) continue;
+        const budget = budgets.get(upstream) ?? { steps: LIMITS.templateMatchSteps };
+        budgets.set(upstream, budget);
+        if (budget.steps <= 0) continue;
+        budget.steps -= 1 + (entry.start.length >> 4);
+        if (matchesTemplate(matcher, uri, budget)) found.add(upstream);
+        else if (budget.steps <= 0) this.#onLimit('templateMatchSteps');
+      }
+    }
+    return found;
+  }
+
+  /** The last entry that does not sort behind the URI. Every beginning of the URI is on its chain of shorter ones. */
+  #lastUpTo(uri: string): Entry | undefined {
+    let low = 0;
+    let high = this.#entries.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if ((this.#entries[middle]?.start ?? '') <= uri) low = middle + 1;
+      else high = middle;
+    }
+    return this.#entries[low - 1];
+  }
+}

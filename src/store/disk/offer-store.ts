@@ -1,0 +1,90 @@
+import { hash } from 'node:crypto';
+import { open, readdir, rm, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import { LIMITS, type LimitName } from '../../limits.ts';
+import type { OfferKey, OfferStore } from '../offer-store.ts';
+import { isCode, makeStateDir, replaceFile } from './state-file.ts';
+
+/** Beginning of the names of all files of one upstream. */
+function stemOf({ upstream, target }: OfferKey): string {
+  return `${upstream}-${digest(target, 12)}`;
+}
+
+function digest(text: string, chars: number): string {
+  return hash('sha256', text).slice(0, chars);
+}
+
+/** The part of the name that says which clients the lists are for, if not for everyone. Clients choose their capabilities. */
+const RESTRICTED = '.c-';
+
+function fileOf(key: OfferKey): string {
+  const era = key.era === '' ? '' : `.${key.era}`;
+  const clients = key.capabilityKey === '' ? '' : `${RESTRICTED}${digest(key.capabilityKey, 16)}`;
+  return `${stemOf(key)}${era}${clients}.json`;
+}
+
+/** Keeps lists in files of the state directory, each written as a whole. */
+export class DiskOfferStore implements OfferStore {
+  readonly #dir: string;
+  readonly #onLimit: (limit: LimitName) => void;
+
+  /** @param onLimit is called when a bound makes it refuse or remove something. */
+  constructor(stateDir: string, onLimit: (limit: LimitName) => void) {
+    this.#dir = join(stateDir, 'offers');
+    this.#onLimit = onLimit;
+  }
+
+  async read(key: OfferKey): Promise<string | undefined> {
+    try {
+      const file = await open(join(this.#dir, fileOf(key)), 'r');
+      try {
+        const { size } = await file.stat();
+        return size > LIMITS.storedOfferBytes ? undefined : await file.readFile('utf8');
+      } finally {
+        await file.close();
+      }
+    } catch {
+      // The upstream is listed again instead.
+      return undefined;
+    }
+  }
+
+  async write(key: OfferKey, text: string): Promise<void> {
+    const file = fileOf(key);
+    if (Buffer.byteLength(text) > LIMITS.storedOfferBytes) {
+      this.#onLimit('storedOfferBytes');
+      // Older lists would come back at the next start.
+      await rm(join(this.#dir, file), { force: true });
+      return;
+    }
+    await makeStateDir(this.#dir);
+    await replaceFile(join(this.#dir, file), [text]);
+    if (key.capabilityKey !== '') await this.#removeOldest(stemOf(key), file);
+  }
+
+  async remove(key: OfferKey): Promise<void> {
+    await rm(join(this.#dir, fileOf(key)), { force: true });
+  }
+
+  /** Keeps the files for clients with certain capabilities within bounds. */
+  async #removeOldest(stem: string, written: string): Promise<void> {
+    const names = (await readdir(this.#dir)).filter(
+      (name) => name.startsWith(`${stem}.`) && name.includes(RESTRICTED) && name.endsWith('.json') && name !== written,
+    );
+    const excess = names.length + 1 - LIMITS.storedOffersPerUpstream;
+    if (excess <= 0) return;
+    this.#onLimit('storedOffersPerUpstream');
+    const dated = await Promise.all(names.map(async (name) => ({ name, mtimeMs: await this.#mtimeMs(name) })));
+    dated.sort((a, b) => a.mtimeMs - b.mtimeMs);
+    for (const { name } of dated.slice(0, excess)) await rm(join(this.#dir, name), { force: true });
+  }
+
+  async #mtimeMs(name: string): Promise<number> {
+    try {
+      return (await stat(join(this.#dir, name))).mtimeMs;
+    } catch (thrown) {
+      if (isCode(thrown, 'ENOENT')) return 0;
+      throw thrown;
+    }
+  }
+}

@@ -1,0 +1,81 @@
+import { join } from 'node:path';
+import type { LimitName } from '../../limits.ts';
+import { entryText, parseEntry, type SessionEntry } from '../session-entry.ts';
+import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../session-store.ts';
+import { SessionTable } from '../session-table.ts';
+import { Journal, type JournalEvents } from './journal.ts';
+import { systemCode } from './state-file.ts';
+
+export interface SessionStoreEvents extends JournalEvents {
+  /** A bound has made the store refuse or remove something. */
+  limitReached(limit: LimitName): void;
+}
+
+/** Keeps the state of sessions in memory and in a journal. One process at a time may have it open. */
+export class DiskSessionStore implements SessionStore {
+  readonly #table: SessionTable;
+  readonly #journal: Journal;
+  readonly #stateDir: string;
+
+  private constructor(stateDir: string, events: SessionStoreEvents) {
+    const table = new SessionTable((limit) => events.limitReached(limit), Date.now());
+    this.#stateDir = stateDir;
+    this.#table = table;
+    this.#journal = new Journal(join(stateDir, 'sessions.jsonl'), () => lines(table), events);
+  }
+
+  /** Reads the journal, and writes it anew without what has expired. A line that is torn or makes no sense is left out. */
+  static async open(stateDir: string, events: SessionStoreEvents): Promise<DiskSessionStore> {
+    const store = new DiskSessionStore(stateDir, events);
+    for await (const line of store.#journal.read()) {
+      const entry = parseEntry(line);
+      if (entry !== undefined) store.#table.apply(entry);
+    }
+    store.#table.removeExpired(Date.now());
+    await store.#journal.compact();
+    return store;
+  }
+
+  get failure(): string | undefined {
+    const { failure } = this.#journal;
+    if (failure === undefined) return undefined;
+    const why = systemCode(failure) ?? (failure instanceof Error ? failure.message : 'unknown error');
+    return `state directory ${this.#stateDir} cannot be written: ${why}`;
+  }
+
+  async nextSerial(principal: string): Promise<number> {
+    return this.#table.nextSerial(principal, Date.now());
+  }
+
+  async load(session: SessionRef): Promise<SessionRecord | undefined> {
+    return this.#table.load(session, Date.now());
+  }
+
+  async change(session: SessionRef, change: SessionChange): Promise<LimitName | undefined> {
+    const outcome = this.#table.change(session, change, Date.now());
+    if (typeof outcome === 'string') return outcome;
+    if (outcome !== undefined) await this.#write([outcome]);
+    return undefined;
+  }
+
+  async end(session: SessionRef): Promise<boolean> {
+    return await this.#write(this.#table.end(session, Date.now()));
+  }
+
+  async isEnded(session: SessionRef): Promise<boolean> {
+    return this.#table.isEnded(session);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#journal[Symbol.asyncDispose]();
+  }
+
+  async #write(entries: readonly SessionEntry[]): Promise<boolean> {
+    const written = await Promise.all(entries.map((entry) => this.#journal.append(entryText(entry))));
+    return written.every(Boolean);
+  }
+}
+
+function* lines(table: SessionTable): Generator<string> {
+  for (const entry of table.entries()) yield entryText(entry);
+}

@@ -1,0 +1,117 @@
+import { randomUUID } from 'node:crypto';
+import { type FileHandle, link, mkdir, open, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+
+/** Makes a directory that only this user can read, with those above it. One that is there already keeps its mode. */
+export async function makeStateDir(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true, mode: 0o700 });
+  } catch (thrown) {
+    // Node says so for any reason that the system has, when it makes several levels. For one level it says why.
+    if (!isCode(thrown, 'ENOENT')) throw thrown;
+    await mkdir(path, { mode: 0o700 });
+  }
+}
+
+/** Returns the error code of the operating system, such as `ENOSPC`; undefined for any other error. */
+export function systemCode(thrown: unknown): string | undefined {
+  return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : undefined;
+}
+
+export function isCode(thrown: unknown, code: string): boolean {
+  return systemCode(thrown) === code;
+}
+
+/** Writes in pieces of this size, so that a long file does not hold up the process. */
+const PIECE_CHARS = 256 * 1_024;
+
+async function writeAll(file: FileHandle, texts: Iterable<string>): Promise<number> {
+  let bytes = 0;
+  let piece = '';
+  const flush = async (): Promise<void> => {
+    await file.appendFile(piece);
+    bytes += Buffer.byteLength(piece);
+    piece = '';
+  };
+  for (const text of texts) {
+    piece += text;
+    if (piece.length >= PIECE_CHARS) await flush();
+  }
+  await flush();
+  return bytes;
+}
+
+/** Writes a draft beside the file, and has `place` put it where it belongs. */
+async function written<T>(
+  path: string,
+  texts: Iterable<string>,
+  place: (draft: string, bytes: number) => Promise<T>,
+): Promise<T> {
+  const draft = `${path}.${randomUUID()}`;
+  const file = await open(draft, 'wx', 0o600);
+  try {
+    let bytes = 0;
+    try {
+      bytes = await writeAll(file, texts);
+      await file.sync();
+    } finally {
+      await file.close();
+    }
+    return await place(draft, bytes);
+  } catch (thrown) {
+    await unlink(draft).catch(() => undefined);
+    throw thrown;
+  }
+}
+
+const DRAFT = /\.[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
+/** A draft this old is not being written any more. */
+const DRAFT_MS = 600_000;
+
+/** Removes the drafts that killed processes have left in a directory. */
+export async function removeOldDrafts(dir: string): Promise<void> {
+  for (const name of await readdir(dir)) {
+    if (!DRAFT.test(name)) continue;
+    const path = join(dir, name);
+    const { mtimeMs } = await stat(path).catch(() => ({ mtimeMs: Infinity }));
+    if (Date.now() - mtimeMs > DRAFT_MS) await rm(path, { force: true });
+  }
+}
+
+async function syncDirectory(path: string): Promise<void> {
+  // Windows cannot open a directory.
+  if (process.platform === 'win32') return;
+  const directory = await open(path, 'r');
+  try {
+    await directory.sync();
+  } finally {
+    await directory.close();
+  }
+}
+
+/** Replaces a file, or creates it, readable by this user alone: a reader finds the old one or the new one. Returns its size. */
+export async function replaceFile(path: string, texts: Iterable<string>): Promise<number> {
+  const bytes = await written(path, texts, async (draft, size) => {
+    await rename(draft, path);
+    return size;
+  });
+  await syncDirectory(dirname(path));
+  return bytes;
+}
+
+/** Creates a file, readable by this user alone. Returns false when there is one: of several processes at once, one succeeds. */
+export async function createFile(path: string, text: string): Promise<boolean> {
+  const isCreated = await written(path, [text], async (draft) => {
+    try {
+      await link(draft, path);
+      return true;
+    } catch (thrown) {
+      if (isCode(thrown, 'EEXIST')) return false;
+      throw thrown;
+    } finally {
+      await unlink(draft);
+    }
+  });
+  await syncDirectory(dirname(path));
+  return isCreated;
+}

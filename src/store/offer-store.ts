@@ -1,0 +1,19 @@
+/** Names the lists that one upstream shows to one kind of client. */
+export interface OfferKey {
+  readonly upstream: string;
+  /** Command or URL of the upstream: another server under the same id has other lists. */
+  readonly target: string;
+  /** How the upstream is spoken to; `''` where lists are not kept apart by it. */
+  readonly era: string;
+  /** Capabilities of the client; `''` for the lists of everyone. */
+  readonly capabilityKey: string;
+}
+
+/** Keeps the last good lists of upstreams, so that a restart serves them at once. Losing them costs a listing, nothing more. */
+export interface OfferStore {
+  /** Returns undefined where there are none, or they cannot be read. */
+  read(key: OfferKey): Promise<string | undefined>;
+  /** Replaces the lists as a whole. @throws when they cannot be written. */
+  write(key: OfferKey, text: string): Promise<void>;
+  remove(key: OfferKey): Promise<void>;
+}

@@ -1,0 +1,138 @@
+import { join } from 'node:path';
+import { DiskKeyStore } from './disk/key-store.ts';
+import { DiskOfferStore } from './disk/offer-store.ts';
+import { DiskSessionStore, type SessionStoreEvents } from './disk/session-store.ts';
+import { makeStateDir, removeOldDrafts, systemCode } from './disk/state-file.ts';
+import { isStateLocked, lockState, type StateLock } from './disk/state-lock.ts';
+import type { KeyStore } from './key-store.ts';
+import { MemoryKeyStore } from './memory/key-store.ts';
+import { MemorySessionStore } from './memory/session-store.ts';
+import type { OfferStore } from './offer-store.ts';
+import type { SessionStore } from './session-store.ts';
+
+/** Everything that outlives a request and is not configuration. */
+export interface State extends AsyncDisposable {
+  readonly keys: KeyStore;
+  readonly sessions: SessionStore;
+  readonly offers: OfferStore;
+  /** Why sessions and handles end with this process, in words; undefined where they outlive it. */
+  readonly notice: string | undefined;
+}
+
+export interface StateOptions {
+  /** Whether this process may become the owner of the directory, and keep sessions in it. */
+  readonly mayOwn: boolean;
+  readonly events: SessionStoreEvents;
+}
+
+/**
+ * Opens the state directory.
+ *
+ * One process at a time owns it: it keeps sessions and keys there. Any other process keeps its own in memory, because two
+ * would not hear of each other's ends; it only reads the lists of upstreams.
+ *
+ * @throws {Error} with words for the operator, when the directory cannot be used.
+ */
+export async function openState(stateDir: string, options: StateOptions): Promise<State> {
+  return options.mayOwn ? await openOwn(stateDir, options.events) : await openShared(stateDir, options.events);
+}
+
+async function openOwn(stateDir: string, events: SessionStoreEvents): Promise<State> {
+  const lock = await inWords(stateDir, async () => {
+    await makeStateDir(stateDir);
+    return await lockState(stateDir);
+  });
+  if (lock === undefined) {
+    const notice =
+      `another process uses the state directory ${stateDir}: sessions of this one end with it, and are unknown to the other. ` +
+      'Give each its own gateway.stateDir';
+    return inMemory(readOnly(diskOffers(stateDir, events)), notice, events);
+  }
+  try {
+    return await inWords(stateDir, () => ownState(stateDir, lock, events));
+  } catch (thrown) {
+    await lock.release();
+    throw thrown;
+  }
+}
+
+async function ownState(stateDir: string, lock: StateLock, events: SessionStoreEvents): Promise<State> {
+  const offersDir = join(stateDir, 'offers');
+  await makeStateDir(offersDir);
+  for (const dir of [stateDir, offersDir]) await removeOldDrafts(dir);
+  const keys = await DiskKeyStore.open(stateDir);
+  const sessions = await DiskSessionStore.open(stateDir, events);
+  return {
+    keys,
+    sessions,
+    offers: diskOffers(stateDir, events),
+    notice: undefined,
+    [Symbol.asyncDispose]: async () => {
+      await sessions[Symbol.asyncDispose]();
+      await lock.release();
+    },
+  };
+}
+
+/** Never fails: a process that serves one client needs no directory. */
+async function openShared(stateDir: string, events: SessionStoreEvents): Promise<State> {
+  const offers = diskOffers(stateDir, events);
+  // Where there is an owner, it writes the lists.
+  const isLocked = await isStateLocked(stateDir).catch(() => false);
+  return inMemory(isLocked ? readOnly(offers) : offers, 'sessions end with this process', events);
+}
+
+function inMemory(offers: OfferStore, notice: string, events: SessionStoreEvents): State {
+  const sessions = new MemorySessionStore((limit) => events.limitReached(limit));
+  const keys = new MemoryKeyStore();
+  return { keys, sessions, offers, notice, [Symbol.asyncDispose]: () => sessions[Symbol.asyncDispose]() };
+}
+
+/** Counts the writes that fail. */
+function diskOffers(stateDir: string, events: SessionStoreEvents): OfferStore {
+  const store = new DiskOfferStore(stateDir, (limit) => events.limitReached(limit));
+  const counted = async (write: Promise<void>): Promise<void> => {
+    try {
+      await write;
+    } catch (thrown) {
+      events.writeFailed(thrown);
+      throw thrown;
+    }
+  };
+  return {
+    read: (key) => store.read(key),
+    write: (key, text) => counted(store.write(key, text)),
+    remove: (key) => counted(store.remove(key)),
+  };
+}
+
+function readOnly(offers: OfferStore): OfferStore {
+  return { read: (key) => offers.read(key), write: async () => undefined, remove: async () => undefined };
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  EACCES: 'this user may not write there',
+  EPERM: 'this user may not write there',
+  EROFS: 'its file system is read-only',
+  ENOENT: 'it does not exist and cannot be made',
+  ENOTDIR: 'a part of its path is a file',
+  EEXIST: 'it is a file',
+  ENOSPC: 'its disk is full',
+  EDQUOT: 'the quota is used up',
+};
+
+/** Says what to do about an error of the operating system. */
+async function inWords<T>(stateDir: string, use: () => Promise<T>): Promise<T> {
+  try {
+    return await use();
+  } catch (thrown) {
+    const code = systemCode(thrown);
+    if (code === undefined) throw thrown;
+    const user = process.getuid === undefined ? 'this user' : `user ${process.getuid()}`;
+    throw new Error(
+      `The state directory ${stateDir} cannot be used: ${REASONS[code] ?? 'the system refuses it'} (${code}). ` +
+        `Set gateway.stateDir in the config, or XDG_STATE_HOME, to a directory that ${user} can write.`,
+      { cause: thrown },
+    );
+  }
+}

@@ -1,0 +1,142 @@
+import type { SessionRecord } from './session-store.ts';
+
+/** What a record and each of its texts takes in memory beside the characters. */
+const RECORD_BYTES = 256;
+const TEXT_BYTES = 64;
+
+interface StoredRecord {
+  readonly owner: string;
+  readonly expiresMs: number;
+  level: string | undefined;
+  readonly uris: Set<string>;
+  readonly upstreams: Set<string>;
+  bytes: number;
+}
+
+/** Returns what a text takes in memory. */
+function textBytes(text: string): number {
+  return 2 * text.length + TEXT_BYTES;
+}
+
+/** Returns a copy that does not hold on to a longer text that this one was cut from. */
+function ownCopy(text: string): string {
+  return Buffer.from(text, 'utf16le').toString('utf16le');
+}
+
+/** The records of sessions, by session id, and the bytes they take for each owner and in total. */
+export class SessionRecords {
+  readonly #records = new Map<string, StoredRecord>();
+  readonly #bytesOf = new Map<string, number>();
+  #bytes = 0;
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  bytesOf(owner: string): number {
+    return this.#bytesOf.get(owner) ?? 0;
+  }
+
+  /** Returns how much longer the records become with this text in the record of a session. */
+  bytesFor(id: string, text: string): number {
+    return textBytes(text) + (this.#records.has(id) ? 0 : RECORD_BYTES);
+  }
+
+  get(id: string): SessionRecord | undefined {
+    const record = this.#records.get(id);
+    if (record === undefined) return undefined;
+    const { level, uris, upstreams } = record;
+    return {
+      ...(level === undefined ? {} : { logLevel: level }),
+      subscriptions: [...uris],
+      ...(upstreams.size === 0 ? {} : { upstreams: [...upstreams] }),
+    };
+  }
+
+  hasUri(id: string, uri: string): boolean {
+    return this.#records.get(id)?.uris.has(uri) ?? false;
+  }
+
+  uriCount(id: string): number {
+    return this.#records.get(id)?.uris.size ?? 0;
+  }
+
+  /** Returns false when the record has this level already. */
+  setLevel(id: string, owner: string, expiresMs: number, level: string): boolean {
+    const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
+    if (record.level === level) return false;
+    this.#grow(record, textBytes(level) - (record.level === undefined ? 0 : textBytes(record.level)));
+    record.level = ownCopy(level);
+    return true;
+  }
+
+  /** Returns false when the record has this URI already. */
+  addUri(id: string, owner: string, expiresMs: number, uri: string): boolean {
+    const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
+    if (record.uris.has(uri)) return false;
+    record.uris.add(ownCopy(uri));
+    this.#grow(record, textBytes(uri));
+    return true;
+  }
+
+  hasUpstream(id: string, upstream: string): boolean {
+    return this.#records.get(id)?.upstreams.has(upstream) ?? false;
+  }
+
+  /** Returns false when the record has this upstream already. */
+  addUpstream(id: string, owner: string, expiresMs: number, upstream: string): boolean {
+    const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
+    if (record.upstreams.has(upstream)) return false;
+    record.upstreams.add(upstream);
+    this.#grow(record, textBytes(upstream));
+    return true;
+  }
+
+  /** Returns false when the record has no such URI. */
+  removeUri(id: string, uri: string): boolean {
+    const record = this.#records.get(id);
+    if (record === undefined || !record.uris.delete(uri)) return false;
+    this.#grow(record, -textBytes(uri));
+    if (record.uris.size === 0 && record.upstreams.size === 0 && record.level === undefined) this.remove(id);
+    return true;
+  }
+
+  remove(id: string): void {
+    const record = this.#records.get(id);
+    if (record === undefined) return;
+    this.#grow(record, -record.bytes);
+    this.#records.delete(id);
+  }
+
+  removeExpired(nowMs: number): void {
+    for (const [id, { expiresMs }] of this.#records) {
+      if (nowMs >= expiresMs) this.remove(id);
+    }
+  }
+
+  *[Symbol.iterator](): Generator<{ readonly id: string; readonly expiresMs: number }> {
+    for (const [id, { expiresMs }] of this.#records) yield { id, expiresMs };
+  }
+
+  #create(id: string, owner: string, expiresMs: number): StoredRecord {
+    const record: StoredRecord = {
+      owner,
+      expiresMs,
+      level: undefined,
+      uris: new Set(),
+      upstreams: new Set(),
+      bytes: 0,
+    };
+    this.#records.set(id, record);
+    this.#grow(record, RECORD_BYTES);
+    return record;
+  }
+
+  #grow(record: StoredRecord, bytes: number): void {
+    record.bytes += bytes;
+    this.#bytes += bytes;
+    const left = this.bytesOf(record.owner) + bytes;
+    if (left === 0) this.#bytesOf.delete(record.owner);
+    else this.#bytesOf.set(record.owner, left);
+  }
+}

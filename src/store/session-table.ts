@@ -1,0 +1,278 @@
+import { hash } from 'node:crypto';
+import { GatewayError } from '../errors.ts';
+import { LIMITS, type LimitName } from '../limits.ts';
+import { EndedSerials } from './ended-serials.ts';
+import type { SessionEntry } from './session-entry.ts';
+import { SessionRecords } from './session-records.ts';
+import type { SessionChange, SessionRecord, SessionRef } from './session-store.ts';
+
+/** Longer than the id of any session is valid. */
+const LONGEST_MS = 366 * 24 * 3_600_000;
+/** When there are too many ranges, so many of them stay. The distance keeps this from happening at each end. */
+const KEPT_SHARE = 0.75;
+/** A table that is full looks for expired sessions at most this often. */
+const SWEEP_MS = 10_000;
+
+/** One principal: the serial number of its next session in this process, and which of its sessions have ended. */
+interface Owner {
+  next: number | undefined;
+  readonly ended: EndedSerials;
+}
+
+type RecordEntry = Exclude<SessionEntry, { readonly ended: unknown }>;
+
+/** Returns a principal's name in the table: short, and without saying who it is. */
+function ownerName(principal: string): string {
+  return hash('sha256', principal, 'base64url').slice(0, 22);
+}
+
+function idOf({ principal, serial }: SessionRef): string {
+  return `${ownerName(principal)}.${serial}`;
+}
+
+function split(id: string): { readonly name: string; readonly serial: number } {
+  const [name = '', serial = ''] = id.split('.');
+  return { name, serial: Number(serial) };
+}
+
+function entryOf(session: SessionRef, change: SessionChange): RecordEntry {
+  const head = { id: idOf(session), expires: session.expiresMs };
+  switch (change.kind) {
+    case 'level':
+      return { ...head, level: change.level };
+    case 'subscribe':
+      return { ...head, subscribe: change.uri };
+    case 'unsubscribe':
+      return { ...head, unsubscribe: change.uri };
+    case 'use':
+      return { ...head, use: change.upstream };
+  }
+}
+
+function textOf(change: SessionChange): string {
+  switch (change.kind) {
+    case 'level':
+      return change.level;
+    case 'use':
+      return change.upstream;
+    default:
+      return change.uri;
+  }
+}
+
+function endedEntry(name: string, { ranges }: EndedSerials): SessionEntry {
+  return { owner: name, ended: ranges.map(({ first, last, untilMs }) => [first, last, untilMs]) };
+}
+
+/**
+ * The state of all sessions, in memory: their records, and which of them have ended.
+ *
+ * Everything in it is bounded, per principal and in total. It makes and reads journal entries, and touches no disk.
+ */
+export class SessionTable {
+  readonly #onLimit: (limit: LimitName) => void;
+  readonly #owners = new Map<string, Owner>();
+  readonly #records = new SessionRecords();
+  /** Higher than every serial number given out before. */
+  #unused: number;
+  #ranges = 0;
+  #sweptMs = -Infinity;
+
+  /** @param onLimit is called when a bound makes it refuse or remove something. */
+  constructor(onLimit: (limit: LimitName) => void, nowMs: number) {
+    this.#onLimit = onLimit;
+    // The numbers of earlier processes are lower, also those never written down: no process opens 1 000 sessions per ms.
+    this.#unused = nowMs * 1_000;
+  }
+
+  /** @throws {GatewayError} `overloaded` when there are too many principals. */
+  nextSerial(principal: string, nowMs: number): number {
+    const name = ownerName(principal);
+    if (!this.#owners.has(name)) this.#makeRoom(nowMs);
+    const owner = this.#owner(name);
+    const serial = owner.next ?? this.#unused;
+    owner.next = serial + 1;
+    this.#unused = Math.max(this.#unused, owner.next);
+    return serial;
+  }
+
+  /** Makes room for one more principal. */
+  #makeRoom(nowMs: number): void {
+    if (this.#owners.size < LIMITS.sessionPrincipals) return;
+    this.#sweep(nowMs);
+    for (const [name, { ended }] of this.#owners) {
+      if (ended.size === 0) this.#owners.delete(name);
+    }
+    if (this.#owners.size < LIMITS.sessionPrincipals) return;
+    this.#onLimit('sessionPrincipals');
+    const message = `${this.#owners.size} principals have ended sessions whose ids have not expired; try again later`;
+    throw new GatewayError('overloaded', { message });
+  }
+
+  #owner(name: string): Owner {
+    let owner = this.#owners.get(name);
+    if (owner === undefined) {
+      owner = { next: undefined, ended: new EndedSerials() };
+      this.#owners.set(name, owner);
+    }
+    return owner;
+  }
+
+  load(session: SessionRef, nowMs: number): SessionRecord | undefined {
+    if (nowMs >= session.expiresMs || this.isEnded(session)) return undefined;
+    return this.#records.get(idOf(session));
+  }
+
+  isEnded({ principal, serial }: SessionRef): boolean {
+    return this.#owners.get(ownerName(principal))?.ended.has(serial) ?? false;
+  }
+
+  /** Changes a record. Returns the entry that repeats it, the limit that forbids it, or undefined when nothing changes. */
+  change(session: SessionRef, change: SessionChange, nowMs: number): SessionEntry | LimitName | undefined {
+    if (nowMs >= session.expiresMs || this.isEnded(session)) return undefined;
+    const limit = this.#limitOf(session, change, nowMs);
+    if (limit !== undefined) {
+      this.#onLimit(limit);
+      return limit;
+    }
+    const entry = entryOf(session, change);
+    return this.#applyChange(entry) ? entry : undefined;
+  }
+
+  #limitOf(session: SessionRef, change: SessionChange, nowMs: number): LimitName | undefined {
+    if (change.kind === 'unsubscribe') return undefined;
+    const id = idOf(session);
+    if (change.kind === 'subscribe') {
+      if (Buffer.byteLength(change.uri) > LIMITS.subscriptionUriBytes) return 'subscriptionUriBytes';
+      if (this.#records.hasUri(id, change.uri)) return undefined;
+      if (this.#records.uriCount(id) >= LIMITS.subscriptionsPerSession) return 'subscriptionsPerSession';
+    }
+    if (change.kind === 'use' && this.#records.hasUpstream(id, change.upstream)) return undefined;
+    const bytes = this.#records.bytesFor(id, textOf(change));
+    if (this.#bytesLimit(session.principal, bytes) === undefined) return undefined;
+    this.#sweep(nowMs);
+    return this.#bytesLimit(session.principal, bytes);
+  }
+
+  #bytesLimit(principal: string, bytes: number): LimitName | undefined {
+    const own = this.#records.bytesOf(ownerName(principal));
+    if (own + bytes > LIMITS.sessionRecordBytesPerPrincipal) return 'sessionRecordBytesPerPrincipal';
+    return this.#records.bytes + bytes > LIMITS.sessionRecordBytes ? 'sessionRecordBytes' : undefined;
+  }
+
+  /** Ends a session. Returns the entries that repeat it. */
+  end(session: SessionRef, nowMs: number): readonly SessionEntry[] {
+    const { serial, expiresMs } = session;
+    const entry: SessionEntry = { owner: ownerName(session.principal), ended: [[serial, serial, expiresMs]] };
+    this.apply(entry);
+    const joined = this.#keepWithinBounds(entry.owner, nowMs);
+    return joined === undefined ? [entry] : [entry, joined];
+  }
+
+  /** Joins the oldest ranges of an owner that has too many, which ends the sessions between them. */
+  #keepWithinBounds(name: string, nowMs: number): SessionEntry | undefined {
+    const own = this.#owner(name).ended;
+    if (own.size <= LIMITS.endedRangesPerPrincipal && this.#ranges <= LIMITS.endedRanges) return undefined;
+    this.#sweep(nowMs);
+    if (own.size > LIMITS.endedRangesPerPrincipal) {
+      this.#onLimit('endedRangesPerPrincipal');
+      return this.#join(name, own, nowMs);
+    }
+    if (this.#ranges <= LIMITS.endedRanges) return undefined;
+    this.#onLimit('endedRanges');
+    // The owner with the most ranges gives way, be it another one.
+    let [largestName, largest] = [name, own];
+    for (const [each, { ended }] of this.#owners) {
+      if (ended.size > largest.size) [largestName, largest] = [each, ended];
+    }
+    return this.#join(largestName, largest, nowMs);
+  }
+
+  #join(name: string, ended: EndedSerials, nowMs: number): SessionEntry {
+    const size = ended.size;
+    ended.joinOldest(Math.floor(size * KEPT_SHARE), nowMs + LONGEST_MS);
+    this.#ranges += ended.size - size;
+    this.#removeEndedRecords(name, ended);
+    return endedEntry(name, ended);
+  }
+
+  #removeEndedRecords(name: string, ended: EndedSerials): void {
+    for (const { id } of this.#records) {
+      const session = split(id);
+      if (session.name === name && ended.has(session.serial)) this.#records.remove(id);
+    }
+  }
+
+  /** Repeats the change that an entry describes. */
+  apply(entry: SessionEntry): void {
+    if ('ended' in entry) {
+      this.#applyEnded(entry);
+      return;
+    }
+    const { name, serial } = split(entry.id);
+    this.#unused = Math.max(this.#unused, serial + 1);
+    if (!(this.#owners.get(name)?.ended.has(serial) ?? false)) this.#applyChange(entry);
+  }
+
+  #applyEnded({ owner: name, ended: ranges }: Extract<SessionEntry, { readonly ended: unknown }>): void {
+    const { ended } = this.#owner(name);
+    for (const [first, last, untilMs] of ranges) {
+      const size = ended.size;
+      ended.add({ first, last, untilMs });
+      this.#ranges += ended.size - size;
+      this.#unused = Math.max(this.#unused, last + 1);
+      if (first === last) this.#records.remove(`${name}.${first}`);
+    }
+    if (ranges.some(([first, last]) => first < last)) this.#removeEndedRecords(name, ended);
+  }
+
+  /** Returns false when the record is as before. */
+  #applyChange(entry: RecordEntry): boolean {
+    const { id, expires } = entry;
+    const { name } = split(id);
+    if ('subscribe' in entry) return this.#records.addUri(id, name, expires, entry.subscribe);
+    if ('unsubscribe' in entry) return this.#records.removeUri(id, entry.unsubscribe);
+    if ('use' in entry) return this.#records.addUpstream(id, name, expires, entry.use);
+    if ('uris' in entry) {
+      this.#records.remove(id);
+      for (const uri of entry.uris) this.#records.addUri(id, name, expires, uri);
+      for (const upstream of entry.used ?? []) this.#records.addUpstream(id, name, expires, upstream);
+    }
+    return entry.level !== undefined && this.#records.setLevel(id, name, expires, entry.level);
+  }
+
+  #sweep(nowMs: number): void {
+    if (nowMs - this.#sweptMs >= SWEEP_MS) this.removeExpired(nowMs);
+  }
+
+  /** Forgets the sessions whose ids have expired. */
+  removeExpired(nowMs: number): void {
+    this.#sweptMs = nowMs;
+    this.#records.removeExpired(nowMs);
+    this.#ranges = 0;
+    for (const [name, owner] of this.#owners) {
+      owner.ended.removeExpired(nowMs);
+      this.#ranges += owner.ended.size;
+      if (owner.ended.size === 0 && owner.next === undefined) this.#owners.delete(name);
+    }
+  }
+
+  /** The entries that describe the whole table. It may change meanwhile: later entries then repeat a part of it. */
+  *entries(): Generator<SessionEntry> {
+    for (const [name, { ended }] of this.#owners) {
+      if (ended.size > 0) yield endedEntry(name, ended);
+    }
+    for (const { id, expiresMs } of this.#records) {
+      const record = this.#records.get(id);
+      if (record === undefined) continue;
+      const { logLevel, subscriptions, upstreams } = record;
+      yield {
+        id,
+        expires: expiresMs,
+        ...(logLevel === undefined ? {} : { level: logLevel }),
+        uris: [...subscriptions],
+        ...(upstreams === undefined ? {} : { used: [...upstreams] }),
+      };
+    }
+  }
+}

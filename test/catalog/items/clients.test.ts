@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Catalog } from '../../../src/catalog/catalog.ts';
+import type { ItemKind } from '../../../src/catalog/items/kind.ts';
+import { LEGACY_REVISIONS, MODERN, type Revision } from '../../../src/protocol/revisions.ts';
+import { connectSdk1Over, connectSdk2Over } from '../../support/sdk-client.ts';
+import { tool } from '../fixtures.ts';
+import { ListServer } from './list-server.ts';
+import { allTogether, catalogWith, GOOD_KEYS, malformedItems, wholeItem } from './malformed.ts';
+
+interface Lister extends AsyncDisposable {
+  readonly server: ListServer;
+  /** The names of the items that the client lists. */
+  list(kind: ItemKind): Promise<readonly string[]>;
+}
+
+type Lists = {
+  listTools(): Promise<{ tools: readonly { name: string }[] }>;
+  listPrompts(): Promise<{ prompts: readonly { name: string }[] }>;
+  listResources(): Promise<{ resources: readonly { uri: string }[] }>;
+  listResourceTemplates(): Promise<{ resourceTemplates: readonly { uriTemplate: string }[] }>;
+};
+
+async function keys(client: Lists, kind: ItemKind): Promise<readonly string[]> {
+  if (kind === 'tool') return (await client.listTools()).tools.map(({ name }) => name);
+  if (kind === 'prompt') return (await client.listPrompts()).prompts.map(({ name }) => name);
+  if (kind === 'resource') return (await client.listResources()).resources.map(({ uri }) => uri);
+  return (await client.listResourceTemplates()).resourceTemplates.map(({ uriTemplate }) => uriTemplate);
+}
+
+async function sdk1(revision: Revision, catalog: Catalog): Promise<Lister> {
+  const server = new ListServer(revision, catalog);
+  const connected = await connectSdk1Over(server.transport(), {});
+  return {
+    server,
+    list: (kind) => keys(connected.client, kind),
+    [Symbol.asyncDispose]: () => connected[Symbol.asyncDispose](),
+  };
+}
+
+async function sdk2(revision: Revision, catalog: Catalog): Promise<Lister> {
+  const server = new ListServer(revision, catalog);
+  const mode = revision === MODERN ? { pin: MODERN } : 'legacy';
+  const connected = await connectSdk2Over(server.transport(), {}, mode);
+  return {
+    server,
+    list: (kind) => keys(connected.client, kind),
+    [Symbol.asyncDispose]: () => connected[Symbol.asyncDispose](),
+  };
+}
+
+const CLIENTS: readonly { name: string; revision: Revision; connect: typeof sdk1 }[] = [
+  ...LEGACY_REVISIONS.map((revision) => ({ name: 'SDK v1', revision, connect: sdk1 })),
+  ...LEGACY_REVISIONS.map((revision) => ({ name: 'SDK v2', revision, connect: sdk2 })),
+  { name: 'SDK v2', revision: MODERN, connect: sdk2 },
+];
+
+for (const upstreamRevision of ['2025-11-25', MODERN] as const) {
+  for (const { name, revision, connect } of CLIENTS) {
+    for (const kind of ['tool', 'prompt', 'resource', 'template'] as const) {
+      test(`N-02 one bad ${kind} of ${upstreamRevision} costs ${name} at ${revision} no other`, async () => {
+        const cases = malformedItems(kind);
+        await using lister = await connect(revision, catalogWith(kind, [], upstreamRevision));
+        for (const { what, item } of cases) {
+          lister.server.catalog = catalogWith(kind, [item], upstreamRevision);
+          const listed = await lister.list(kind).catch((thrown: unknown) => assert.fail(`${what}: ${String(thrown)}`));
+          for (const key of GOOD_KEYS[kind]) assert.ok(listed.includes(key), `${what}: ${listed.join()}`);
+        }
+        // All of them in one list: none spoils it together with another either.
+        lister.server.catalog = catalogWith(kind, allTogether(kind), upstreamRevision);
+        const listed = await lister.list(kind);
+        for (const key of GOOD_KEYS[kind]) assert.ok(listed.includes(key));
+        assert.ok(listed.length > cases.length / 2);
+      });
+    }
+  }
+}
+
+for (const kind of ['tool', 'prompt', 'resource', 'template'] as const) {
+  test(`N-02 a ${kind} with every member of its kind is published as it came`, () => {
+    const catalog = catalogWith(kind, [wholeItem(kind)], '2025-11-25');
+    assert.equal(catalog.lists[LIST_NAMES[kind]][1], wholeItem(kind).toString());
+    assert.deepEqual(catalog.repaired, []);
+  });
+}
+
+const LIST_NAMES = { tool: 'tools', prompt: 'prompts', resource: 'resources', template: 'resourceTemplates' } as const;
+
+/** Members without which an item cannot be listed. */
+const REQUIRED: Readonly<Record<ItemKind, RegExp>> = {
+  tool: /^(?:no )?(?:name|inputSchema|inputSchema\.type)(?: |$)/,
+  prompt: /^(?:no )?name(?: |$)/,
+  resource: /^(?:no )?(?:uri|name)(?: |$)/,
+  template: /^(?:no )?(?:uriTemplate|name)(?: |$)/,
+};
+
+for (const kind of ['tool', 'prompt', 'resource', 'template'] as const) {
+  test(`N-02 a ${kind} is quarantined only for a member it cannot be without, else the member is left out`, () => {
+    for (const { what, item } of malformedItems(kind)) {
+      const { quarantined } = catalogWith(kind, [item], '2025-11-25');
+      if (quarantined.length > 0) assert.match(what, REQUIRED[kind]);
+    }
+  });
+}
+
+test('N-02 the members that are left out are named by their paths', () => {
+  const bad = tool('bad', {
+    title: null,
+    outputSchema: { type: 'array' },
+    annotations: { title: 5, readOnlyHint: true },
+    icons: [{ src: 'data:,' }, {}, { src: 'data:,', sizes: '48x48' }],
+  });
+  const { repaired, lists } = catalogWith('tool', [bad], '2025-11-25');
+  assert.deepEqual(repaired, [
+    {
+      upstream: 'a',
+      kind: 'tool',
+      name: 'bad',
+      leftOut: ['title', 'outputSchema', 'annotations.title', 'icons[1]', 'icons[2].sizes'],
+      cleanedTexts: 0,
+    },
+  ]);
+  assert.equal(
+    lists.tools[1],
+    '{"name":"bad","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},' +
+      '"icons":[{"src":"data:,"},{"src":"data:,"}]}',
+  );
+});

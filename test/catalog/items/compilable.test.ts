@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { AjvJsonSchemaValidator } from '@modelcontextprotocol/sdk/validation/ajv';
+import * as fc from 'fast-check';
+import * as z from 'zod';
+import { isCompilable } from '../../../src/catalog/items/compilable.ts';
+
+type Schema = Parameters<AjvJsonSchemaValidator['getValidator']>[0];
+
+/** Whether the validator of SDK v1 compiles the schema. */
+function compiles(schema: Schema): boolean {
+  try {
+    new AjvJsonSchemaValidator().getValidator(schema);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const keyword = fc.constantFrom(
+  'type',
+  'properties',
+  'patternProperties',
+  'items',
+  'required',
+  'enum',
+  'const',
+  'default',
+  'allOf',
+  'anyOf',
+  'not',
+  'if',
+  'then',
+  'additionalProperties',
+  'dependencies',
+  '$defs',
+  'definitions',
+  '$ref',
+  '$id',
+  'id',
+  '$anchor',
+  '$schema',
+  '$async',
+  'nullable',
+  'pattern',
+  'format',
+  'minLength',
+  'multipleOf',
+  'uniqueItems',
+  'title',
+  'contains',
+  'propertyNames',
+  'x-own',
+  '$dynamicRef',
+  'dependentRequired',
+  'prefixItems',
+  'additionalItems',
+);
+const scalar = fc.constantFrom<unknown>(
+  null,
+  true,
+  false,
+  0,
+  1.5,
+  -1,
+  '',
+  'x',
+  '(',
+  '#',
+  '#/$defs/a',
+  '#/properties/a',
+  '#a',
+  'object',
+  'string',
+  [],
+  ['object'],
+  ['string', 'null'],
+  ['a'],
+  [1],
+  'email',
+  'https://x.example/',
+);
+const { schema: anySchema } = fc.letrec<{ schema: object; value: unknown }>((tie) => ({
+  value: fc.oneof(
+    { maxDepth: 4 },
+    scalar,
+    tie('schema'),
+    fc.array(tie('schema'), { maxLength: 2 }),
+    fc.dictionary(fc.constantFrom('a', 'b', '(', '__proto__', 'constructor', '$id'), tie('schema'), { maxKeys: 2 }),
+  ),
+  schema: fc.dictionary(keyword, tie('value'), { maxKeys: 4 }),
+}));
+
+test('N-02 every schema that is shown to older clients is one that SDK v1 compiles', () => {
+  fc.assert(
+    fc.property(anySchema, (inner) => {
+      const schema: Schema = { ...inner, type: 'object' };
+      if (isCompilable(JSON.parse(JSON.stringify(schema)))) assert.ok(compiles(schema), JSON.stringify(schema));
+    }),
+    { numRuns: 5_000 },
+  );
+});
+
+const HONEST = [
+  z.object({ a: z.string().regex(/^x/), b: z.array(z.number().int().min(1)).optional(), c: z.enum(['x', 'y']) }),
+  z.object({ at: z.iso.datetime(), mail: z.email(), more: z.record(z.string(), z.union([z.string(), z.null()])) }),
+  z.looseObject({ tuple: z.tuple([z.string(), z.number()]), id: z.string(), $id: z.string() }),
+];
+
+for (const [i, schema] of HONEST.entries()) {
+  for (const target of ['draft-7', 'draft-2020-12'] as const) {
+    test(`N-02 honest schema ${i} as ${target} is shown to older clients`, () => {
+      assert.ok(isCompilable(z.toJSONSchema(schema, { target })));
+    });
+  }
+}
+
+test('N-02 a recursive schema is shown to older clients', () => {
+  const tree = {
+    type: 'object',
+    properties: { node: { $ref: '#/$defs/Node' }, self: { $ref: '#' } },
+    $defs: { Node: { type: 'object', properties: { 'a/b~c': { $ref: '#/$defs/Node/properties/a~1b~0c' } } } },
+  };
+  assert.ok(isCompilable(tree));
+});
+
+for (const [what, schema] of Object.entries({
+  'a reference that leads nowhere': { type: 'object', properties: { a: { $ref: '#/$defs/none' } } },
+  'a pattern that is none': { type: 'object', properties: { a: { type: 'string', pattern: '(' } } },
+  'a type that is none': { type: 'object', properties: { a: { type: 'text' } } },
+  'an id inside': { type: 'object', properties: { a: { $id: 'https://x.example/a' } } },
+})) {
+  test(`N-02 an output schema with ${what} is kept from older clients`, () => assert.ok(!isCompilable(schema)));
+}

@@ -1,0 +1,118 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { cleanItemText, visibleLabel, visibleText, withoutLoneSurrogates } from '../../../src/catalog/items/texts.ts';
+import { bare, catalogOf, resource, tool, view } from '../fixtures.ts';
+
+const texts = [
+  { what: 'a terminal sequence', text: 'a\u001b[31mb\u009b0mc', visible: 'abc' },
+  { what: 'control characters', text: 'a\u0000\u0007\u007f\u0085b', visible: 'ab' },
+  { what: 'tag characters', text: 'a\u{e0041}\u{e007f}b', visible: 'ab' },
+  { what: 'line breaks and tabs', text: 'a\n\tb\r\nc', visible: 'a\n\tb\r\nc' },
+  { what: 'an override without an end', text: 'a\u202eb', visible: 'ab' },
+  { what: 'an end without an override', text: 'a\u202cb\u2069', visible: 'ab' },
+  { what: 'an override that its line ends', text: 'a\u202db\nc\u202c', visible: 'ab\nc' },
+  { what: 'an embedding that an isolate ends', text: '\u2067a\u202eb\u2069c\u202c', visible: '\u2067ab\u2069c' },
+  { what: 'paired isolates', text: 'a\u2068b\u2067c\u2069\u2069', visible: 'a\u2068b\u2067c\u2069\u2069' },
+  { what: 'paired embeddings', text: '\u202ba\u202c', visible: '\u202ba\u202c' },
+  {
+    what: 'joiners and marks',
+    text: '\u06ad\u200c\u200d👨\u200d👩\u200e\u200f',
+    visible: '\u06ad\u200c\u200d👨\u200d👩\u200e\u200f',
+  },
+  { what: 'emoji, accents and CJK', text: 'größe 天気 😀🏳️‍🌈', visible: 'größe 天気 😀🏳️‍🌈' },
+];
+
+for (const { what, text, visible } of texts) {
+  test(`N-28 a description with ${what} shows what people see`, () => assert.equal(visibleText(text), visible));
+}
+
+test('N-28 a title is one line', () => assert.equal(visibleLabel('a\r\n\tb'), 'a b'));
+
+test('N-28 text that was cleaned has nothing more to clean', () => {
+  const char = fc.constantFrom(
+    'a',
+    '\n',
+    '\u202a',
+    '\u202c',
+    '\u202e',
+    '\u2066',
+    '\u2069',
+    '\u001b',
+    '[',
+    'm',
+    '\u{e0041}',
+  );
+  fc.assert(
+    fc.property(fc.string({ unit: char }), (text) => {
+      const visible = visibleText(text);
+      if (!text.includes('\u001b')) assert.equal(visibleText(visible), visible);
+      assert.ok(!visible.includes('\u001b') && !visible.includes('\u{e0041}'));
+    }),
+  );
+});
+
+test('N-28 titles and descriptions are cleaned at every depth, and counted; data and names stay', () => {
+  const hidden = 'a\u001b\u{e0041}';
+  const item = {
+    name: hidden,
+    title: `${hidden}\n`,
+    description: hidden,
+    annotations: { title: hidden },
+    arguments: [{ name: hidden, description: hidden }],
+    inputSchema: {
+      type: 'object',
+      title: hidden,
+      properties: {
+        description: { type: 'string', description: hidden, default: hidden },
+        title: { anyOf: [{ const: { title: hidden } }, { items: { title: hidden } }] },
+        default: { description: hidden },
+      },
+    },
+    _meta: { title: hidden },
+  };
+  const { json, cleaned } = cleanItemText(JSON.stringify(item), new Set());
+  assert.equal(cleaned, 8);
+  assert.deepEqual(JSON.parse(json), {
+    name: hidden,
+    title: 'a ',
+    description: 'a',
+    annotations: { title: 'a' },
+    arguments: [{ name: hidden, description: 'a' }],
+    inputSchema: {
+      type: 'object',
+      title: 'a',
+      properties: {
+        description: { type: 'string', description: 'a', default: hidden },
+        title: { anyOf: [{ const: { title: hidden } }, { items: { title: 'a' } }] },
+        default: { description: 'a' },
+      },
+    },
+    _meta: { title: hidden },
+  });
+});
+
+test('N-28 a member name that is spelled with escapes is cleaned like any other', () => {
+  const { json } = cleanItemText('{"t\\u0069tle":"a\\u001b", "n":1.0}', new Set());
+  assert.equal(json, '{"t\\u0069tle":"a", "n":1.0}');
+});
+
+test('N-28 the catalog publishes and counts clean texts, also the name of a resource', () => {
+  const bad = resource('x:1').with('name', '"a\\u001bb"').with('title', '"\\udb40\\udc41t"');
+  const catalog = catalogOf(view([bare('a')]), {
+    a: { resources: [bad], tools: [tool('t', { description: 'fine\n' })] },
+  });
+  assert.deepEqual(catalog.lists.resources, ['{"uri":"x:1","name":"ab","title":"t"}']);
+  assert.deepEqual(catalog.repaired, [{ upstream: 'a', kind: 'resource', name: 'x:1', leftOut: [], cleanedTexts: 2 }]);
+});
+
+test('N-02 half a surrogate pair, which Python clients refuse anywhere, becomes a replacement character', () => {
+  const cases = [
+    ['"\\ud83d\\ude00"', '"\\ud83d\\ude00"'],
+    ['"\\ud83dx"', '"\\ufffdx"'],
+    ['"\\uDE00\\uD83D"', '"\\ufffd\\ufffd"'],
+    ['"\\\\ud83d"', '"\\\\ud83d"'],
+    ['"\\ud83d\\ud83d\\ude00"', '"\\ufffd\\ud83d\\ude00"'],
+  ];
+  for (const [before = '', after] of cases) assert.equal(withoutLoneSurrogates(before), after);
+});

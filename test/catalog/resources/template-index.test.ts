@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { TemplateIndex } from '../../../src/catalog/resources/template-index.ts';
+import { parseTemplate } from '../../../src/catalog/resources/template.ts';
+import { LIMITS } from '../../../src/limits.ts';
+import { bare, catalogOf, template, view } from '../fixtures.ts';
+
+test('N-22 the index finds the same upstreams as a look at every template', () => {
+  const pattern = fc
+    .array(fc.constantFrom('a', 'b', '/', '{x}', '{+x}'), { maxLength: 6 })
+    .map((parts) => `x:${parts.join('')}`);
+  const listed = fc.array(fc.record({ upstream: fc.constantFrom('a', 'b', 'c'), template: pattern }), {
+    maxLength: 12,
+  });
+  const uri = fc.array(fc.constantFrom('a', 'b', '/', 'c'), { maxLength: 8 }).map((parts) => `x:${parts.join('')}`);
+  fc.assert(
+    fc.property(listed, uri, (templates, text) => {
+      const expected = templates.filter((one) => {
+        return new TemplateIndex([one]).find(text).size === 1;
+      });
+      const found = new TemplateIndex(templates).find(text);
+      assert.deepEqual([...found].toSorted(), [...new Set(expected.map(({ upstream }) => upstream))].toSorted());
+    }),
+    { numRuns: 2_000 },
+  );
+});
+
+/** Templates of one upstream that each need many steps for a URI made against them, and never match it. */
+function hostile(count: number): readonly { readonly upstream: string; readonly template: string }[] {
+  return Array.from({ length: count }, (_, i) => ({
+    upstream: 'hostile',
+    template: `x:${'{/a}{b}'.repeat(15)}${'/'.repeat(i % 3)}!`,
+  }));
+}
+
+const AGAINST = `x:${'a/'.repeat(1_020)}!`;
+
+test('N-22 limit templateMatchSteps: an upstream whose templates need too much does not match, the others do', () => {
+  const reached: string[] = [];
+  const templates = [...hostile(500), { upstream: 'honest', template: 'x:{+all}!' }];
+  const found = new TemplateIndex(templates, (limit) => reached.push(limit)).find(AGAINST);
+  assert.deepEqual([...found], ['honest']);
+  assert.deepEqual(reached, ['templateMatchSteps']);
+});
+
+test('N-22 limit templateUriBytes: neither longer URIs nor longer templates are matched', () => {
+  const longest = `x:${'a'.repeat(LIMITS.templateUriBytes - 2)}`;
+  const index = new TemplateIndex([{ upstream: 'a', template: 'x:{+all}' }]);
+  assert.deepEqual([...index.find(longest)], ['a']);
+  assert.deepEqual([...index.find(`${longest}a`)], []);
+  // Two bytes in UTF-8.
+  assert.deepEqual([...index.find(`${longest.slice(0, -1)}é`)], []);
+  assert.notEqual(parseTemplate(longest), undefined);
+  assert.equal(parseTemplate(`${longest}a`), undefined);
+});
+
+test('N-22 limit templatesPerUpstream: the first are listed, and one record says how many are not', () => {
+  const templates = Array.from({ length: LIMITS.templatesPerUpstream + 5 }, (_, i) => template(`x:${i}/{y}`));
+  const catalog = catalogOf(view([bare('a')]), { a: { templates } });
+  assert.equal(catalog.lists.resourceTemplates.length, LIMITS.templatesPerUpstream);
+  assert.deepEqual(catalog.quarantined, [
+    {
+      upstream: 'a',
+      kind: 'template',
+      name: `#${LIMITS.templatesPerUpstream + 1}`,
+      why: 'and 4 more are beyond the 1000 templates that one upstream may have',
+      limit: 'templatesPerUpstream',
+    },
+  ]);
+});

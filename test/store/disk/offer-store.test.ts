@@ -1,0 +1,106 @@
+import assert from 'node:assert/strict';
+import { mkdir, mkdtemp, readdir, rm, stat, truncate, utimes } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { LIMITS, type LimitName } from '../../../src/limits.ts';
+import { DiskOfferStore } from '../../../src/store/disk/offer-store.ts';
+import { openState } from '../../../src/store/open-state.ts';
+import { offerStoreContract } from '../offer-store.contract.ts';
+
+const OPTIONS = { timeout: 20_000 };
+const KEY = { upstream: 'up', target: '["node"]', era: '', capabilityKey: '' };
+
+async function testStore() {
+  const path = await mkdtemp(join(tmpdir(), 'linkspan-offers-'));
+  const reached: LimitName[] = [];
+  const store = new DiskOfferStore(path, (limit) => reached.push(limit));
+  const files = () => readdir(join(path, 'offers'));
+  return { path, store, reached, files, [Symbol.asyncDispose]: () => rm(path, { recursive: true }) };
+}
+
+offerStoreContract('disk', async () => {
+  const { store, [Symbol.asyncDispose]: dispose } = await testStore();
+  return Object.assign(store, { [Symbol.asyncDispose]: dispose });
+});
+
+test('lists survive the process, in one file that this user alone reads', OPTIONS, async () => {
+  await using dir = await testStore();
+  await dir.store.write(KEY, 'text');
+  const [file = '', ...others] = await dir.files();
+  assert.deepEqual(others, []);
+  assert.equal((await stat(join(dir.path, 'offers', file))).mode & 0o777, 0o600);
+  assert.equal(await new DiskOfferStore(dir.path, () => undefined).read(KEY), 'text');
+});
+
+test('lists that cannot be read are unknown', OPTIONS, async () => {
+  await using dir = await testStore();
+  await dir.store.write(KEY, 'text');
+  const [file = ''] = await dir.files();
+  await rm(join(dir.path, 'offers', file));
+  await mkdir(join(dir.path, 'offers', file));
+  assert.equal(await dir.store.read(KEY), undefined);
+});
+
+test(
+  'limit storedOfferBytes: longer lists are neither written nor read, and older ones are removed',
+  OPTIONS,
+  async () => {
+    await using dir = await testStore();
+    await dir.store.write(KEY, 'x'.repeat(LIMITS.storedOfferBytes));
+    assert.deepEqual(dir.reached, []);
+    const [file = ''] = await dir.files();
+    await truncate(join(dir.path, 'offers', file), LIMITS.storedOfferBytes + 1);
+    assert.equal(await dir.store.read(KEY), undefined);
+    await dir.store.write(KEY, `ü${'x'.repeat(LIMITS.storedOfferBytes - 1)}`);
+    assert.deepEqual(dir.reached, ['storedOfferBytes']);
+    assert.deepEqual(await dir.files(), []);
+  },
+);
+
+test('limit storedOffersPerUpstream: the oldest lists for certain capabilities are removed', OPTIONS, async () => {
+  await using dir = await testStore();
+  const everyone = [KEY, { ...KEY, era: 'modern' }, { ...KEY, upstream: 'up-2', capabilityKey: 'x' }];
+  for (const key of everyone) await dir.store.write(key, 'everyone');
+  for (const name of await dir.files()) await utimes(join(dir.path, 'offers', name), 1, 1);
+  const keys = Array.from({ length: LIMITS.storedOffersPerUpstream }, (_, i) => ({ ...KEY, capabilityKey: `c${i}` }));
+  for (const [i, key] of keys.entries()) {
+    await dir.store.write(key, 'text');
+    for (const name of await dir.files()) {
+      const path = join(dir.path, 'offers', name);
+      if ((await stat(path)).mtimeMs > 1e12) await utimes(path, 1_000 + i, 1_000 + i);
+    }
+  }
+  assert.deepEqual(dir.reached, []);
+  await dir.store.write({ ...KEY, capabilityKey: 'more' }, 'text');
+  assert.deepEqual(dir.reached, ['storedOffersPerUpstream']);
+  assert.deepEqual(await Promise.all(keys.slice(0, 2).map((key) => dir.store.read(key))), [undefined, 'text']);
+  for (const key of everyone) assert.equal(await dir.store.read(key), 'everyone');
+});
+
+test('N-67 a process that does not own the directory reads lists and writes none', OPTIONS, async () => {
+  await using dir = await testStore();
+  const ignore = () => undefined;
+  const events = { writeFailed: ignore, failing: ignore, recovered: ignore, limitReached: ignore };
+  await using owner = await openState(dir.path, { mayOwn: true, events });
+  await owner.offers.write(KEY, 'of the owner');
+  for (const mayOwn of [true, false]) {
+    await using other = await openState(dir.path, { mayOwn, events });
+    assert.notEqual(other.notice, undefined);
+    assert.equal(await other.offers.read(KEY), 'of the owner');
+    await other.offers.write(KEY, 'of another');
+    await other.offers.remove(KEY);
+  }
+  assert.equal(await owner.offers.read(KEY), 'of the owner');
+});
+
+test('a process that never owns the directory keeps lists in it while nobody does', OPTIONS, async () => {
+  await using dir = await testStore();
+  const ignore = () => undefined;
+  const events = { writeFailed: ignore, failing: ignore, recovered: ignore, limitReached: ignore };
+  await using state = await openState(dir.path, { mayOwn: false, events });
+  await state.offers.write(KEY, 'text');
+  await using owner = await openState(dir.path, { mayOwn: true, events });
+  assert.equal(owner.notice, undefined);
+  assert.equal(await owner.offers.read(KEY), 'text');
+});

@@ -1,0 +1,393 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { appendFile, chmod, mkdir, mkdtemp, readdir, readFile, rm, stat, utimes, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import * as fc from 'fast-check';
+import { DiskSessionStore } from '../../../src/store/disk/session-store.ts';
+import { openState } from '../../../src/store/open-state.ts';
+import type { SessionRef, SessionStore } from '../../../src/store/session-store.ts';
+import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from '../../support/small-disk.ts';
+import { until } from '../../support/stdio.ts';
+import { sessionStoreContract } from '../session-store.contract.ts';
+
+const OPTIONS = { timeout: 40_000 };
+const HOUR = 3_600_000;
+const IGNORE = {
+  writeFailed: () => undefined,
+  failing: () => undefined,
+  recovered: () => undefined,
+  limitReached: () => undefined,
+};
+
+async function testDir() {
+  const path = await mkdtemp(join(tmpdir(), 'linkspan-store-'));
+  const journal = join(path, 'sessions.jsonl');
+  const lines = async () => (await readFile(journal, 'utf8')).split('\n').filter((line) => line !== '');
+  const open = () => DiskSessionStore.open(path, IGNORE);
+  return { path, journal, lines, open, [Symbol.asyncDispose]: () => rm(path, { recursive: true }) };
+}
+
+async function newSession(store: SessionStore, principal = 'one'): Promise<SessionRef> {
+  return { principal, serial: await store.nextSerial(principal), expiresMs: Date.now() + HOUR };
+}
+
+const subscribe = (store: SessionStore, session: SessionRef, uri: string) =>
+  store.change(session, { kind: 'subscribe', uri });
+
+sessionStoreContract('disk', async () => {
+  const dir = await testDir();
+  const store = await dir.open();
+  return {
+    failure: undefined,
+    nextSerial: (principal) => store.nextSerial(principal),
+    load: (session) => store.load(session),
+    change: (session, change) => store.change(session, change),
+    end: (session) => store.end(session),
+    isEnded: (session) => store.isEnded(session),
+    [Symbol.asyncDispose]: async () => {
+      await store[Symbol.asyncDispose]();
+      await dir[Symbol.asyncDispose]();
+    },
+  };
+});
+
+test('records and ends are known after a restart, and numbers go on', OPTIONS, async () => {
+  await using dir = await testDir();
+  let [kept, ended]: SessionRef[] = [];
+  {
+    await using store = await dir.open();
+    kept = await newSession(store);
+    ended = await newSession(store);
+    await subscribe(store, kept, 'a');
+    await subscribe(store, kept, 'b');
+    await store.change(kept, { kind: 'unsubscribe', uri: 'a' });
+    await store.change(kept, { kind: 'level', level: 'error' });
+    await subscribe(store, ended, 'a');
+    assert.equal(await store.end(ended), true);
+  }
+  for (const _again of [1, 2]) {
+    await using store = await dir.open();
+    assert.deepEqual(await store.load(kept), { subscriptions: ['b'], logLevel: 'error' });
+    assert.equal(await store.isEnded(ended), true);
+    assert.equal(await store.load(ended), undefined);
+    assert.ok((await store.nextSerial('one')) > ended.serial);
+  }
+});
+
+test('a change that was confirmed survives SIGKILL', OPTIONS, async () => {
+  await using dir = await testDir();
+  const program = fileURLToPath(new URL('../../fixtures/servers/ends-sessions.ts', import.meta.url));
+  const expiresMs = Date.now() + HOUR;
+  const child = spawn(process.execPath, [program, dir.path, String(expiresMs)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const closed = once(child, 'close');
+  const confirmed: number[] = [];
+  for await (const line of createInterface({ input: child.stdout })) {
+    confirmed.push(Number(line));
+    if (confirmed.length === 200) child.kill('SIGKILL');
+  }
+  await closed;
+  assert.ok(confirmed.length >= 200);
+
+  await using store = await dir.open();
+  for (const serial of confirmed) {
+    assert.equal(await store.isEnded({ principal: 'one', serial: serial + 1, expiresMs }), true);
+    const record = await store.load({ principal: 'one', serial, expiresMs });
+    assert.deepEqual(record, { subscriptions: [`uri-${serial}`] });
+  }
+});
+
+type Step = {
+  readonly session: number;
+  readonly act: 'end' | 'level' | 'subscribe' | 'unsubscribe';
+  readonly text: string;
+};
+
+const step: fc.Arbitrary<Step> = fc.record({
+  session: fc.nat(5),
+  act: fc.constantFrom('subscribe', 'subscribe', 'unsubscribe', 'level', 'end'),
+  text: fc.constantFrom('a', 'b', 'ü\n'),
+});
+
+async function take(store: SessionStore, session: SessionRef, { act, text }: Step): Promise<void> {
+  if (act === 'end') await store.end(session);
+  else if (act === 'level') await store.change(session, { kind: act, level: text });
+  else await store.change(session, { kind: act, uri: text });
+}
+
+async function stateOf(store: SessionStore, sessions: readonly SessionRef[]): Promise<unknown> {
+  return await Promise.all(
+    sessions.map(async (session) => ({ ended: await store.isEnded(session), record: await store.load(session) })),
+  );
+}
+
+test(
+  'N-65 a journal cut at any byte has every change that was complete, and no ended session revives',
+  OPTIONS,
+  async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 25 }), fc.nat(), async (steps, cut) => {
+        await using dir = await testDir();
+        const sessions: SessionRef[] = [];
+        const states: { readonly bytes: number; readonly state: unknown }[] = [];
+        {
+          await using store = await dir.open();
+          for (let i = 0; i < 6; i++) sessions.push(await newSession(store, `p${i % 2}`));
+          states.push({ bytes: 0, state: await stateOf(store, sessions) });
+          for (const each of steps) {
+            const session = sessions[each.session];
+            assert.ok(session);
+            await take(store, session, each);
+            const bytes = (await stat(dir.journal)).size;
+            states.push({ bytes, state: await stateOf(store, sessions) });
+          }
+        }
+        const whole = await readFile(dir.journal);
+        const length = cut % (whole.length + 1);
+        await writeFile(dir.journal, whole.subarray(0, length));
+        for (const _again of [1, 2]) {
+          await using store = await dir.open();
+          // A line is complete without its line end.
+          const expected = states.findLast(({ bytes }) => bytes <= length + 1)?.state;
+          assert.deepEqual(await stateOf(store, sessions), expected);
+        }
+      }),
+      { numRuns: 60 },
+    );
+  },
+);
+
+test('N-65 compaction in the middle of changes loses none and revives nothing', OPTIONS, async () => {
+  await using dir = await testDir();
+  const padding = 'x'.repeat(3_000);
+  const sessions: SessionRef[] = [];
+  let [before, rewritten] = [0, 0];
+  const state = async (store: SessionStore) => await stateOf(store, sessions);
+  let expected: unknown;
+  {
+    await using store = await dir.open();
+    for (let i = 0; i < 40; i++) sessions.push(await newSession(store, `p${i % 3}`));
+    for (let round = 0; round < 30; round++) {
+      await Promise.all(
+        sessions.map(async (session, i) => {
+          await subscribe(store, session, `${padding}${round}`);
+          await store.change(session, { kind: 'unsubscribe', uri: `${padding}${round - 1}` });
+          if (round === i) await store.end(session);
+        }),
+      );
+      const { size } = await stat(dir.journal);
+      if (size < before) rewritten++;
+      before = size;
+    }
+    expected = await state(store);
+  }
+  assert.ok(rewritten > 0, 'the journal was rewritten meanwhile');
+  await using store = await dir.open();
+  assert.deepEqual(await state(store), expected);
+});
+
+test('a line that makes no sense costs only itself', OPTIONS, async () => {
+  await using dir = await testDir();
+  let [first, last]: SessionRef[] = [];
+  {
+    await using store = await dir.open();
+    first = await newSession(store);
+    last = await newSession(store);
+    await store.end(first);
+    const text = await readFile(dir.journal, 'utf8');
+    await appendFile(dir.journal, 'nonsense\nnull\n[]\n{}\n{"id":7}\n{"id":"x.1","expires":"no","uris":[]}\n\n');
+    await appendFile(dir.journal, text.replaceAll(String(first.serial), String(last.serial)));
+  }
+  await using store = await dir.open();
+  assert.equal(await store.isEnded(first), true);
+  assert.equal(await store.isEnded(last), true);
+  assert.equal((await dir.lines()).length, 1);
+});
+
+test('N-65 opening forgets what has expired', OPTIONS, async () => {
+  await using dir = await testDir();
+  const soon = Date.now() + 200;
+  {
+    await using store = await dir.open();
+    const [ended, changed] = [await newSession(store), await newSession(store)];
+    await store.end({ ...ended, expiresMs: soon });
+    await subscribe(store, { ...changed, expiresMs: soon }, 'a');
+    assert.equal((await dir.lines()).length, 2);
+  }
+  await until(() => Date.now() >= soon, 'both have expired');
+  await using _store = await dir.open();
+  assert.deepEqual(await dir.lines(), []);
+});
+
+test('N-23 two megabytes of subscriptions write about as much, not the square of it', OPTIONS, async () => {
+  await using dir = await testDir();
+  await using store = await dir.open();
+  const sessions = await Promise.all([newSession(store), newSession(store)]);
+  let written = 0;
+  let before = 0;
+  for (let i = 0; i < 1_000; i++) {
+    for (const session of sessions) await subscribe(store, session, `${i}`.padEnd(1_000, 'x'));
+    const { size } = await stat(dir.journal);
+    // A rewritten file is written as a whole.
+    written += size >= before ? size - before : size;
+    before = size;
+  }
+  assert.ok(written < 8_000_000, `${written} bytes written`);
+});
+
+test('N-23 the journal of a client that subscribes and unsubscribes all the time stays short', OPTIONS, async () => {
+  await using dir = await testDir();
+  await using store = await dir.open();
+  const session = await newSession(store);
+  let longest = 0;
+  for (let i = 0; i < 500; i++) {
+    const uri = `${i}`.padEnd(1_000, 'x');
+    await subscribe(store, session, uri);
+    await store.change(session, { kind: 'unsubscribe', uri });
+    longest = Math.max(longest, (await stat(dir.journal)).size);
+  }
+  assert.ok(longest <= 300_000, `${longest} bytes`);
+  assert.equal(await store.load(session), undefined);
+});
+
+test(
+  'N-31 while the journal cannot be written an end holds, is reported, and is written as soon as it can be',
+  OPTIONS,
+  async () => {
+    await using dir = await testDir();
+    const failures: unknown[] = [];
+    let recovered = 0;
+    const events = { ...IGNORE, writeFailed: (error: unknown) => failures.push(error), recovered: () => recovered++ };
+    let session: SessionRef;
+    {
+      await using store = await DiskSessionStore.open(dir.path, events);
+      session = await newSession(store);
+      await rm(dir.journal, { force: true });
+      await mkdir(dir.journal);
+      assert.equal(await store.end(session), false);
+      assert.equal(await store.isEnded(session), true);
+      assert.equal(store.failure, `state directory ${dir.path} cannot be written: EISDIR`);
+      assert.equal(failures.length, 1);
+      await rm(dir.journal, { recursive: true });
+      await until(() => store.failure === undefined, 'it was tried again');
+      assert.equal(recovered, 1);
+    }
+    await using store = await dir.open();
+    assert.equal(await store.isEnded(session), true);
+  },
+);
+
+test('N-31 stopping tries once more to write what waits', OPTIONS, async () => {
+  await using dir = await testDir();
+  let session: SessionRef;
+  {
+    await using store = await dir.open();
+    session = await newSession(store);
+    await rm(dir.journal, { force: true });
+    await mkdir(dir.journal);
+    assert.equal(await store.end(session), false);
+    await rm(dir.journal, { recursive: true });
+  }
+  await using store = await dir.open();
+  assert.equal(await store.isEnded(session), true);
+});
+
+/** Fills the disk and the last page of the journal. */
+async function fillUp(disk: SmallDisk, store: SessionStore): Promise<void> {
+  await disk.fill();
+  const session = await newSession(store, 'filler');
+  for (let i = 0; store.failure === undefined; i++) await subscribe(store, session, `${i}`.padEnd(500, 'x'));
+  assert.equal(store.failure, `state directory ${disk.path} cannot be written: ENOSPC`);
+}
+
+test(
+  'N-31 a session that ends on a full disk has ended after a restart, while the disk is still full',
+  OPTIONS,
+  async (t) => {
+    await using disk = mountSmallDisk('size=2m');
+    if (disk === undefined) return t.skip(NO_SMALL_DISK);
+    const sessions: SessionRef[] = [];
+    {
+      await using store = await DiskSessionStore.open(disk.path, IGNORE);
+      await fillUp(disk, store);
+      for (let i = 0; i < 200; i++) sessions.push(await newSession(store, `p${i}`));
+      for (const session of sessions) assert.equal(await store.end(session), true);
+      assert.notEqual(store.failure, undefined, 'the reserve is missing');
+    }
+    {
+      await using store = await DiskSessionStore.open(disk.path, IGNORE);
+      for (const session of sessions) assert.equal(await store.isEnded(session), true);
+      assert.equal(store.failure, `state directory ${disk.path} cannot be written: ENOSPC`);
+      await disk.free();
+      await until(() => store.failure === undefined, 'the reserve is there again');
+    }
+  },
+);
+
+for (const amount of [1, 200, 20_000]) {
+  test(`N-31 ${amount} ends that a disk without any room refuses are written once it has some`, OPTIONS, async (t) => {
+    await using disk = mountSmallDisk('size=4m');
+    if (disk === undefined) return t.skip(NO_SMALL_DISK);
+    const sessions: SessionRef[] = [];
+    {
+      await using store = await DiskSessionStore.open(disk.path, IGNORE);
+      await fillUp(disk, store);
+      await disk.free();
+      await disk.fill();
+      let isWritten = true;
+      for (let i = 0; isWritten; i++) isWritten = await store.end(await newSession(store, `last page ${i}`));
+      for (let i = 0; i < amount; i++) sessions.push(await newSession(store, `p${i}`));
+      const written = await Promise.all(sessions.map((session) => store.end(session)));
+      assert.ok(!written.includes(true));
+      await disk.free();
+      await until(() => store.failure === undefined, 'the disk is written again');
+    }
+    await using store = await DiskSessionStore.open(disk.path, IGNORE);
+    for (const session of sessions) assert.equal(await store.isEnded(session), true);
+  });
+}
+
+test('N-31 a full disk at the start keeps the journal that is there', OPTIONS, async (t) => {
+  await using disk = mountSmallDisk('size=2m');
+  if (disk === undefined) return t.skip(NO_SMALL_DISK);
+  let session: SessionRef;
+  {
+    await using store = await DiskSessionStore.open(disk.path, IGNORE);
+    session = await newSession(store);
+    await store.end(session);
+  }
+  await disk.fill();
+  for (const _again of [1, 2]) {
+    await using store = await DiskSessionStore.open(disk.path, IGNORE);
+    assert.equal(await store.isEnded(session), true);
+  }
+});
+
+test('the journal is readable by this user alone', OPTIONS, async () => {
+  await using dir = await testDir();
+  {
+    await using store = await dir.open();
+    await subscribe(store, await newSession(store), 'a');
+    assert.equal((await stat(dir.journal)).mode & 0o777, 0o600);
+  }
+  await chmod(dir.journal, 0o644);
+  await using _store = await dir.open();
+  assert.equal((await stat(dir.journal)).mode & 0o777, 0o600);
+});
+
+test('drafts that a killed process left are removed once they are old', OPTIONS, async () => {
+  await using dir = await testDir();
+  const old = `sessions.jsonl.${crypto.randomUUID()}`;
+  const young = `sessions.jsonl.${crypto.randomUUID()}`;
+  for (const name of [old, young]) await writeFile(join(dir.path, name), '');
+  await utimes(join(dir.path, old), 1, 1);
+  await using _state = await openState(dir.path, { mayOwn: true, events: IGNORE });
+  const names = await readdir(dir.path);
+  assert.ok(!names.includes(old) && names.includes(young));
+});

@@ -1,0 +1,6 @@
+import { MemoryOfferStore } from '../../../src/store/memory/offer-store.ts';
+import { offerStoreContract } from '../offer-store.contract.ts';
+
+offerStoreContract('memory', async () =>
+  Object.assign(new MemoryOfferStore(), { [Symbol.asyncDispose]: async () => undefined }),
+);

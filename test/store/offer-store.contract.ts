@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict';
+import { randomUUID } from 'node:crypto';
+import { test } from 'node:test';
+import type { OfferKey, OfferStore } from '../../src/store/offer-store.ts';
+
+const OPTIONS = { timeout: 20_000 };
+
+/** What every store of lists promises. */
+export function offerStoreContract(name: string, open: () => Promise<OfferStore & AsyncDisposable>): void {
+  const key = (own: Partial<OfferKey> = {}): OfferKey => ({
+    upstream: `u${randomUUID()}`,
+    target: '["node"]',
+    era: '',
+    capabilityKey: '',
+    ...own,
+  });
+
+  test(`${name}: lists that were never written are unknown`, OPTIONS, async () => {
+    await using store = await open();
+    assert.equal(await store.read(key()), undefined);
+    await store.remove(key());
+  });
+
+  test(`${name}: the last lists are read until they are removed`, OPTIONS, async () => {
+    await using store = await open();
+    const one = key();
+    await store.write(one, 'first');
+    await store.write(one, 'ü\n');
+    assert.equal(await store.read(one), 'ü\n');
+    await store.remove(one);
+    assert.equal(await store.read(one), undefined);
+  });
+
+  test(`${name}: every part of the key tells lists apart`, OPTIONS, async () => {
+    await using store = await open();
+    const one = key();
+    const keys = [
+      one,
+      { ...one, upstream: `${one.upstream}x` },
+      { ...one, target: '["python"]' },
+      { ...one, era: 'modern' },
+      { ...one, era: 'legacy' },
+      { ...one, capabilityKey: 'sampling' },
+      { ...one, capabilityKey: '../../x' },
+      { ...one, era: 'modern', capabilityKey: 'sampling' },
+    ];
+    for (const [i, each] of keys.entries()) await store.write(each, String(i));
+    for (const [i, each] of keys.entries()) assert.equal(await store.read(each), String(i));
+    await store.remove(one);
+    for (const [i, each] of keys.entries()) {
+      assert.equal(await store.read(each), i === 0 ? undefined : String(i));
+    }
+  });
+}

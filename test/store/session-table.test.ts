@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { LIMITS, type LimitName } from '../../src/limits.ts';
+import type { SessionRef } from '../../src/store/session-store.ts';
+import { SessionTable } from '../../src/store/session-table.ts';
+
+const OPTIONS = { timeout: 60_000 };
+const T0 = 1_800_000_000_000;
+const DAY = 24 * 3_600_000;
+
+function testTable() {
+  const reached: LimitName[] = [];
+  const table = new SessionTable((limit) => reached.push(limit), T0);
+  const newSession = (principal: string, nowMs: number = T0): SessionRef => ({
+    principal,
+    serial: table.nextSerial(principal, nowMs),
+    expiresMs: nowMs + DAY,
+  });
+  return { table, reached, newSession };
+}
+
+/** Ends every second session of a principal: the costliest there is. Returns those that are left. */
+function endEverySecond(testing: ReturnType<typeof testTable>, principal: string, count: number): SessionRef[] {
+  const left: SessionRef[] = [];
+  for (let i = 0; i < count; i++) {
+    testing.table.end(testing.newSession(principal), T0);
+    left.push(testing.newSession(principal));
+  }
+  return left;
+}
+
+const rangesIn = (table: SessionTable): number =>
+  [...table.entries()].reduce((sum, entry) => sum + ('ended' in entry ? entry.ended.length : 0), 0);
+
+test('N-65 opening and ending sessions in a loop takes the same room however long it lasts', OPTIONS, () => {
+  const { table, reached, newSession } = testTable();
+  for (let i = 0; i < 100_000; i++) table.end(newSession('loop'), T0);
+  assert.equal(rangesIn(table), 1);
+  assert.deepEqual(reached, []);
+});
+
+test(
+  'N-65 limit endedRangesPerPrincipal: the oldest sessions of this principal end, and no ended one revives',
+  OPTIONS,
+  () => {
+    const testing = testTable();
+    const other = testing.newSession('other');
+    const oldest = testing.newSession('greedy');
+    const left = endEverySecond(testing, 'greedy', LIMITS.endedRangesPerPrincipal + 1);
+    assert.deepEqual(testing.reached, ['endedRangesPerPrincipal']);
+    assert.ok(rangesIn(testing.table) <= LIMITS.endedRangesPerPrincipal);
+    const ended = left.map((session) => testing.table.isEnded(session));
+    assert.ok(ended.includes(true));
+    assert.equal(ended.lastIndexOf(true) + 1, ended.indexOf(false), 'the oldest of them');
+    assert.equal(testing.table.isEnded(oldest), false, 'older than any that was ended');
+    assert.equal(testing.table.isEnded(other), false);
+    for (const { serial, ...session } of left) {
+      assert.equal(testing.table.isEnded({ ...session, serial: serial - 1 }), true);
+    }
+  },
+);
+
+test('N-65 limit endedRanges: the principal with the most gives way', OPTIONS, () => {
+  const testing = testTable();
+  const principals = LIMITS.endedRanges / LIMITS.endedRangesPerPrincipal;
+  for (let i = 0; i < principals; i++) endEverySecond(testing, `p${i}`, LIMITS.endedRangesPerPrincipal - 1);
+  const modest = endEverySecond(testing, 'modest', principals);
+  assert.deepEqual(testing.reached, []);
+  modest.push(...endEverySecond(testing, 'modest', 1));
+  assert.deepEqual(testing.reached, ['endedRanges']);
+  assert.ok(rangesIn(testing.table) <= LIMITS.endedRanges);
+  assert.ok(modest.every((session) => !testing.table.isEnded(session)));
+});
+
+test('N-65 limit sessionPrincipals: a new principal is refused while the others have unexpired ends', OPTIONS, () => {
+  const { table, reached, newSession } = testTable();
+  const known = newSession('p0');
+  for (let i = 0; i < LIMITS.sessionPrincipals; i++) table.end(i === 0 ? known : newSession(`p${i}`), T0);
+  assert.throws(() => table.nextSerial('late', T0), { code: 'overloaded' });
+  assert.deepEqual(reached, ['sessionPrincipals']);
+  assert.equal(table.nextSerial('p0', T0), known.serial + 1);
+  assert.ok(table.nextSerial('late', T0 + DAY) > known.serial);
+});
+
+test('N-65 principals that ended nothing make room, and their numbers are not given out again', OPTIONS, () => {
+  const { table, reached, newSession } = testTable();
+  const first = newSession('p0');
+  for (let i = 1; i < 3 * LIMITS.sessionPrincipals; i++) table.nextSerial(`p${i}`, T0);
+  assert.deepEqual(reached, []);
+  assert.ok(table.nextSerial('p0', T0) > first.serial);
+});
+
+test('N-65 an end is forgotten when the id has expired by itself', OPTIONS, () => {
+  const { table, newSession } = testTable();
+  const session = newSession('one');
+  table.end(session, T0 + DAY / 2);
+  table.removeExpired(T0 + DAY - 1);
+  assert.equal(table.isEnded(session), true);
+  table.removeExpired(T0 + DAY);
+  assert.equal(table.isEnded(session), false);
+  assert.deepEqual([...table.entries()], []);
+});
+
+function fillRecord(testing: ReturnType<typeof testTable>, session: SessionRef): LimitName | undefined {
+  for (let i = 0; i < LIMITS.subscriptionsPerSession; i++) {
+    const uri = `${i}:`.padEnd(LIMITS.subscriptionUriBytes, 'x');
+    const outcome = testing.table.change(session, { kind: 'subscribe', uri }, T0);
+    if (typeof outcome === 'string') return outcome;
+  }
+  return undefined;
+}
+
+test('N-23 limit sessionRecordBytesPerPrincipal refuses until a session of the principal ends', OPTIONS, () => {
+  const testing = testTable();
+  const first = testing.newSession('greedy');
+  assert.equal(fillRecord(testing, first), undefined);
+  const second = testing.newSession('greedy');
+  assert.equal(fillRecord(testing, second), 'sessionRecordBytesPerPrincipal');
+  assert.deepEqual(testing.reached, ['sessionRecordBytesPerPrincipal']);
+  assert.equal(fillRecord(testing, testing.newSession('other')), undefined);
+  testing.table.end(first, T0);
+  assert.equal(fillRecord(testing, second), undefined);
+});
+
+test('N-23 limit sessionRecordBytes refuses until records expire', OPTIONS, () => {
+  const testing = testTable();
+  const outcomes = Array.from({ length: 9 }, (_, i) => fillRecord(testing, testing.newSession(`p${i}`)));
+  assert.deepEqual(
+    outcomes.slice(0, 8),
+    Array.from({ length: 8 }, () => undefined),
+  );
+  assert.equal(outcomes[8], 'sessionRecordBytes');
+  const late = testing.newSession('late', T0 + DAY);
+  const change = { kind: 'subscribe', uri: 'x'.repeat(LIMITS.subscriptionUriBytes) } as const;
+  assert.equal(typeof testing.table.change(late, change, T0 + DAY), 'object');
+});
