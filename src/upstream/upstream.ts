@@ -150,6 +150,11 @@ export class Upstream<Owner, User extends LinkUser> {
     return this.config.isolation !== 'shared';
   }
 
+  /** Whether each of its connections is a process. */
+  get isProcess(): boolean {
+    return this.#isProcess;
+  }
+
   /**
    * Whether clients of this era that can be asked need a connection for each call: its questions do not tell which call they
    * are about. True while that is not known.
@@ -285,7 +290,7 @@ export class Upstream<Owner, User extends LinkUser> {
       const error = toGatewayError(thrown);
       const era = this.#likelyEra(client);
       if (this.#lifecycles[era].phase === 'ready') this.#step(era, { kind: 'list-failed', reason: reasonOf(error) });
-      if (capabilityKey === '') this.#revive(client);
+      if (capabilityKey === '' || this.#isProcess) this.#revive(client, features);
       throw error;
     } finally {
       if (link?.shared === true) this.#claimed.delete(link);
@@ -464,11 +469,13 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   /** Fetches the lists again and again until that succeeds, though no client asks for them. */
-  #revive(client: Era): void {
+  #revive(client: Era, features: ClientFeatures = NO_FEATURES): void {
     if (this.#reviving.has(client) || this.config.problem !== undefined) return;
     this.#reviving.add(client);
     const { signal } = this.#stopping;
     const waitMs = () => this.#lifecycles[this.#likelyEra(client)].retryAtMs - performance.now();
-    void retryUntilDone(() => this.refresh(client), waitMs, signal).finally(() => this.#reviving.delete(client));
+    void retryUntilDone(() => this.refresh(client, features), waitMs, signal).finally(() =>
+      this.#reviving.delete(client),
+    );
   }
 }

@@ -44,12 +44,18 @@ export class ListRefresher {
     this.#offers = offers;
   }
 
-  /** Runs before a client gets instructions and capabilities, which come from the lists. */
-  async awaitFirstLists(view: string, client: Era): Promise<void> {
+  /**
+   * Runs before a client gets instructions and capabilities, which come from the lists.
+   *
+   * @param features of the client. A process is told of them when it starts, so that it can serve this client afterwards.
+   */
+  async awaitFirstLists(view: string, client: Era, features: ClientFeatures): Promise<void> {
     const unknown = new Map<string, Promise<boolean>>();
     for (const upstream of this.#of(view)) {
-      const isKnown = this.#offers.best(upstream.id, client, '') !== undefined;
-      const refreshing = this.#refreshIfStale(upstream, client, undefined);
+      const own = upstream.isPersonal && upstream.isProcess && features.capabilityKey !== '' ? features : undefined;
+      if (own !== undefined) await this.#offers.load(upstream.id, likelyEra(upstream, client), own.capabilityKey);
+      const isKnown = this.#offers.best(upstream.id, client, own?.capabilityKey ?? '') !== undefined;
+      const refreshing = this.#refreshIfStale(upstream, client, own);
       if (!isKnown && refreshing !== undefined) unknown.set(upstream.id, refreshing);
     }
     await this.#await(unknown, client, FIRST_WAIT_MS);
@@ -93,7 +99,7 @@ export class ListRefresher {
     const sinceMs = this.#silentSinceMs.get(`${id} ${client}`);
     const upstream = this.#upstreams.get(id);
     if (sinceMs === undefined || upstream === undefined) return false;
-    const ageMs = this.#offers.ageMs(id, likelyEra(upstream, client), '');
+    const ageMs = this.#offers.youngestAgeMs(id, likelyEra(upstream, client));
     return ageMs === undefined || performance.now() - ageMs < sinceMs;
   }
 

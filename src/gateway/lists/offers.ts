@@ -93,7 +93,11 @@ export class Offers {
   }
 
   #bestIn(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
-    return this.get(upstream, era, capabilityKey) ?? this.get(upstream, era, '');
+    const own = this.get(upstream, era, capabilityKey) ?? this.get(upstream, era, '');
+    if (own !== undefined) return own;
+    // Only clients with other capabilities have come so far: their lists are better than none.
+    const [other] = this.capabilityKeysOf(upstream, era);
+    return other === undefined ? undefined : this.get(upstream, era, other);
   }
 
   /** Stops showing offers of an era that the upstream does not speak. True when clients may see others than before. */
@@ -110,6 +114,13 @@ export class Offers {
   ageMs(upstream: string, era: Era, capabilityKey: string): number | undefined {
     const listedMs = this.#listedMs.get(`${upstream} ${keyText({ era, capabilityKey })}`);
     return listedMs === undefined ? undefined : performance.now() - listedMs;
+  }
+
+  /** The same for clients with any capabilities. */
+  youngestAgeMs(upstream: string, era: Era): number | undefined {
+    const ages = this.capabilityKeysOf(upstream, era).map((capabilityKey) => this.ageMs(upstream, era, capabilityKey));
+    const known = ages.filter((ageMs) => ageMs !== undefined);
+    return known.length === 0 ? undefined : Math.min(...known);
   }
 
   /** Whether this very offer is at hand, be it from disk. */
@@ -131,14 +142,19 @@ export class Offers {
     const before = this.get(upstream, era, capabilityKey);
     if (before !== undefined && sameOffer(before, offer)) {
       this.#touch(upstream, key, before);
-      if (isFirst && capabilityKey === '') this.#report(upstream, era);
+      if (isFirst && this.#isCommon(upstream, key)) this.#report(upstream, era);
       return false;
     }
     this.#set(upstream, key, offer);
-    if (capabilityKey === '') this.#report(upstream, era);
+    if (this.#isCommon(upstream, key)) this.#report(upstream, era);
     const stored = this.#stored(upstream, key);
     this.#write(() => this.#store.write(stored, offerText(offer)), upstream);
     return true;
+  }
+
+  /** Whether these are the lists that clients see for whose capabilities there are none. */
+  #isCommon(upstream: string, { era, capabilityKey }: OfferKey): boolean {
+    return capabilityKey === '' || this.get(upstream, era, '') === undefined;
   }
 
   /** The items and members of an upstream's lists that clients of this era do not get as it lists them. */

@@ -12,6 +12,7 @@ import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../../protocol/mcp-headers.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { TASK_METHODS } from '../../protocol/tasks.ts';
+import { NO_FEATURES } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
 import { type ResultTranslator, toolFailure } from '../forward/result-translator.ts';
@@ -136,7 +137,7 @@ export class ModernRequests implements ModernRequestHost {
       case 'completion/complete':
         return this.#route(modernRequest, modernClient);
       case 'server/discover':
-        return listRefresher.awaitFirstLists(caller.view, 'modern').then(() => this.#discover(group));
+        return listRefresher.awaitFirstLists(caller.view, 'modern', NO_FEATURES).then(() => this.#discover(group));
       case 'subscriptions/listen':
         return this.#listen(modernRequest, modernClient);
       default:
