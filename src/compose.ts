@@ -41,6 +41,8 @@ import { upstreamWire } from './upstream/http/http-wire.ts';
 import type { Lifecycle } from './upstream/lifecycle.ts';
 import { openFilesLimit, remoteConnections } from './upstream/file-descriptors.ts';
 import { ConnectionQuota } from './upstream/connection-quota.ts';
+import { NpxCommands } from './upstream/stdio/npx-command.ts';
+import { type ProcessUsage, ProcessUsages } from './upstream/stdio/process-usage.ts';
 import { ProcessGuard } from './upstream/stdio/process-guard.ts';
 import { sseTransport } from './upstream/http/sse.ts';
 import { stdioTransport } from './upstream/stdio/stdio.ts';
@@ -60,6 +62,8 @@ export interface Core {
   readonly gateway: Gateway;
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   status(): readonly UpstreamStatus[];
+  /** The same with the processes of each upstream and their memory, which takes a moment. */
+  fullStatus(): Promise<readonly UpstreamStatus[]>;
   /** Releases what is unused at this time (monotonic ms). Runs by itself every few seconds. */
   sweep(nowMs: number): void;
   /** Resolves when no request is under way, or after the limit. */
@@ -72,11 +76,15 @@ export interface Core {
 export interface UpstreamTransports extends AsyncDisposable {
   /** Ways to one upstream, the preferred first. */
   transportsTo(upstream: UpstreamConfig): readonly TransportOption[];
+  /** What the processes of stdio upstreams take at the moment, by upstream id. */
+  processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;
 }
 
 /** Over stdio and HTTP. Disposing ends whatever the transports share. */
 export function upstreamTransports(config: Config, metrics: Metrics, log: Logger): UpstreamTransports {
   const guard = new ProcessGuard(log);
+  const npx = new NpxCommands(config.stateDir, guard, log);
+  const usages = new ProcessUsages(guard.tagged, (limit) => metrics.limitReached(limit));
   const shared: Wire[] = [];
   return {
     transportsTo: ({ id, target, era, timeouts }) => {
@@ -88,6 +96,7 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
           messageBytes,
           log,
           guard,
+          npx,
           onNonProtocolOutput,
         });
         return [{ era: era === 'auto' ? 'either' : era, isProcess: true, tellsWhichCall: false, start }];
@@ -105,6 +114,7 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
       const legacy: TransportOption = { era: 'legacy', isProcess, tellsWhichCall: true, start: startHttp };
       return [...(era === 'legacy' ? [] : [modern]), ...(era === 'modern' ? [] : [legacy, sse])];
     },
+    processUsage: () => usages.byUpstream(),
     [Symbol.asyncDispose]: async () => {
       await Promise.all(shared.map((wire) => wire.destroy()));
       await guard[Symbol.asyncDispose]();
@@ -306,6 +316,15 @@ export async function composeCore(
     ready: () => readiness(upstreams.values(), state.sessions.failure),
     sweep,
     status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
+    fullStatus: async () => {
+      const usage = await upstreamTransports.processUsage();
+      return [...upstreams.values()].map((upstream) => {
+        const status = statusOf(upstream, offers);
+        if (status.transport !== 'stdio') return status;
+        const advice = sharingAdvice(upstream.config, status.connections);
+        return { ...status, processes: 0, ...usage.get(upstream.id), advice };
+      });
+    },
     drained: async (limitMs) => {
       const untilMs = performance.now() + limitMs;
       while (gateway.inFlightCount > 0 && performance.now() < untilMs) {
@@ -325,6 +344,16 @@ export async function composeCore(
       await state[Symbol.asyncDispose]();
     },
   };
+}
+
+/** Says which setting would take fewer processes. */
+function sharingAdvice({ isolation }: UpstreamConfig, connections: number): string | undefined {
+  if (connections < 2 || isolation === 'shared') return undefined;
+  const perUser = isolation === 'principal' ? '' : 'isolation: principal takes one process for each user, ';
+  return (
+    `${perUser}isolation: shared takes one for all; ` +
+    'it fits where the server keeps nothing between calls (docs/isolation.md)'
+  );
 }
 
 interface Quotas {
@@ -445,7 +474,7 @@ export async function compose(config: Config, log: Logger): Promise<Running> {
               allowedHosts: config.allowedHosts,
               startedAtMs,
               ready: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : core.ready()),
-              upstreams: () => core.status(),
+              upstreams: () => core.fullStatus(),
             }),
             drain: () => undefined,
           }));
