@@ -36,6 +36,7 @@ export async function gatewayCommand(verb: 'run' | 'stdio', options: GatewayOpti
       operator: '127.0.0.1:0',
       stateDir: join(dir, 'state'),
       logLevel: 'info',
+      accessLog: 'all',
       ...settings,
     },
   };

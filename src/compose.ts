@@ -57,6 +57,9 @@ const SWEEP_MS = 5_000;
 const DRAIN_MS = 60_000;
 const DRAIN_POLL_MS = 50;
 
+/** Ports that are tried for the operator where none was configured. */
+const OPERATOR_PORTS = 100;
+
 /** The gateway without its doors: everything that serves a client, however it comes. */
 export interface Core {
   readonly gateway: Gateway;
@@ -66,6 +69,8 @@ export interface Core {
   fullStatus(): Promise<readonly UpstreamStatus[]>;
   /** Releases what is unused at this time (monotonic ms). Runs by itself every few seconds. */
   sweep(nowMs: number): void;
+  /** Starts every upstream and asks for its lists, once. Resolves when each has answered or failed; `status` says which. */
+  refresh(): Promise<void>;
   /** Resolves when no request is under way, or after the limit. */
   drained(limitMs: number): Promise<void>;
   /** Ends every session, connection and process. */
@@ -98,6 +103,7 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
           guard,
           npx,
           onNonProtocolOutput,
+          onPause: () => metrics.limitReached('notificationsPerSecond'),
         });
         return [{ era: era === 'auto' ? 'either' : era, isProcess: true, tellsWhichCall: false, start }];
       }
@@ -325,6 +331,9 @@ export async function composeCore(
         return { ...status, processes: 0, ...usage.get(upstream.id), advice };
       });
     },
+    refresh: async () => {
+      await Promise.allSettled([...upstreams.values()].map((upstream) => upstream.refresh('legacy')));
+    },
     drained: async (limitMs) => {
       const untilMs = performance.now() + limitMs;
       while (gateway.inFlightCount > 0 && performance.now() < untilMs) {
@@ -404,18 +413,24 @@ function isUp({ phase }: Lifecycle): boolean {
 }
 
 function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers): UpstreamStatus {
-  const offer = offers.best(upstream.id, 'legacy', '');
+  const { id } = upstream;
+  const { tools, prompts, lists, quarantined } = offers.catalog(id, 'legacy', '');
+  const offer = offers.best(id, 'legacy', '');
+  const unreadable = offer?.unreadable?.filter(({ kind }) => kind === 'tool').length ?? 0;
+  const listed = (offer?.tools.length ?? 0) + unreadable;
+  const bad = quarantined.filter((item) => item.upstream === id && item.kind === 'tool').length;
   return {
-    id: upstream.id,
+    id,
     title: upstream.config.title,
     transport: upstream.config.target.kind,
     state: upstream.lifecycle.phase,
     reason: explanation(upstream.lifecycle),
     connections: upstream.connections,
     eras: { legacy: eraStatus(upstream, 'legacy', offers), modern: eraStatus(upstream, 'modern', offers) },
-    tools: offer?.tools.length ?? 0,
-    prompts: offer?.prompts.length ?? 0,
-    resources: offer?.resources.length ?? 0,
+    tools: tools.size,
+    filteredTools: Math.max(listed - tools.size - bad, 0),
+    prompts: prompts.size,
+    resources: lists.resources.length,
   };
 }
 
@@ -467,17 +482,22 @@ export async function compose(config: Config, log: Logger): Promise<Running> {
     const operatorDoor =
       config.operator === undefined
         ? undefined
-        : await Listener.open(config.operator, 'gateway.operator', () => ({
-            app: createOperatorApp({
-              metrics,
-              version: VERSION,
-              allowedHosts: config.allowedHosts,
-              startedAtMs,
-              ready: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : core.ready()),
-              upstreams: () => core.fullStatus(),
+        : await Listener.open(
+            config.operator,
+            'gateway.operator or --operator',
+            () => ({
+              app: createOperatorApp({
+                metrics,
+                version: VERSION,
+                allowedHosts: config.allowedHosts,
+                startedAtMs,
+                ready: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : core.ready()),
+                upstreams: () => core.fullStatus(),
+              }),
+              drain: () => undefined,
             }),
-            drain: () => undefined,
-          }));
+            config.operatorMayMove ? OPERATOR_PORTS : 1,
+          );
     return {
       url: `${door.origin}/mcp`,
       operatorUrl: operatorDoor?.origin,

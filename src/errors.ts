@@ -51,6 +51,14 @@ export const ERRORS = {
     executed: 'unknown',
     retryable: false,
   },
+  'too-many-requests': { rpc: -31021, http: 429, text: 'Too many requests', executed: 'no', retryable: true },
+  'auth-unavailable': {
+    rpc: -31022,
+    http: 503,
+    text: 'Credentials cannot be checked now',
+    executed: 'no',
+    retryable: true,
+  },
   overloaded: { rpc: -31013, http: 503, text: 'Overloaded', executed: 'no', retryable: true },
   draining: { rpc: -31014, http: 503, text: 'Shutting down', executed: 'no', retryable: true },
   'too-large': { rpc: -31015, http: 502, text: 'Message too large', executed: 'unknown', retryable: false },
@@ -89,6 +97,11 @@ export class GatewayError extends Error {
   get row(): Row {
     return ERRORS[this.code];
   }
+}
+
+/** A start that cannot succeed before somebody changes something. The message says what, and is all there is to know. */
+export class StartError extends Error {
+  override readonly name = 'StartError';
 }
 
 /** The row an arbitrary thrown value is reported as. What is not a {@link GatewayError} stays unnamed to the client. */

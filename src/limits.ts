@@ -50,6 +50,17 @@ export const LIMITS = {
   templateUriBytes: 2 * KIB,
   /** Steps of about 50 ns, for the templates of one upstream, to find where one URI belongs. */
   templateMatchSteps: 20_000,
+  /** How often a session may open event streams by GET. A client or proxy that loops does so many times a second. */
+  streamOpensPerMinute: 120,
+  /** A request id as JSON text. */
+  requestIdChars: KIB,
+  /** Messages of one session that wait for a stream to the client. */
+  sessionQueueMessages: 256,
+  sessionQueueBytes: MIB,
+  /** Notifications of one upstream connection, progress left out. */
+  notificationsPerSecond: 2_000,
+  /** A request body of which nothing came for so long is refused. */
+  bodyStallMs: 10_000,
 } as const;
 
 export type LimitName = keyof typeof LIMITS;

@@ -1,9 +1,11 @@
+import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { getRequestListener, type HttpBindings } from '@hono/node-server';
 import type { Hono } from 'hono';
 import type { Address } from './config/config.ts';
 import { HeaderReusingRequest } from './downstream/http/header-reusing-request.ts';
 import type { IncomingPost } from './downstream/http/post-fast-path.ts';
+import { StartError } from './errors.ts';
 
 /** Something with routes, and a way to say that it is about to go. */
 export interface HttpHandler {
@@ -35,10 +37,18 @@ export class Listener {
   }
 
   /**
+   * Listens on an address.
+   *
    * @param key where in the config the address stands.
-   * @throws when it cannot be listened on, with what to do in words.
+   * @param ports how many ports are tried, upwards, where the first is in use.
+   * @throws {StartError} when it cannot be listened on, with what to do in words.
    */
-  static async open(address: Address, key: string, make: (origin: string) => HttpHandler): Promise<Listener> {
+  static async open(
+    address: Address,
+    key: string,
+    make: (origin: string) => HttpHandler,
+    ports = 1,
+  ): Promise<Listener> {
     let door: HttpHandler | undefined;
     const routed = getRequestListener(
       (request, env) => door?.app.fetch(request, env) ?? new Response(null, { status: 503 }),
@@ -54,11 +64,9 @@ export class Listener {
     const server = createServer(options, (incoming, outgoing) => {
       if (door?.tryFastPath?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
     });
-    await new Promise<void>((resolve, reject) => {
-      // Stays, for there are errors after the first: with no descriptor left, each connection that cannot be taken is one.
-      server.on('error', (error: NodeJS.ErrnoException) => reject(explain(error, address, key)));
-      server.listen(address.port, address.host, resolve);
-    });
+    // There are errors after the first: with no descriptor left, each connection that cannot be accepted is one.
+    server.on('error', () => undefined);
+    await listen(server, address, key, ports);
     const bound = server.address();
     const port = typeof bound === 'object' && bound !== null ? bound.port : address.port;
     const origin = `http://${address.host.includes(':') ? `[${address.host}]` : address.host}:${port}`;
@@ -77,14 +85,28 @@ export class Listener {
   }
 }
 
+/** Binds to the address, or where it is in use to one of the next ports. @throws {StartError} */
+async function listen(server: Server, { host, port }: Address, key: string, ports: number): Promise<void> {
+  for (let next = port; ; next++) {
+    try {
+      server.listen(next, host);
+      await once(server, 'listening');
+      return;
+    } catch (thrown) {
+      const code = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : undefined;
+      const isLast = next >= Math.min(port + ports - 1, MAX_PORT);
+      if (code === 'EADDRINUSE' && !isLast) continue;
+      const advice = ADVICE.get(code ?? '') ?? (thrown instanceof Error ? thrown.message : String(thrown));
+      throw new StartError(`cannot listen on ${host}:${port} (${key}): ${advice}`, { cause: thrown });
+    }
+  }
+}
+
+const MAX_PORT = 65_535;
+
 /** What to do about it, by error code. */
 const ADVICE: ReadonlyMap<string, string> = new Map([
-  ['EADDRINUSE', 'another program does; stop it, or choose another address'],
+  ['EADDRINUSE', 'the port is in use by another program; stop it, or choose another port'],
   ['EACCES', 'not permitted; choose a port above 1023'],
   ['EADDRNOTAVAIL', 'this machine has no such address'],
 ]);
-
-function explain(error: NodeJS.ErrnoException, { host, port }: Address, key: string): Error {
-  const advice = ADVICE.get(error.code ?? '') ?? error.message;
-  return new Error(`cannot listen on ${host}:${port} (${key}): ${advice}`, { cause: error });
-}

@@ -1,5 +1,8 @@
 #!/usr/bin/env node
-// Nothing is imported before the version of Node is known to be one that can load it.
+import type { StartOptions } from './cli/start.ts';
+import type { ValidateOptions } from './cli/validate.ts';
+
+// Nothing but types is imported before the version of Node is known to be one that can load it.
 
 /** The oldest Node that our HTTP client runs on; as in package.json. */
 const OLDEST = [22, 19] as const;
@@ -13,7 +16,7 @@ function isOldNode(version: string): boolean {
 
 /** Runs the verb that the arguments name. Returns the exit code. */
 async function main(argv: readonly string[]): Promise<number> {
-  const { Command, CommanderError } = await import('commander');
+  const { Command, CommanderError, Option } = await import('commander');
   const { VERSION } = await import('./version.ts');
   let code = 0;
 
@@ -29,37 +32,53 @@ async function main(argv: readonly string[]): Promise<number> {
         'Examples:',
         '  linkspan run --config ~/.cursor/mcp.json        serve the servers of a client, as they are',
         '  linkspan run --config linkspan.yaml --listen 127.0.0.1:8080',
-        '  linkspan validate --config linkspan.yaml        say what would be served, or what is wrong',
+        '  linkspan validate --start --config linkspan.yaml    start each upstream once, and say what it offers or why not',
       ].join('\n'),
+    );
+
+  const project = () =>
+    new Option('-p, --project <folder>', 'serve the servers of this project of ~/.claude.json as well');
+  const listen = () => new Option('-l, --listen <host:port>', 'where clients connect; comes before gateway.listen');
+  const operator = () =>
+    new Option('-o, --operator <host:port>', 'where status and metrics are, or off; comes before gateway.operator');
+  const logFormat = () =>
+    new Option('--log-format <format>', 'pretty for people, json for machines (default: pretty on a terminal)').choices(
+      ['pretty', 'json'],
     );
 
   program
     .command('run')
     .description('Serve the upstreams of a config file until told to stop.')
-    .requiredOption('-c, --config <file>', 'our YAML or JSON file, or the file of any MCP client (never written)')
-    .option('-l, --listen <host:port>', 'where clients connect; comes before gateway.listen')
-    .action(async (options: { config: string; listen?: string }) => {
+    .requiredOption('-c, --config <file>', 'our YAML, JSON or TOML file, or the file of any MCP client (never written)')
+    .addOption(listen())
+    .addOption(operator())
+    .addOption(project())
+    .addOption(logFormat())
+    .action(async (options: StartOptions) => {
       const { run } = await import('./cli/run.ts');
       code = await run(options);
     });
 
   program
     .command('validate')
-    .description('Check a config file and print what would be served. Starts nothing.')
+    .description('Check a config file and print what would be served.')
     .requiredOption('-c, --config <file>', 'the config file')
-    .option('-l, --listen <host:port>', 'as for run')
+    .addOption(listen())
+    .addOption(operator())
+    .addOption(project())
+    .option('--start', 'start each upstream once and ask for its lists; without it nothing is started', false)
     .option('--json', 'print JSON', false)
-    .action(async (options: { config: string; listen?: string; json: boolean }) => {
+    .action(async (options: ValidateOptions) => {
       const { validate } = await import('./cli/validate.ts');
-      code = validate(options);
+      code = await validate(options);
     });
 
   program
     .command('schema')
     .description('Print the JSON Schema of the config file.')
-    .option('--write', 'write config/linkspan.schema.json instead', false)
-    .addHelpText('after', '\nExample:\n  linkspan schema > linkspan.schema.json')
-    .action(async (options: { write: boolean }) => {
+    .option('--write <file>', 'write it to this file instead')
+    .addHelpText('after', '\nExample:\n  linkspan schema --write linkspan.schema.json')
+    .action(async (options: { write: string | undefined }) => {
       const { schema } = await import('./cli/schema.ts');
       code = schema(options);
     });
@@ -68,7 +87,9 @@ async function main(argv: readonly string[]): Promise<number> {
     .command('stdio')
     .description('Serve one client over stdin and stdout, for clients that only start programs.')
     .requiredOption('-c, --config <file>', 'the config file')
-    .action(async (options: { config: string }) => {
+    .addOption(project())
+    .addOption(logFormat())
+    .action(async (options: StartOptions) => {
       const { stdio } = await import('./cli/stdio.ts');
       code = await stdio(options);
     });
@@ -86,7 +107,8 @@ async function main(argv: readonly string[]): Promise<number> {
   } catch (thrown) {
     if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : USAGE_ERROR;
     const { ConfigError } = await import('./config/problem.ts');
-    if (!(thrown instanceof ConfigError)) throw thrown;
+    const { isExpected } = await import('./telemetry/log-error.ts');
+    if (!(thrown instanceof ConfigError) && !(thrown instanceof Error && isExpected(thrown))) throw thrown;
     process.stderr.write(`${thrown.message}\n`);
     return 1;
   }
@@ -97,5 +119,7 @@ if (isOldNode(process.versions.node)) {
   process.exit(1);
 }
 const exitCode = await main(process.argv.slice(2));
+// With the terminal gone there is nowhere to write to.
+process.stdout.on('error', () => process.exit(exitCode));
 // What was printed may still be on its way into a pipe.
 process.stdout.write('', () => process.exit(exitCode));

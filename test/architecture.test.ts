@@ -65,7 +65,7 @@ const FLOORS: Readonly<Record<string, readonly string[]>> = {
     'modern',
     '.',
   ],
-  downstream: ['streams', 'admission', '.', 'http'],
+  downstream: ['memory', 'streams', 'admission', '.', 'http'],
 };
 
 const files = globSync('**/*.ts', { cwd: join(ROOT, 'src') }).toSorted();

@@ -35,7 +35,7 @@ const ENDING_MS = 3_000;
 
 const cores = availableParallelism();
 /** Folders whose tests are steps of their own. */
-const APART = ['e2e', 'browser', 'redis'];
+const APART = ['e2e', 'browser', 'redis', 'peers'];
 
 const unit: Step = {
   kind: 'tests',
@@ -54,6 +54,21 @@ const RUNS: Readonly<Record<string, readonly Step[]>> = {
     unit,
     // Each of these starts gateways and servers of its own, so it keeps more than one core busy.
     { kind: 'tests', name: 'e2e', files: ['test/e2e/**/*.test.ts'], atOnce: Math.max(1, Math.floor(cores / 2)) },
+    // Servers and clients of other people, which the first of these installs from the package registries.
+    { kind: 'program', name: 'peers', file: 'test/peers/run.ts', args: [] },
+    {
+      kind: 'program',
+      name: 'peers late',
+      file: 'test/peers/run.ts',
+      args: ['--late', '--way', 'merged', '--client', 'typescript1'],
+    },
+    { kind: 'program', name: 'peers conformance', file: 'test/peers/conformance.ts', args: ['--endpoint', 'single'] },
+    {
+      kind: 'tests',
+      name: 'peers by number',
+      files: ['test/peers/**/*.test.ts'],
+      atOnce: Math.max(1, Math.floor(cores / 2)),
+    },
     { kind: 'program', name: 'matrix', file: 'test/matrix/run.ts', args: ['--check'] },
     { kind: 'program', name: 'conformance', file: 'test/conformance/run.ts', args: [] },
   ],

@@ -1,49 +1,40 @@
 import type { Running } from '../compose.ts';
 import { compose } from '../compose.ts';
-import { loadConfig } from '../config/load.ts';
-import { createLogger } from '../telemetry/log.ts';
+import { isExpected } from '../telemetry/log-error.ts';
 import { VERSION } from '../version.ts';
-
-export interface RunOptions {
-  readonly config: string;
-  readonly listen?: string;
-}
-
-const SIGNALS = ['SIGINT', 'SIGTERM'] as const;
+import { listenForSignals } from './signals.ts';
+import { start, type StartOptions } from './start.ts';
 
 /**
- * Serves until told to stop; a second signal ends it at once. Resolves with the exit code.
+ * Serves until a signal asks to stop; a second one ends it at once. Resolves with the exit code.
  *
  * @throws {ConfigError}
  */
-export async function run(options: RunOptions): Promise<number> {
-  const { listen } = options;
-  const { config, warnings } = loadConfig(options.config, {
-    env: process.env,
-    ...(listen === undefined ? {} : { listen }),
-  });
-  const log = createLogger(config.logLevel);
-  for (const warning of warnings) log.warn({ file: config.file }, warning);
+export async function run(options: StartOptions): Promise<number> {
+  const { config, log } = start('run', options);
+  const signals = listenForSignals(log);
 
   let running: Running;
   try {
     running = await compose(config, log);
   } catch (thrown) {
-    log.fatal({ err: thrown }, 'cannot start');
+    if (isExpected(thrown) && thrown instanceof Error) log.fatal({ reason: thrown.message }, 'cannot start');
+    else log.fatal({ err: thrown }, 'cannot start');
     return 1;
   }
   const { url, operatorUrl } = running;
-  log.info({ version: VERSION, url, operatorUrl, upstreams: config.upstreams.map(({ id }) => id) }, 'listening');
+  const wanted = config.operator?.port;
+  if (operatorUrl !== undefined && wanted !== 0 && Number(new URL(operatorUrl).port) !== wanted) {
+    log.warn({ wanted, operatorUrl }, "the operator's port is in use, so the next free one is taken");
+  }
+  const auth = config.auth.apiKeys.length > 0 || config.auth.jwt.length > 0;
+  const upstreams = config.upstreams.map(({ id }) => id);
+  log.info({ version: VERSION, url, operatorUrl, upstreams, auth }, 'listening');
 
-  const signal = await new Promise<string>((resolve) => {
-    for (const name of SIGNALS) process.once(name, resolve);
-  });
+  const signal = await signals.stop;
   log.info({ signal }, 'stopping');
-  const forced = new Promise<number>((resolve) => {
-    for (const name of SIGNALS) process.once(name, () => resolve(130));
-  });
   const stopped = running.stop().then(() => 0);
-  const code = await Promise.race([stopped, forced]);
+  const code = await Promise.race([stopped, signals.force.then(() => 130)]);
   log.info({ code }, 'stopped');
   return code;
 }

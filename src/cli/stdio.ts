@@ -1,19 +1,18 @@
 import { composeCore, upstreamTransports } from '../compose.ts';
-import { loadConfig } from '../config/load.ts';
 import { serveStdio } from '../downstream/stdio.ts';
-import { createLogger } from '../telemetry/log.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
+import { listenForSignals } from './signals.ts';
+import { start, type StartOptions } from './start.ts';
 
 /**
  * Serves the one client that started us, over stdin and stdout, until it hangs up. Opens no port. Resolves with the exit code.
  *
  * @throws {ConfigError}
  */
-export async function stdio(options: { readonly config: string }): Promise<number> {
-  const { config, warnings } = loadConfig(options.config, { env: process.env });
-  const log = createLogger(config.logLevel);
-  for (const warning of warnings) log.warn({ file: config.file }, warning);
+export async function stdio(options: StartOptions): Promise<number> {
+  const { config, log } = start('stdio', options);
+  const signals = listenForSignals(log);
 
   const metrics = createMetrics(VERSION);
   const core = await composeCore(config, metrics, upstreamTransports(config, metrics, log), log, {
@@ -21,10 +20,6 @@ export async function stdio(options: { readonly config: string }): Promise<numbe
     mayOwnState: false,
   });
   const hungUp = serveStdio(core.gateway, '', { input: process.stdin, output: process.stdout }, log);
-  const told = new Promise<void>((resolve) => {
-    process.once('SIGINT', resolve).once('SIGTERM', resolve);
-  });
-  await Promise.race([hungUp, told]);
-  await core.stop();
-  return 0;
+  await Promise.race([hungUp, signals.stop]);
+  return await Promise.race([core.stop().then(() => 0), signals.force.then(() => 130)]);
 }

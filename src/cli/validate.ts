@@ -3,27 +3,53 @@ import { basename } from 'node:path';
 import { addressText } from '../config/address.ts';
 import type { Config, ProfileConfig, UpstreamConfig } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
-import { ConfigError } from '../config/problem.ts';
+import { ConfigError, problemLine } from '../config/problem.ts';
+import type { UpstreamStatus } from '../operator/status.ts';
+import { missingCommands } from './commands.ts';
+import { loadOptions, type StartOptions } from './start.ts';
+import { startOnce } from './trial-start.ts';
 
-export interface ValidateOptions {
-  readonly config: string;
-  readonly listen?: string | undefined;
+export interface ValidateOptions extends StartOptions {
   readonly json: boolean;
+  /** Whether to start the upstreams and ask for their lists. */
+  readonly start: boolean;
 }
 
-/** Prints what would be served, without starting anything. Returns the exit code: 1 when the file cannot be used. */
-export function validate({ config: file, listen, json }: ValidateOptions): number {
+/** What is known of the upstreams beyond the config, by id. */
+interface Findings {
+  readonly missing: ReadonlyMap<string, string>;
+  /** Empty unless they were started. */
+  readonly started: ReadonlyMap<string, UpstreamStatus>;
+}
+
+/**
+ * Prints what would be served. Starts nothing, unless asked to start every upstream once. Resolves with the exit code: 1 when the
+ * file or an entry of it cannot be used, or an upstream that was started is not ready.
+ */
+export async function validate(options: ValidateOptions): Promise<number> {
+  const { config: file, json } = options;
   try {
-    const { config, warnings } = loadConfig(file, { env: process.env, listen });
-    if (json) process.stdout.write(`${JSON.stringify({ valid: true, ...summary(config), warnings }, null, 2)}\n`);
-    else {
+    const { config, warnings, problems } = loadConfig(file, loadOptions(options));
+    const started = options.start ? await startOnce(config) : [];
+    const findings: Findings = {
+      missing: await missingCommands(config.upstreams, process.env),
+      started: new Map(started.map((status) => [status.id, status])),
+    };
+    const valid = problems.length === 0;
+    const isReady = started.every(({ state }) => state === 'ready');
+    if (json) {
+      const said = { valid, ...(valid ? {} : { problems }), ...summary(config, findings), warnings };
+      process.stdout.write(`${JSON.stringify(said, null, 2)}\n`);
+    } else {
+      for (const problem of problems) process.stderr.write(`${problemLine(problem)}\n`);
       for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`);
-      for (const { id, problem } of config.upstreams) {
-        if (problem !== undefined) process.stderr.write(`warning: upstream ${id} cannot be started: ${problem}\n`);
+      for (const { id, problem } of valid ? config.upstreams : []) {
+        const why = problem ?? findings.missing.get(id);
+        if (why !== undefined) process.stderr.write(`warning: upstream ${id} cannot be started: ${why}\n`);
       }
-      process.stdout.write(overview(file, config));
+      process.stdout.write(overview(file, config, valid, findings));
     }
-    return 0;
+    return valid && isReady ? 0 : 1;
   } catch (thrown) {
     if (!json || !(thrown instanceof ConfigError)) throw thrown;
     process.stdout.write(`${JSON.stringify({ valid: false, problems: thrown.problems }, null, 2)}\n`);
@@ -32,7 +58,8 @@ export function validate({ config: file, listen, json }: ValidateOptions): numbe
 }
 
 /** What may be shown of a config: no arguments, environment, headers or paths of URLs, which hold secrets. */
-function summary({ file, listen, operator, stateDir, upstreams, profiles }: Config): object {
+function summary(config: Config, { missing, started }: Findings): object {
+  const { file, listen, operator, stateDir, upstreams, profiles } = config;
   return {
     file,
     listen: addressText(listen),
@@ -47,22 +74,29 @@ function summary({ file, listen, operator, stateDir, upstreams, profiles }: Conf
       isolation,
       start,
       required,
-      problem: problem ?? null,
+      problem: problem ?? missing.get(id) ?? null,
+      ...startedSummary(started.get(id)),
     })),
     profiles: profiles.map(({ id, upstreams }) => ({ id, endpoint: `/mcp/${id}`, upstreams })),
   };
 }
 
-function overview(file: string, config: Config): string {
+function startedSummary(status: UpstreamStatus | undefined): object {
+  if (status === undefined) return {};
+  const { state, reason, tools, prompts, resources } = status;
+  return { state, reason: reason ?? null, tools, prompts, resources };
+}
+
+function overview(file: string, config: Config, valid: boolean, findings: Findings): string {
   const { listen, operator, publicUrl, stateDir, upstreams, profiles } = config;
   const rows: [string, string][] = [
     ['/mcp', upstreams.length === 1 ? 'the one upstream' : `all ${upstreams.length} upstreams`],
-    ...upstreams.map((upstream): [string, string] => [`/mcp/${upstream.id}`, upstreamText(upstream)]),
+    ...upstreams.map((upstream): [string, string] => [`/mcp/${upstream.id}`, upstreamText(upstream, findings)]),
     ...profiles.map((profile): [string, string] => [`/mcp/${profile.id}`, profileText(profile)]),
   ];
   const width = Math.max(...rows.map(([endpoint]) => endpoint.length));
   return [
-    `${file} is valid.`,
+    valid ? `${file} is valid.` : `${file} has entries that cannot be used; the rest is served.`,
     '',
     `clients    ${publicUrl ?? `http://${addressText(listen)}`}`,
     ...rows.map(([endpoint, text]) => `  ${endpoint.padEnd(width)}  ${text}`),
@@ -72,11 +106,22 @@ function overview(file: string, config: Config): string {
   ].join('\n');
 }
 
-function upstreamText({ target, isolation, start, required, problem }: UpstreamConfig): string {
+function upstreamText(
+  { id, target, isolation, start, required, problem }: UpstreamConfig,
+  { missing, started }: Findings,
+): string {
   if (problem !== undefined) return `FAILED ${problem}`;
+  const status = started.get(id);
   const program = target.kind === 'stdio' ? ` ${basename(target.command)}` : '';
   const each = isolation === 'shared' ? 'shared by all' : `one per ${isolation}`;
-  return `${target.kind}${program}, ${each}, ${start}${required ? ', required' : ''}`;
+  const how = `${target.kind}${program}, ${each}, ${start}${required ? ', required' : ''}`;
+  if (status === undefined) return missing.has(id) ? `${how}; NOT FOUND` : how;
+  if (status.state !== 'ready') return `FAILED ${status.reason ?? status.state}`;
+  return `ready, ${counted(status.tools, 'tool')}, ${counted(status.prompts, 'prompt')}, ${counted(status.resources, 'resource')}; ${how}`;
+}
+
+function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
 function profileText({ upstreams }: ProfileConfig): string {

@@ -1,20 +1,32 @@
-import { basename } from 'node:path';
+import { basename, resolve } from 'node:path';
 
 import type { Data, Document } from './document.ts';
-import { isRecord, valueAt } from './expanded.ts';
+import { isList, isRecord, valueAt } from './expanded.ts';
 import type { Dialect } from './interpolate.ts';
 import type { Path, Problem } from './problem.ts';
+import { problemLine } from './problem.ts';
 import { MAP_KEYS, WEAK_MAP_KEYS } from './schema.ts';
 import { didYouMean, suggest } from './suggest.ts';
 
-/** Where a file keeps its upstreams, and what that tells about who wrote it. */
-export interface UpstreamMap {
+/** One entry of the map (or list) of upstreams: its name and where it stands. */
+export interface UpstreamPlace {
+  readonly key: string;
   readonly path: Path;
-  /** In the order of the file. */
-  readonly keys: readonly string[];
+}
+
+/** How the client that wrote a file spells its entries. */
+export interface ClientStyle {
   readonly dialect: Dialect;
   /** What the number `timeout` of an entry counts, and which wait it bounds. */
   readonly timeout: { readonly unit: 'guess' | 'ms' | 's'; readonly bounds: 'call' | 'start' };
+}
+
+/** Where a file keeps its upstreams, and how the client that wrote it spells them. */
+export interface UpstreamMap extends ClientStyle {
+  readonly path: Path;
+  /** In the order of the file. */
+  readonly entries: readonly UpstreamPlace[];
+  readonly warnings: readonly string[];
 }
 
 /** Our settings that belong under `gateway` and that no client's file has at the top. */
@@ -22,8 +34,15 @@ const OURS = ['listen', 'operator', 'publicUrl', 'allowedHosts', 'allowedOrigins
 
 const PLAIN = { dialect: 'plain', timeout: { unit: 'guess', bounds: 'call' } } as const;
 
-/** Finds the map of upstreams in our file or a client's. */
-export function findUpstreams(document: Document): UpstreamMap | { readonly problems: readonly Problem[] } {
+/**
+ * Finds the upstreams in our file or a client's.
+ *
+ * @param project the folder whose own servers in `~/.claude.json` are served as well.
+ */
+export function findUpstreams(
+  document: Document,
+  project: string | undefined,
+): UpstreamMap | { readonly problems: readonly Problem[] } {
   const { data } = document;
   if (!isRecord(data)) return { problems: [document.problem([], `expected a map with "mcpServers"`)] };
   const keys = Object.keys(data);
@@ -36,6 +55,13 @@ export function findUpstreams(document: Document): UpstreamMap | { readonly prob
     });
   if (misplaced.length > 0) return { problems: misplaced };
 
+  const projects = projectsOf(data);
+  const chosen = project === undefined ? undefined : [...projects.keys()].find((name) => isFolder(name, project));
+  if (project !== undefined && chosen === undefined) {
+    return { problems: [document.problem(['projects'], noSuchProject(project, projects), 'key')] };
+  }
+  const own = chosen === undefined ? [] : placesIn(document, ['projects', chosen, 'mcpServers']);
+
   const strong = MAP_KEYS.filter((key) => Object.hasOwn(data, key));
   const [first, second] = strong;
   if (first !== undefined && second !== undefined) {
@@ -43,25 +69,87 @@ export function findUpstreams(document: Document): UpstreamMap | { readonly prob
   }
   const key = first ?? WEAK_MAP_KEYS.find((key) => isRecord(data[key]));
   if (key === undefined) {
-    const near = keys.map((key) => ({ key, meant: suggest(key, MAP_KEYS) })).find(({ meant }) => meant !== undefined);
-    const message = `expected the upstreams in a map under "mcpServers"`;
-    return {
-      problems: [document.problem(near === undefined ? [] : [near.key], `${message}${didYouMean(near?.meant)}`, 'key')],
-    };
+    if (chosen !== undefined) return { path: ['projects', chosen, 'mcpServers'], ...PLAIN, entries: own, warnings: [] };
+    return { problems: [noMap(document, keys, projects)] };
   }
 
   const found = describe(document, data, key);
   const map = valueAt(data, found.path) ?? null;
-  if (map === null) return { ...found, keys: [] };
-  if (!isRecord(map)) return { problems: [document.problem(found.path, 'expected a map from names to upstreams')] };
-  // A JavaScript object moves keys such as "1" to the front.
-  const inOrder = Object.keys(map).toSorted((a, b) => {
-    return document.offset([...found.path, a], 'key') - document.offset([...found.path, b], 'key');
-  });
-  return { ...found, keys: inOrder };
+  const listed = isList(map) && map.every((item) => isRecord(item) && typeof item['name'] === 'string');
+  if (map !== null && !isRecord(map) && !(listed && map.length > 0)) {
+    return { problems: [document.problem(found.path, 'expected a map from names to upstreams')] };
+  }
+  // Claude Code does the same: the servers of a project come before those of the user.
+  const names = new Set(own.map(({ key }) => key));
+  const entries = [...own, ...placesIn(document, found.path).filter(({ key }) => !names.has(key))];
+  const others = [...projects].filter(([name]) => name !== chosen);
+  const warnings = project === undefined && others.length > 0 ? [problemLine(offer(document, projects))] : [];
+  return { ...found, entries, warnings };
 }
 
-function describe(document: Document, data: { readonly [key: string]: Data }, key: string): Omit<UpstreamMap, 'keys'> {
+/** The entries at a path, in the order of the file. Continue writes a list of entries that hold their `name`. */
+function placesIn(document: Document, path: Path): readonly UpstreamPlace[] {
+  const map = valueAt(document.data, path);
+  if (isList(map)) {
+    return map.map((item, index) => ({
+      key: isRecord(item) && typeof item['name'] === 'string' ? item['name'] : String(index),
+      path: [...path, index],
+    }));
+  }
+  if (!isRecord(map)) return [];
+  // A JavaScript object moves keys such as "1" to the front.
+  return Object.keys(map)
+    .map((key) => ({ key, path: [...path, key] }))
+    .toSorted((a, b) => document.offset(a.path, 'key') - document.offset(b.path, 'key'));
+}
+
+/** Projects of `~/.claude.json` that have servers of their own, with how many. */
+function projectsOf(data: { readonly [key: string]: Data }): ReadonlyMap<string, number> {
+  const found = new Map<string, number>();
+  const { projects } = data;
+  for (const [name, project] of Object.entries(isRecord(projects) ? projects : {})) {
+    const servers = isRecord(project) ? project['mcpServers'] : undefined;
+    const count = isRecord(servers) ? Object.keys(servers).length : 0;
+    if (count > 0) found.set(name, count);
+  }
+  return found;
+}
+
+function isFolder(name: string, project: string): boolean {
+  return name === project || resolve(name) === resolve(project);
+}
+
+/** Names of projects that are shown in a message at most. */
+const SHOWN_PROJECTS = 8;
+
+function projectList(projects: ReadonlyMap<string, number>): string {
+  const shown = [...projects].slice(0, SHOWN_PROJECTS).map(([name, count]) => `${name} (${count})`);
+  const rest = projects.size - shown.length;
+  return `${shown.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`;
+}
+
+function offer(document: Document, projects: ReadonlyMap<string, number>): Problem {
+  const message = `servers of single projects are left out; add --project <folder> for those of ${projectList(projects)}`;
+  return document.problem(['projects'], message, 'key');
+}
+
+function noSuchProject(project: string, projects: ReadonlyMap<string, number>): string {
+  const none = `no project ${JSON.stringify(project)} with servers of its own`;
+  return projects.size === 0 ? `${none}, and no other either` : `${none}; there are ${projectList(projects)}`;
+}
+
+function noMap(document: Document, keys: readonly string[], projects: ReadonlyMap<string, number>): Problem {
+  if (projects.size > 0) return offer(document, projects);
+  const near = keys.map((key) => ({ key, meant: suggest(key, MAP_KEYS) })).find(({ meant }) => meant !== undefined);
+  const message = `expected the upstreams in a map under "mcpServers"${didYouMean(near?.meant)}`;
+  return document.problem(near === undefined ? [] : [near.key], message, 'key');
+}
+
+function describe(
+  document: Document,
+  data: { readonly [key: string]: Data },
+  key: string,
+): ClientStyle & { readonly path: Path } {
   if (key === 'extensions') return { path: [key], dialect: 'plain', timeout: { unit: 's', bounds: 'call' } };
   if (key === 'mcp') {
     // The settings of VS Code kept its servers one level deeper.

@@ -5,6 +5,8 @@ export interface Config {
   readonly listen: Address;
   /** Operator's port, or undefined for none. */
   readonly operator: Address | undefined;
+  /** Whether the next free port is taken where that one is in use: nobody chose it. */
+  readonly operatorMayMove: boolean;
   /** Origin clients reach us by, without a trailing slash, where it is not simply `http://` + listen. */
   readonly publicUrl: string | undefined;
   /** Host names (without port) accepted in `Host` besides loopback names and that of `publicUrl`. */
@@ -19,6 +21,7 @@ export interface Config {
   /** Whether 2024-11-05 clients may come by `GET /sse`. */
   readonly legacySse: boolean;
   readonly logLevel: LogLevel;
+  readonly accessLog: AccessLog;
   readonly names: { readonly maxChars: number };
   readonly instructions: { readonly maxChars: number };
   readonly upstreams: readonly UpstreamConfig[];
@@ -32,6 +35,13 @@ export interface Address {
 
 export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'] as const;
 export type LogLevel = (typeof LOG_LEVELS)[number];
+
+/**
+ * Which requests get a log line. `auto` is `none` on a terminal, `errors` over stdio and where only this machine can connect, and
+ * `all` elsewhere.
+ */
+export const ACCESS_LOGS = ['auto', 'all', 'errors', 'none'] as const;
+export type AccessLog = (typeof ACCESS_LOGS)[number];
 
 export interface AuthConfig {
   readonly jwt: readonly JwtIssuerConfig[];
@@ -65,6 +75,12 @@ export interface LimitsConfig {
   readonly parkedPerPrincipal: number;
   readonly parkedPerUpstream: number;
   readonly inFlightPerSession: number;
+  /** Open `subscriptions/listen` and `GET /sse` streams. */
+  readonly streamsPerPrincipal: number;
+  /** Request bodies that are being received, together; undefined for a part of the heap. */
+  readonly bodyTotalBytes?: number | undefined;
+  /** Events and answers that wait for slow readers, together; undefined for a part of the heap. */
+  readonly unsentTotalBytes?: number | undefined;
 }
 
 export interface SessionsConfig {
@@ -78,6 +94,8 @@ export interface SessionsConfig {
   /** Events kept for `Last-Event-ID`, per session. */
   readonly eventLimit: number;
   readonly eventLimitBytes: number;
+  /** The same for all sessions together; undefined for a part of the heap. */
+  readonly eventTotalBytes?: number | undefined;
 }
 
 export const ISOLATIONS = ['session', 'principal', 'shared', 'call'] as const;

@@ -1,6 +1,7 @@
 import { isAlias, isMap, isScalar, isSeq, LineCounter, parseDocument } from 'yaml';
 import type { Node, Pair } from 'yaml';
 
+import { jsonFault } from './json-problem.ts';
 import { blankComments, isJson } from './jsonc.ts';
 import { ConfigError, keyText } from './problem.ts';
 import type { Path, Problem } from './problem.ts';
@@ -116,12 +117,13 @@ function startOf(node: unknown): number | undefined {
 }
 
 /**
- * Parses YAML, JSON or JSON with comments.
+ * Parses YAML, JSON, or JSON with comments.
  * @throws {ConfigError} on the first few things that keep the text from being read.
  */
 export function parseText(file: string, raw: string): Document {
   const unmarked = raw.startsWith('\uFEFF') ? raw.slice(1) : raw;
-  const text = isJson(file, unmarked) ? blankComments(unmarked) : unmarked;
+  const json = isJson(file, unmarked);
+  const text = json ? blankComments(unmarked) : unmarked;
   const lines = new LineCounter();
   const problemAt = (offset: number, path: Path, message: string): Problem => {
     const { line, col } = lines.linePos(offset);
@@ -134,6 +136,8 @@ export function parseText(file: string, raw: string): Document {
     const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
     const wrong = [...document.errors, ...document.warnings];
     if (wrong.length > 0) {
+      const fault = json ? jsonFault(unmarked) : undefined;
+      if (fault !== undefined) throw new ConfigError([problemAt(fault.offset, [], fault.message)]);
       const problems = wrong.slice(0, 3).map(({ pos: [offset], message }) => {
         return problemAt(offset, [], `${message}${quoteHint(text, offset)}`);
       });

@@ -1,10 +1,8 @@
-import { basename } from 'node:path';
-
-import type { UpstreamMap } from './client-file.ts';
+import type { ClientStyle } from './client-file.ts';
 import type { Data, Document } from './document.ts';
 import { expandData, isList, isRecord, valueAt } from './expanded.ts';
 import type { Lookup } from './interpolate.ts';
-import { keyText, problemLine } from './problem.ts';
+import { placeText, problemLine } from './problem.ts';
 import type { Path, Problem } from './problem.ts';
 import { checkSection } from './section.ts';
 import { didYouMean, suggest } from './suggest.ts';
@@ -40,13 +38,15 @@ export function checkEntry(
   document: Document,
   path: Path,
   lookup: Lookup,
-  { dialect }: UpstreamMap,
+  { dialect }: ClientStyle,
 ): CheckedEntry | { readonly problems: readonly Problem[] } {
   const raw = valueAt(document.data, path) ?? null;
   const problems: Problem[] = [];
   const warnings: string[] = [];
   const known: Record<string, Data> = {};
   for (const [key, value] of Object.entries(isRecord(raw) ? raw : {})) {
+    // Zed and others write null for a setting that is not set.
+    if (value === null && UPSTREAM_KEYS.has(key)) continue;
     if (UPSTREAM_KEYS.has(key)) {
       known[key] = SPELLED.has(key) ? spelled(document, [...path, key], value) : value;
       continue;
@@ -76,8 +76,7 @@ export function checkEntry(
 
 /** `config.yaml:5:32, mcpServers.github.headers.Authorization` */
 export function place(document: Document, path: Path): string {
-  const { line, column } = document.problem(path, '');
-  return `${basename(document.file)}:${line}:${column}, ${keyText(path)}`;
+  return placeText(document.problem(path, ''));
 }
 
 function spelled(document: Document, path: Path, value: Data): Data {

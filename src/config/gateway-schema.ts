@@ -1,7 +1,7 @@
 import { z } from 'zod';
 
 import { isLoopback } from './address.ts';
-import { LOG_LEVELS } from './config.ts';
+import { ACCESS_LOGS, LOG_LEVELS } from './config.ts';
 import { address, count, duration, flag, oneOf, origin, refused, size, text, texts } from './scalars.ts';
 
 /** Asymmetric only: whoever can check a symmetric signature can also make one. */
@@ -72,6 +72,21 @@ const limits = z.strictObject({
     .describe('Calls of one principal that wait at an upstream until their client, of 2026-07-28, answers a question.'),
   parkedPerUpstream: count(1, 1_000_000).prefault(1_024).describe('The same for one upstream.'),
   inFlightPerSession: count(1, 100_000).prefault(256).describe('Requests under way in one session.'),
+  streamsPerPrincipal: count(1, 1_000_000)
+    .prefault(1_000)
+    .describe('Open subscriptions/listen streams of one principal, and as many GET /sse streams.'),
+  bodyTotal: size('1MiB', '1024GiB')
+    .optional()
+    .describe(
+      'All requests that are being received, together; half of it for one principal. ' +
+        'Default: an eighth of the heap limit, at most 128MiB, at least four times body.',
+    ),
+  unsentTotal: size('1MiB', '1024GiB')
+    .optional()
+    .describe(
+      'All answers and events that wait for slow readers, together; half of it for one principal. ' +
+        'Default: a quarter of the heap limit, at most 256MiB.',
+    ),
 });
 
 const sessions = z.strictObject({
@@ -85,6 +100,12 @@ const sessions = z.strictObject({
   keepAlive: duration('1s', '10m').prefault('15s').describe('Between comments on a silent event stream.'),
   events: count(0, 1_000_000).prefault(1_000).describe('Events kept for Last-Event-ID, per session.'),
   eventBytes: size('0B', '1GiB').prefault('8MiB').describe('Size of those events, per session.'),
+  eventBytesTotal: size('0B', '1024GiB')
+    .optional()
+    .describe(
+      'Size of those events, all sessions together; half of it for one principal. ' +
+        'Default: an eighth of the heap limit, at most 128MiB.',
+    ),
 });
 
 const globs = (what: string) => texts('expected a list of tool names; * stands for any text').describe(what);
@@ -113,7 +134,9 @@ export const gatewaySchema = z.strictObject({
   operator: z
     .union([z.literal(false), address()], { error: 'expected host:port such as "127.0.0.1:3001", or false' })
     .prefault('127.0.0.1:3001')
-    .describe('host:port for health, metrics and status, or false for none.'),
+    .describe(
+      'host:port for health, metrics and status, or false for none. Where it is not set and taken, the next free port.',
+    ),
   publicUrl: origin().optional().describe('Origin clients reach us by, where it is not http:// + listen.'),
   allowedHosts: z
     .array(
@@ -139,6 +162,12 @@ export const gatewaySchema = z.strictObject({
   sessions: sessions.prefault({}).describe('How long sessions of clients live.'),
   legacySse: flag().prefault(true).describe('Whether clients of 2024-11-05 may come by GET /sse.'),
   logLevel: oneOf(LOG_LEVELS).prefault('info').describe('Least severe log line that is written.'),
+  accessLog: oneOf(ACCESS_LOGS)
+    .prefault('auto')
+    .describe(
+      'Which requests get a log line. `auto` is `none` on a terminal, `errors` over stdio and where only this machine can ' +
+        'connect (no publicUrl), and `all` elsewhere. Lines of requests have the level info.',
+    ),
   names: z
     .strictObject({
       maxChars: count(16, 128)

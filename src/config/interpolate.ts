@@ -5,6 +5,7 @@
  *     ${NAME:-default}          … or this text where it is unset or empty
  *     ${NAME:?message}          … or fail with this message where it is unset or empty
  *     ${file:/path}             the text of a file, less one line break at its end
+ *     ${{ secrets.NAME }}       what Continue keeps for itself: the environment variable NAME
  *     ${input:id}               what VS Code would ask for: the environment variable INPUT_ID
  *     ${workspaceFolder}  …     the places of {@link Lookup.place}
  *     $$                        a dollar sign
@@ -27,6 +28,8 @@ export type Dialect = 'plain' | 'gemini' | 'opencode';
 export type Expansion = { readonly text: string } | { readonly problem: string };
 
 const NAME = /^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-|:\?)([^]*))?$/;
+/** `${{ secrets.NAME }}`, as Continue writes. */
+const SECRET = /^\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}$/;
 const STRANGE = /\$[A-Za-z_][A-Za-z0-9_]*|\{(?:env|file):[^{}]+\}/y;
 
 const FORMS = 'write ${NAME}, ${NAME:-default}, ${NAME:?message}, ${env:NAME}, ${file:/path}, or $$ for a dollar sign';
@@ -104,7 +107,7 @@ function evaluate(body: string, lookup: Lookup, dialect: Dialect): string {
     return value;
   }
 
-  const [, name, operator, operand = ''] = NAME.exec(body) ?? [];
+  const [, name, operator, operand = ''] = NAME.exec(SECRET.exec(body)?.[1] ?? body) ?? [];
   if (name === undefined) throw new Unexpandable(`"\${${body}}" is none of the forms we know (${FORMS})`);
   const value = lookup.variable(name);
   if (operator === undefined) {

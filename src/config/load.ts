@@ -2,31 +2,37 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { isAbsolute, join, resolve } from 'node:path';
 
-import { isLoopback, parseAddress, suggestAddress } from './address.ts';
+import { addressesOf, exposure, exposureWarnings, readOverrides } from './addresses.ts';
+import type { Addresses } from './addresses.ts';
 import { findUpstreams } from './client-file.ts';
-import type { Address, Config, UpstreamConfig } from './config.ts';
-import { parseText } from './document.ts';
+import type { Config, UpstreamConfig } from './config.ts';
 import type { Document } from './document.ts';
 import { expandData, valueAt } from './expanded.ts';
 import { gatewaySchema } from './gateway-schema.ts';
 import type { GatewaySettings } from './gateway-schema.ts';
+import { parseFile } from './parse-file.ts';
 import { places } from './places.ts';
 import type { Places } from './places.ts';
 import { ConfigError, keyText, problemLine } from './problem.ts';
 import type { Problem } from './problem.ts';
 import { readProfiles } from './profiles.ts';
 import { checkSection } from './section.ts';
-import { didYouMean } from './suggest.ts';
 import { upstreamId } from './upstream-id.ts';
 import { readUpstream } from './upstream.ts';
 
 const FILE_LIMIT_BYTES = 1_048_576;
+/** Claude Code keeps its whole state in the file that has its servers. */
+const JSON_FILE_LIMIT_BYTES = 33_554_432;
 const UPSTREAM_LIMIT = 500;
 
 export interface LoadOptions {
   readonly env: NodeJS.ProcessEnv;
   /** Comes before `gateway.listen`. */
   readonly listen?: string | undefined;
+  /** Comes before `gateway.operator`. */
+  readonly operator?: string | undefined;
+  /** The folder whose own servers in `~/.claude.json` are served as well. */
+  readonly project?: string | undefined;
 }
 
 export interface Loaded {
@@ -34,60 +40,72 @@ export interface Loaded {
   readonly config: Config;
   /** What was ignored or looks unintended, a line each. */
   readonly warnings: readonly string[];
+  /** Entries that cannot be used: each is listed as failed, and the rest goes on. */
+  readonly problems: readonly Problem[];
 }
 
 /**
  * Reads our config file, or any MCP client's, and never writes it.
  *
- * A variable that an upstream needs and that is not set becomes that upstream's `problem`; in the gateway's own settings it is an
+ * What is wrong with one entry fails that upstream alone: it is listed with the reason, and the rest goes on. A variable that an upstream needs and that is not set becomes that upstream's `problem`; in the gateway's own settings it is an
  * error.
  *
- * @throws {ConfigError} with every problem found.
+ * @throws {ConfigError} with every problem found, where the file as a whole or every entry of it is wrong.
  */
-export function loadConfig(file: string, { env, listen }: LoadOptions): Loaded {
+export function loadConfig(file: string, { env, listen, operator, project }: LoadOptions): Loaded {
   const absolute = resolve(file);
-  const document = parseText(file, readText(file));
-  const map = findUpstreams(document);
+  const document = parseFile(file, readText(file));
+  const map = findUpstreams(document, project);
   if ('problems' in map) throw new ConfigError(map.problems);
 
   const where = places(absolute, env);
   const problems: Problem[] = [];
-  const warnings: string[] = [];
+  const wrongEntries: Problem[] = [];
+  const warnings: string[] = [...map.warnings];
 
   const settings = readGateway(document, where, problems);
   const upstreams: UpstreamConfig[] = [];
   const keys = new Map<string, string>();
-  for (const key of map.keys) {
+  let usable = 0;
+  for (const at of map.entries) {
+    const { key, path } = at;
     const id = upstreamId(key);
     const other = keys.get(id);
     if (other === undefined) keys.set(id, key);
     else {
       const message = `has the id "${id}", as ${keyText([...map.path, other])} has; rename one`;
-      problems.push(document.problem([...map.path, key], message, 'key'));
+      problems.push(document.problem(path, message, 'key'));
     }
-    if (id.length > 64) problems.push(document.problem([...map.path, key], 'expected a name of at most 64', 'key'));
-    const read = readUpstream(document, map, key, where);
-    problems.push(...read.problems);
+    if (id.length > 64) problems.push(document.problem(path, 'expected a name of at most 64', 'key'));
+    const read = readUpstream(document, map, at, where);
+    wrongEntries.push(...read.problems);
     warnings.push(...read.warnings);
-    if (read.config !== undefined) upstreams.push(read.config);
+    if (read.config === undefined) continue;
+    upstreams.push(read.config);
+    if (read.problems.length === 0) usable++;
   }
-  if (map.keys.length > UPSTREAM_LIMIT) {
+  if (map.entries.length > UPSTREAM_LIMIT) {
     problems.push(document.problem(map.path, `more than ${UPSTREAM_LIMIT} upstreams`, 'key'));
   }
   if (upstreams.length === 0 && problems.length === 0) {
     warnings.push(problemLine(document.problem(map.path, 'no upstream is left to serve', 'key')));
   }
 
-  const override = listen === undefined ? undefined : listenOverride(listen, problems);
-  if (settings === undefined) throw new ConfigError(problems);
-  const address = override ?? settings.listen;
+  const overrides = readOverrides({ listen, operator }, problems);
+  if (settings === undefined) throw new ConfigError([...problems, ...wrongEntries]);
+  const addresses = addressesOf(document, settings, overrides);
   const profiles = readProfiles(document, settings, upstreams, keys);
-  problems.push(...profiles.problems, ...exposure(document, settings, address, override !== undefined));
-  if (problems.length > 0) throw new ConfigError(problems);
-  warnings.push(...profiles.warnings, ...exposureWarnings(document, settings, address));
+  problems.push(...profiles.problems, ...exposure(document, settings, addresses));
+  const isUseless = usable === 0 && wrongEntries.length > 0;
+  if (problems.length > 0 || isUseless) throw new ConfigError([...problems, ...wrongEntries]);
+  warnings.push(...profiles.warnings, ...exposureWarnings(document, settings, addresses));
 
-  const config = assemble(absolute, settings, address, where);
-  return { config: freeze({ ...config, upstreams, profiles: profiles.profiles }), warnings };
+  const config = assemble(absolute, settings, addresses, where);
+  return {
+    config: freeze({ ...config, upstreams, profiles: profiles.profiles }),
+    warnings,
+    problems: wrongEntries.toSorted((a, b) => a.line - b.line || a.column - b.column),
+  };
 }
 
 /** @throws {ConfigError} */
@@ -95,11 +113,6 @@ function readText(file: string): string {
   const refuse = (message: string, cause?: unknown): ConfigError => {
     return new ConfigError([{ file, line: 0, column: 0, key: '', message }], cause);
   };
-  if (/\.toml$/i.test(file)) {
-    throw refuse(
-      'TOML is not read; write [mcp_servers.x] as YAML or JSON, where the same keys work: "mcp_servers: {x: {command: …}}"',
-    );
-  }
   let bytes: Buffer;
   try {
     bytes = readFileSync(file);
@@ -107,7 +120,10 @@ function readText(file: string): string {
     const code = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : 'unknown error';
     throw refuse(code === 'ENOENT' ? 'no such file' : `cannot be read (${code})`, thrown);
   }
-  if (bytes.length > FILE_LIMIT_BYTES) throw refuse('is larger than 1 MiB');
+  const isJsonFile = /\.jsonc?$/i.test(file);
+  if (bytes.length > (isJsonFile ? JSON_FILE_LIMIT_BYTES : FILE_LIMIT_BYTES)) {
+    throw refuse(`is larger than ${isJsonFile ? '32 MiB' : '1 MiB'}`);
+  }
   try {
     return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
   } catch (thrown) {
@@ -127,66 +143,18 @@ function readGateway(document: Document, where: Places, problems: Problem[]): Ga
   return undefined;
 }
 
-function listenOverride(listen: string, problems: Problem[]): Address | undefined {
-  const address = parseAddress(listen);
-  if (address === undefined) {
-    const message = `expected host:port such as "127.0.0.1:3000", got ${JSON.stringify(listen)}`;
-    problems.push({
-      file: '--listen',
-      line: 0,
-      column: 0,
-      key: '',
-      message: `${message}${didYouMean(suggestAddress(listen))}`,
-    });
-  }
-  return address;
-}
-
-/** Refuses to be open to a network without asking anybody who they are. */
-function exposure(document: Document, settings: GatewaySettings, listen: Address, overridden: boolean): Problem[] {
-  const problems: Problem[] = [];
-  const { auth, operator } = settings;
-  if (!isLoopback(listen.host) && auth.jwt.length === 0 && auth.apiKeys.length === 0) {
-    const message = `${listen.host} is open to the network, and nobody is asked for credentials; configure gateway.auth, or listen on 127.0.0.1`;
-    problems.push(
-      overridden
-        ? { file: '--listen', line: 0, column: 0, key: '', message }
-        : document.problem(['gateway', 'listen'], message),
-    );
-  }
-  if (operator !== false && operator.port !== 0 && operator.port === listen.port && operator.host === listen.host) {
-    problems.push(
-      document.problem(['gateway', 'operator'], 'is the address of listen; operators have a port of their own'),
-    );
-  }
-  return problems;
-}
-
-function exposureWarnings(document: Document, settings: GatewaySettings, listen: Address): string[] {
-  const { operator, publicUrl, allowedHosts } = settings;
-  const warnings: string[] = [];
-  if (!isLoopback(listen.host) && publicUrl === undefined && allowedHosts.length === 0) {
-    const message = 'without publicUrl or allowedHosts, requests that name the gateway by a host name are refused';
-    warnings.push(problemLine(document.problem(['gateway', 'listen'], message)));
-  }
-  if (operator !== false && !isLoopback(operator.host)) {
-    const message = 'nobody is asked for credentials on this port; let only operators reach it';
-    warnings.push(problemLine(document.problem(['gateway', 'operator'], message)));
-  }
-  return warnings;
-}
-
 function assemble(
   file: string,
   settings: GatewaySettings,
-  listen: Address,
+  { listen, operator, operatorMayMove }: Addresses,
   where: Places,
 ): Omit<Config, 'upstreams' | 'profiles'> {
   const { limits, sessions } = settings;
   return {
     file,
     listen,
-    operator: settings.operator === false ? undefined : settings.operator,
+    operator,
+    operatorMayMove,
     publicUrl: settings.publicUrl,
     allowedHosts: settings.allowedHosts,
     allowedOrigins: settings.allowedOrigins,
@@ -203,6 +171,9 @@ function assemble(
       parkedPerPrincipal: limits.parkedPerPrincipal,
       parkedPerUpstream: limits.parkedPerUpstream,
       inFlightPerSession: limits.inFlightPerSession,
+      streamsPerPrincipal: limits.streamsPerPrincipal,
+      bodyTotalBytes: limits.bodyTotal,
+      unsentTotalBytes: limits.unsentTotal,
     },
     sessions: {
       idleMs: sessions.idle,
@@ -211,9 +182,11 @@ function assemble(
       keepAliveMs: sessions.keepAlive,
       eventLimit: sessions.events,
       eventLimitBytes: sessions.eventBytes,
+      eventTotalBytes: sessions.eventBytesTotal,
     },
     legacySse: settings.legacySse,
     logLevel: settings.logLevel,
+    accessLog: settings.accessLog,
     names: settings.names,
     instructions: settings.instructions,
   };

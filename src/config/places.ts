@@ -5,7 +5,7 @@ import { basename, dirname, resolve, sep } from 'node:path';
 import type { Lookup } from './interpolate.ts';
 
 /** Directories in which clients keep their file inside a project; the project is the one above. */
-const CLIENT_FOLDERS = new Set(['.vscode', '.cursor', '.roo', '.gemini']);
+const CLIENT_FOLDERS = new Set(['.vscode', '.cursor', '.roo', '.gemini', '.codex', '.zed', '.continue']);
 
 const FILE_LIMIT_BYTES = 65_536;
 

@@ -1,3 +1,5 @@
+import { basename } from 'node:path';
+
 /** Where a value stands in the file's data: keys and list positions from the top. */
 export type Path = readonly (string | number)[];
 
@@ -27,6 +29,11 @@ export class ConfigError extends Error {
 export function problemLine({ file, line, column, key, message }: Problem): string {
   const at = line === 0 ? file : `${file}:${line}:${column}`;
   return `${at}${key === '' ? '' : ` ${key}`}: ${message}`;
+}
+
+/** `config.yaml:5:32, mcpServers.github.headers.Authorization` */
+export function placeText({ file, line, column, key }: Problem): string {
+  return `${basename(file)}${line === 0 ? '' : `:${line}:${column}`}, ${key}`;
 }
 
 export function keyText(path: Path): string {

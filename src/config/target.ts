@@ -27,6 +27,9 @@ type Values = Readonly<Record<string, string | null>>;
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
+/** Stands for the URL of an upstream that is never connected to (RFC 6761). */
+export const UNUSABLE_URL = 'http://unusable.invalid/';
+
 /** Where an entry leads, whichever way it is spelled. */
 export function targetOf({ entry, reasons }: CheckedEntry, places: Places): TargetOf {
   const type = entry.type === undefined ? undefined : TYPES[entry.type];
@@ -101,7 +104,7 @@ function stdio(entry: UpstreamEntry, places: Places): TargetOf {
       else env[name] = value;
     }
   }
-  Object.assign(env, inner.env, values(entry.envs), values(entry.environment), values(entry.env));
+  Object.assign(env, values(inner.env ?? undefined), values(entry.envs), values(entry.environment), values(entry.env));
   const odd = Object.keys(env).find((name) => name === '' || /[=\0]/.test(name));
   if (odd !== undefined) return { fault: { key: 'env', message: `${JSON.stringify(odd)} cannot name a variable` } };
 
@@ -135,7 +138,11 @@ function http(
     if (wrong !== undefined) return { fault: { key, message: wrong } };
   }
 
-  const headers: Record<string, string> = { ...values(entry.http_headers), ...values(entry.headers) };
+  const headers: Record<string, string> = {
+    ...values(entry.requestOptions?.headers ?? undefined),
+    ...values(entry.http_headers),
+    ...values(entry.headers),
+  };
   for (const [header, name] of Object.entries(entry.env_http_headers ?? {})) {
     const value = places.variable(name);
     if (value === undefined) reasons.push(unset('env_http_headers', name));
@@ -153,7 +160,8 @@ function http(
       reasons.push({ key: 'headers', message: `${name} holds a character that no header can carry` });
     }
   }
-  return { target: { kind, url, headers }, reasons, warnings: [] };
+  // A URL with a variable that is not set may be none; the upstream is listed as failed and never connected to.
+  return { target: { kind, url: URL.canParse(url) ? url : UNUSABLE_URL, headers }, reasons, warnings: [] };
 }
 
 function urlFault(text: string): string | undefined {

@@ -61,7 +61,9 @@ const ignored = () => z.unknown().optional().describe("A client's own setting. A
 /** Settings as we spell them. */
 const OWN = {
   type: z
-    .enum([...TYPE_NAMES, ...OWN_TYPE_NAMES], { error: 'expected one of "stdio", "http", "sse"' })
+    .enum([...TYPE_NAMES, ...OWN_TYPE_NAMES], {
+      error: 'expected one of "stdio", "http", "sse"; MCP over WebSocket is not supported',
+    })
     .optional()
     .describe(
       'Transport. Without it, a command means stdio and a url http. `http` is Streamable HTTP and falls back to the transport ' +
@@ -74,8 +76,8 @@ const OWN = {
         z.array(loose()).min(1, { error: 'expected a program' }),
         z.strictObject({
           path: text(),
-          args: z.array(loose()).optional(),
-          env: z.record(z.string(), loose()).optional(),
+          args: z.array(loose()).nullish(),
+          env: z.record(z.string(), loose().nullable()).nullish(),
         }),
       ],
       { error: 'expected a program' },
@@ -117,7 +119,7 @@ const OWN = {
   era: oneOf(ERAS)
     .prefault('auto')
     .describe(
-      'Which protocol it is spoken to in: `modern` is revision 2026-07-28, `legacy` all before it, `auto` asks it first.',
+      'Which protocol it is spoken to in: `modern` is revision 2026-07-28, `legacy` all before it, `auto` that of each client where the upstream has both, else the one it has.',
     ),
   start: oneOf(['eager', 'lazy']).prefault('lazy').describe('Whether it is started with the gateway or on first use.'),
   required: flag().prefault(false).describe('Whether the gateway is not ready without it.'),
@@ -155,7 +157,16 @@ const SYNONYMS = {
   environment: variables('`env`, as OpenCode spells it.'),
   envs: variables('`env`, as Goose spells it.'),
   env_keys: texts().optional().describe('Variables of the gateway to hand on, as Goose names them.'),
-  env_vars: texts().optional().describe('Variables of the gateway to hand on, as Codex names them.'),
+  env_vars: z
+    .array(z.union([text(), z.looseObject({ name: text() }).transform(({ name }) => name)]), {
+      error: 'expected a list of names',
+    })
+    .optional()
+    .describe('Variables of the gateway to hand on, as Codex names them.'),
+  requestOptions: z
+    .looseObject({ headers: textMap('expected a map of headers').nullish() })
+    .optional()
+    .describe('`headers` inside it are headers, as Continue spells them; the rest is ignored.'),
   serverUrl: text('expected a URL').optional().describe('`url`, as Windsurf and Antigravity spell it.'),
   httpUrl: text('expected a URL')
     .optional()
@@ -183,12 +194,20 @@ const SYNONYMS = {
     .positive()
     .optional()
     .describe('`timeouts.start` in milliseconds, as Codex spells it.'),
+  connectionTimeout: z
+    .number()
+    .positive()
+    .optional()
+    .describe('`timeouts.start` in milliseconds, as Continue spells it.'),
   tool_timeout_sec: seconds('`timeouts.call` in seconds, as Codex spells it.'),
   enabled_tools: tools('`includeTools`, as Codex spells it.'),
   disabled_tools: tools('`excludeTools`, as Codex spells it.'),
   disabledTools: tools('`excludeTools`, as Windsurf spells it.'),
   available_tools: tools('`includeTools`, as Goose spells it; empty means all.'),
-  tools: tools('`includeTools`, as Copilot spells it.'),
+  tools: z
+    .union([texts(), z.record(z.string(), z.unknown())], { error: 'expected a list of tool names' })
+    .optional()
+    .describe("`includeTools`, as Copilot spells it. Codex's map of settings of single tools is ignored."),
 };
 
 /** What clients keep here for themselves. */

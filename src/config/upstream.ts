@@ -1,13 +1,15 @@
-import type { UpstreamMap } from './client-file.ts';
+import type { ClientStyle, UpstreamPlace } from './client-file.ts';
 import type { UpstreamConfig, UpstreamTimeouts } from './config.ts';
-import type { Document } from './document.ts';
+import type { Data, Document } from './document.ts';
 import { checkEntry, place } from './entry.ts';
 import type { CheckedEntry } from './entry.ts';
+import { isRecord, valueAt } from './expanded.ts';
 import type { Places } from './places.ts';
-import { problemLine } from './problem.ts';
+import { placeText, problemLine } from './problem.ts';
 import type { Problem } from './problem.ts';
-import { targetOf } from './target.ts';
+import { targetOf, UNUSABLE_URL } from './target.ts';
 import { defaultPrefix, upstreamId } from './upstream-id.ts';
+import { upstreamSchema } from './upstream-schema.ts';
 
 /** Each connection is a process. */
 const STDIO_DEFAULTS = { concurrency: 32, idleMs: 600_000, maxConnections: 64 } as const;
@@ -15,17 +17,17 @@ const STDIO_DEFAULTS = { concurrency: 32, idleMs: 600_000, maxConnections: 64 } 
 const REMOTE_DEFAULTS = { concurrency: 1_024, idleMs: 3_600_000, maxConnections: 10_000 } as const;
 
 export interface UpstreamRead {
-  /** Undefined where the entry is disabled, not ours to run, or wrong. */
+  /** Undefined where the entry is disabled or not ours to run. With problems, an upstream that is listed as failed. */
   readonly config?: UpstreamConfig;
   readonly problems: readonly Problem[];
   readonly warnings: readonly string[];
 }
 
-/** Reads one entry of the map of upstreams. */
-export function readUpstream(document: Document, map: UpstreamMap, key: string, places: Places): UpstreamRead {
-  const path = [...map.path, key];
-  const checked = checkEntry(document, path, places, map);
-  if ('problems' in checked) return { problems: checked.problems, warnings: [] };
+/** Reads one entry of the map of upstreams. What is wrong with it fails this entry alone. */
+export function readUpstream(document: Document, style: ClientStyle, at: UpstreamPlace, places: Places): UpstreamRead {
+  const { key: name, path } = at;
+  const checked = checkEntry(document, path, places, style);
+  if ('problems' in checked) return unusable(document, at, checked.problems, []);
   const { entry } = checked;
   if (entry.disabled === true || entry.enabled === false) return { problems: [], warnings: [] };
 
@@ -34,7 +36,7 @@ export function readUpstream(document: Document, map: UpstreamMap, key: string, 
     warnings.push(problemLine(document.problem(key === undefined ? path : [...path, key], message, 'key')));
   };
   const wrong = (inside: readonly string[], message: string): UpstreamRead => {
-    return { problems: [document.problem([...path, ...inside], message, 'key')], warnings };
+    return unusable(document, at, [document.problem([...path, ...inside], message, 'key')], warnings);
   };
 
   const found = targetOf(checked, places);
@@ -45,52 +47,87 @@ export function readUpstream(document: Document, map: UpstreamMap, key: string, 
   if ('fault' in found) return wrong(found.fault.key === undefined ? [] : [found.fault.key], found.fault.message);
   for (const { key, message } of found.warnings) warn(key, message);
 
-  const timeouts = timeoutsOf(checked, map, warn);
+  const timeouts = timeoutsOf(checked, style, warn);
   if (timeouts.callMs > timeouts.maxMs) return wrong(['timeouts', 'max'], 'is shorter than timeouts.call');
-  const include = [entry.includeTools, entry.enabled_tools, entry.tools, emptyIsAll(entry.available_tools)];
+  const include = [entry.includeTools, entry.enabled_tools, toolNames(entry.tools), emptyIsAll(entry.available_tools)];
   const includes = include.filter((list) => list !== undefined);
   if (includes.length > 1) return wrong([], 'says twice which tools to include; keep includeTools');
 
-  const id = upstreamId(key);
-  const prefix = entry.prefix ?? defaultPrefix(key);
-  const defaults = found.target.kind === 'stdio' ? STDIO_DEFAULTS : REMOTE_DEFAULTS;
-  const concurrency = entry.concurrency ?? defaults.concurrency;
   const reasons = [
     ...checked.reasons,
     ...found.reasons.map(
       ({ key, message }) => `${message} (${place(document, key === undefined ? path : [...path, key])})`,
     ),
   ];
+  const problem = reasons.length === 0 ? undefined : reasons.join('; ');
+  const config = configOf(name, checked, found.target, timeouts, includes[0], problem);
+  return { config, problems: [], warnings };
+}
+
+type Entry = CheckedEntry['entry'];
+
+function configOf(
+  name: string,
+  { entry }: { readonly entry: Entry },
+  target: UpstreamConfig['target'],
+  timeouts: UpstreamTimeouts,
+  includeTools: readonly string[] | undefined,
+  problem: string | undefined,
+): UpstreamConfig {
+  const id = upstreamId(name);
+  const prefix = entry.prefix ?? defaultPrefix(name);
+  const defaults = target.kind === 'stdio' ? STDIO_DEFAULTS : REMOTE_DEFAULTS;
+  const concurrency = entry.concurrency ?? defaults.concurrency;
   return {
-    config: {
-      id,
-      title: key,
-      target: found.target,
-      prefix,
-      rawUris: entry.rawUris ?? prefix === '',
-      isolation: entry.isolation,
-      era: entry.era,
-      start: entry.start,
-      required: entry.required,
-      timeouts,
-      concurrency,
-      queue: entry.queue ?? 2 * concurrency,
-      queueMs: entry.queueWait,
-      idleMs: entry.idle ?? defaults.idleMs,
-      maxConnections: entry.maxConnections ?? defaults.maxConnections,
-      includeTools: includes[0],
-      excludeTools: [...entry.excludeTools, ...(entry.disabled_tools ?? []), ...(entry.disabledTools ?? [])],
-      problem: reasons.length === 0 ? undefined : reasons.join('; '),
-    },
-    problems: [],
-    warnings,
+    id,
+    title: name,
+    target,
+    prefix,
+    rawUris: entry.rawUris ?? prefix === '',
+    isolation: entry.isolation,
+    era: entry.era,
+    start: entry.start,
+    required: entry.required,
+    timeouts,
+    concurrency,
+    queue: entry.queue ?? 2 * concurrency,
+    queueMs: entry.queueWait,
+    idleMs: entry.idle ?? defaults.idleMs,
+    maxConnections: entry.maxConnections ?? defaults.maxConnections,
+    includeTools,
+    excludeTools: [...entry.excludeTools, ...(entry.disabled_tools ?? []), ...(entry.disabledTools ?? [])],
+    problem,
   };
+}
+
+/** An entry that cannot be used: listed as failed, with every problem of it as the reason. */
+function unusable(
+  document: Document,
+  { key, path }: UpstreamPlace,
+  problems: readonly Problem[],
+  warnings: readonly string[],
+): UpstreamRead {
+  const raw = valueAt(document.data, path);
+  if (isRecord(raw) && (raw['disabled'] === true || raw['enabled'] === false)) return { problems: [], warnings };
+  const isRequired = isRecord(raw) && raw['required'] === true;
+  const entry = upstreamSchema.parse({ required: isRequired });
+  const target = isRemote(raw)
+    ? ({ kind: 'http', url: UNUSABLE_URL, headers: {} } as const)
+    : ({ kind: 'stdio', command: '', args: [], env: {}, cwd: undefined } as const);
+  const reason = problems.map((problem) => `${problem.message} (${placeText(problem)})`).join('; ');
+  const { start, connect, firstByte, call, max } = entry.timeouts;
+  const timeouts = { startMs: start, connectMs: connect, firstByteMs: firstByte, callMs: call, maxMs: max };
+  return { config: configOf(key, { entry }, target, timeouts, undefined, reason), problems, warnings };
+}
+
+function isRemote(raw: Data | undefined): boolean {
+  return isRecord(raw) && ['url', 'serverUrl', 'httpUrl', 'uri'].some((key) => Object.hasOwn(raw, key));
 }
 
 /** Our own spelling comes first, then a client's, then the default. */
 function timeoutsOf(
   { entry, given }: CheckedEntry,
-  { timeout }: UpstreamMap,
+  { timeout }: ClientStyle,
   warn: (key: string, message: string) => void,
 ): UpstreamTimeouts {
   const { start, connect, firstByte, call, max } = entry.timeouts;
@@ -104,8 +141,9 @@ function timeoutsOf(
   }
 
   const theirStart =
-    (entry.startup_timeout_sec === undefined ? entry.startup_timeout_ms : entry.startup_timeout_sec * 1_000) ??
-    (timeout.bounds === 'start' ? theirs : undefined);
+    (entry.startup_timeout_sec === undefined
+      ? (entry.startup_timeout_ms ?? entry.connectionTimeout)
+      : entry.startup_timeout_sec * 1_000) ?? (timeout.bounds === 'start' ? theirs : undefined);
   const theirCall =
     (entry.tool_timeout_sec === undefined ? undefined : entry.tool_timeout_sec * 1_000) ??
     (timeout.bounds === 'call' ? theirs : undefined);
@@ -121,4 +159,9 @@ function timeoutsOf(
 
 function emptyIsAll(list: readonly string[] | undefined): readonly string[] | undefined {
   return list?.length === 0 ? undefined : list;
+}
+
+/** The tools to include, as Copilot lists them. Codex keeps settings of single tools under this key, in a map. */
+function toolNames(tools: Entry['tools']): readonly string[] | undefined {
+  return Array.isArray(tools) ? tools : undefined;
 }

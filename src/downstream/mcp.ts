@@ -17,16 +17,20 @@ import { headerLookup, modernCaller } from './modern-envelope.ts';
 import { ModernReply, type ModernReplyParts } from './modern-reply.ts';
 import { pageFor } from './admission/page.ts';
 import { postedText } from './admission/posted-text.ts';
+import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
 import { refuse, writeResponse } from './admission/refusal.ts';
 import { Reply, type ReplyParts, writeAnswer } from './reply.ts';
 import { SessionStreams, type StreamsParts } from './streams/session-streams.ts';
+import { StreamCounts } from './memory/stream-counts.ts';
 import { EVENT_STREAM_HEADERS } from './streams/event-stream.ts';
 
 export interface McpParts extends StreamsParts {
   readonly front: Front;
   readonly bodyBytes: number;
-  /** What is answered when a request went wrong inside. */
+  /** Of `subscriptions/listen`. */
+  readonly streamsPerPrincipal: number;
+  /** Returns the response to a request whose handling threw. */
   onFailure(thrown: unknown, outgoing: ServerResponse): Response;
 }
 
@@ -49,15 +53,21 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   /** Of the sessions that ever needed events. */
   readonly #streams = new Map<ClientSession, SessionStreams>();
   readonly #listens = new Set<ModernReply>();
+  readonly #listenCounts: StreamCounts;
   readonly disconnects = new DisconnectWatcher();
   #isDraining = false;
 
   constructor(parts: McpParts) {
     this.#parts = parts;
+    this.#listenCounts = new StreamCounts(parts.streamsPerPrincipal);
   }
 
   get timers(): EdgeTimers {
     return this.#parts.timers;
+  }
+
+  get memory(): EdgeMemory {
+    return this.#parts.memory;
   }
 
   get metrics(): Metrics | undefined {
@@ -94,7 +104,9 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
         new GatewayError('not-acceptable', { message: 'send Accept: application/json, text/event-stream' }),
       );
     }
-    const text = await postedText(env, admitted.headers, this.#parts.bodyBytes);
+    const { bodyBytes, memory } = this.#parts;
+    const limits = { limitBytes: bodyBytes, budget: memory.bodies, principal: admitted.principal.key };
+    const text = await postedText(env, admitted.headers, limits);
     if (typeof text !== 'string') return text;
     const lookup = headerLookup(env.incoming.rawHeaders, admitted.headers.version);
     return await this.post(env.outgoing, view, admitted, shape, lookup, text);
@@ -121,7 +133,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       case 'modern-notification':
         return writeAccepted(outgoing);
       case 'initialize':
-        return this.#initialize(outgoing, posted.request, principal, view, shape);
+        return this.#initialize(outgoing, posted.request, principal, view, shape, headers.sessionId);
       case 'session': {
         const { said } = posted;
         const found = this.#find(posted.sessionId, principal, view);
@@ -161,14 +173,21 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     shape: Shape,
     lookup: HeaderLookup,
   ): Response {
-    const reply = new ModernReply(outgoing, request, shape, this);
-    if (request.method === LISTEN) this.#listens.add(reply);
+    const principal = caller.principal.key;
+    const isListen = request.method === LISTEN;
+    if (isListen && !this.#listenCounts.add(principal)) {
+      this.#parts.metrics?.shed('streams');
+      const message = `you have ${this.#parts.streamsPerPrincipal} ${LISTEN} streams open; close one first`;
+      return refuse(new GatewayError('overloaded', { message }), request.id);
+    }
+    const reply = new ModernReply(outgoing, request, principal, shape, this);
+    if (isListen) this.#listens.add(reply);
     reply.bind(this.#parts.front.modern(request, caller, reply, lookup));
     return RESPONSE_ALREADY_SENT;
   }
 
   onReplied(reply: ModernReply): void {
-    if (reply.request.method === LISTEN) this.#listens.delete(reply);
+    if (this.#listens.delete(reply)) this.#listenCounts.remove(reply.principal);
   }
 
   onFailed(thrown: unknown, outgoing: ServerResponse): void {
@@ -181,8 +200,14 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     principal: Principal,
     view: string,
     shape: Shape,
+    sessionId: string | undefined,
   ): Promise<Response> {
     if (this.#isDraining) return refuse(new GatewayError('draining'), request.id);
+    // Clients that still name a session which is over open a new one.
+    if (sessionId !== undefined && !((await this.#find(sessionId, principal, view)) instanceof GatewayError)) {
+      const message = 'this session is initialized already; send initialize without Mcp-Session-Id to open another';
+      return refuse(new GatewayError('invalid-request', { message }), request.id);
+    }
     const { session, answer } = await this.#parts.front.initialize(request, principal, view);
     if (shape === 'events') {
       const id = session === undefined ? {} : { 'mcp-session-id': session.id };
@@ -248,8 +273,17 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     if (this.#isDraining && lastEventId === undefined) return refuse(new GatewayError('draining'));
     const streams = this.streamsOf(session);
     if (streams === undefined) return refuse(new GatewayError('session-unknown', { message: 'initialize again' }));
+    if (!streams.mayOpen(performance.now(), lastEventId)) {
+      this.#parts.metrics?.limitReached('streamOpensPerMinute');
+      const message = 'this session opened its event stream too often within a minute; keep it open';
+      return refuse(new GatewayError('too-many-requests', { message }), undefined, { 'retry-after': '60' });
+    }
     if (lastEventId === undefined) streams.listen(outgoing);
-    else streams.resume(outgoing, lastEventId);
+    else if (!streams.resume(outgoing, lastEventId)) {
+      // Clients that see the empty stream end would resume it again and again; 405 ends that.
+      const message = 'this stream has ended, and every event of it was sent';
+      return refuse(new GatewayError('method-not-allowed', { message }), undefined, { allow: 'POST' });
+    }
     return RESPONSE_ALREADY_SENT;
   }
 

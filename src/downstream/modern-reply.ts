@@ -3,12 +3,15 @@ import type { ModernCall, ModernSink } from '../gateway/front.ts';
 import { eventText } from '../protocol/event-stream.ts';
 import { oneLine } from '../json/json.ts';
 import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts';
+import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Shape } from './admission/accept.ts';
 import type { DisconnectWatcher, UnderWay } from './streams/disconnect-watcher.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
 import { writeAnswer } from './reply.ts';
+import { textBytes } from './streams/event-log.ts';
+import { holdUnsent } from './streams/unsent-answer.ts';
 import { EVENT_STREAM_HEADERS, STUCK_MS } from './streams/event-stream.ts';
 
 /** A stream here is nothing to come back to, and ends the time in which an error has a status: only proof that we are alive. */
@@ -26,6 +29,7 @@ const STATUS: ReadonlyMap<number, number> = new Map([
 
 export interface ModernReplyParts {
   readonly timers: EdgeTimers;
+  readonly memory: EdgeMemory;
   readonly metrics: Metrics | undefined;
   readonly disconnects: DisconnectWatcher;
   /** Told when it is answered. */
@@ -42,6 +46,8 @@ export class ModernReply implements ModernSink {
   readonly receivedMs: number = performance.now();
   readonly dueMs: number = this.receivedMs + DECIDE_MODERN_MS;
   readonly request: Request;
+  /** Key of the principal that made the request. */
+  readonly principal: string;
   readonly #response: ServerResponse;
   readonly #shape: Shape;
   readonly #parts: ModernReplyParts;
@@ -51,9 +57,10 @@ export class ModernReply implements ModernSink {
   #hasGone = false;
   #call: ModernCall | undefined;
 
-  constructor(response: ServerResponse, request: Request, shape: Shape, parts: ModernReplyParts) {
+  constructor(response: ServerResponse, request: Request, principal: string, shape: Shape, parts: ModernReplyParts) {
     this.#response = response;
     this.request = request;
+    this.principal = principal;
     this.#shape = shape;
     this.#parts = parts;
     if (shape !== 'json') parts.timers.scheduleDecision(this);
@@ -99,6 +106,7 @@ export class ModernReply implements ModernSink {
     if (this.#writer === undefined) {
       const status = answer.kind === 'error' ? STATUS.get(answer.error.code) : undefined;
       writeAnswer(this.#response, id, answer, undefined, status);
+      holdUnsent(this.#response, this.#parts.memory.unsent, this.principal);
       return;
     }
     this.#event(responseText(id, answer));
@@ -114,7 +122,7 @@ export class ModernReply implements ModernSink {
 
   #event(text: string): void {
     const event = eventText({ data: oneLine(text) });
-    this.#writer?.write({ seq: 0, text: event, bytes: Buffer.byteLength(event), atMs: 0 }, text);
+    this.#writer?.write({ seq: 0, text: event, bytes: textBytes(event), atMs: 0 }, text);
   }
 
   commit(): void {
@@ -124,7 +132,7 @@ export class ModernReply implements ModernSink {
 
   /** From here on it is events. The first of them takes the headers along. */
   #begin(): void {
-    const { timers, metrics } = this.#parts;
+    const { timers, metrics, memory } = this.#parts;
     timers.cancelDecision(this);
     if (this.#writer !== undefined || this.#isOver) return;
     const response = this.#response;
@@ -137,7 +145,12 @@ export class ModernReply implements ModernSink {
         },
         onDropped: () => metrics?.dropped('slow-client'),
       },
-      { isImpatient: true, onStall: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0) },
+      {
+        isImpatient: true,
+        budget: memory.unsent,
+        principal: this.principal,
+        onStall: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0),
+      },
     );
     this.#writer = writer;
     metrics?.streams.post.add();

@@ -151,8 +151,10 @@ export class Peer {
       return errorText(new GatewayError('invalid-request', { message: 'send initialize first' }), message.id);
     }
     switch (message.kind) {
-      case 'request':
-        return responseText(message.id, await front.request(session, message, sink));
+      case 'request': {
+        const answer = await front.request(session, message, sink);
+        return answer === undefined ? undefined : responseText(message.id, answer);
+      }
       case 'notification':
         front.notification(session, message);
         return undefined;

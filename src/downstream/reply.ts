@@ -2,9 +2,11 @@ import type { ServerResponse } from 'node:http';
 import type { ClientSession, MessageSink } from '../gateway/front.ts';
 import { type Answer, type Id, responseText } from '../protocol/jsonrpc.ts';
 import type { Shape } from './admission/accept.ts';
+import type { EdgeMemory } from './memory/edge-memory.ts';
 import { DECIDE_MS, type EdgeTimers } from './streams/edge-timers.ts';
 import type { SessionStreams } from './streams/session-streams.ts';
-import type { EventStream } from './streams/event-stream.ts';
+import { EVENT_STREAM_HEADERS, type EventStream } from './streams/event-stream.ts';
+import { holdUnsent } from './streams/unsent-answer.ts';
 
 function writeHead(response: ServerResponse, status: number, bytes: number, sessionId?: string): void {
   const headers = ['content-type', 'application/json', 'content-length', String(bytes)];
@@ -12,21 +14,21 @@ function writeHead(response: ServerResponse, status: number, bytes: number, sess
   response.writeHead(status, headers);
 }
 
-/** Written to the Node response itself: a web `Response` in between would double what a small answer costs. */
+/** Writes to the Node response directly: a web `Response` in between doubles the cost of a small answer. */
 function writeText(response: ServerResponse, status: number, text: string, bytes: number, sessionId?: string): void {
   writeHead(response, status, bytes, sessionId);
-  // As many bytes as characters is ASCII, which needs no encoding, only copying.
+  // As many bytes as characters means ASCII, which is copied without encoding.
   response.end(text, bytes === text.length ? 'latin1' : 'utf8');
 }
 
-/** Of what stands before a result: mostly the id is a number, and then all of it is ASCII. */
+/** Returns the bytes of the text in front of a result. Nearly always the id is a number, and the text ASCII. */
 function headBytes(id: Id, head: string): number {
   return id.startsWith('"') ? Buffer.byteLength(head) : head.length;
 }
 
 /**
- * Writes one answer as JSON. A big result is joined to what surrounds it as late as can be: what asks for the length of joined text
- * makes it be copied.
+ * Writes one answer as JSON. Joins a big result to the text around it as late as possible: asking for the length of joined text copies
+ * it.
  */
 export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, sessionId?: string, status = 200): void {
   if (answer.kind === 'error') {
@@ -48,25 +50,24 @@ export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, se
   }
 }
 
-/** What a POST asked for, and how it can be answered. */
+/** A POST, and how it may be answered. */
 export interface ReplyOptions {
   readonly session: ClientSession;
   readonly shape: Shape;
   /** The one request it answers; undefined for a batch. */
   readonly request: Id | undefined;
-  /** How many answers make it complete. */
+  /** Number of requests that are answered. */
   readonly expected: number;
 }
 
 export interface ReplyParts {
   readonly timers: EdgeTimers;
-  /** Asked for when events are needed, which most replies do not. Undefined when the session is over. */
+  readonly memory: EdgeMemory;
+  /** Called for the few replies that need events. Undefined when the session has ended. */
   streamsOf(session: ClientSession): SessionStreams | undefined;
 }
 
-/**
- * What one POST is answered with: a JSON body where the answer is the first thing said and comes soon, else events.
- */
+/** Answers one POST: with a JSON body where the answer is the first message and comes soon, else with events. */
 export class Reply implements MessageSink {
   readonly dueMs: number = performance.now() + DECIDE_MS;
   readonly #response: ServerResponse;
@@ -89,27 +90,33 @@ export class Reply implements MessageSink {
     return this.#stream?.send(text) ?? false;
   }
 
-  /** One of the expected answers; the last one ends the reply. */
-  answer(id: Id, answer: Answer): void {
+  /**
+   * Sends one of the expected answers. The last one ends the reply.
+   *
+   * @param answer undefined for a request that the client cancelled: it gets no response.
+   */
+  answer(id: Id, answer: Answer | undefined): void {
     const { expected, request, shape } = this.#options;
     const isLast = ++this.#answered === expected;
     if (isLast) this.#parts.timers.cancelDecision(this);
-    if (isLast && shape === 'events' && this.#stream === undefined) this.commit();
+    if (isLast && answer !== undefined && shape === 'events' && this.#stream === undefined) this.commit();
 
     if (this.#stream !== undefined) {
-      if (isLast) this.#stream.finish(responseText(id, answer));
-      else this.#stream.send(responseText(id, answer));
+      const texts = answer === undefined ? [] : [responseText(id, answer)];
+      if (isLast) this.#stream.finish(...texts);
+      else for (const text of texts) this.#stream.send(text);
       return;
     }
-    if (request === undefined) (this.#answers ??= []).push(responseText(id, answer));
-    // The legacy era has no use for a disconnect: the request ran, and its answer has nowhere to go.
+    if (request === undefined && answer !== undefined) (this.#answers ??= []).push(responseText(id, answer));
+    // In the legacy era a disconnect cancels nothing: the request ran, and its answer has no reader.
     if (!isLast || this.#response.destroyed) return;
-    if (this.#answers === undefined) {
-      writeAnswer(this.#response, id, answer);
-    } else {
+    if (this.#answers !== undefined) {
       const text = `[${this.#answers.join(',')}]`;
       writeText(this.#response, 200, text, Buffer.byteLength(text));
-    }
+    } else if (answer !== undefined) writeAnswer(this.#response, id, answer);
+    else this.#endEmpty();
+    const { session } = this.#options;
+    holdUnsent(this.#response, this.#parts.memory.unsent, session.caller.principal.key);
   }
 
   commit(): void {
@@ -118,5 +125,12 @@ export class Reply implements MessageSink {
     this.#stream = this.#parts.streamsOf(this.#options.session)?.open(this.#response, this.#options.request);
     for (const answer of this.#answers ?? []) this.#stream?.send(answer);
     this.#answers = undefined;
+  }
+
+  /** Ends without a response. An event stream without an event id is one that no client resumes. */
+  #endEmpty(): void {
+    if (this.#options.shape === 'json') this.#response.writeHead(202, { 'content-length': 0 });
+    else this.#response.writeHead(200, EVENT_STREAM_HEADERS);
+    this.#response.end();
   }
 }

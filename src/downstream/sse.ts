@@ -13,9 +13,13 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { getShape } from './admission/accept.ts';
 import type { Admitted } from './admission/admission.ts';
 import { readInput, toRefusal } from './classify.ts';
+import { StreamCounts } from './memory/stream-counts.ts';
+import type { ByteBudget } from './memory/byte-budget.ts';
+import { textBytes } from './streams/event-log.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
 import { Peer } from './peer.ts';
 import { postedText } from './admission/posted-text.ts';
+import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
 import { refuse } from './admission/refusal.ts';
 import { EVENT_STREAM_HEADERS, STUCK_MS } from './streams/event-stream.ts';
@@ -25,7 +29,9 @@ export interface SseParts {
   readonly timers: EdgeTimers;
   readonly log: Logger;
   readonly metrics: Metrics | undefined;
+  readonly memory: EdgeMemory;
   readonly bodyBytes: number;
+  readonly streamsPerPrincipal: number;
 }
 
 /** The one stream of events of a client of 2024-11-05: everything said to it goes there. */
@@ -33,11 +39,22 @@ class EventSink implements MessageSink {
   readonly writer: StreamWriter;
   #seq = 0;
 
-  constructor(response: ServerResponse, onGone: () => void, onDropped: () => void) {
+  constructor(
+    response: ServerResponse,
+    principal: string,
+    budget: ByteBudget,
+    onGone: () => void,
+    onDropped: () => void,
+  ) {
     this.writer = new StreamWriter(
       response,
       { onGone, onDropped },
-      { isImpatient: true, onStall: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0) },
+      {
+        isImpatient: true,
+        budget,
+        principal,
+        onStall: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0),
+      },
     );
   }
 
@@ -53,7 +70,7 @@ class EventSink implements MessageSink {
   #write(event: string, data: string, message: string): boolean {
     if (this.writer.isGone) return false;
     const text = eventText({ event, data });
-    this.writer.write({ seq: ++this.#seq, text, bytes: Buffer.byteLength(text), atMs: 0 }, message);
+    this.writer.write({ seq: ++this.#seq, text, bytes: textBytes(text), atMs: 0 }, message);
     return true;
   }
 }
@@ -73,25 +90,35 @@ export class SseEndpoint {
   readonly #parts: SseParts;
   /** By the secret in the path that the client POSTs to. */
   readonly #lines = new Map<string, SseClient>();
+  readonly #counts: StreamCounts;
   #isDraining = false;
 
   constructor(parts: SseParts) {
     this.#parts = parts;
+    this.#counts = new StreamCounts(parts.streamsPerPrincipal);
   }
 
   open({ outgoing }: HttpBindings, view: string, { headers, principal }: Admitted): Response {
-    const { front, timers, log, metrics } = this.#parts;
+    const { front, timers, log, metrics, memory } = this.#parts;
     if (getShape(headers.accept) !== 'events') {
       return refuse(new GatewayError('not-acceptable', { message: 'send Accept: text/event-stream' }));
     }
     if (this.#isDraining) return refuse(new GatewayError('draining'));
     if (outgoing.destroyed) return RESPONSE_ALREADY_SENT;
+    if (!this.#counts.add(principal.key)) {
+      metrics?.shed('streams');
+      const message = `you have ${this.#parts.streamsPerPrincipal} SSE streams open; close one first`;
+      return refuse(new GatewayError('overloaded', { message }));
+    }
 
     const id = randomBytes(24).toString('base64url');
     const sink: EventSink = new EventSink(
       outgoing,
+      principal.key,
+      memory.unsent,
       () => {
         this.#lines.delete(id);
+        this.#counts.remove(principal.key);
         timers.removeStream(sink.writer);
         metrics?.streams.sse.remove();
         peer.close().catch((thrown: unknown) => log.error({ err: thrown }, 'session not ended'));
@@ -117,7 +144,9 @@ export class SseEndpoint {
     if (line === undefined || line.principal.key !== principal.key) {
       return refuse(new GatewayError('session-unknown', { message: 'open /sse again' }));
     }
-    const text = await postedText(env, headers, this.#parts.bodyBytes);
+    const { bodyBytes, memory } = this.#parts;
+    const limits = { limitBytes: bodyBytes, budget: memory.bodies, principal: principal.key };
+    const text = await postedText(env, headers, limits);
     if (typeof text !== 'string') return text;
     let said;
     try {

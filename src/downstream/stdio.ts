@@ -8,6 +8,7 @@ import { oneLine } from '../json/json.ts';
 import { MessageError, responseText } from '../protocol/jsonrpc.ts';
 import { LineSplitter } from '../protocol/lines.ts';
 import { readInput, toRefusal } from './classify.ts';
+import { textBytes } from './streams/event-log.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
 import { Peer } from './peer.ts';
 
@@ -38,7 +39,7 @@ class LineSink implements MessageSink {
   send(text: string): boolean {
     if (this.#writer.isGone) return false;
     const line = `${oneLine(text)}\n`;
-    this.#writer.write({ seq: ++this.#seq, text: line, bytes: Buffer.byteLength(line), atMs: 0 }, text);
+    this.#writer.write({ seq: ++this.#seq, text: line, bytes: textBytes(line), atMs: 0 }, text);
     return true;
   }
 }

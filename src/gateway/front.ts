@@ -69,10 +69,11 @@ export interface Front {
     view: string,
   ): ClientSession | undefined | Promise<ClientSession | undefined>;
   /**
-   * Answers one request. Never rejects: every failure is an answer. What is said on the way goes to `sink` before the
-   * promise settles. The client's going away is not a cancel (legacy era): simply stop using what comes.
+   * Answers one request. Never rejects: every failure is an answer. Messages about it go to `sink` before the promise settles.
+   * A disconnect of the client is no cancel (legacy era): the answer is just not used. Resolves with undefined when the client
+   * cancelled the request: it must not be answered then.
    */
-  request(session: ClientSession, request: Request, sink: MessageSink): Promise<Answer>;
+  request(session: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined>;
   /**
    * Answers one modern request, whose envelope the edge has read.
    *

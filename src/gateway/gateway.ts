@@ -152,7 +152,7 @@ export class Gateway implements Front {
     return this.#parts.sessions.find(id, principal, view);
   }
 
-  async request(clientSession: ClientSession, request: Request, sink: MessageSink): Promise<Answer> {
+  async request(clientSession: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined> {
     const session = own(clientSession);
     const startedMs = performance.now();
     this.#countIn();
@@ -173,7 +173,7 @@ export class Gateway implements Front {
     if (exchange !== undefined) session.inFlight.delete(request.id);
     session.usedMs = performance.now();
     this.#onServed(session.caller, request, exchange, answer, session.usedMs - startedMs);
-    return answer;
+    return exchange?.isCancelledByClient === true ? undefined : answer;
   }
 
   modern(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernCall {
@@ -278,7 +278,7 @@ export class Gateway implements Front {
         session.isInitialized = true;
         return;
       case 'notifications/cancelled':
-        session.inFlight.get(params?.raw('requestId') ?? '')?.cancel(params?.string('reason'));
+        session.inFlight.get(params?.raw('requestId') ?? '')?.cancelByClient(params?.string('reason'));
         return;
       case 'notifications/progress':
         if (params !== undefined) session.onProgress(params);
@@ -299,7 +299,8 @@ export class Gateway implements Front {
     for (const opening of session.pendingLinks.values()) {
       opening.then(
         (link) => {
-          if (!link.shared) link.connection.notify('notifications/roots/list_changed');
+          // A modern upstream reads the roots in each call that needs them.
+          if (!link.shared && link.era === 'legacy') link.connection.notify('notifications/roots/list_changed');
         },
         () => undefined,
       );

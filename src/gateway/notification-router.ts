@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import { LIST_KINDS, type ListKind, sameOffer } from '../catalog/offer.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { uriToClient } from '../catalog/uri.ts';
+import type { RawObject } from '../json/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { type Era, MODERN, featuresOf } from '../protocol/revisions.ts';
 import type { ClientFeatures, Link } from '../upstream/link.ts';
@@ -14,11 +15,12 @@ import type { ResourceCache } from './forward/resource-cache.ts';
 import type { Offers } from './lists/offers.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
 import type { ConnectionHolder } from './exchange/connection-holder.ts';
+import { UpdateCoalescer } from './update-coalescer.ts';
 import type { TaskMarks } from './handles/task-marks.ts';
 
 type HolderLink = Link<Exchange, ConnectionHolder>;
 
-/** Changes this close together are one change to a client. */
+/** Changes of a list this close together are announced to a client once. */
 const COALESCE_MS = 25;
 
 export interface NotificationRouterParts {
@@ -33,15 +35,19 @@ export interface NotificationRouterParts {
   onDropped(reason: string): void;
 }
 
-/** What upstreams say of their own accord, taken to those sessions it concerns and to no other. */
+/** Routes notifications of upstreams to the sessions and client groups that they concern, and to no other. */
 export class NotificationRouter {
   readonly #parts: NotificationRouterParts;
   /** Links whose lists are being fetched; true when they changed again meanwhile. */
   readonly #listing = new Map<HolderLink, boolean>();
   readonly #changed = new Map<ConnectionHolder, Set<ListKind>>();
+  /** Lists that a link said have changed, until they are fetched again. */
+  readonly #reported = new Map<HolderLink, Set<ListKind>>();
+  readonly #updates: UpdateCoalescer<HolderLink>;
 
   constructor(parts: NotificationRouterParts) {
     this.#parts = parts;
+    this.#updates = new UpdateCoalescer((link, uri, params) => this.#announceUpdate(link, uri, params));
   }
 
   onNotification(link: HolderLink, notification: Notification, about: Exchange | undefined): void {
@@ -66,7 +72,7 @@ export class NotificationRouter {
       case 'notifications/tools/list_changed':
       case 'notifications/prompts/list_changed':
       case 'notifications/resources/list_changed':
-        this.#onListChanged(link);
+        this.#onListChanged(link, method);
         return;
       default:
         this.#routeOther(link, notification, about);
@@ -97,14 +103,18 @@ export class NotificationRouter {
     if (!client.notify(method, labelled, exchange)) this.#parts.onDropped('log-undeliverable');
   }
 
-  #routeUpdate(link: HolderLink, { method, params }: Notification): void {
+  #routeUpdate(link: HolderLink, { params }: Notification): void {
     this.#parts.resourceCache.invalidate(link.upstream);
     const uri = params?.string('uri');
-    if (params === undefined || uri === undefined) return;
+    if (params !== undefined && uri !== undefined) this.#updates.add(link, uri, params);
+  }
+
+  #announceUpdate(link: HolderLink, uri: string, params: RawObject): void {
     for (const holder of this.#parts.links.subscribers(link, uri)) {
       const viewed = holder.catalog.view.upstreams.find(({ id }) => id === link.upstream);
       if (viewed === undefined) continue;
-      holder.announce(method, params.with('uri', JSON.stringify(uriToClient(viewed, uri))));
+      const known = JSON.stringify(uriToClient(viewed, uri));
+      holder.announce('notifications/resources/updated', params.with('uri', known));
     }
   }
 
@@ -143,18 +153,36 @@ export class NotificationRouter {
     if (!to.client.notify(method, mapped, about)) to.client.announce(method, mapped);
   }
 
-  #onListChanged(link: HolderLink): void {
+  #onListChanged(link: HolderLink, method: string): void {
     this.#parts.resourceCache.invalidate(link.upstream);
+    const reported = this.#reported.get(link) ?? new Set();
+    this.#reported.set(link, reported);
+    for (const kind of LIST_KINDS) if (method === listChanged(kind)) reported.add(kind);
     if (link.shared) {
-      const upstream = this.#parts.upstreams.get(link.upstream);
-      upstream?.relist(link.era, link).catch((thrown: unknown) => {
-        this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not had');
-      });
+      const relisted = this.#parts.upstreams.get(link.upstream)?.relist(link.era, link);
+      relisted?.then(
+        () => this.#announceReported(link, this.#parts.holders),
+        (thrown: unknown) => {
+          this.#reported.delete(link);
+          this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
+        },
+      );
       return;
     }
     const isListing = this.#listing.has(link);
     this.#listing.set(link, isListing);
     if (!isListing) void this.#relist(link);
+  }
+
+  /** Announces the changes that an upstream reported, also where its lists turned out equal. */
+  #announceReported(link: HolderLink, holders: Iterable<ConnectionHolder>): void {
+    const kinds = this.#reported.get(link);
+    this.#reported.delete(link);
+    if (kinds === undefined) return;
+    for (const holder of holders) {
+      const isViewed = holder.catalog.view.upstreams.some(({ id }) => id === link.upstream);
+      if (isViewed && holder.wantsListChanges) this.#announceLists(holder, [...kinds]);
+    }
   }
 
   /** The lists of a private connection changed, which concerns the users of that connection alone. */
@@ -166,10 +194,12 @@ export class NotificationRouter {
         for (const features of link.era === 'modern' ? distinctFeatures(link.users) : [link]) {
           await this.#relistFor(link, features);
         }
+        this.#announceReported(link, link.users);
       } while (this.#listing.get(link) === true);
     } catch (thrown) {
-      log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not had');
+      log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
     } finally {
+      this.#reported.delete(link);
       this.#listing.delete(link);
     }
   }
@@ -230,7 +260,10 @@ export class NotificationRouter {
     holder.catalog = after;
     if (before === after || !holder.wantsListChanges) return;
     const kinds = LIST_KINDS.filter((kind) => before.digest[kind] !== after.digest[kind]);
-    if (kinds.length === 0) return;
+    if (kinds.length > 0) this.#announceLists(holder, kinds);
+  }
+
+  #announceLists(holder: ConnectionHolder, kinds: readonly ListKind[]): void {
     const waiting = this.#changed.get(holder);
     if (waiting !== undefined) {
       for (const kind of kinds) waiting.add(kind);
@@ -241,7 +274,7 @@ export class NotificationRouter {
     setTimeout(() => {
       this.#changed.delete(holder);
       if (holder.closed.aborted) return;
-      for (const kind of changed) holder.announce(`notifications/${kind}/list_changed`, undefined);
+      for (const kind of changed) holder.announce(listChanged(kind), undefined);
     }, COALESCE_MS).unref();
   }
 }
@@ -249,4 +282,8 @@ export class NotificationRouter {
 /** One holder for each set of capabilities. */
 function distinctFeatures(holders: Iterable<ConnectionHolder>): Iterable<ClientFeatures> {
   return new Map([...holders].map((holder) => [holder.capabilityKey, holder])).values();
+}
+
+function listChanged(kind: ListKind): string {
+  return `notifications/${kind}/list_changed`;
 }

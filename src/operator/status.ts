@@ -14,8 +14,10 @@ export interface UpstreamStatus {
   /** Which setting would take fewer processes, where there are several. */
   readonly advice?: string | undefined;
   readonly eras: Readonly<Record<'legacy' | 'modern', EraStatus>>;
-  /** How many of each it offers to clients of the legacy era. */
+  /** How many of each are offered at `/mcp/<id>` to clients of the legacy era. */
   readonly tools: number;
+  /** Tools that `includeTools` and `excludeTools` leave out. */
+  readonly filteredTools: number;
   readonly prompts: number;
   readonly resources: number;
 }

@@ -12,3 +12,8 @@ export interface Principal {
 
 /** The only principal of a gateway that listens on loopback and asks nobody for credentials. */
 export const LOCAL: Principal = { key: 'local', label: 'local', scopes: [] };
+
+/** Whether nobody was asked for credentials. Only then may an answer be cached for everybody. */
+export function isAnonymous({ key }: Principal): boolean {
+  return key === LOCAL.key;
+}

@@ -1,4 +1,5 @@
 import { JsonTextError, type Preparsed, quoted, RawObject, rawItems } from '../json/json.ts';
+import { LIMITS } from '../limits.ts';
 import { TextCache } from '../json/memo.ts';
 
 /** A request id as raw JSON text (`7`, `"a"`): comparable, and echoed byte for byte. */
@@ -63,9 +64,8 @@ export class MessageError extends Error {
   }
 }
 
-const MAX_ID_CHARS = 130;
 const INTEGER_ID = /^(?:0|-?[1-9]\d*)$/;
-/** Fewer digits than any integer that is not safe. */
+/** Nearly every id. */
 const SHORT_ID = /^[1-9]\d{0,14}$/;
 
 /** Names that must not come in other spellings: some parsers would merge `Method` with `method`. The frequent ones come first. */
@@ -122,10 +122,10 @@ function isStringId(raw: string): boolean {
 }
 
 function isId(raw: string): boolean {
-  if (raw.length > MAX_ID_CHARS) return false;
+  if (raw.length > LIMITS.requestIdChars) return false;
   if (SHORT_ID.test(raw)) return true;
-  if (raw.startsWith('"')) return isStringId(raw);
-  return INTEGER_ID.test(raw) && Number.isSafeInteger(Number(raw));
+  // An integer beyond 2^53 is an id too: it is compared and echoed as text.
+  return raw.startsWith('"') ? isStringId(raw) : INTEGER_ID.test(raw);
 }
 
 function checkSpelling(object: RawObject, spelling: Spelling, id: Id): void {

@@ -49,6 +49,10 @@ export interface Metrics {
   listRepaired(repair: string): void;
   /** Something could not be written to the state directory. */
   stateWriteFailed(): void;
+  /** Something was refused or removed because all of its kind held too many bytes. */
+  budgetExceeded(kind: HeldKind): void;
+  /** Declares how many bytes of this kind are held, read at each scrape. */
+  reportHeldBytes(kind: HeldKind, read: () => number): void;
   /** A message that could be delivered to nobody. */
   dropped(reason: string): void;
 
@@ -69,6 +73,9 @@ const SCRAPED = {
   readCacheBytes: ['linkspan_read_cache_bytes', 'Bytes of resources kept as long as their upstreams allow.'],
 } as const;
 export type ScrapedGauge = keyof typeof SCRAPED;
+/** `events`: kept for resumption; `unsent`: for slow readers; `bodies`: requests being received. */
+const HELD_KINDS = ['events', 'unsent', 'bodies'] as const;
+export type HeldKind = (typeof HELD_KINDS)[number];
 
 const MAX_UPSTREAMS = 256;
 const MAX_VIEWS = 256;
@@ -130,6 +137,21 @@ function streamLevels(registry: Registry): Readonly<Record<StreamKind, Level>> {
   });
   registry.registerMetric(gauge);
   return counts;
+}
+
+function heldBytes(registry: Registry): (kind: HeldKind, read: () => number) => void {
+  const readers = new Map<HeldKind, () => number>();
+  const gauge = new Gauge({
+    name: 'linkspan_held_bytes',
+    help: "Memory that the client's edge holds for clients.",
+    labelNames: ['kind'],
+    registers: [],
+    collect() {
+      for (const [kind, read] of readers) this.set({ kind }, read());
+    },
+  });
+  registry.registerMetric(gauge);
+  return (kind, read) => readers.set(kind, read);
 }
 
 /** A counter with one label, whose values are bounded in number. */
@@ -285,6 +307,14 @@ export function createMetrics(version: string): Metrics {
       MAX_REASONS,
       registry,
     ),
+    budgetExceeded: tally(
+      'linkspan_budget_exceeded_total',
+      'Things refused or removed because all of their kind held too many bytes.',
+      'kind',
+      HELD_KINDS.length,
+      registry,
+    ),
+    reportHeldBytes: heldBytes(registry),
     contentType: registry.contentType,
     text: () => registry.metrics(),
   };

@@ -29,6 +29,7 @@ const MAX_CHARS = 200;
 export class RequestLog {
   readonly #destination: DestinationStream;
   readonly #time: () => string;
+  readonly #errorsOnly: boolean;
   readonly #quoted = new Map<string, string>();
   /** The line written last, and what it says but for times: the next one often says the same. */
   #last: RequestLine | undefined;
@@ -37,13 +38,18 @@ export class RequestLog {
   #count = 0;
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param time `,"time":"…"` as pino has it. */
-  constructor(destination: DestinationStream, time: () => string) {
+  /**
+   * @param time `,"time":"…"` as pino has it.
+   * @param errorsOnly whether requests that succeeded get no line.
+   */
+  constructor(destination: DestinationStream, time: () => string, errorsOnly = false) {
     this.#destination = destination;
     this.#time = time;
+    this.#errorsOnly = errorsOnly;
   }
 
   write(line: RequestLine): void {
+    if (this.#errorsOnly && line.error === undefined) return;
     if (!isAlike(line, this.#last)) {
       this.#last = line;
       this.#lastText = this.#describe(line);

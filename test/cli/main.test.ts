@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -67,7 +67,8 @@ for (const args of misuses) {
 }
 
 test('validate prints what would be served, and no secret', BOUNDED, async () => {
-  const { code, stdout, stderr } = await linkspan(['validate', '--config', 'good.json'], { SECRET: 'hunter2' });
+  const PATH = await folderWith('npx');
+  const { code, stdout, stderr } = await linkspan(['validate', '--config', 'good.json'], { SECRET: 'hunter2', PATH });
   assert.deepEqual([code, stderr], [0, '']);
   assert.equal(
     stdout,
@@ -84,6 +85,66 @@ test('validate prints what would be served, and no secret', BOUNDED, async () =>
       '',
     ].join('\n'),
   );
+});
+
+/** A folder that holds a program of this name, for PATH. */
+async function folderWith(program: string): Promise<string> {
+  const folder = await mkdtemp(join(dir, 'path-'));
+  await writeFile(join(folder, program), '#!/bin/sh\n', { mode: 0o755 });
+  return folder;
+}
+
+test('N-12 validate says which command is not on PATH, and still finds the file valid', BOUNDED, async () => {
+  const { code, stdout, stderr } = await linkspan(['validate', '--config', 'good.json'], { SECRET: 'x', PATH: dir });
+  assert.equal(code, 0);
+  assert.match(stderr, /^warning: upstream files cannot be started: command "npx" was not found; install Node\.js/m);
+  assert.match(stdout, /^ {2}\/mcp\/files {2}stdio npx, .*; NOT FOUND$/m);
+});
+
+test('N-12 validate --start starts the upstreams, and says what each offers or why it failed', BOUNDED, async () => {
+  const memory = fileURLToPath(
+    new URL('../../node_modules/@modelcontextprotocol/server-memory/dist/index.js', import.meta.url),
+  );
+  const env = { MEMORY_FILE_PATH: join(dir, 'memory.json') };
+  const mcpServers = {
+    memory: { command: process.execPath, args: [memory], env },
+    broken: { command: process.execPath, args: ['-e', 'process.exit(3)'] },
+  };
+  await writeFile(join(dir, 'start.json'), JSON.stringify({ mcpServers, gateway: { stateDir: join(dir, 'unused') } }));
+  const { code, stdout } = await linkspan(['validate', '--start', '--config', 'start.json']);
+  assert.equal(code, 1);
+  assert.match(stdout, /^ {2}\/mcp\/memory {2}ready, 9 tools, 0 prompts, \d resources?; stdio node/m);
+  assert.match(stdout, /^ {2}\/mcp\/broken {2}FAILED .*exit/m);
+  assert.ok(!existsSync(join(dir, 'unused')));
+  const { stdout: text } = await linkspan(['validate', '--start', '--json', '--config', 'start.json']);
+  assert.partialDeepStrictEqual(JSON.parse(text), {
+    valid: true,
+    upstreams: [
+      { id: 'memory', state: 'ready', tools: 9 },
+      { id: 'broken', state: 'failed' },
+    ],
+  });
+});
+
+test(
+  'N-09 validate of a file with one wrong entry exits with 1, names the place, and shows the rest',
+  BOUNDED,
+  async () => {
+    await writeFile(join(dir, 'mixed.json'), '{"mcpServers": {"a": {"type": "ws"}, "b": {"url": "https://x"}}}');
+    const { code, stdout, stderr } = await linkspan(['validate', '--config', 'mixed.json']);
+    assert.equal(code, 1);
+    assert.match(stderr, /^mixed\.json:1:31 mcpServers\.a\.type: expected one of/m);
+    assert.match(stdout, /^ {2}\/mcp\/a {2}FAILED .*\n {2}\/mcp\/b {2}http, /m);
+  },
+);
+
+test('N-12 schema writes to the file it is told, and to no other', BOUNDED, async () => {
+  const published = new URL('../../config/linkspan.schema.json', import.meta.url);
+  const { mtimeMs } = statSync(published);
+  assert.deepEqual(await linkspan(['schema', '--write', 'mine.json']), { code: 0, stdout: '', stderr: '' });
+  assert.equal(readFileSync(join(dir, 'mine.json'), 'utf8'), readFileSync(published, 'utf8'));
+  assert.equal((await linkspan(['schema', '--write'])).code, 2);
+  assert.equal(statSync(published).mtimeMs, mtimeMs);
 });
 
 test('validate tells which upstream an unset variable fails, and still finds the file valid', BOUNDED, async () => {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
+import { loadText, problemsOf } from '../support/config-file.ts';
 import type { UpstreamConfig } from '../../src/config/config.ts';
 import { loadConfig } from '../../src/config/load.ts';
 
@@ -141,14 +142,70 @@ const clients: readonly {
     },
   },
   {
+    client: 'Codex',
+    file: 'codex/config.toml',
+    upstreams: {
+      figma: {
+        target: {
+          kind: 'http',
+          url: 'https://mcp.figma.com/mcp',
+          headers: { 'X-Region': 'us-east-1', 'X-User': 'me', Authorization: 'Bearer ghp_1' },
+        },
+        timeouts: { startMs: 20_000, connectMs: 5_000, firstByteMs: 30_000, callMs: 45_500, maxMs: 600_000 },
+        includeTools: ['open'],
+        excludeTools: ['screenshot'],
+      },
+      'my-docs': {
+        title: 'my docs',
+        target: {
+          ...LOCAL,
+          command: 'npx',
+          args: ['-y', '@upstash/context7-mcp'],
+          env: { USER_NAME: 'me', GITHUB_PAT: 'ghp_1', PORT: '08080' },
+        },
+      },
+    },
+  },
+  {
+    client: 'Continue',
+    file: 'continue/config.yaml',
+    upstreams: {
+      sqlite: {
+        title: 'SQLite',
+        target: {
+          ...LOCAL,
+          command: 'uvx',
+          args: ['mcp-server-sqlite', '--db-path', '/data/app.db'],
+          cwd: '/data',
+          env: { TOKEN: 'ghp_1' },
+        },
+        timeouts: { startMs: 20_000, connectMs: 5_000, firstByteMs: 30_000, callMs: 60_000, maxMs: 600_000 },
+      },
+      remote: { target: { ...REMOTE, headers: { Authorization: 'Bearer ghp_1' } } },
+    },
+  },
+  {
+    client: 'Claude Code of one user',
+    file: 'claude-home/.claude.json',
+    upstreams: {
+      search: { target: REMOTE },
+      files: { target: { ...LOCAL, command: 'npx', args: ['files'] } },
+    },
+    warnings: [
+      '.claude.json:8:3 projects: servers of single projects are left out; add --project <folder> for those of /home/me/shop (2)',
+    ],
+  },
+  {
     client: 'Zed',
     file: 'zed.json',
     upstreams: {
       custom: { target: { ...LOCAL, command: 'npx', args: ['server'] } },
       nested: { target: { ...LOCAL, command: '/usr/bin/server', args: ['--stdio'], env: { A: '1' } } },
       remote: { target: { ...REMOTE, headers: { Authorization: 'Bearer token' } } },
+      unset: { target: { ...LOCAL, command: 'npx', args: ['server'] } },
+      within: { target: { ...LOCAL, command: 'server', args: [] } },
     },
-    warnings: ['zed.json:8:5 context_servers.extended: its program comes from an extension of the editor; left out'],
+    warnings: ['zed.json:10:5 context_servers.extended: its program comes from an extension of the editor; left out'],
   },
   {
     client: 'LM Studio',
@@ -203,7 +260,7 @@ const clients: readonly {
 ];
 
 for (const { client, file, upstreams, warnings = [] } of clients) {
-  test(`the file of ${client} is read as it is, and not written`, async () => {
+  test(`N-09 the file of ${client} is read as it is, and not written`, async () => {
     const path = join(FOLDER, file);
     const before = await readFile(path);
     const loaded = loadConfig(path, { env: ENV });
@@ -241,7 +298,7 @@ for (const { client, file, upstreams, warnings = [] } of clients) {
 }
 
 test('every fixture of a client is in the table', async () => {
-  const files = (await readdir(FOLDER, { recursive: true })).filter((name) => /\.(?:json|yaml)$/.test(name));
+  const files = (await readdir(FOLDER, { recursive: true })).filter((name) => /\.(?:json|yaml|toml)$/.test(name));
   const known = new Set(['wrong.yaml', 'wrong.txt', ...clients.map(({ file }) => file)]);
   assert.deepEqual(
     files.filter((name) => !known.has(name)),
@@ -261,3 +318,122 @@ test('${workspaceFolder} of a file in .vscode is the folder above it', async () 
     await rm(dir, { recursive: true });
   }
 });
+
+const CLAUDE = join(FOLDER, 'claude-home/.claude.json');
+
+test('N-09 --project adds the servers of a project of ~/.claude.json, before those of the user', () => {
+  for (const project of ['/home/me/shop', '/home/me/shop/', '/home/me/notes/../shop']) {
+    const { config, warnings } = loadConfig(CLAUDE, { env: {}, project });
+    assert.deepEqual(warnings, []);
+    assert.deepEqual(
+      config.upstreams.map(({ id, target }) => [id, target.kind === 'stdio' ? target.args : target.url]),
+      [
+        ['database', ['database']],
+        ['files', ['shop-files']],
+        ['search', 'https://example.com/mcp'],
+      ],
+    );
+  }
+});
+
+test('N-09 a project that ~/.claude.json does not have is refused with the names of those it has', () => {
+  assert.throws(
+    () => loadConfig(CLAUDE, { env: {}, project: '/home/me/other' }),
+    /projects: no project "\/home\/me\/other" with servers of its own; there are \/home\/me\/shop \(2\)$/,
+  );
+});
+
+test('N-09 ~/.claude.json with servers in projects alone is refused with the names of the projects', () => {
+  const text = '{"projects": {"/a": {"mcpServers": {"x": {"command": "node"}}}, "/b": {}}}';
+  assert.deepEqual(problemsOf(text, { name: '.claude.json' }), [
+    '.claude.json:1:2 projects: servers of single projects are left out; add --project <folder> for those of /a (1)',
+  ]);
+  const { config } = loadText(text, { name: '.claude.json', project: '/a' });
+  assert.deepEqual(
+    config.upstreams.map(({ id }) => id),
+    ['x'],
+  );
+});
+
+test('N-09 ~/.claude.json may be large, for the state of the client beside its servers is skipped', () => {
+  const history = Array.from({ length: 30_000 }, (_, i) => ({ display: `prompt ${i} ${'x'.repeat(40)}` }));
+  const text = JSON.stringify(
+    { history, mcpServers: { a: { command: 'node' }, b: { command: 'node', args: 7 } }, projects: {} },
+    undefined,
+    1,
+  );
+  assert.ok(text.length > 2_000_000);
+  const { config, problems } = loadText(text, { name: '.claude.json' });
+  assert.deepEqual(
+    config.upstreams.map(({ id, problem }) => [id, problem === undefined]),
+    [
+      ['a', true],
+      ['b', false],
+    ],
+  );
+  assert.equal(problems[0]?.line, text.split('\n').findIndex((line) => line.includes('"args": 7')) + 1);
+});
+
+test('N-09 a wrong entry fails alone, with its place and every problem of it as the reason', () => {
+  const text = `{"mcpServers": {
+    "socket": {"type": "ws", "url": "wss://example.com/mcp", "timeout": "soon"},
+    "good": {"command": "node"},
+    "neither": {"required": true},
+    "off": {"type": "ws", "disabled": true}
+  }}`;
+  const { config, problems } = loadText(text, { name: 'mcp.json' });
+  assert.deepEqual(
+    config.upstreams.map(({ id, required, target, problem }) => [id, required, target.kind, problem]),
+    [
+      [
+        'socket',
+        false,
+        'http',
+        'expected one of "stdio", "http", "sse"; MCP over WebSocket is not supported, got "ws" (mcp.json:2:24, mcpServers.socket.type); ' +
+          'expected a duration such as "30s", got "soon" (mcp.json:2:73, mcpServers.socket.timeout)',
+      ],
+      ['good', false, 'stdio', undefined],
+      ['neither', true, 'stdio', 'expected "command" (stdio) or "url" (http) (mcp.json:4:5, mcpServers.neither)'],
+    ],
+  );
+  assert.deepEqual(
+    problems.map(({ line, key }) => [line, key]),
+    [
+      [2, 'mcpServers.socket.type'],
+      [2, 'mcpServers.socket.timeout'],
+      [4, 'mcpServers.neither'],
+    ],
+  );
+});
+
+test('N-09 a problem in TOML names the line of its key', () => {
+  const text =
+    '[mcp_servers.a]\ncommand = "node"\n\n[mcp_servers."b c"]\nurl = "https://x"\n  timeouts = { call = 30 }\n';
+  const { problems } = loadText(text, { name: 'config.toml' });
+  assert.deepEqual(
+    problems.map(({ line, column, key }) => [line, column, key]),
+    [[6, 3, 'mcp_servers["b c"].timeouts.call']],
+  );
+  assert.deepEqual(problemsOf('[mcp_servers.a]\nkey = "s3cret\n', { name: 'config.toml' }), [
+    'config.toml:2:14: control characters are not allowed in strings',
+  ]);
+});
+
+const BROKEN = [
+  { text: '{"mcpServers": {"a": {"command": "node"}', says: 'config.json:1:41: expected "}"; a brace is not closed' },
+  {
+    text: '{"mcpServers": {\n  "a": {"command": "node"}\n  "b": {"command": "node"}\n}}',
+    says: 'config.json:3:3: expected "," between two members',
+  },
+  {
+    text: '{"mcpServers": {"a": {"command" "node"}}}',
+    says: 'config.json:1:33: expected ":" after the key',
+  },
+  { text: '{"mcpServers": {"a": {"args": ["x" "y"]}}}', says: 'config.json:1:36: expected "," between two members' },
+];
+
+for (const { text, says } of BROKEN) {
+  test(`N-12 broken JSON is reported as JSON: ${says}`, () => {
+    assert.deepEqual(problemsOf(text, { name: 'config.json' }), [says]);
+  });
+}

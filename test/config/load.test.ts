@@ -21,6 +21,7 @@ test('a file with nothing but upstreams has safe defaults for all else', () => {
   assert.deepEqual(rest, {
     listen: { host: '127.0.0.1', port: 3000 },
     operator: { host: '127.0.0.1', port: 3001 },
+    operatorMayMove: true,
     publicUrl: undefined,
     allowedHosts: [],
     allowedOrigins: [],
@@ -33,6 +34,9 @@ test('a file with nothing but upstreams has safe defaults for all else', () => {
       parkedPerPrincipal: 256,
       parkedPerUpstream: 1_024,
       inFlightPerSession: 256,
+      streamsPerPrincipal: 1_000,
+      bodyTotalBytes: undefined,
+      unsentTotalBytes: undefined,
     },
     sessions: {
       idleMs: 1_800_000,
@@ -41,9 +45,11 @@ test('a file with nothing but upstreams has safe defaults for all else', () => {
       keepAliveMs: 15_000,
       eventLimit: 1_000,
       eventLimitBytes: 8_388_608,
+      eventTotalBytes: undefined,
     },
     legacySse: true,
     logLevel: 'info',
+    accessLog: 'auto',
     names: { maxChars: 48 },
     instructions: { maxChars: 4_000 },
     profiles: [],
@@ -315,11 +321,10 @@ test('public names are normalised', () => {
   assert.deepEqual(config.allowedOrigins, ['https://b.example.com']);
 });
 
-test('a file that is not there, too large, a folder, TOML or no text is refused with the reason', () => {
+test('a file that is not there, too large, a folder or no text is refused with the reason', () => {
   const folder = fileURLToPath(new URL('.', import.meta.url));
   assert.throws(() => loadConfig('no/such.yaml', { env: {} }), { message: 'no/such.yaml: no such file' });
   assert.throws(() => loadConfig(folder, { env: {} }), /: cannot be read \(EISDIR\)$/);
-  assert.throws(() => loadConfig('config.toml', { env: {} }), /^ConfigError: config\.toml: TOML is not read; write/);
   assert.deepEqual(problemsOf(`# ${'x'.repeat(1_048_576)}\n${ONE}`), ['config.yaml: is larger than 1 MiB']);
   assert.deepEqual(problemsOf(Buffer.from([0x61, 0xff])), ['config.yaml: is not UTF-8 text']);
 });

@@ -92,7 +92,7 @@ const cases = [
   {
     text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {limits: {colour: x}}\n`,
     problem:
-      'config.yaml:2:20 gateway.limits.colour: unknown key; known are body, message, processes, sessionsPerPrincipal, parkedPerPrincipal, parkedPerUpstream, inFlightPerSession',
+      'config.yaml:2:20 gateway.limits.colour: unknown key; known are body, message, processes, sessionsPerPrincipal, parkedPerPrincipal, parkedPerUpstream, inFlightPerSession, streamsPerPrincipal, bodyTotal, unsentTotal',
   },
   {
     text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {profiles: {a: {}}}\n`,

@@ -11,6 +11,8 @@ const DEFAULTS: Config = {
   file: '/nowhere/config.yaml',
   listen: { host: '127.0.0.1', port: 0 },
   operator: undefined,
+  operatorMayMove: false,
+  accessLog: 'all',
   publicUrl: undefined,
   allowedHosts: [],
   allowedOrigins: [],
@@ -24,6 +26,7 @@ const DEFAULTS: Config = {
     parkedPerPrincipal: 256,
     parkedPerUpstream: 1_024,
     inFlightPerSession: 100,
+    streamsPerPrincipal: 100,
   },
   sessions: {
     idleMs: 60_000,

@@ -20,6 +20,8 @@ export class HonestSession implements ClientSession {
   readonly caller: Caller;
   readonly ending = new AbortController();
   readonly waiting: string[] = [];
+  /** End the request of an id, without an answer. */
+  readonly cancels = new Map<string, () => void>();
   sink: MessageSink | undefined;
 
   constructor(id: string, caller: Caller) {
@@ -101,10 +103,13 @@ export class HonestFront implements Front {
     return session?.caller.principal.key === principal.key && session.caller.view === view ? session : undefined;
   }
 
-  async request(clientSession: ClientSession, request: Request, sink: MessageSink): Promise<Answer> {
+  async request(clientSession: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined> {
     const session = this.own(clientSession.id);
     this.began.push(request.method);
-    const answer = await this.#answer(session, request, sink);
+    const cancelled = Promise.withResolvers<undefined>();
+    session.cancels.set(request.id, () => cancelled.resolve(undefined));
+    const answer = await Promise.race([this.#answer(session, request, sink), cancelled.promise]);
+    session.cancels.delete(request.id);
     this.finished.push(request.method);
     return answer;
   }
@@ -177,7 +182,10 @@ export class HonestFront implements Front {
     throw new Error('this front serves sessions alone');
   }
 
-  notification(_: ClientSession, notification: Notification): void {
+  notification(session: ClientSession, notification: Notification): void {
+    if (notification.method === 'notifications/cancelled') {
+      this.own(session.id).cancels.get(notification.params?.raw('requestId') ?? '')?.();
+    }
     this.notifications.push(notification);
   }
 

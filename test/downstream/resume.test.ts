@@ -229,13 +229,57 @@ test('S-001 S-003 events of one session reach neither another session nor anothe
           continue;
         }
         assert.equal(got.status, 200);
-        await got.ended();
-        assert.deepEqual(got.numbers, n === m ? [3, 4, 5] : []);
-        // Somebody else's event id names a request; in this session nothing is known of it.
-        assert.equal('result' in (got.messages.at(-1) ?? {}), n === m);
+        if (n === m) {
+          await got.ended();
+          assert.deepEqual(got.numbers, [3, 4, 5]);
+          assert.ok('result' in (got.messages.at(-1) ?? {}));
+        } else {
+          // Another session's event id names nothing here: a new stream, without replay and without an error for its request.
+          await got.until(({ seen }) => seen.length === 1);
+          assert.deepEqual(got.messages, []);
+          got.close();
+        }
       }
     }
   }
+});
+
+test(
+  'N-43 N-33 the event id of another session opens a new stream, and answers nothing under way',
+  OPTIONS,
+  async () => {
+    await using edge = await startEdge();
+    const url = `${edge.url}/mcp`;
+    const [own, other] = [await initialize(url), await initialize(url)];
+    const theirs = await (await postForEvents(url, rpc(7, 'count', { to: 2 }), other)).ended();
+    const call = await postForEvents(url, rpc(7, 'count', { to: 1, gate: 'g' }), own);
+    await call.until(({ numbers }) => numbers.length === 1);
+    const got = await getEvents(url, own, { 'last-event-id': theirs.seen[0]?.id ?? '' });
+    assert.equal(got.status, 200);
+    edge.front.own(own).notify(9);
+    await got.until(({ numbers }) => numbers.length === 1);
+    assert.deepEqual(got.numbers, [9]);
+    assert.ok(got.messages.every((message) => message.id === undefined));
+    got.close();
+    edge.front.release('g');
+    await call.ended();
+    assert.deepEqual(call.messages.at(-1)?.result, { counted: 1 });
+  },
+);
+
+test('a finished stream of which the client has everything is not resumed again', OPTIONS, async () => {
+  await using edge = await startEdge();
+  const url = `${edge.url}/mcp`;
+  const id = await initialize(url);
+  const listening = await getEvents(url, id);
+  const call = await (await postForEvents(url, rpc(1, 'count', { to: 2 }), id)).ended();
+  const again = await send(url, {
+    headers: { accept: 'text/event-stream', 'mcp-session-id': id, 'last-event-id': call.lastId },
+  });
+  assert.equal(again.status, 405);
+  edge.front.own(id).notify(9);
+  await listening.until(({ numbers }) => numbers.length === 1);
+  listening.close();
 });
 
 test('what is kept is bounded, and what was given up is said to be unknown', OPTIONS, async () => {

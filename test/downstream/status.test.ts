@@ -80,7 +80,7 @@ const cases: readonly Case[] = [
   { when: 'S-001 a session of another user', headers: { ...S, authorization: 'Bearer bob' }, body: PING, status: 404 },
   { when: 'initialize', body: HELLO, status: 200 },
   { when: 'initialize naming an ended session', headers: { 'mcp-session-id': '$E' }, body: HELLO, status: 200 },
-  { when: 'initialize naming a session', headers: S, body: HELLO, status: 200 },
+  { when: 'initialize naming a session', headers: S, body: HELLO, status: 400, code: -32600 },
   {
     when: 'initialize under a newer revision',
     headers: { 'mcp-protocol-version': '2026-07-28' },
@@ -136,7 +136,7 @@ const cases: readonly Case[] = [
   { when: 'an encoded slash', path: '/mcp%2ffiles', headers: S, body: PING, status: 400, code: -32600 },
   { when: 'a double slash', path: '//mcp', headers: S, body: PING, status: 400 },
   { when: 'a path we do not have', path: '/other', headers: S, body: PING, status: 404 },
-  { when: 'a trailing slash', path: '/mcp/', headers: S, body: PING, status: 404 },
+  { when: 'a trailing slash', path: '/mcp/', headers: S, body: PING, status: 200 },
   { when: 'GET without session', verb: 'GET', status: 405, allow: 'POST' },
   { when: 'GET by a browser', verb: 'GET', headers: { accept: HTML }, status: 405, allow: 'POST' },
   {

@@ -234,6 +234,7 @@ test(
       parkedPerPrincipal: 256,
       parkedPerUpstream: 1_024,
       inFlightPerSession: 256,
+      streamsPerPrincipal: 1_000,
     };
     await using gateway = await testCore({ up: { memory } }, { limits });
     const clients: TestClient[] = [];
@@ -270,6 +271,7 @@ const THREE_PROCESSES = {
   parkedPerPrincipal: 256,
   parkedPerUpstream: 1_024,
   inFlightPerSession: 256,
+  streamsPerPrincipal: 1_000,
 };
 
 test('N-03 at the limit of processes no live session loses its own; the newcomer is refused', TIMEOUT, async () => {

@@ -282,3 +282,42 @@ async function subscribedTo(gateway: TestCore, all: readonly string[]): Promise<
   for (const uri of all) await client.request('resources/subscribe', { uri });
   return client;
 }
+
+test('N-29 a flood of updates of one resource reaches each client as one now and one later', TIMEOUT, async () => {
+  const memory = watched();
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const clients = [await gateway.connect(), await gateway.connect()];
+  for (const client of clients) await client.result('resources/subscribe', { uri: URI });
+  for (let n = 0; n < 1_000; n++) updated(memory.peers[0]);
+  for (const client of clients) assert.deepEqual(uris(client.listened), [URI]);
+  for (const client of clients) await client.until(() => uris(client.listened)[1]);
+  for (const client of clients) assert.deepEqual(uris(client.listened), [URI, URI]);
+});
+
+test('N-29 updates of different resources all arrive', TIMEOUT, async () => {
+  const memory = watched();
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const client = await gateway.connect();
+  await client.result('resources/subscribe', { uri: URI });
+  const parts = Array.from({ length: 50 }, (_, n) => `file:///a/${n}`);
+  for (const part of parts) updated(memory.peers[0], part);
+  assert.deepEqual(
+    uris(client.listened),
+    parts.map((part) => `up+${part}`),
+  );
+});
+
+test('N-48 a list_changed is passed on though the list turns out equal, and once for several', TIMEOUT, async () => {
+  for (const isolation of ['session', 'shared'] as const) {
+    const memory = watched({ capabilities: { tools: { listChanged: true }, resources: { subscribe: true } } });
+    await using gateway = await testCore({ up: { memory, isolation } });
+    const client = await gateway.connect();
+    await client.result('tools/call', toolCall('up__echo'));
+    for (const peer of memory.open) {
+      for (let n = 0; n < 5; n++) peer.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+    }
+    await client.heard('notifications/tools/list_changed');
+    const methods = client.listened.map((message) => ('method' in message ? message.method : undefined));
+    assert.deepEqual(methods, ['notifications/tools/list_changed'], isolation);
+  }
+});

@@ -101,7 +101,6 @@ export class ModernUpstream {
     const meta = object(params['_meta']);
     const capabilities = meta[META.capabilities];
     if (meta[META.revision] === undefined) {
-      if (method === 'initialize') this.#ledger.violation('initialize at a server of 2026-07-28');
       const data = { supported: [MODERN], requested: string(params['protocolVersion']) };
       throw new Refusal({ code: method === 'initialize' ? -32022 : -32602, message: 'Which revision?', data });
     }

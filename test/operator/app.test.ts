@@ -26,6 +26,7 @@ const FILES: UpstreamStatus = {
   connections: 0,
   eras: { legacy: ERA, modern: ERA },
   tools: 12,
+  filteredTools: 0,
   prompts: 0,
   resources: 3,
 };

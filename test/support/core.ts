@@ -52,6 +52,12 @@ const UPSTREAM: Omit<UpstreamConfig, 'id' | 'title' | 'prefix'> = {
   problem: undefined,
 };
 
+interface RequestOptions {
+  readonly id?: string;
+  readonly session?: ClientSession;
+  readonly onMessage?: (message: Message) => void;
+}
+
 /** One client: its session, and everything it was sent, in order. */
 export class TestClient {
   readonly initialized: RawObject;
@@ -85,12 +91,19 @@ export class TestClient {
   async request(
     method: string,
     params: object = {},
-    options: {
-      readonly id?: string;
-      readonly session?: ClientSession;
-      readonly onMessage?: (message: Message) => void;
-    } = {},
+    options: RequestOptions = {},
   ): Promise<{ readonly answer: Answer; readonly said: Message[] }> {
+    const { answer, said } = await this.send(method, params, options);
+    assert.ok(answer !== undefined, `${method} was cancelled`);
+    return { answer, said };
+  }
+
+  /** The same for a request that may be cancelled: it has no answer then. */
+  async send(
+    method: string,
+    params: object = {},
+    options: RequestOptions = {},
+  ): Promise<{ readonly answer: Answer | undefined; readonly said: Message[] }> {
     const said: Message[] = [];
     const id = options.id ?? String(++this.#lastId);
     const sink: MessageSink = {
@@ -176,6 +189,8 @@ export async function testCore(
     file: join(stateDir, 'config.json'),
     listen: { host: '127.0.0.1', port: 0 },
     operator: undefined,
+    operatorMayMove: false,
+    accessLog: 'all',
     publicUrl: undefined,
     allowedHosts: [],
     allowedOrigins: [],
@@ -189,6 +204,7 @@ export async function testCore(
       parkedPerPrincipal: 256,
       parkedPerUpstream: 1_024,
       inFlightPerSession: 256,
+      streamsPerPrincipal: 1_000,
     },
     sessions: {
       idleMs: 60_000,

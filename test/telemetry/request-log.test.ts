@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { createLogger, requestLogBeside } from '../../src/telemetry/log.ts';
 import { RequestLog, type RequestLine } from '../../src/telemetry/request-log.ts';
 
 const CALL: RequestLine = {
@@ -57,3 +58,22 @@ test('lines are written many at once, and none is lost between', () => {
   );
   assert.ok(writes.length < 10);
 });
+
+for (const [requests, methods] of [
+  ['all', ['tools/list', 'tools/call']],
+  ['errors', ['tools/call']],
+  ['none', []],
+] as const) {
+  test(`N-49 accessLog ${requests} writes lines of ${methods.join(' and ') || 'no request'}`, () => {
+    let written = '';
+    const log = createLogger('info', { write: (text) => void (written += text) }, { requests });
+    const lines = requestLogBeside(log);
+    lines?.write({ ...CALL, method: 'tools/list' });
+    lines?.write({ ...CALL, error: 'upstream-timeout' });
+    lines?.flush();
+    assert.deepEqual(
+      [...written.matchAll(/"method":"([^"]+)"/g)].map(([, method]) => method),
+      methods,
+    );
+  });
+}

@@ -34,7 +34,7 @@ const ROWS = {
   400: 'invalid-request',
   401: 'unauthorized',
   403: 'forbidden',
-  503: 'overloaded',
+  503: 'auth-unavailable',
 } as const satisfies Record<number, ErrorCode>;
 
 /** What every request has to pass before anything is done for it. */

@@ -10,15 +10,19 @@ function escaped(text: string): string {
   return text.replaceAll(/[&<>"']/g, (character) => ESCAPES[character] ?? '');
 }
 
-/** For a person who opened the endpoint in a browser. With status 405, since programs ask the same way and must not loop. */
-export function pageFor(endpoint: string): Response {
+/**
+ * Returns the page for a person who opened us in a browser.
+ *
+ * @param status 405 at an endpoint, since programs ask the same way and must not loop; 404 elsewhere.
+ */
+export function pageFor(endpoint: string, status: 404 | 405 = 405): Response {
   const url = escaped(endpoint);
   const body = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <title>Linkspan</title>
 <h1>Linkspan</h1>
-<p>This is an MCP endpoint. It is for MCP clients, not for browsers.</p>
+<p>This is an MCP gateway. It is for MCP clients, not for browsers.</p>
 <p>Give your client this URL:</p>
 <pre>${url}</pre>
 <p>For example:</p>
@@ -26,9 +30,9 @@ export function pageFor(endpoint: string): Response {
 </html>
 `;
   return new Response(body, {
-    status: 405,
+    status,
     headers: {
-      allow: 'POST',
+      ...(status === 405 ? { allow: 'POST' } : {}),
       'content-type': 'text/html; charset=utf-8',
       'content-security-policy': "default-src 'none'",
       'x-content-type-options': 'nosniff',

@@ -2,11 +2,15 @@ import type { HttpBindings } from '@hono/node-server';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { GatewayError } from '../../errors.ts';
 import { isJson } from './accept.ts';
-import { readBody, refuseBody } from './request-body.ts';
+import { type BodyLimits, readBody, refuseBody } from './request-body.ts';
 import type { RequestHeaders } from './headers.ts';
 import { refusalText, refuse } from './refusal.ts';
+import { LIMITS } from '../../limits.ts';
 
-/** Why a body with these headers is not even read. */
+const RETRY_AFTER_S = 1;
+const REQUEST_TIMEOUT = 408;
+
+/** Returns why a body with these headers is refused unread; undefined when it is read. */
 export function refuseMedia({ contentType, contentEncoding }: RequestHeaders): GatewayError | undefined {
   if (!isJson(contentType)) {
     return new GatewayError('unsupported-media-type', { message: 'send Content-Type: application/json' });
@@ -18,17 +22,21 @@ export function refuseMedia({ contentType, contentEncoding }: RequestHeaders): G
 }
 
 /**
- * Hands on the text of a POST, or the answer to one that has none we take.
+ * Calls `take` with the text of a POST, or with the response that refuses it.
  *
  * @param contentLength the header, where there is one.
  */
 export function receiveText(
   { incoming, outgoing }: HttpBindings,
   contentLength: string | undefined,
-  limitBytes: number,
+  limits: BodyLimits,
   take: (text: string | Response) => void,
 ): void {
-  readBody(incoming, limitBytes, contentLength, (body) => {
+  const refuseUnfinished = (error: GatewayError, status: number, headers?: Readonly<Record<string, string>>): void => {
+    refuseBody(incoming, outgoing, status, refusalText(error), headers);
+    take(RESPONSE_ALREADY_SENT);
+  };
+  readBody(incoming, limits, contentLength, (body) => {
     switch (body.kind) {
       case 'text':
         take(body.text);
@@ -37,9 +45,20 @@ export function receiveText(
         take(refuse(new GatewayError('parse-error', { message: 'the body is not UTF-8' })));
         return;
       case 'too-large': {
-        const message = `a message may have ${limitBytes} bytes`;
-        refuseBody(incoming, outgoing, refusalText(new GatewayError('body-too-large', { message })));
-        take(RESPONSE_ALREADY_SENT);
+        const error = new GatewayError('body-too-large', { message: `a message may have ${limits.limitBytes} bytes` });
+        refuseUnfinished(error, error.row.http);
+        return;
+      }
+      case 'no-room': {
+        const error = new GatewayError('overloaded', {
+          message: 'too many large requests are being received; try again',
+        });
+        refuseUnfinished(error, error.row.http, { 'retry-after': String(RETRY_AFTER_S) });
+        return;
+      }
+      case 'stalled': {
+        const message = `nothing of the body came for ${LIMITS.bodyStallMs / 1_000} s; send it again`;
+        refuseUnfinished(new GatewayError('invalid-request', { message }), REQUEST_TIMEOUT);
         return;
       }
       case 'gone':
@@ -48,9 +67,9 @@ export function receiveText(
   });
 }
 
-/** The text of a POST, or the answer to one that has none we take. */
-export function postedText(env: HttpBindings, headers: RequestHeaders, limitBytes: number): Promise<string | Response> {
+/** Returns the text of a POST, or the response that refuses it. */
+export function postedText(env: HttpBindings, headers: RequestHeaders, limits: BodyLimits): Promise<string | Response> {
   const refused = refuseMedia(headers);
   if (refused !== undefined) return Promise.resolve(refuse(refused));
-  return new Promise((resolve) => receiveText(env, headers.contentLength, limitBytes, resolve));
+  return new Promise((resolve) => receiveText(env, headers.contentLength, limits, resolve));
 }

@@ -1,18 +1,32 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { LIMITS } from '../../limits.ts';
+import type { BodyBudget } from '../memory/body-budget.ts';
 
 export type RequestBody =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'not-text' }
   | { readonly kind: 'too-large' }
-  /** The client went away in the middle of it. */
+  /** Too many bytes of unfinished bodies are held already. */
+  | { readonly kind: 'no-room' }
+  /** Nothing came for too long. */
+  | { readonly kind: 'stalled' }
+  /** The client disconnected before the end. */
   | { readonly kind: 'gone' };
 
-/** A client that is told to stop gets this long to hear it, and this much more may come meanwhile. */
+export interface BodyLimits {
+  readonly limitBytes: number;
+  readonly budget: BodyBudget;
+  /** Whom the body counts for in the budget. */
+  readonly principal: string;
+}
+
+/** After a refusal, the connection stays open this long, or for this many more bytes, so that the client reads the answer. */
 const LINGER_MS = 500;
 const LINGER_BYTES = 67_108_864;
 
 const EMPTY = Buffer.alloc(0);
+const FIRST_BYTES = 4_096;
 
 function toText(bytes: Buffer): RequestBody {
   return isUtf8(bytes) ? { kind: 'text', text: bytes.toString('utf8') } : { kind: 'not-text' };
@@ -20,57 +34,129 @@ function toText(bytes: Buffer): RequestBody {
 
 function ignore(): void {}
 
-/** Reads a body of at most `limitBytes`, and hands it on once. What is beyond is not held. */
+/** A body that comes in several chunks. Copies them into one buffer, since many small chunks hold far more than their bytes. */
+class PartialBody {
+  readonly #limits: BodyLimits;
+  readonly #timer: NodeJS.Timeout;
+  #buffer = EMPTY;
+  #length = 0;
+
+  constructor(limits: BodyLimits, onStall: () => void) {
+    this.#limits = limits;
+    this.#timer = setTimeout(onStall, LIMITS.bodyStallMs);
+    this.#timer.unref();
+  }
+
+  get bytes(): Buffer {
+    return this.#buffer.subarray(0, this.#length);
+  }
+
+  /** Returns false when there is no room for the chunk. */
+  add(chunk: Buffer): boolean {
+    this.#timer.refresh();
+    const needed = this.#length + chunk.length;
+    if (needed > this.#buffer.length && !this.#grow(needed)) return false;
+    chunk.copy(this.#buffer, this.#length);
+    this.#length = needed;
+    return true;
+  }
+
+  /** Gives its bytes back to the budget. */
+  release(): void {
+    clearTimeout(this.#timer);
+    this.#limits.budget.release(this.#limits.principal, this.#buffer.length);
+    this.#buffer = EMPTY;
+  }
+
+  #grow(neededBytes: number): boolean {
+    const { limitBytes, budget, principal } = this.#limits;
+    const doubled = Math.max(neededBytes, FIRST_BYTES, 2 * this.#buffer.length);
+    const capacity = Math.max(neededBytes, Math.min(doubled, limitBytes));
+    if (!budget.reserve(principal, capacity - this.#buffer.length)) return false;
+    const grown = Buffer.allocUnsafeSlow(capacity);
+    this.#buffer.copy(grown, 0, 0, this.#length);
+    this.#buffer = grown;
+    return true;
+  }
+}
+
+/**
+ * Reads a body of at most `limitBytes`, and calls `take` once.
+ *
+ * @param announced the Content-Length header, where there is one.
+ */
 export function readBody(
   incoming: IncomingMessage,
-  limitBytes: number,
+  limits: BodyLimits,
   announced: string | undefined,
   take: (body: RequestBody) => void,
 ): void {
+  const { limitBytes } = limits;
   if (announced !== undefined && Number(announced) > limitBytes) {
     take({ kind: 'too-large' });
     return;
   }
-  // Gone while we were waiting for something else: no event will tell.
+  // No event follows where the client disconnected before.
   if (incoming.destroyed && !incoming.complete) {
     take({ kind: 'gone' });
     return;
   }
   let only: Buffer | undefined;
-  let chunks: Buffer[] | undefined;
+  let partial: PartialBody | undefined;
   let bytes = 0;
-  // Cheaper than taking the listeners off a message that ends with them.
+  // Cheaper than removing the listeners.
   let isDone = false;
+  const finish = (body: RequestBody): void => {
+    isDone = true;
+    partial?.release();
+    take(body);
+  };
+  const refuse = (kind: 'too-large' | 'no-room' | 'stalled'): void => {
+    incoming.pause();
+    finish({ kind });
+  };
+  const begin = (first: Buffer): boolean => {
+    partial = new PartialBody(limits, () => {
+      limits.budget.events.onStalled();
+      refuse('stalled');
+    });
+    return partial.add(first);
+  };
   incoming.on('data', (chunk: Buffer) => {
     if (isDone) return;
     bytes += chunk.length;
-    if (bytes > limitBytes) {
-      isDone = true;
-      incoming.pause();
-      take({ kind: 'too-large' });
-    } else if (only === undefined) only = chunk;
-    else (chunks ??= [only]).push(chunk);
+    if (bytes > limitBytes) refuse('too-large');
+    else if (partial !== undefined) {
+      if (!partial.add(chunk)) refuse('no-room');
+    } else if (only === undefined) {
+      only = chunk;
+      // Most bodies are one chunk, and need no budget.
+      if (Number(announced) !== bytes && !begin(chunk)) refuse('no-room');
+    }
   });
   incoming.on('end', () => {
-    if (isDone) return;
-    isDone = true;
-    take(toText(chunks === undefined ? (only ?? EMPTY) : Buffer.concat(chunks)));
+    if (!isDone) finish(toText(partial?.bytes ?? only ?? EMPTY));
   });
   incoming.on('close', () => {
-    if (isDone) return;
-    isDone = true;
-    take({ kind: 'gone' });
+    if (!isDone) finish({ kind: 'gone' });
   });
-  // Its `close` follows. Without a listener it would end the process.
+  // `close` follows. An error without a listener would end the process.
   incoming.on('error', ignore);
 }
 
 /**
- * Answers 413 to a client that still sends, and closes the connection. Not at once: closing over unread bytes is a reset, which
- * can overtake the answer.
+ * Refuses a request whose body is still coming, and closes the connection. Not at once: closing over unread bytes resets the
+ * connection, which can overtake the answer.
  */
-export function refuseBody(incoming: IncomingMessage, outgoing: ServerResponse, text: string): void {
-  outgoing.writeHead(413, {
+export function refuseBody(
+  incoming: IncomingMessage,
+  outgoing: ServerResponse,
+  status: number,
+  text: string,
+  headers: Readonly<Record<string, string>> = {},
+): void {
+  outgoing.writeHead(status, {
+    ...headers,
     connection: 'close',
     'content-type': 'application/json',
     'content-length': Buffer.byteLength(text),

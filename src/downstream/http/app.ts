@@ -8,9 +8,12 @@ import type { Front } from '../../gateway/front.ts';
 import { Admission, type AdmissionParts } from '../admission/admission.ts';
 import { McpEndpoint } from '../mcp.ts';
 import { type IncomingPost, PostFastPath } from './post-fast-path.ts';
+import { createEdgeMemory } from '../memory/edge-memory.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
 import { refuse } from '../admission/refusal.ts';
 import { SseEndpoint } from '../sse.ts';
+import { getShape } from '../admission/accept.ts';
+import { pageFor } from '../admission/page.ts';
 
 export interface AppParts extends AdmissionParts {
   readonly front: Front;
@@ -35,17 +38,19 @@ export function createApp(parts: AppParts): HttpApp {
   const { front, config, log, metrics } = parts;
   const admission = new Admission(parts);
   const timers = new EdgeTimers(config.sessions.keepAliveMs);
-  const { bodyBytes } = config.limits;
+  const { bodyBytes, streamsPerPrincipal } = config.limits;
   const { eventLimit, eventLimitBytes } = config.sessions;
   const limits = { events: eventLimit, bytes: eventLimitBytes };
+  const memory = createEdgeMemory(config, metrics);
+  const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal };
   const onFailure = (error: unknown, outgoing: ServerResponse): Response => {
     log.error({ err: error }, 'request failed');
     if (!outgoing.headersSent) return refuse(new GatewayError('internal-error'));
     outgoing.destroy();
     return RESPONSE_ALREADY_SENT;
   };
-  const mcp = new McpEndpoint({ front, timers, metrics, limits, bodyBytes, onFailure });
-  const sse = new SseEndpoint({ front, timers, log, metrics, bodyBytes });
+  const mcp = new McpEndpoint({ ...shared, limits, onFailure });
+  const sse = new SseEndpoint({ ...shared, log });
 
   const answer = async (env: HttpBindings, view: string): Promise<Response> => {
     const admitted = await admission.admit(env, view);
@@ -71,8 +76,10 @@ export function createApp(parts: AppParts): HttpApp {
   };
 
   const app = new Hono<Env>();
-  app.all('/mcp', (c) => answer(c.env, ''));
+  // Clients of some SDKs add a slash to every URL.
+  for (const path of ['/mcp', '/mcp/']) app.all(path, (c) => answer(c.env, ''));
   app.all('/mcp/:view', (c) => answer(c.env, c.req.param('view')));
+  app.all('/mcp/:view/', (c) => answer(c.env, c.req.param('view')));
   if (config.legacySse) {
     app.all('/sse', (c) => open(c.env, ''));
     app.all('/sse/:view', (c) => open(c.env, c.req.param('view')));
@@ -89,10 +96,16 @@ export function createApp(parts: AppParts): HttpApp {
 
   app.notFound((c) => {
     const headers = admission.judge(c.env);
-    return headers instanceof Response ? headers : c.text('Not found', 404);
+    if (headers instanceof Response) return headers;
+    const endpoint = admission.endpoint('');
+    const isBrowser = c.req.method === 'GET' && getShape(headers.accept) === 'page';
+    if (isBrowser) return pageFor(endpoint, 404);
+    return refuse(
+      new GatewayError('not-found', { message: `nothing is served here; the MCP endpoint is ${endpoint}` }),
+    );
   });
   app.onError((error, c) => onFailure(error, c.env.outgoing));
-  const posts = new PostFastPath({ front, admission, mcp, bodyBytes, onFailure });
+  const posts = new PostFastPath({ front, admission, mcp, bodyBytes, bodies: memory.bodies, onFailure });
 
   return {
     app,

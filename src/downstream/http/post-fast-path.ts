@@ -1,5 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { Front } from '../../gateway/front.ts';
+import type { BodyBudget } from '../memory/body-budget.ts';
 import type { Admission, Admitted } from '../admission/admission.ts';
 import type { HeaderReusingRequest } from './header-reusing-request.ts';
 import type { McpEndpoint } from '../mcp.ts';
@@ -12,6 +13,7 @@ export interface PostFastPathParts {
   readonly admission: Admission;
   readonly mcp: McpEndpoint;
   readonly bodyBytes: number;
+  readonly bodies: BodyBudget;
   /** What happens to a request that went wrong inside. */
   readonly onFailure: (thrown: unknown, outgoing: ServerResponse) => Response;
 }
@@ -47,7 +49,7 @@ export class PostFastPath {
   /** False where the request is for the router. */
   take(env: IncomingPost): boolean {
     const { incoming } = env;
-    const { front, admission, bodyBytes } = this.#parts;
+    const { front, admission, bodyBytes, bodies } = this.#parts;
     const { rawHeaders } = incoming;
     const view = incoming.method === 'POST' ? viewOf(incoming.url) : undefined;
     if (view === undefined || !front.hasView(view)) return false;
@@ -55,7 +57,8 @@ export class PostFastPath {
     const principal = head && admission.principalOf(head.headers, view);
     if (head === undefined || principal === undefined) return false;
     const admitted = { headers: head.headers, principal };
-    receiveText(env, head.lengthIn(rawHeaders), bodyBytes, (text) => {
+    const limits = { limitBytes: bodyBytes, budget: bodies, principal: principal.key };
+    receiveText(env, head.lengthIn(rawHeaders), limits, (text) => {
       if (typeof text === 'string') this.#answer(env, view, admitted, head, text);
       else writeResponse(env.outgoing, text);
     });

@@ -1,13 +1,17 @@
+import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
+
 /** One event of a stream as it goes over the wire. */
 export interface StreamEvent {
   /** Counts from 1 within its stream. */
   readonly seq: number;
   readonly text: string;
+  /** Memory that the text holds, see {@link textBytes}. */
   readonly bytes: number;
   /** Monotonic ms. */
   readonly atMs: number;
 }
 
+/** Bounds of one session. */
 export interface EventLimits {
   readonly events: number;
   readonly bytes: number;
@@ -16,98 +20,155 @@ export interface EventLimits {
 interface StreamLog {
   events: StreamEvent[];
   finishedMs: number | undefined;
-  /** It has no end that a client waits for, so old events are worth nothing. */
-  readonly endless: boolean;
+  /** A client waits for no end of it, so events may expire one by one. */
+  readonly isEndless: boolean;
 }
 
-/** For this long a client can come back for what it missed. */
+/** A client can resume a stream for this long after its end. */
 const KEEP_MS = 300_000;
 
+/** Measured memory of an event besides its text, and of a stream besides its events. */
+const EVENT_BYTES = 160;
+const STREAM_BYTES = 1_024;
+
 /**
- * What was sent to one session, for clients that come back: per stream, in order, bounded over all of them.
- *
- * When there is too much, the oldest answered stream goes first, then the oldest event of a stream under way.
+ * Returns the memory that a text holds: V8 keeps one byte a character for ASCII, and up to two for everything else. Makes the text
+ * flat, so that it no longer refers to the message that parts of it were cut from.
  */
-export class EventLog {
+export function textBytes(text: string): number {
+  return Buffer.byteLength(text) === text.length ? text.length : 2 * text.length;
+}
+
+/**
+ * Keeps what was sent to one session, for clients that resume a stream: per stream, in order, bounded over all of them and together
+ * with all other sessions.
+ *
+ * Beyond a bound, the finished stream that was opened first goes first, then the oldest event of an unfinished one.
+ */
+export class EventLog implements ByteHolder {
   readonly #limits: EventLimits;
+  readonly #account: ByteAccount;
+  readonly #onRemoved: (stream: string) => void;
   /** In the order they were opened. */
-  readonly #tracks = new Map<string, StreamLog>();
+  readonly #streams = new Map<string, StreamLog>();
   #count = 0;
   #bytes = 0;
 
-  constructor(limits: EventLimits) {
+  /** @param onRemoved is called when nothing of a stream is kept any more. */
+  constructor(limits: EventLimits, budget: ByteBudget, principal: string, onRemoved: (stream: string) => void) {
     this.#limits = limits;
+    this.#account = budget.join(principal, this);
+    this.#onRemoved = onRemoved;
   }
 
-  get bytes(): number {
+  get heldBytes(): number {
     return this.#bytes;
   }
 
-  open(stream: string, endless: boolean): void {
-    this.#tracks.set(stream, { events: [], finishedMs: undefined, endless });
+  open(stream: string, isEndless: boolean): void {
+    this.#streams.set(stream, { events: [], finishedMs: undefined, isEndless });
+    this.#add(STREAM_BYTES);
   }
 
   has(stream: string): boolean {
-    return this.#tracks.has(stream);
+    return this.#streams.has(stream);
   }
 
-  /** Pieces of one stream are kept in the order of their numbers. */
+  /** Keeps an event of an open stream. Events of one stream come in the order of their numbers. */
   keep(stream: string, streamEvent: StreamEvent): void {
-    const track = this.#tracks.get(stream);
-    if (track === undefined) return;
-    track.events.push(streamEvent);
+    const streamLog = this.#streams.get(stream);
+    if (streamLog === undefined) return;
+    streamLog.events.push(streamEvent);
     this.#count++;
-    this.#bytes += streamEvent.bytes;
-    while (this.#count > this.#limits.events || this.#bytes > this.#limits.bytes) this.#forgetOldest();
+    this.#add(EVENT_BYTES + streamEvent.bytes);
+    while (this.#count > this.#limits.events && this.#removeOldest());
+    while (this.#bytes > this.#limits.bytes && this.#removeOldest());
   }
 
   finish(stream: string, nowMs: number): void {
-    const track = this.#tracks.get(stream);
-    if (track !== undefined) track.finishedMs = nowMs;
+    const streamLog = this.#streams.get(stream);
+    if (streamLog !== undefined) streamLog.finishedMs = nowMs;
   }
 
-  /** Hands out what is kept of a stream after a number; the log no longer has it. */
-  append(stream: string, afterSeq: number): readonly StreamEvent[] {
-    const track = this.#tracks.get(stream);
-    if (track === undefined) return [];
-    const from = track.events.findIndex(({ seq }) => seq > afterSeq);
+  /** Whether an event with a higher number is kept. */
+  hasAfter(stream: string, seq: number): boolean {
+    const last = this.#streams.get(stream)?.events.at(-1);
+    return last !== undefined && last.seq > seq;
+  }
+
+  /** Removes the events with a higher number and returns them. */
+  takeAfter(stream: string, seq: number): readonly StreamEvent[] {
+    const streamLog = this.#streams.get(stream);
+    if (streamLog === undefined) return [];
+    const from = streamLog.events.findIndex((streamEvent) => streamEvent.seq > seq);
     if (from < 0) return [];
-    const taken = track.events.splice(from);
-    for (const streamEvent of taken) this.#forget(streamEvent);
+    const taken = streamLog.events.splice(from);
+    for (const streamEvent of taken) this.#subtract(streamEvent);
     return taken;
   }
 
-  drop(stream: string): void {
-    for (const streamEvent of this.#tracks.get(stream)?.events ?? []) this.#forget(streamEvent);
-    this.#tracks.delete(stream);
+  remove(stream: string): void {
+    const streamLog = this.#streams.get(stream);
+    if (streamLog === undefined) return;
+    for (const streamEvent of streamLog.events) this.#subtract(streamEvent);
+    this.#streams.delete(stream);
+    this.#bytes -= STREAM_BYTES;
+    this.#account.subtract(STREAM_BYTES);
+    this.#onRemoved(stream);
   }
 
   expire(nowMs: number): void {
-    for (const [stream, track] of this.#tracks) {
-      if (track.finishedMs !== undefined) {
-        if (nowMs - track.finishedMs > KEEP_MS) this.drop(stream);
-      } else if (track.endless) {
-        while (track.events[0] !== undefined && nowMs - track.events[0].atMs > KEEP_MS) this.#shift(track);
+    for (const [stream, streamLog] of this.#streams) {
+      if (streamLog.finishedMs !== undefined) {
+        if (nowMs - streamLog.finishedMs > KEEP_MS) this.remove(stream);
+      } else if (streamLog.isEndless) {
+        while (streamLog.events[0] !== undefined && nowMs - streamLog.events[0].atMs > KEEP_MS) {
+          this.#removeFirst(streamLog);
+        }
       }
     }
   }
 
-  #forgetOldest(): void {
-    for (const [stream, track] of this.#tracks) {
-      if (track.finishedMs !== undefined) return this.drop(stream);
-    }
-    for (const track of this.#tracks.values()) {
-      if (track.events.length > 0) return this.#shift(track);
-    }
+  shed(bytes: number): void {
+    const untilBytes = this.#bytes - bytes;
+    while (this.#bytes > untilBytes && this.#removeOldest());
   }
 
-  #shift(track: StreamLog): void {
-    const streamEvent = track.events.shift();
-    if (streamEvent !== undefined) this.#forget(streamEvent);
+  /** Removes everything, and leaves the budget. */
+  close(): void {
+    for (const stream of this.#streams.keys()) this.remove(stream);
+    this.#account.leave();
   }
 
-  #forget(streamEvent: StreamEvent): void {
+  /** Returns false when only streams without events are left, all of them unfinished. */
+  #removeOldest(): boolean {
+    for (const [stream, streamLog] of this.#streams) {
+      if (streamLog.finishedMs === undefined) continue;
+      this.remove(stream);
+      return true;
+    }
+    for (const streamLog of this.#streams.values()) {
+      if (streamLog.events.length === 0) continue;
+      this.#removeFirst(streamLog);
+      return true;
+    }
+    return false;
+  }
+
+  #removeFirst(streamLog: StreamLog): void {
+    const streamEvent = streamLog.events.shift();
+    if (streamEvent !== undefined) this.#subtract(streamEvent);
+  }
+
+  #add(bytes: number): void {
+    this.#bytes += bytes;
+    this.#account.add(bytes);
+  }
+
+  #subtract(streamEvent: StreamEvent): void {
+    const bytes = EVENT_BYTES + streamEvent.bytes;
     this.#count--;
-    this.#bytes -= streamEvent.bytes;
+    this.#bytes -= bytes;
+    this.#account.subtract(bytes);
   }
 }

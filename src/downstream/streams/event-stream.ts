@@ -4,22 +4,23 @@ import { eventText } from '../../protocol/event-stream.ts';
 import { oneLine } from '../../json/json.ts';
 import type { Id } from '../../protocol/jsonrpc.ts';
 import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';
+import type { ByteBudget } from '../memory/byte-budget.ts';
 import { requestSuffix } from './event-id.ts';
-import type { EventLog, StreamEvent } from './event-log.ts';
+import { type EventLog, type StreamEvent, textBytes } from './event-log.ts';
 import { StreamWriter } from './stream-writer.ts';
 import type { EdgeTimers } from './edge-timers.ts';
 
-/** How soon a client should come back when a stream ends before its answer. */
+/** How soon a client should resume a stream that ended before its answer. */
 const RETRY_MS = 1_000;
-/** A reader that took nothing for this long is no reader. */
+/** A reader that read nothing for this long is disconnected. */
 export const STUCK_MS = 30_000;
-/** Then the client has to show that it is still there, by coming back. */
+/** A connection ends after this long, so that only clients that are still there resume it. */
 const MAX_AGE_MS = 3_600_000;
 
 export const EVENT_STREAM_HEADERS = {
   'content-type': 'text/event-stream',
   'cache-control': 'no-cache, no-store',
-  // Reverse proxies of the nginx kind would hold events back.
+  // Reverse proxies such as nginx would buffer events otherwise.
   'x-accel-buffering': 'no',
 } as const;
 
@@ -27,13 +28,16 @@ export interface StreamParts {
   readonly log: EventLog;
   readonly timers: EdgeTimers;
   readonly metrics: Metrics | undefined;
-  /** Whether the client survives an event without data, and comes back when a stream ends after one. */
+  /** Bounds the events that wait for slow readers. */
+  readonly unsent: ByteBudget;
+  readonly principal: string;
+  /** Whether the client accepts an event without data, and resumes a stream that ends after one. */
   readonly isPriming: boolean;
 }
 
 /**
- * One stream of events toward a client, which outlives its sockets: what is said while none is attached is kept for a client
- * that comes back. At most one socket is attached, and each event is written to it once.
+ * One stream of events to a client. It outlives its connections: events without a connection are kept for a client that resumes. It
+ * has at most one connection, and writes each event to it once.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
  */
@@ -44,20 +48,21 @@ export class EventStream implements MessageSink {
   readonly #parts: StreamParts;
   readonly #onGone: (() => void) | undefined;
   #seq = 0;
-  #isKnown = false;
+  /** Whether an event id was written. Without one, the client has nothing to resume with. */
+  #isResumable = false;
   #isFinished = false;
   #writer: StreamWriter | undefined;
 
   /**
-   * @param request whose answer ends the stream, where it is one.
-   * @param left told when the client is gone and nobody is attached.
+   * @param request whose answer ends the stream; undefined where there is not exactly one.
+   * @param onGone is called when the client disconnected.
    */
-  constructor(name: string, kind: StreamKind, request: Id | undefined, parts: StreamParts, left?: () => void) {
+  constructor(name: string, kind: StreamKind, request: Id | undefined, parts: StreamParts, onGone?: () => void) {
     this.name = name;
     this.kind = kind;
     this.#suffix = requestSuffix(request);
     this.#parts = parts;
-    this.#onGone = left;
+    this.#onGone = onGone;
     parts.log.open(name, kind === 'get');
   }
 
@@ -65,21 +70,33 @@ export class EventStream implements MessageSink {
     return this.#isFinished;
   }
 
-  /** Writes to this response from now on, after everything with a higher number than `afterSeq`. */
+  /** What a client that has the events up to `seq` still needs of a finished stream. `lost` when its end is no longer kept. */
+  missingAfter(seq: number): 'nothing' | 'lost' | 'events' {
+    if (seq >= this.#seq) return 'nothing';
+    const isKept = this.#writer !== undefined || this.#parts.log.hasAfter(this.name, this.#seq - 1);
+    return isKept ? 'events' : 'lost';
+  }
+
+  /** Writes to this response from now on, first all kept events with a higher number than `afterSeq`. */
   attach(response: ServerResponse, afterSeq?: number): void {
-    const { log, timers, metrics, isPriming } = this.#parts;
+    const { log, timers, metrics, unsent, principal, isPriming } = this.#parts;
     this.#detach();
     const writer: StreamWriter = new StreamWriter(
       response,
       {
-        onWritten: (streamEvent) => log.keep(this.name, streamEvent),
-        onGone: (unsent) => this.#onLost(writer, unsent),
+        onWritten: (streamEvent) => {
+          this.#keep(streamEvent);
+          this.#isResumable = true;
+        },
+        onGone: (events) => this.#onDisconnect(writer, events),
         onDropped: () => metrics?.dropped('slow-client'),
       },
       {
         isImpatient: true,
         maxAgeMs: this.kind === 'get' || isPriming ? MAX_AGE_MS : undefined,
-        // Node closes a socket when this runs out, and counts bytes taken in between.
+        budget: unsent,
+        principal,
+        // Node destroys the socket after this time without progress.
         onStall: (isStalled) => response.setTimeout(isStalled ? STUCK_MS : 0),
       },
     );
@@ -89,24 +106,27 @@ export class EventStream implements MessageSink {
 
     response.writeHead(200, EVENT_STREAM_HEADERS);
     if (afterSeq === undefined && isPriming) {
-      this.#isKnown = true;
+      this.#isResumable = true;
       response.write(eventText({ id: this.#eventId(0), data: '', retryMs: RETRY_MS }));
     } else {
       response.flushHeaders();
     }
-    if (afterSeq !== undefined) writer.replay(log.append(this.name, afterSeq));
+    if (afterSeq !== undefined) {
+      this.#isResumable = true;
+      writer.replay(log.takeAfter(this.name, afterSeq));
+    }
     if (this.#isFinished) writer.end();
   }
 
   send(text: string): boolean {
     if (this.#isFinished) return false;
-    // Nobody is there, and nobody can ask for it later without an id to ask with.
-    if (this.#writer === undefined && !this.#isKnown) return false;
+    // Without a connection, the event would be kept for a client that cannot ask for it.
+    if (this.#writer === undefined && !this.#isResumable) return false;
     this.#append(text);
     return true;
   }
 
-  /** Says the last there is to say, if anything, and ends. */
+  /** Sends the last messages, if any, and ends. */
   finish(...texts: readonly string[]): void {
     for (const text of texts) this.send(text);
     this.#isFinished = true;
@@ -114,20 +134,24 @@ export class EventStream implements MessageSink {
     this.#writer?.end();
   }
 
-  /** Ends without regard for what was to come, and forgets all. */
+  /** Ends at once and keeps nothing. */
   close(): void {
     this.#isFinished = true;
     this.#detach();
-    this.#parts.log.drop(this.name);
+    this.#parts.log.remove(this.name);
   }
 
   #append(text: string): void {
     const seq = ++this.#seq;
     const event = eventText({ id: this.#eventId(seq), data: oneLine(text) });
-    const streamEvent: StreamEvent = { seq, text: event, bytes: Buffer.byteLength(event), atMs: performance.now() };
-    this.#isKnown = true;
-    if (this.#writer === undefined) this.#parts.log.keep(this.name, streamEvent);
+    const streamEvent: StreamEvent = { seq, text: event, bytes: textBytes(event), atMs: performance.now() };
+    if (this.#writer === undefined) this.#keep(streamEvent);
     else this.#writer.write(streamEvent, text);
+  }
+
+  #keep(streamEvent: StreamEvent): void {
+    // A client without an earlier event id cannot ask for this event.
+    if (this.#isResumable) this.#parts.log.keep(this.name, streamEvent);
   }
 
   #eventId(seq: number): string {
@@ -138,19 +162,19 @@ export class EventStream implements MessageSink {
     const writer = this.#writer;
     if (writer === undefined) return;
     this.#writer = undefined;
-    this.#closed(writer);
-    for (const streamEvent of writer.release()) this.#parts.log.keep(this.name, streamEvent);
+    this.#removeWriter(writer);
+    for (const streamEvent of writer.release()) this.#keep(streamEvent);
   }
 
-  #onLost(writer: StreamWriter, unsent: readonly StreamEvent[]): void {
-    for (const streamEvent of unsent) this.#parts.log.keep(this.name, streamEvent);
+  #onDisconnect(writer: StreamWriter, unsent: readonly StreamEvent[]): void {
+    for (const streamEvent of unsent) this.#keep(streamEvent);
     if (this.#writer !== writer) return;
     this.#writer = undefined;
-    this.#closed(writer);
+    this.#removeWriter(writer);
     this.#onGone?.();
   }
 
-  #closed(writer: StreamWriter): void {
+  #removeWriter(writer: StreamWriter): void {
     this.#parts.timers.removeStream(writer);
     this.#parts.metrics?.streams[this.kind].remove();
   }

@@ -1,10 +1,12 @@
-import { randomBytes } from 'node:crypto';
+import { createHmac, hash, randomBytes } from 'node:crypto';
 import type { ServerResponse } from 'node:http';
 import { GatewayError, toAnswer } from '../../errors.ts';
 import type { ClientSession } from '../../gateway/front.ts';
+import { LIMITS } from '../../limits.ts';
 import { type Id, responseText } from '../../protocol/jsonrpc.ts';
 import { featuresOf } from '../../protocol/revisions.ts';
 import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';
+import type { EdgeMemory } from '../memory/edge-memory.ts';
 import { parseEventId } from './event-id.ts';
 import { EventLog, type EventLimits } from './event-log.ts';
 import type { EdgeTimers } from './edge-timers.ts';
@@ -14,7 +16,10 @@ export interface StreamsParts {
   readonly limits: EventLimits;
   readonly timers: EdgeTimers;
   readonly metrics: Metrics | undefined;
+  readonly memory: EdgeMemory;
 }
+
+const MINUTE_MS = 60_000;
 
 const OUTCOME_UNKNOWN = toAnswer(
   new GatewayError('outcome-unknown', {
@@ -22,34 +27,67 @@ const OUTCOME_UNKNOWN = toAnswer(
   }),
 );
 
-/** The event streams of one session and what is kept of them. No other session can reach them. */
+const NONCE_CHARS = 8;
+const MAC_CHARS = 12;
+
+/** Proves that a nonce was made for this session, also after a restart: nobody else knows its sealed id. */
+function macOf(sessionId: string, nonce: string): string {
+  return createHmac('sha256', sessionId).update(nonce).digest('base64url').slice(0, MAC_CHARS);
+}
+
+/** The event streams of one session, and the events kept for their resumption. No other session can reach them. */
 export class SessionStreams {
   readonly #session: ClientSession;
   readonly #parts: StreamParts;
-  /** Makes stream names differ from those before a restart. */
-  readonly #tag = randomBytes(6).toString('base64url');
+  /** Start of all stream names. Differs from those before a restart. */
+  readonly #tag: string;
   readonly #streams = new Map<string, EventStream>();
   #opened = 0;
+  /** Streams that the client opened by GET since then. */
+  #opens = 0;
+  #opensSinceMs = 0;
+  #resumedFrom: string | undefined;
   #listening: EventStream | undefined;
 
-  constructor(session: ClientSession, { limits, timers, metrics }: StreamsParts) {
+  constructor(session: ClientSession, { limits, timers, metrics, memory }: StreamsParts) {
     this.#session = session;
+    const nonce = randomBytes(6).toString('base64url');
+    this.#tag = `${nonce}${macOf(session.id, nonce)}`;
+    const principal = session.caller.principal.key;
+    const log = new EventLog(limits, memory.events, principal, (stream) => this.#onRemoved(stream));
     const { priming } = featuresOf(session.caller.revision);
-    this.#parts = { log: new EventLog(limits), timers, metrics, isPriming: priming };
-    timers.addExpiring(this);
+    this.#parts = { log, timers, metrics, unsent: memory.unsent, principal, isPriming: priming };
+    timers.addExpiring(log);
     session.closed.addEventListener('abort', () => this.#close(), { once: true });
   }
 
-  /** A stream for the answer to one POST. @param request undefined where it answers several. */
+  /** Opens a stream for the answers to one POST. @param request undefined where it answers several. */
   open(response: ServerResponse, request?: Id): EventStream {
     const stream = this.#create('post', request);
     stream.attach(response);
     return stream;
   }
 
-  /** The session's own stream, in place of the one before. */
+  /**
+   * Counts one more GET of the client. Returns false where there were too many within the last minute. One that goes on from
+   * a later event than the one before made progress, and is not counted.
+   */
+  mayOpen(nowMs: number, lastEventId: string | undefined): boolean {
+    // Its hash, since a client chooses how long it is.
+    const from = lastEventId === undefined ? undefined : hash('sha256', lastEventId);
+    const isProgress = from !== undefined && from !== this.#resumedFrom;
+    this.#resumedFrom = from;
+    if (isProgress) return true;
+    if (nowMs - this.#opensSinceMs > MINUTE_MS) {
+      this.#opens = 0;
+      this.#opensSinceMs = nowMs;
+    }
+    return ++this.#opens <= LIMITS.streamOpensPerMinute;
+  }
+
+  /** Opens the session's own stream, and closes the one before. */
   listen(response: ServerResponse): void {
-    // A session that somebody listens to is never idle, so nobody must not be taken for somebody.
+    // A session with a listening stream never becomes idle, so the stream needs a client.
     if (response.destroyed) return;
     this.#listening?.close();
     const stream = this.#create('get', undefined, () => this.#session.unlisten(stream));
@@ -58,44 +96,57 @@ export class SessionStreams {
     this.#session.listen(stream);
   }
 
-  /** Goes on with the stream a client lost, from the event it names. What is not known any more is said to be. */
-  resume(response: ServerResponse, lastEventId: string): void {
-    if (response.destroyed) return;
+  /**
+   * Resumes the stream of an event id. Returns false when the stream has ended and the client has all of it.
+   *
+   * A request of this session whose answer is gone is answered with `outcome-unknown`. An event id of another session names nothing
+   * here: the client gets a new stream. Not 404, which would tell it to give up this session.
+   */
+  resume(response: ServerResponse, lastEventId: string): boolean {
+    if (response.destroyed) return true;
     const id = parseEventId(lastEventId);
     const stream = id === undefined ? undefined : this.#streams.get(id.stream);
-    if (id !== undefined && stream !== undefined && (!stream.isFinished || this.#parts.log.has(stream.name))) {
+    const missing = id !== undefined && stream?.isFinished === true ? stream.missingAfter(id.seq) : undefined;
+    if (missing === 'nothing') return false;
+    if (id !== undefined && stream !== undefined && missing !== 'lost') {
       stream.attach(response, id.seq);
       if (stream === this.#listening) this.#session.listen(stream);
-    } else if (id?.request === undefined) {
-      this.listen(response);
-    } else {
+    } else if (id?.request !== undefined && this.#isOwn(id.stream)) {
       this.open(response, id.request).finish(responseText(id.request, OUTCOME_UNKNOWN));
+    } else {
+      this.listen(response);
     }
+    return true;
   }
 
-  /** Ends the stream on which nobody waits for an answer. */
+  /** Closes the stream on which no answer is waited for. */
   drain(): void {
     this.#listening?.close();
   }
 
-  expire(nowMs: number): void {
-    const { log } = this.#parts;
-    log.expire(nowMs);
-    for (const stream of this.#streams.values()) {
-      if (stream.isFinished && !log.has(stream.name)) this.#streams.delete(stream.name);
-    }
+  /** Whether a stream of this name was made for this session, possibly before a restart. */
+  #isOwn(stream: string): boolean {
+    const nonce = stream.slice(0, NONCE_CHARS);
+    return stream.startsWith(`${nonce}${macOf(this.#session.id, nonce)}-`);
   }
 
-  #create(kind: StreamKind, request: Id | undefined, left?: () => void): EventStream {
+  #create(kind: StreamKind, request: Id | undefined, onGone?: () => void): EventStream {
     const name = `${this.#tag}-${++this.#opened}`;
-    const stream = new EventStream(name, kind, request, this.#parts, left);
+    const stream = new EventStream(name, kind, request, this.#parts, onGone);
     this.#streams.set(name, stream);
     return stream;
   }
 
+  /** An unfinished stream goes on without its log. */
+  #onRemoved(name: string): void {
+    if (this.#streams.get(name)?.isFinished === true) this.#streams.delete(name);
+  }
+
   #close(): void {
-    this.#parts.timers.removeExpiring(this);
+    const { timers, log } = this.#parts;
+    timers.removeExpiring(log);
     for (const stream of this.#streams.values()) stream.close();
     this.#streams.clear();
+    log.close();
   }
 }

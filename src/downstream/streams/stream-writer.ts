@@ -1,44 +1,56 @@
 import type { Writable } from 'node:stream';
 import { LIMITS } from '../../limits.ts';
+import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
 import type { StreamEvent } from './event-log.ts';
 
-/** Told what became of the pieces given to an {@link StreamWriter}. */
+/** Learns what became of the events given to a {@link StreamWriter}. */
 export interface StreamWriterOwner {
-  /** The piece was handed to the socket, which is no proof that it arrived. */
+  /** The event was handed to the socket, which is no proof that it arrived. */
   onWritten?(streamEvent: StreamEvent): void;
-  /** The reader is gone, and these were not written. Called once, and last. */
+  /** The reader is gone, and these events were not written. Called once, as the last. */
   onGone(unsent: readonly StreamEvent[]): void;
   /** A message was left out because the reader is too slow. */
   onDropped(): void;
 }
 
 export interface StreamWriterOptions {
-  /** Whether a reader for whom too much waits is cut off. One that cannot come back is waited for. */
+  /** Whether a reader whose queue is full is disconnected. Without it, the queue has no bound. */
   readonly isImpatient: boolean;
-  /** After this long the stream is ended, for a client whose end nobody heard. */
+  /** The stream ends after this long, for clients that went away unnoticed. */
   readonly maxAgeMs?: number | undefined;
-  /** Told when the reader stops taking, and when it has taken all. */
+  /** Bounds the queues of all readers together. The biggest reader is disconnected beyond it. */
+  readonly budget?: ByteBudget;
+  /** Whom the queue counts for in the budget. */
+  readonly principal?: string;
+  /** Called when the reader stops reading, and when it has read everything. */
   onStall?(isStalled: boolean): void;
 }
 
 interface Queued {
   readonly streamEvent: StreamEvent;
-  /** Method of a notification, which can be spared; undefined for what must arrive. */
+  /** Method of a notification; undefined for a request or response. */
   readonly notification: string | undefined;
+  /** The message of an {@link IDEMPOTENT} notification. */
+  readonly repeatable?: string | undefined;
   readonly isReplay: boolean;
 }
 
-/** How every notification we send begins. */
+/** The start of every notification that the gateway sends. */
 const NOTIFICATION = '{"jsonrpc":"2.0","method":"';
 
-const SPARED = new Set(['notifications/progress', 'notifications/message']);
+/** Notifications that may be dropped for a slow reader. */
+const DROPPABLE = new Set(['notifications/progress', 'notifications/message']);
 
-/** The news is that something changed, so saying it twice adds nothing. */
-const REPEATABLE = new Set([
+/** Notifications of which an equal one in the queue is enough: a second one would say nothing new. */
+const IDEMPOTENT = new Set([
   'notifications/tools/list_changed',
   'notifications/prompts/list_changed',
   'notifications/resources/list_changed',
+  'notifications/resources/updated',
 ]);
+
+/** Queued memory of an event besides its text. */
+const ENTRY_BYTES = 160;
 
 function notificationMethod(message: string): string | undefined {
   if (!message.startsWith(NOTIFICATION)) return undefined;
@@ -46,18 +58,24 @@ function notificationMethod(message: string): string | undefined {
 }
 
 /**
- * Writes to one reader in order, and no faster than it reads. What waits is bounded: progress and log messages are dropped
- * oldest first, changes of a list are told once, and everything else arrives or the connection ends.
+ * Writes events to one reader, in order and no faster than it reads. The queue is bounded: progress and log messages are dropped,
+ * oldest first; for everything else the reader is disconnected.
  */
-export class StreamWriter {
+export class StreamWriter implements ByteHolder {
   readonly openedMs: number = performance.now();
   readonly #out: Writable;
   readonly #owner: StreamWriterOwner;
   readonly #options: StreamWriterOptions;
   #queue: Queued[] = [];
-  /** Of the queue without replays, which the log bounds already. */
+  /** Queued messages without replays, which the event log bounds already. */
   #waiting = 0;
   #waitingBytes = 0;
+  /** Of the whole queue. */
+  #heldBytes = 0;
+  /** Joined with the first queued event, since most streams never queue one. */
+  #account: ByteAccount | undefined;
+  /** Accepted by the socket before it blocked, and not yet sent. */
+  #blockedBytes = 0;
   #isBlocked = false;
   #isEnding = false;
   #isGone = false;
@@ -76,7 +94,11 @@ export class StreamWriter {
     return this.#isGone;
   }
 
-  /** @param message what the piece says, to judge whether it can be spared. */
+  get heldBytes(): number {
+    return this.#heldBytes;
+  }
+
+  /** @param message the JSON-RPC message of the event: its method decides whether it may be dropped. */
   write(streamEvent: StreamEvent, message: string): void {
     if (this.#isGone || this.#isEnding) return;
     if (!this.#isBlocked) {
@@ -84,47 +106,49 @@ export class StreamWriter {
       return;
     }
     const notification = notificationMethod(message);
-    if (notification !== undefined && REPEATABLE.has(notification)) {
-      if (this.#queue.some((queued) => queued.notification === notification)) return;
-    }
-    if (!this.#hasRoom(streamEvent)) this.#makeRoom(streamEvent);
+    const repeatable = notification !== undefined && IDEMPOTENT.has(notification) ? message : undefined;
+    if (repeatable !== undefined && this.#queue.some((queued) => queued.repeatable === repeatable)) return;
+    if (!this.#hasRoom(streamEvent)) this.#dropUntilRoom(streamEvent);
     const hasRoom = this.#hasRoom(streamEvent);
-    if (!hasRoom && notification !== undefined && SPARED.has(notification)) {
+    if (!hasRoom && notification !== undefined && DROPPABLE.has(notification)) {
       this.#owner.onDropped();
       return;
     }
     this.#waiting++;
     this.#waitingBytes += streamEvent.bytes;
-    this.#queue.push({ streamEvent, notification, isReplay: false });
+    this.#enqueue({ streamEvent, notification, repeatable, isReplay: false });
     if (!hasRoom && this.#options.isImpatient) this.destroy();
   }
 
-  /** Writes what is bounded elsewhere and must all arrive. */
+  /** Writes events from the event log. All of them arrive or the connection ends. */
   replay(streamEvents: readonly StreamEvent[]): void {
-    for (const streamEvent of streamEvents) this.#queue.push({ streamEvent, notification: undefined, isReplay: true });
+    for (const streamEvent of streamEvents) {
+      if (this.#isGone) return;
+      this.#enqueue({ streamEvent, notification: undefined, isReplay: true });
+    }
     if (!this.#isBlocked) this.#flush();
   }
 
-  /** Says nothing, unless something waits to be said. */
+  /** Writes a comment, unless events are queued. */
   comment(text: string): void {
     if (!this.#isGone && !this.#isEnding && !this.#isBlocked) this.#send(text);
   }
 
-  /** Ends once all is written. */
+  /** Ends the response after the queued events. */
   end(): void {
     if (this.#isGone) return;
     this.#isEnding = true;
     if (this.#queue.length === 0) this.#out.end();
   }
 
-  /** Ends the connection for another that takes over; returns what was not written. `gone` is not called. */
+  /** Ends the connection in favour of another one, and returns the events that were not written. `onGone` is not called. */
   release(): readonly StreamEvent[] {
-    const unsent = this.#queue.map(({ streamEvent }) => streamEvent);
-    this.#queue = [];
+    const isBlocked = this.#isBlocked;
+    const unsent = this.#clear();
     if (!this.#isGone) {
       this.#isGone = true;
-      // What the old reader does not take would keep its connection open.
-      if (this.#isBlocked) this.#out.destroy();
+      // A reader that does not read would keep its connection open.
+      if (isBlocked) this.#out.destroy();
       else this.#out.end();
     }
     return unsent;
@@ -135,9 +159,49 @@ export class StreamWriter {
     this.#finish();
   }
 
+  shed(): void {
+    this.destroy();
+  }
+
   sweep(nowMs: number): void {
     const { maxAgeMs } = this.#options;
     if (maxAgeMs !== undefined && nowMs - this.openedMs > maxAgeMs) this.end();
+  }
+
+  #enqueue(queued: Queued): void {
+    this.#queue.push(queued);
+    this.#hold(ENTRY_BYTES + queued.streamEvent.bytes);
+  }
+
+  #dequeue({ streamEvent, isReplay }: Queued): void {
+    if (!isReplay) {
+      this.#waiting--;
+      this.#waitingBytes -= streamEvent.bytes;
+    }
+    this.#free(ENTRY_BYTES + streamEvent.bytes);
+  }
+
+  #hold(bytes: number): void {
+    const { budget, principal = '' } = this.#options;
+    if (budget === undefined) return;
+    this.#account ??= budget.join(principal, this);
+    this.#heldBytes += bytes;
+    this.#account.add(bytes);
+  }
+
+  #free(bytes: number): void {
+    if (this.#account === undefined) return;
+    this.#heldBytes -= bytes;
+    this.#account.subtract(bytes);
+  }
+
+  #clear(): readonly StreamEvent[] {
+    const queue = this.#queue;
+    this.#queue = [];
+    for (const queued of queue) this.#dequeue(queued);
+    this.#unblock();
+    this.#account?.leave();
+    return queue.map(({ streamEvent }) => streamEvent);
   }
 
   #put(streamEvent: StreamEvent): void {
@@ -149,42 +213,47 @@ export class StreamWriter {
     if (this.#out.write(text)) return;
     this.#isBlocked = true;
     this.#options.onStall?.(true);
+    this.#blockedBytes = this.#out.writableLength;
+    this.#hold(this.#blockedBytes);
+  }
+
+  #unblock(): void {
+    this.#isBlocked = false;
+    this.#free(this.#blockedBytes);
+    this.#blockedBytes = 0;
   }
 
   #flush(): void {
     if (this.#isGone) return;
     if (this.#isBlocked) this.#options.onStall?.(false);
-    this.#isBlocked = false;
+    this.#unblock();
+    const queue = this.#queue;
     let taken = 0;
-    for (const { streamEvent, isReplay } of this.#queue) {
+    for (const queued of queue) {
       taken++;
-      if (!isReplay) {
-        this.#waiting--;
-        this.#waitingBytes -= streamEvent.bytes;
-      }
-      this.#put(streamEvent);
+      this.#dequeue(queued);
+      this.#put(queued.streamEvent);
       if (this.#isBlocked) break;
     }
-    this.#queue.splice(0, taken);
+    queue.splice(0, taken);
     if (this.#isEnding && this.#queue.length === 0) this.#out.end();
   }
 
   #hasRoom({ bytes }: StreamEvent): boolean {
-    // One message is let in however big it is: it may be the answer.
+    // An empty queue takes one message of any size: it may be the answer.
     if (this.#waiting === 0) return true;
     const { streamQueueMessages, streamQueueBytes } = LIMITS;
     return this.#waiting < streamQueueMessages && this.#waitingBytes + bytes <= streamQueueBytes;
   }
 
-  #makeRoom(streamEvent: StreamEvent): void {
+  #dropUntilRoom(streamEvent: StreamEvent): void {
     while (!this.#hasRoom(streamEvent)) {
       const oldest = this.#queue.findIndex(
-        ({ notification }) => notification !== undefined && SPARED.has(notification),
+        ({ notification }) => notification !== undefined && DROPPABLE.has(notification),
       );
       const [dropped] = oldest < 0 ? [] : this.#queue.splice(oldest, 1);
       if (dropped === undefined) return;
-      this.#waiting--;
-      this.#waitingBytes -= dropped.streamEvent.bytes;
+      this.#dequeue(dropped);
       this.#owner.onDropped();
     }
   }
@@ -192,8 +261,6 @@ export class StreamWriter {
   #finish(): void {
     if (this.#isGone) return;
     this.#isGone = true;
-    const unsent = this.#queue.map(({ streamEvent }) => streamEvent);
-    this.#queue = [];
-    this.#owner.onGone(unsent);
+    this.#owner.onGone(this.#clear());
   }
 }

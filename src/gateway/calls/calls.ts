@@ -259,9 +259,10 @@ export class Calls {
     let source = listed;
     const { holder } = exchange;
     const audience = `${holder.principal} ${holder.capabilityKey}`;
-    const cached = isRead
-      ? resourceCache.find({ upstream: upstream.id, params, audience }, performance.now())
-      : undefined;
+    // The answer may depend on the principal, except where one connection serves all.
+    const publicAudience = upstream.config.isolation === 'shared' ? '' : holder.principal;
+    const read = { upstream: upstream.id, audience, publicAudience };
+    const cached = isRead ? resourceCache.find({ ...read, params }, performance.now()) : undefined;
     if (cached !== undefined) {
       return this.#parts.translator.toClient(exchange, { upstream: upstream.id, isModern: true, source }, cached);
     }
@@ -286,7 +287,7 @@ export class Calls {
       }
       if (asked === undefined) {
         if (isRead) {
-          resourceCache.store({ upstream: upstream.id, params: sent, audience }, version, answer, performance.now());
+          resourceCache.store({ ...read, params: sent }, version, answer, performance.now());
         }
         return this.#toClient(exchange, { upstream: upstream.id, isModern: true, source }, answer);
       }

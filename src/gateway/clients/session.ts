@@ -10,6 +10,7 @@ import type { Caller } from '../exchange/caller.ts';
 import type { Recipient, Client, Exchange, ClientQuestion } from '../exchange/exchange.ts';
 import type { ClientSession, MessageSink } from '../front.ts';
 import type { Severity } from '../../protocol/severity.ts';
+import { WaitingMessages } from './waiting-messages.ts';
 import { isWanted } from '../exchange/log-level.ts';
 import { ConnectionHolder } from '../exchange/connection-holder.ts';
 
@@ -19,8 +20,6 @@ interface PendingQuestion {
   readonly onProgress: (params: RawObject) => void;
 }
 
-/** Messages that wait for a stream to go out on. More would only be stale. */
-const MAX_WAITING = 256;
 const MAX_QUESTIONS = 64;
 
 /** People need time; after this long the upstream is told that nobody answers. */
@@ -38,7 +37,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   /** Random, so that an answer meant for an earlier life of this session answers no question of this one. */
   #lastQuestion = randomInt(2 ** 47);
   #sink: MessageSink | undefined;
-  #waiting: string[] = [];
+  readonly #waiting = new WaitingMessages();
 
   constructor(id: string, key: string, ref: SessionRef, caller: Caller, catalog: Catalog) {
     super(key, caller, catalog);
@@ -68,9 +67,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   listen(sink: MessageSink): void {
     this.#sink = sink;
     this.usedMs = performance.now();
-    const waiting = this.#waiting;
-    this.#waiting = [];
-    for (const text of waiting) this.#queue(text);
+    for (const text of this.#waiting.take()) this.#queue(text);
   }
 
   unlisten(sink: MessageSink): void {
@@ -95,11 +92,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   }
 
   #queue(text: string): void {
-    if (this.#sink?.send(text)) return;
-    // A list that changed twice is a list that changed.
-    if (this.#waiting.includes(text)) return;
-    if (this.#waiting.length === MAX_WAITING) this.#waiting.shift();
-    this.#waiting.push(text);
+    if (this.#sink?.send(text) !== true) this.#waiting.add(text);
   }
 
   /** Sends what must arrive, on whichever stream of the client is open, the most fitting first; else it waits. */
@@ -184,7 +177,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   override close(): void {
     super.close();
     this.#sink = undefined;
-    this.#waiting = [];
+    this.#waiting.take();
     const unreachable = toAnswer(new GatewayError('client-unreachable', { message: 'the session ended' }));
     for (const id of this.#questions.keys()) this.onResponse(id, unreachable);
     for (const exchange of this.inFlight.values()) exchange.cancel('session ended');

@@ -50,6 +50,8 @@ export interface Exchange {
   /** The upstream that works on it. */
   readonly upstream: string | undefined;
   cancel(reason: string | undefined): void;
+  /** Cancels it for the client that made it, which then gets no response. */
+  cancelByClient(reason: string | undefined): void;
   /** Ends it with this error when the upstream ends the call, or cancels the call after a moment. */
   fail(error: GatewayError): void;
   /** Whether this is more progress than was told before, as it must be. */

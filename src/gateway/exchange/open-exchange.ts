@@ -31,6 +31,7 @@ export class OpenExchange implements Exchange {
   #call: Call<Exchange> | undefined;
   #limiter: ConcurrencyLimiter | undefined;
   #cancelled = false;
+  #isCancelledByClient = false;
   /** Ends what is waited for besides a call. */
   #onCancel: (() => void) | undefined;
   /** The last progress told: it only ever grows, through however many calls it takes. */
@@ -42,6 +43,11 @@ export class OpenExchange implements Exchange {
     this.request = request;
     this.sink = sink;
     this.progressToken = progressTokenOf(request.params);
+  }
+
+  /** Whether the client cancelled it, and so gets no response. */
+  get isCancelledByClient(): boolean {
+    return this.#isCancelledByClient;
   }
 
   /** Takes a slot of the upstream; returns undefined when there was one at once. @throws {GatewayError} `overloaded`, `cancelled` */
@@ -113,6 +119,11 @@ export class OpenExchange implements Exchange {
     // The upstream's request was refused a moment ago, and it mostly ends the call by itself. Python SDK servers lose the
     // session when a cancellation comes together with the refusal.
     setTimeout(() => this.cancel(error.message), FAIL_GRACE_MS).unref();
+  }
+
+  cancelByClient(reason: string | undefined): void {
+    this.#isCancelledByClient = true;
+    this.cancel(reason);
   }
 
   cancel(reason: string | undefined): void {

@@ -4,6 +4,7 @@ import { GatewayError } from '../../errors.ts';
 import { oneLine } from '../../json/json.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { MODERN } from '../../protocol/revisions.ts';
+import { isAnonymous } from '../../policy/principal.ts';
 import type { ResultTranslator } from './result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
@@ -66,8 +67,8 @@ export class ListAnswers {
   ): Promise<Answer> {
     const { catalog } = holder;
     const items = listTexts(catalog, list, holder.caller.revision);
-    // What a connection of its own shows is nobody else's.
-    const isPublic = catalog.caching.isPublic && holder.ownOffers.size === 0;
+    // Behind authentication a list depends on the principal, and so does one that the holder's own connection shows.
+    const isPublic = catalog.caching.isPublic && holder.ownOffers.size === 0 && isAnonymous(holder.caller.principal);
     const result = await this.#page(holder, list, method, items, catalog.digest[kindOf(list)], 0, isPublic);
     // A cursor inside would expire, so only whole lists are kept.
     if (items.length > PAGE_ITEMS) return { kind: 'result', result };

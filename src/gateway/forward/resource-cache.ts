@@ -21,8 +21,10 @@ interface Shelf {
 export interface Read {
   readonly upstream: string;
   readonly params: RawObject;
-  /** Equal for requests that may be answered alike: same principal, same client capabilities. */
+  /** Equal for requests that a private result may answer: same principal, same client capabilities. */
   readonly audience: string;
+  /** Equal for requests that a public result may answer. */
+  readonly publicAudience: string;
 }
 
 /** The upstream is asked again after this time, however long it allows. */
@@ -56,11 +58,11 @@ export class ResourceCache {
   }
 
   /** Returns the cached result, as the upstream sent it; undefined when there is none that is fresh. */
-  find({ upstream, params, audience }: Read, nowMs: number): Result | undefined {
+  find({ upstream, params, audience, publicAudience }: Read, nowMs: number): Result | undefined {
     const uri = params.string('uri');
     const shelf = this.#shelves.get(upstream);
     if (shelf === undefined || uri === undefined || isRetry(params)) return undefined;
-    for (const key of [keyOf(uri, ''), keyOf(uri, audience)]) {
+    for (const key of [keyOf('public', publicAudience, uri), keyOf('private', audience, uri)]) {
       const read = shelf.reads.get(key);
       if (read !== undefined && nowMs < read.untilMs) return read.answer;
     }
@@ -72,14 +74,14 @@ export class ResourceCache {
    *
    * @param version of the upstream's resources when it was asked, from {@link versionOf}.
    */
-  store({ upstream, params, audience }: Read, version: number, answer: Answer, nowMs: number): void {
+  store({ upstream, params, audience, publicAudience }: Read, version: number, answer: Answer, nowMs: number): void {
     if (answer.kind !== 'result' || isRetry(params)) return;
     // The result may be older than a change that was announced meanwhile.
     if (version !== this.versionOf(upstream)) return;
     const uri = params.string('uri');
     const caching = readCaching(RawObject.parse(answer.result));
     if (uri === undefined || caching === undefined || caching.ttlMs === 0) return;
-    const key = detach(keyOf(uri, caching.isPublic ? '' : audience));
+    const key = detach(caching.isPublic ? keyOf('public', publicAudience, uri) : keyOf('private', audience, uri));
     const bytes = Buffer.byteLength(answer.result) + Buffer.byteLength(key);
     if (bytes > LIMITS.readCacheEntryBytes) return;
     const shelf = this.#shelves.get(upstream) ?? { reads: new Map<string, CachedRead>(), bytes: 0 };
@@ -127,6 +129,6 @@ function isRetry(params: RawObject): boolean {
   return params.raw('inputResponses') !== undefined || params.raw('requestState') !== undefined;
 }
 
-function keyOf(uri: string, audience: string): string {
-  return JSON.stringify([uri, audience]);
+function keyOf(scope: 'public' | 'private', audience: string, uri: string): string {
+  return JSON.stringify([scope, audience, uri]);
 }

@@ -11,6 +11,8 @@ import { META, withMeta } from '../../protocol/meta.ts';
 import { upgradeError, upgradeResult, withStamp } from '../../protocol/upgrade.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { isSafeUrl } from '../questions/safe-question.ts';
+import { isAnonymous } from '../../policy/principal.ts';
+import type { Caller } from '../exchange/caller.ts';
 import { elicitationIdToClient } from '../questions/server-requests.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
 import { declaresAll } from '../exchange/client-capabilities.ts';
@@ -66,7 +68,7 @@ export class ResultTranslator {
     const known = urisToClient(method, viewed, answer.result);
     if (revision === MODERN && !given.isModern) return { kind: 'result', result: this.#upgrade(method, known) };
     const whole = known === answer.result ? parsed(answer).parsedResult : RawObject.parse(known);
-    if (revision === MODERN) return this.#relay(method, whole);
+    if (revision === MODERN) return this.#relay(method, whole, client.caller);
     const { source } = given;
     const isWrapped =
       whole.raw('structuredContent') !== undefined && source !== undefined && hasWrappedOutput(source.item);
@@ -78,10 +80,10 @@ export class ResultTranslator {
     return upgradeResult(method, result, { serverInfo: this.#serverInfo, ttlMs: 0, cacheScope: 'private' });
   }
 
-  /** From one modern peer to another: only who says it changes. */
-  #relay(method: string, result: RawObject): Result {
+  /** From a modern upstream to a modern client: only the server's name changes, and `public` behind authentication. */
+  #relay(method: string, result: RawObject, { principal }: Caller): Result {
     const { ttlMs, isPublic } = (method === 'resources/read' ? readCaching(result) : undefined) ?? UNCACHED;
-    const cacheScope = isPublic ? 'public' : 'private';
+    const cacheScope = isPublic && isAnonymous(principal) ? 'public' : 'private';
     const typed = result.raw('resultType') === undefined ? result.with('resultType', '"complete"') : result;
     const parsedResult = withStamp(method, typed, { serverInfo: this.#serverInfo, ttlMs, cacheScope });
     return { kind: 'result', result: parsedResult.toString(), parsedResult: parsedResult };

@@ -10,6 +10,7 @@ import {
 import { RawObject } from '../../json/json.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { type HeaderLookup, paramHeaderFault } from '../../protocol/mcp-headers.ts';
+import { isAnonymous } from '../../policy/principal.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { TASK_METHODS } from '../../protocol/tasks.ts';
 import { NO_FEATURES } from '../../upstream/link.ts';
@@ -168,10 +169,12 @@ export class ModernRequests implements ModernRequestHost {
     return this.#parts.tasks.request(exchange);
   }
 
-  #discover({ catalog }: ClientGroup): Answer {
-    const { capabilities, caching, tools, view } = catalog;
+  #discover({ catalog, caller }: ClientGroup): Answer {
+    const { capabilities, tools, view } = catalog;
     const note = tools.size === 0 ? noToolsNote(view, this.#lifecycleOf, performance.now()) : undefined;
     const instructions = note ?? catalog.instructions;
+    const isPublic = catalog.caching.isPublic && isAnonymous(caller.principal);
+    const caching = { ...catalog.caching, isPublic };
     const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify([MODERN]))
       .with('capabilities', capabilitiesAt(MODERN, capabilities).toString())
       .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));

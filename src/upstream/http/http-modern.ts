@@ -155,10 +155,8 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
       this.#inFlight.delete(id);
       post.markAnswered();
       this.#events.onMessage(message.id === 'null' ? { ...message, id: String(id) } : message, id);
-    } else if (message.kind === 'notification') {
-      this.#events.onMessage(message, id);
     } else {
-      this.#log.warn({ upstream: this.upstream, method: message.method }, 'request of the upstream, dropped');
+      this.#events.onMessage(message, id);
     }
   }
 

@@ -14,10 +14,12 @@ import {
   type Response,
   responseText,
 } from '../../protocol/jsonrpc.ts';
+import { LIMITS } from '../../limits.ts';
 import { standardHeaders } from '../../protocol/mcp-headers.ts';
 import { META, withToken } from '../../protocol/meta.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
+import { TokenBucket } from './token-bucket.ts';
 import type { Outgoing, StartTransport, Transport } from './transport.ts';
 
 /** A request the upstream makes of its client. */
@@ -56,7 +58,7 @@ export class Connection<Owner> {
   readonly #events: ConnectionEvents<Owner>;
   readonly #pending = new ArrayMap<number, PendingCall<Owner>>();
   readonly #serverRequests = new Map<Id, OpenServerRequest>();
-  /** Whose progress is told after the answer, by token. */
+  /** Owners of calls whose progress is passed on after the answer, by token. */
   readonly #outliving = new Map<number, Owner>();
   readonly #firstByte = Promise.withResolvers<void>();
   #transport: Transport | undefined;
@@ -64,6 +66,7 @@ export class Connection<Owner> {
   #closed: GatewayError | undefined;
   #isClosing = false;
   #inBackground = 0;
+  readonly #pace = new TokenBucket(LIMITS.notificationsPerSecond);
   /** While there are calls, and a moment longer. */
   #sweeping: NodeJS.Timeout | undefined;
   /** Who we say we are with every request; undefined in the legacy era, where `initialize` says it once. */
@@ -218,6 +221,7 @@ export class Connection<Owner> {
         this.#onResponse(message);
         return;
       case 'notification':
+        if (message.method !== 'notifications/progress') this.#slowDown();
         try {
           this.#onNotification(message, about);
         } catch (thrown) {
@@ -226,8 +230,10 @@ export class Connection<Owner> {
         }
         return;
       case 'request':
-        // The modern era has no requests in this direction, and no way to answer one.
-        if (this.#modernAs !== undefined) return;
+        if (this.#modernAs !== undefined) {
+          this.#refuseModern(message, about);
+          return;
+        }
         try {
           this.#onServerRequest(message, about);
         } catch (thrown) {
@@ -237,6 +243,25 @@ export class Connection<Owner> {
           this.#transport?.send({ text: responseText(message.id, { kind: 'error', error }) });
         }
     }
+  }
+
+  /**
+   * The modern era has no requests in this direction and no way to answer one: the upstream would wait for ever. The call is
+   * ended where the request came on its own stream; elsewhere the request is dropped, for nothing tells whose it is.
+   */
+  #refuseModern({ method }: Request, about: number | undefined): void {
+    if (about === undefined) return;
+    const upstream = this.#upstream;
+    const message =
+      `upstream "${upstream}" sent the request ${method} in the middle of a call, which revision ${MODERN} does not allow; ` +
+      'set era: legacy for this upstream if it needs to ask';
+    this.#cancel(about, 'requests are not allowed here', new GatewayError('upstream-protocol', { upstream, message }));
+  }
+
+  /** Stops reading from an upstream that sends notifications too fast. */
+  #slowDown(): void {
+    const waitMs = this.#pace.take(performance.now());
+    if (waitMs > 0) this.#transport?.pause?.(waitMs);
   }
 
   #onResponse(response: Response): void {

@@ -46,6 +46,8 @@ export interface Transport {
   forget(id: number): void;
   /** Tells the transport the revision that `initialize` settled on. */
   setRevision(revision: string): void;
+  /** Reads nothing for this long, where the transport can: the upstream is held up, and its messages wait on its side. */
+  pause?(forMs: number): void;
   /** Ends it gracefully, then by force, in bounded time. Resolves when nothing of it is left. */
   close(): Promise<void>;
   /** Whether the other side may keep state for this connection. True unless given. */

@@ -35,6 +35,8 @@ export interface StdioOptions {
   readonly npx?: NpxCommands;
   /** Told of each line on stdout that is no message. */
   readonly onNonProtocolOutput?: () => void;
+  /** It sends too fast, and is not read for a moment. */
+  readonly onPause?: () => void;
 }
 
 /** Between the end of stdin and SIGTERM, and again between that and SIGKILL. */
@@ -95,6 +97,7 @@ class StdioTransport implements Transport {
   readonly #events: TransportEvents;
   readonly #log: Logger;
   readonly #onJunk: (() => void) | undefined;
+  readonly #onPause: (() => void) | undefined;
   readonly #group: ProcessGroup;
   readonly #outbox: StdinQueue;
   readonly #nonProtocolOutput = new NonProtocolOutput();
@@ -110,13 +113,14 @@ class StdioTransport implements Transport {
     pid: number,
     tag: string,
     events: TransportEvents,
-    { upstream, messageBytes, log, guard, onNonProtocolOutput }: StdioOptions,
+    { upstream, messageBytes, log, guard, onNonProtocolOutput, onPause }: StdioOptions,
   ) {
     this.#upstream = upstream;
     this.#messageBytes = messageBytes;
     this.#child = child;
     this.#events = events;
     this.#onJunk = onNonProtocolOutput;
+    this.#onPause = onPause;
     this.#log = log.child({ upstream, childPid: pid });
     this.#group = new ProcessGroup(child, pid, tag, guard, this.#log);
     this.#outbox = new StdinQueue(upstream, child.stdin, (id, error) => events.onSendFailed(id, error), this.#log);
@@ -134,6 +138,22 @@ class StdioTransport implements Transport {
 
   setRevision(revision: string): void {
     this.#open = isModernRevision(revision) ? 'result' : 'params';
+  }
+
+  pause(forMs: number): void {
+    const { stdout } = this.#child;
+    if (this.#isOver || this.#group.hasExited || stdout.isPaused()) return;
+    this.#onPause?.();
+    stdout.pause();
+    // What an ended process has left is read at once.
+    const resume = (): void => {
+      clearTimeout(timer);
+      this.#child.off('exit', resume);
+      stdout.resume();
+    };
+    const timer = setTimeout(resume, forMs);
+    timer.unref();
+    this.#child.once('exit', resume);
   }
 
   close(): Promise<void> {

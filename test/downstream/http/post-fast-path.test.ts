@@ -213,7 +213,7 @@ const targets = [
   { target: '/mcp', status: 200 },
   { target: '/mcp?', status: 200 },
   { target: '/mcp?a=b', status: 200 },
-  { target: '/mcp/', status: 404 },
+  { target: '/mcp/', status: 200 },
   { target: '/mcp/files', status: 404, why: 'the session is not of this endpoint' },
   { target: '/mcp/nothing', status: 404 },
   { target: '/mcp/files/more', status: 404 },

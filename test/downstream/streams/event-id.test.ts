@@ -53,7 +53,7 @@ for (const text of strangers) {
   });
 }
 
-for (const request of ['{}', 'null', '1,"x":2', '"a"\n', '1.5', '"', ' 1', '9007199254740993', '1}', '"a","b":"c"']) {
+for (const request of ['{}', 'null', '1,"x":2', '"a"\n', '1.5', '"', ' 1', '1}', '"a","b":"c"']) {
   test(`S-018 an event id that claims to be about ${JSON.stringify(request)} is about no request`, () => {
     assert.equal(parseEventId(`a.1.${encoded(request)}`)?.request, undefined);
   });

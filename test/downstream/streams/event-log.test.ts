@@ -1,36 +1,44 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { EventLog, type StreamEvent } from '../../../src/downstream/streams/event-log.ts';
+import { ByteBudget } from '../../../src/downstream/memory/byte-budget.ts';
+import { EventLog, type EventLimits, type StreamEvent, textBytes } from '../../../src/downstream/streams/event-log.ts';
 
 function streamEvent(seq: number, bytes = 10, atMs = 0): StreamEvent {
   return { seq, text: `${seq}`, bytes, atMs };
 }
 
+/** Enough for any test here. */
+const PLENTY = { totalBytes: 1_000_000, principalBytes: 1_000_000 };
+
+function logOf(limits: EventLimits, budget = new ByteBudget(PLENTY, () => undefined), principal = 'alice'): EventLog {
+  return new EventLog(limits, budget, principal, () => undefined);
+}
+
 function kept(log: EventLog, stream: string): number[] {
-  const streamEvents = log.append(stream, 0);
+  const streamEvents = log.takeAfter(stream, 0);
   for (const each of streamEvents) log.keep(stream, each);
   return streamEvents.map(({ seq }) => seq);
 }
 
 test('what comes after an event is handed out in order, and nothing else', () => {
-  const log = new EventLog({ events: 10, bytes: 1_000 });
+  const log = logOf({ events: 10, bytes: 100_000 });
   log.open('a', false);
   log.open('b', false);
   for (const seq of [1, 2, 3]) log.keep('a', streamEvent(seq));
   log.keep('b', streamEvent(1));
   assert.deepEqual(
-    log.append('a', 1).map(({ seq }) => seq),
+    log.takeAfter('a', 1).map(({ seq }) => seq),
     [2, 3],
   );
   assert.deepEqual(kept(log, 'a'), [1]);
   assert.deepEqual(kept(log, 'b'), [1]);
-  assert.deepEqual(log.append('a', 7), []);
-  assert.deepEqual(log.append('nobody', 0), []);
+  assert.deepEqual(log.takeAfter('a', 7), []);
+  assert.deepEqual(log.takeAfter('nobody', 0), []);
 });
 
 test('too much: the oldest answered stream goes before any event of one under way', () => {
-  const log = new EventLog({ events: 4, bytes: 1_000 });
+  const log = logOf({ events: 4, bytes: 100_000 });
   for (const name of ['open', 'first', 'second']) log.open(name, false);
   log.keep('open', streamEvent(1));
   log.keep('first', streamEvent(1));
@@ -48,7 +56,7 @@ test('too much: the oldest answered stream goes before any event of one under wa
 });
 
 test('events of an answered stream are kept for five minutes, those of an endless one as long each', () => {
-  const log = new EventLog({ events: 10, bytes: 1_000 });
+  const log = logOf({ events: 10, bytes: 100_000 });
   log.open('post', false);
   log.open('get', true);
   log.keep('post', streamEvent(1));
@@ -65,26 +73,70 @@ test('events of an answered stream are kept for five minutes, those of an endles
 
 test('G5 the log never holds more than its limits, whatever happens', () => {
   const step = fc.record({
-    what: fc.constantFrom('open', 'keep', 'keep', 'keep', 'finish', 'take', 'drop'),
+    what: fc.constantFrom('open', 'keep', 'keep', 'keep', 'finish', 'take', 'remove'),
     stream: fc.constantFrom('a', 'b', 'c', 'd'),
-    bytes: fc.nat(400),
+    bytes: fc.nat(4_000),
   });
   fc.assert(
     fc.property(fc.array(step, { maxLength: 120 }), (steps) => {
-      const log = new EventLog({ events: 8, bytes: 1_000 });
-      const held = new Map<string, number>();
+      const budget = new ByteBudget(PLENTY, () => undefined);
+      const log = logOf({ events: 8, bytes: 10_000 }, budget);
       let seq = 0;
       for (const { what, stream, bytes } of steps) {
         if (what === 'open' && !log.has(stream)) log.open(stream, false);
         if (what === 'keep') log.keep(stream, streamEvent(++seq, bytes));
         if (what === 'finish') log.finish(stream, 0);
-        if (what === 'take') log.append(stream, seq - 2);
-        if (what === 'drop') log.drop(stream);
-        assert.ok(log.bytes >= 0 && log.bytes <= 1_000);
+        if (what === 'take') log.takeAfter(stream, seq - 2);
+        if (what === 'remove') log.remove(stream);
+        assert.ok(log.heldBytes >= 0 && log.heldBytes <= 10_000);
+        assert.equal(budget.bytes, log.heldBytes);
       }
-      for (const stream of ['a', 'b', 'c', 'd']) held.set(stream, log.append(stream, 0).length);
-      assert.ok([...held.values()].reduce((sum, count) => sum + count, 0) <= 8);
-      assert.equal(log.bytes, 0);
+      let count = 0;
+      for (const stream of ['a', 'b', 'c', 'd']) count += log.takeAfter(stream, 0).length;
+      assert.ok(count <= 8);
+      log.close();
+      assert.equal(log.heldBytes, 0);
+      assert.equal(budget.bytes, 0);
     }),
   );
+});
+
+test('N-24 beyond the total, the oldest finished stream of the biggest session goes first', () => {
+  const budget = new ByteBudget({ totalBytes: 20_000, principalBytes: 20_000 }, () => undefined);
+  const [big, small] = ['alice', 'bob'].map((principal) => logOf({ events: 100, bytes: 100_000 }, budget, principal));
+  assert.ok(big !== undefined && small !== undefined);
+  for (const stream of ['under-way', 'first', 'second']) {
+    big.open(stream, false);
+    big.keep(stream, streamEvent(1, 4_000));
+    if (stream !== 'under-way') big.finish(stream, 0);
+  }
+  small.open('own', false);
+  small.keep('own', streamEvent(1, 3_000));
+  assert.equal(big.has('first'), true);
+  small.keep('own', streamEvent(2, 1_000));
+  assert.equal(big.has('first'), false);
+  assert.deepEqual(kept(big, 'second'), [1]);
+  assert.deepEqual(kept(big, 'under-way'), [1]);
+  assert.deepEqual(kept(small, 'own'), [1, 2]);
+});
+
+test('N-24 a principal beyond its part loses its own events, and nobody else does', () => {
+  const budget = new ByteBudget({ totalBytes: 100_000, principalBytes: 10_000 }, () => undefined);
+  const other = logOf({ events: 100, bytes: 100_000 }, budget, 'bob');
+  other.open('s', false);
+  other.keep('s', streamEvent(1, 8_000));
+  other.finish('s', 0);
+  for (let session = 0; session < 5; session++) {
+    const log = logOf({ events: 100, bytes: 100_000 }, budget, 'alice');
+    log.open('s', false);
+    log.keep('s', streamEvent(1, 5_000));
+    log.finish('s', 0);
+  }
+  assert.deepEqual(kept(other, 's'), [1]);
+  assert.ok(budget.bytes <= 10_000 + other.heldBytes, `${budget.bytes}`);
+});
+
+test('N-24 the bytes of a text are those that it holds in memory', () => {
+  assert.equal(textBytes('abcd'), 4);
+  assert.equal(textBytes('abc\u{1F600}'), 10);
 });

@@ -149,3 +149,15 @@ test('a stream is ended when it is older than it may be', async () => {
   writer.sweep(writer.openedMs + 3_600_001);
   assert.ok(reader.writableEnded);
 });
+
+test('N-29 an update of a resource waits once for a slow reader, and those of others beside it', async () => {
+  const { reader, write, seen } = setUp();
+  const [one, other] = ['a', 'b'].map((uri) =>
+    notificationText('notifications/resources/updated', RawObject.of({ uri })),
+  );
+  assert.ok(one !== undefined && other !== undefined);
+  write(ANSWER);
+  for (let n = 0; n < 1_000; n++) write(n % 2 === 0 ? one : other);
+  await reader.drain();
+  assert.deepEqual(seen.wrote, [1, 2, 3]);
+});

@@ -7,7 +7,7 @@ import type { Answer } from '../../../src/protocol/jsonrpc.ts';
 import { usedBytes } from '../../support/used-bytes.ts';
 
 function read(upstream: string, uri: string, audience = 'ann') {
-  return { upstream, params: RawObject.of({ uri }), audience };
+  return { upstream, params: RawObject.of({ uri }), audience, publicAudience: '' };
 }
 
 function answer(text: string, cacheScope = 'private'): Answer {

@@ -32,6 +32,7 @@ const LIMITS = {
   parkedPerPrincipal: 256,
   parkedPerUpstream: 1_024,
   inFlightPerSession: 256,
+  streamsPerPrincipal: 1_000,
 };
 
 /** Of a parked call: its questions and its state. */

@@ -1,0 +1,47 @@
+import { isatty } from 'node:tty';
+
+import { isLoopback } from '../config/address.ts';
+import type { AccessLog, Config } from '../config/config.ts';
+import { type LoadOptions, loadConfig } from '../config/load.ts';
+import { createLogger, type LogFormat, type Logger } from '../telemetry/log.ts';
+
+export interface StartOptions {
+  readonly config: string;
+  readonly listen?: string;
+  readonly operator?: string;
+  readonly project?: string;
+  readonly logFormat?: LogFormat;
+}
+
+/** A loaded config and the log that it asks for. */
+export interface Started {
+  readonly config: Config;
+  readonly log: Logger;
+}
+
+const STDERR = 2;
+
+export function loadOptions({ listen, operator, project }: StartOptions): LoadOptions {
+  return { env: process.env, listen, operator, project };
+}
+
+/**
+ * Loads the config and opens the log, with the warnings of the config in it.
+ *
+ * @throws {ConfigError}
+ */
+export function start(verb: 'run' | 'stdio', options: StartOptions): Started {
+  const { config, warnings } = loadConfig(options.config, loadOptions(options));
+  const format = options.logFormat ?? (isatty(STDERR) ? 'pretty' : 'json');
+  const log = createLogger(config.logLevel, undefined, { format, requests: requestLines(verb, format, config) });
+  for (const warning of warnings) log.warn({ file: config.file }, warning);
+  return { config, log };
+}
+
+/** Decides which requests get a log line. */
+function requestLines(verb: 'run' | 'stdio', format: LogFormat, config: Config): Exclude<AccessLog, 'auto'> {
+  if (config.accessLog !== 'auto') return config.accessLog;
+  if (format === 'pretty') return 'none';
+  const isLocal = isLoopback(config.listen.host) && config.publicUrl === undefined;
+  return verb === 'stdio' || isLocal ? 'errors' : 'all';
+}

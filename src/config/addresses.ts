@@ -1,0 +1,102 @@
+import { isLoopback, parseAddress, suggestAddress } from './address.ts';
+import type { Address } from './config.ts';
+import type { Document } from './document.ts';
+import { valueAt } from './expanded.ts';
+import type { GatewaySettings } from './gateway-schema.ts';
+import { problemLine } from './problem.ts';
+import type { Problem } from './problem.ts';
+import { didYouMean } from './suggest.ts';
+
+/** Addresses as the command line gives them. */
+export interface AddressOptions {
+  readonly listen?: string | undefined;
+  /** `off` for none. */
+  readonly operator?: string | undefined;
+}
+
+/** The same, parsed; a member is there where its option was given. */
+interface Overrides {
+  readonly listen?: Address;
+  readonly operator?: Address | false;
+}
+
+/** Where the gateway listens. */
+export interface Addresses {
+  readonly listen: Address;
+  /** Whether `listen` comes from the command line. */
+  readonly listenOverridden: boolean;
+  readonly operator: Address | undefined;
+  /** Whether the next free port is taken where that of the operator is in use: nobody chose it. */
+  readonly operatorMayMove: boolean;
+}
+
+/** Parses the addresses of the command line. What is no address is added to the problems. */
+export function readOverrides({ listen, operator }: AddressOptions, problems: Problem[]): Overrides {
+  const read = (option: string, text: string): Address | undefined => {
+    const address = parseAddress(text);
+    if (address !== undefined) return address;
+    const message = `expected host:port such as "127.0.0.1:3000", got ${JSON.stringify(text)}`;
+    problems.push(optionProblem(option, `${message}${didYouMean(suggestAddress(text))}`));
+    return undefined;
+  };
+  const listenAt = listen === undefined ? undefined : read('--listen', listen);
+  const operatorAt = operator === undefined ? undefined : operator === 'off' ? false : read('--operator', operator);
+  return {
+    ...(listenAt === undefined ? {} : { listen: listenAt }),
+    ...(operatorAt === undefined ? {} : { operator: operatorAt }),
+  };
+}
+
+function optionProblem(option: string, message: string): Problem {
+  return { file: option, line: 0, column: 0, key: '', message };
+}
+
+/** Decides where to listen. The command line comes before the file, and the file before the defaults. */
+export function addressesOf(document: Document, settings: GatewaySettings, overrides: Overrides): Addresses {
+  const listen = overrides.listen ?? settings.listen;
+  const wanted = overrides.operator ?? settings.operator;
+  const operatorMayMove =
+    wanted !== false &&
+    overrides.operator === undefined &&
+    valueAt(document.data, ['gateway', 'operator']) === undefined;
+  const operator =
+    wanted === false
+      ? undefined
+      : operatorMayMove && wanted.port === listen.port
+        ? { ...wanted, port: wanted.port + 1 }
+        : wanted;
+  return { listen, listenOverridden: overrides.listen !== undefined, operator, operatorMayMove };
+}
+
+/** Refuses to be open to a network without asking anybody who they are. */
+export function exposure(document: Document, { auth }: GatewaySettings, addresses: Addresses): Problem[] {
+  const { listen, listenOverridden, operator } = addresses;
+  const problems: Problem[] = [];
+  if (!isLoopback(listen.host) && auth.jwt.length === 0 && auth.apiKeys.length === 0) {
+    const message = `${listen.host} is open to the network, and nobody is asked for credentials; configure gateway.auth, or listen on 127.0.0.1`;
+    problems.push(
+      listenOverridden ? optionProblem('--listen', message) : document.problem(['gateway', 'listen'], message),
+    );
+  }
+  if (operator !== undefined && operator.port !== 0 && operator.port === listen.port && operator.host === listen.host) {
+    problems.push(
+      document.problem(['gateway', 'operator'], 'is the address of listen; operators have a port of their own'),
+    );
+  }
+  return problems;
+}
+
+export function exposureWarnings(document: Document, settings: GatewaySettings, addresses: Addresses): string[] {
+  const { publicUrl, allowedHosts } = settings;
+  const { listen, operator } = addresses;
+  const warnings: string[] = [];
+  if (!isLoopback(listen.host) && publicUrl === undefined && allowedHosts.length === 0) {
+    const message = 'without publicUrl or allowedHosts, requests that name the gateway by a host name are refused';
+    warnings.push(problemLine(document.problem(['gateway', 'listen'], message)));
+  }
+  if (operator !== undefined && !isLoopback(operator.host)) {
+    const message = 'nobody is asked for credentials on this port; let only operators reach it';
+    warnings.push(problemLine(document.problem(['gateway', 'operator'], message)));
+  }
+  return warnings;
+}

@@ -1,0 +1,35 @@
+import { parse, type ParseError, printParseErrorCode } from 'jsonc-parser';
+
+/** The first fault of a text that should be JSON. */
+export interface JsonFault {
+  readonly offset: number;
+  readonly message: string;
+}
+
+const MESSAGES: ReadonlyMap<string, string> = new Map([
+  ['InvalidSymbol', 'unexpected text; in JSON, text stands in double quotes'],
+  ['InvalidNumberFormat', 'this is not a number as JSON writes it'],
+  ['PropertyNameExpected', 'expected a key in double quotes'],
+  ['ValueExpected', 'expected a value'],
+  ['ColonExpected', 'expected ":" after the key'],
+  ['CommaExpected', 'expected "," between two members'],
+  ['CloseBraceExpected', 'expected "}"; a brace is not closed'],
+  ['CloseBracketExpected', 'expected "]"; a bracket is not closed'],
+  ['EndOfFileExpected', 'expected nothing more after the end of the JSON value'],
+  ['InvalidCommentToken', 'this is not a comment; use // or /* */'],
+  ['UnexpectedEndOfComment', 'a comment is not closed'],
+  ['UnexpectedEndOfString', 'a text is not closed; expected a double quote'],
+  ['UnexpectedEndOfNumber', 'a number is not complete'],
+  ['InvalidUnicode', 'expected four hex digits after "\\u"'],
+  ['InvalidEscapeCharacter', 'this escape is not JSON; a backslash is written "\\\\"'],
+  ['InvalidCharacter', 'a control character stands in a text; write it as an escape'],
+]);
+
+/** Returns where and why a text is no JSON (comments and trailing commas are allowed), or undefined where it is. */
+export function jsonFault(text: string): JsonFault | undefined {
+  const errors: ParseError[] = [];
+  parse(text, errors, { allowTrailingComma: true, disallowComments: false });
+  const [first] = errors;
+  if (first === undefined) return undefined;
+  return { offset: first.offset, message: MESSAGES.get(printParseErrorCode(first.error)) ?? 'this is not JSON' };
+}

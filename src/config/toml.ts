@@ -1,0 +1,113 @@
+import { parse, TomlDate, TomlError } from 'smol-toml';
+
+import type { Data, Document } from './document.ts';
+import { ConfigError, keyText } from './problem.ts';
+import type { Path, Problem } from './problem.ts';
+
+interface Place {
+  readonly offset: number;
+  readonly line: number;
+  readonly column: number;
+}
+
+/** One line that begins a table, `[a."b c"]` or `[[a]]`. */
+const TABLE = /^\s*\[{1,2}\s*([^\]]+?)\s*\]{1,2}\s*(?:#.*)?$/;
+/** One line that begins with a key: bare, quoted or dotted. */
+const KEY = /^(\s*)((?:[\w-]+|"(?:[^"\\]|\\.)*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"(?:[^"\\]|\\.)*"|'[^']*'))*)\s*=/;
+
+/**
+ * Parses TOML, as in Codex's `config.toml`. The parser gives no positions of values, so a problem names the line of the key or
+ * of the table around it.
+ *
+ * @throws {ConfigError}
+ */
+export function parseToml(file: string, text: string): Document {
+  const places = placesOf(text);
+  const placeOf = (path: Path): Place => {
+    for (let length = path.length; length > 0; length--) {
+      const place = places.get(JSON.stringify(path.slice(0, length)));
+      if (place !== undefined) return place;
+    }
+    return { offset: 0, line: 1, column: 1 };
+  };
+  const problem = (path: Path, message: string): Problem => {
+    const { line, column } = placeOf(path);
+    return { file, line, column, key: keyText(path), message };
+  };
+  return {
+    file,
+    data: read(file, text),
+    source: () => undefined,
+    offset: (path) => placeOf(path).offset,
+    problem,
+  };
+}
+
+function read(file: string, text: string): Data {
+  try {
+    return toData(parse(text, { maxDepth: 64 }));
+  } catch (thrown) {
+    if (!(thrown instanceof TomlError)) throw thrown;
+    // The rest of the parser's message quotes the file, which may hold secrets.
+    const [first = ''] = thrown.message.split('\n');
+    const { line, column } = thrown;
+    throw new ConfigError([{ file, line, column, key: '', message: first.replace(/^Invalid TOML document: /, '') }]);
+  }
+}
+
+function toData(value: unknown): Data {
+  if (typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean') return value;
+  if (value instanceof TomlDate) return value.toISOString();
+  if (Array.isArray(value)) return value.map((item) => toData(item));
+  if (typeof value !== 'object' || value === null) return null;
+  return Object.fromEntries(
+    Object.entries(value).flatMap(([key, member]): [string, Data][] =>
+      key === '__proto__' ? [] : [[key, toData(member)]],
+    ),
+  );
+}
+
+/** Where the tables and keys that begin a line stand, by path. */
+function placesOf(text: string): ReadonlyMap<string, Place> {
+  const places = new Map<string, Place>();
+  const add = (path: Path, place: Place): void => {
+    for (let length = 1; length <= path.length; length++) {
+      const name = JSON.stringify(path.slice(0, length));
+      if (!places.has(name)) places.set(name, place);
+    }
+  };
+  let table: Path = [];
+  let offset = 0;
+  for (const [index, line] of text.split('\n').entries()) {
+    const [, name] = TABLE.exec(line) ?? [];
+    const [, indent = '', key] = KEY.exec(line) ?? [];
+    const column = (name === undefined ? indent.length : line.indexOf('[')) + 1;
+    const place = { offset: offset + column - 1, line: index + 1, column };
+    if (name !== undefined) {
+      table = pathOf(name);
+      add(table, place);
+    } else if (key !== undefined) {
+      add([...table, ...pathOf(key)], place);
+    }
+    offset += line.length + 1;
+  }
+  return places;
+}
+
+/** `mcp_servers."my server"` → `['mcp_servers', 'my server']`. Empty where it is no key, such as text inside a long string. */
+function pathOf(dotted: string): Path {
+  const steps: string[] = [];
+  try {
+    let value = toData(parse(`${dotted} = 1`));
+    while (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+      const [entry] = Object.entries(value);
+      if (entry === undefined) return [];
+      steps.push(entry[0]);
+      value = entry[1];
+    }
+  } catch (thrown) {
+    if (thrown instanceof TomlError) return [];
+    throw thrown;
+  }
+  return steps;
+}

@@ -1,0 +1,105 @@
+/** Something that holds bytes for one principal, and can let go of some of them. */
+export interface ByteHolder {
+  readonly heldBytes: number;
+  /** Gives up at least `bytes`, or all it can spare. Subtracts them from its account before it returns. */
+  shed(bytes: number): void;
+}
+
+/** Where one holder counts its bytes. */
+export interface ByteAccount {
+  add(bytes: number): void;
+  subtract(bytes: number): void;
+  /** Removes the holder. It must have subtracted everything before. */
+  leave(): void;
+}
+
+export interface BudgetLimits {
+  readonly totalBytes: number;
+  readonly principalBytes: number;
+}
+
+/** How much the biggest holder gives up at once, as a part of its bytes, so that the next few additions find room. */
+const SHED_PART = 8;
+
+/** All holders of one principal. */
+interface Share {
+  readonly holders: Set<ByteHolder>;
+  bytes: number;
+}
+
+/**
+ * Bounds the bytes that many holders keep, for each principal and for all together.
+ *
+ * Beyond a bound, the biggest holder of that principal (or of the principal that holds most) sheds first.
+ */
+export class ByteBudget {
+  readonly #limits: BudgetLimits;
+  readonly #onShed: () => void;
+  readonly #shares = new Map<string, Share>();
+  #bytes = 0;
+
+  /** @param onShed is called each time a holder is told to shed. */
+  constructor(limits: BudgetLimits, onShed: () => void) {
+    this.#limits = limits;
+    this.#onShed = onShed;
+  }
+
+  /** All bytes held. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Registers a holder that holds nothing yet. */
+  join(principal: string, holder: ByteHolder): ByteAccount {
+    let share = this.#shares.get(principal);
+    if (share === undefined) this.#shares.set(principal, (share = { holders: new Set(), bytes: 0 }));
+    const joined = share;
+    joined.holders.add(holder);
+    return {
+      add: (bytes) => {
+        this.#bytes += bytes;
+        joined.bytes += bytes;
+        if (joined.bytes > this.#limits.principalBytes || this.#bytes > this.#limits.totalBytes) this.#enforce(joined);
+      },
+      subtract: (bytes) => {
+        this.#bytes -= bytes;
+        joined.bytes -= bytes;
+      },
+      leave: () => {
+        joined.holders.delete(holder);
+        if (joined.holders.size === 0 && this.#shares.get(principal) === joined) this.#shares.delete(principal);
+      },
+    };
+  }
+
+  #enforce(share: Share): void {
+    const { principalBytes, totalBytes } = this.#limits;
+    while (share.bytes > principalBytes && this.#shed(share, share.bytes - principalBytes));
+    while (this.#bytes > totalBytes) {
+      const most = biggest(this.#shares.values(), ({ bytes }) => bytes);
+      if (most === undefined || !this.#shed(most, this.#bytes - totalBytes)) return;
+    }
+  }
+
+  /** Returns false when nothing more can be shed. */
+  #shed(share: Share, bytes: number): boolean {
+    const holder = biggest(share.holders, ({ heldBytes }) => heldBytes);
+    if (holder === undefined || holder.heldBytes === 0) return false;
+    const before = share.bytes;
+    holder.shed(Math.max(bytes, Math.ceil(holder.heldBytes / SHED_PART)));
+    this.#onShed();
+    return share.bytes < before;
+  }
+}
+
+function biggest<T>(items: Iterable<T>, bytesOf: (item: T) => number): T | undefined {
+  let found: T | undefined;
+  let most = -1;
+  for (const item of items) {
+    const bytes = bytesOf(item);
+    if (bytes <= most) continue;
+    found = item;
+    most = bytes;
+  }
+  return found;
+}

@@ -1,0 +1,36 @@
+import { LIMITS } from '../../limits.ts';
+
+/** The start of every notification that the gateway sends. */
+const NOTIFICATION = '{"jsonrpc":"2.0","method":';
+
+/** Messages of one session that wait until its client opens a stream. Beyond the limits, the oldest notifications are dropped. */
+export class WaitingMessages {
+  #texts: string[] = [];
+  #bytes = 0;
+
+  add(text: string): void {
+    // An equal notification says nothing new.
+    if (this.#texts.includes(text)) return;
+    const bytes = Buffer.byteLength(text);
+    this.#texts.push(text);
+    this.#bytes += bytes;
+    const { sessionQueueMessages, sessionQueueBytes } = LIMITS;
+    while (this.#texts.length > sessionQueueMessages || (this.#bytes > sessionQueueBytes && this.#texts.length > 1)) {
+      this.#dropOldest();
+    }
+  }
+
+  /** Removes all messages and returns them in order. */
+  take(): readonly string[] {
+    const texts = this.#texts;
+    this.#texts = [];
+    this.#bytes = 0;
+    return texts;
+  }
+
+  #dropOldest(): void {
+    const notification = this.#texts.findIndex((text) => text.startsWith(NOTIFICATION));
+    const [dropped = ''] = this.#texts.splice(Math.max(0, notification), 1);
+    this.#bytes -= Buffer.byteLength(dropped);
+  }
+}

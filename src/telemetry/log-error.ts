@@ -1,0 +1,49 @@
+import { stdSerializers } from 'pino';
+import { GatewayError, StartError } from '../errors.ts';
+
+/** Causes of an error that are logged at most. */
+const MAX_CAUSES = 8;
+
+/** Codes of Node and of undici for what goes wrong outside of the program: `ECONNREFUSED`, `UND_ERR_SOCKET`. */
+const OUTSIDE = /^(?:E[A-Z0-9]+|UND_ERR_[A-Z_]+)$/;
+
+/** Whether an error says all there is to know in its message, so that its stack helps nobody. */
+export function isExpected(error: unknown): boolean {
+  if (error instanceof GatewayError) return error.code !== 'internal-error';
+  if (error instanceof StartError) return true;
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' && OUTSIDE.test(error.code);
+}
+
+/**
+ * Returns an error as a log line shows it. An expected failure has its message and those of its causes; any other has its stack
+ * too, and so has every error where `withStacks` is set.
+ */
+export function loggedError(error: unknown, withStacks: boolean): unknown {
+  if (!(error instanceof Error) || withStacks || !isExpected(error)) {
+    return error instanceof Error ? stdSerializers.errWithCause(error) : error;
+  }
+  const causes: string[] = [];
+  let { cause } = error;
+  while (cause instanceof Error && causes.length < MAX_CAUSES) {
+    if (!isExpected(cause) && isDefect(cause)) return stdSerializers.errWithCause(error);
+    causes.push(cause.message);
+    ({ cause } = cause);
+  }
+  const { code, detail } = error instanceof GatewayError ? error : { code: codeOf(error), detail: undefined };
+  return {
+    type: error.name,
+    ...(code === undefined ? {} : { code }),
+    message: error.message,
+    ...(detail === undefined ? {} : { detail }),
+    ...(causes.length === 0 ? {} : { causes }),
+  };
+}
+
+/** A bug of ours below an expected failure keeps its stack. */
+function isDefect(error: Error): boolean {
+  return error instanceof TypeError || error instanceof RangeError || error instanceof ReferenceError;
+}
+
+function codeOf(error: Error): string | undefined {
+  return 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}

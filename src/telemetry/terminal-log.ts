@@ -1,0 +1,204 @@
+import { Repeats } from './repeats.ts';
+
+/** Colours of a terminal, by names of `util.styleText`. */
+export type Style = 'bold' | 'dim' | 'green' | 'red' | 'yellow';
+
+/** The terminal that log lines are shown on. */
+export interface Terminal {
+  readonly write: (text: string) => void;
+  readonly paint: (style: Style, text: string) => string;
+  /** Undefined where the cursor cannot be moved. */
+  readonly columns: number | undefined;
+  readonly now: () => number;
+}
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** An upstream that takes this long is shown to be starting. */
+const SLOW_START_MS = 3_000;
+
+/** A detail that is longer is found at `/status`. */
+const MAX_DETAIL_CHARS = 160;
+
+/** Of one line: upstreams choose their reasons. */
+const MAX_CHARS = 1_000;
+
+/** Every line has these, and they say nothing to a person. */
+const UNSHOWN = new Set(['level', 'time', 'pid', 'msg', 'err', 'file', 'upstream']);
+
+/** The `name` of every line; an item that is left out has one of its own there. */
+const PROGRAM = 'linkspan';
+
+/** The state of the upstream says the same, with the reason. */
+const TOLD_BY_STATE = new Set(['upstream did not start', 'upstream connection lost', 'upstream process lost']);
+
+const WARN = 40;
+
+/** Shows log lines (JSON, as pino writes them) to a person: one line each, and repeated failures as one line with a count. */
+export class TerminalLog {
+  readonly #terminal: Terminal;
+  readonly #repeats = new Repeats();
+  readonly #starting = new Map<string, NodeJS.Timeout>();
+  /** How often the last shown state of an upstream came in a row. */
+  readonly #counts = new Map<string, { text: string; count: number }>();
+  /** Which upstream's state the last line shows, where it can be written anew in its place. */
+  #last: string | undefined;
+
+  constructor(terminal: Terminal) {
+    this.#terminal = terminal;
+  }
+
+  /** @param text lines of JSON, each with its line break. */
+  write(text: string): void {
+    for (const line of text.split('\n')) {
+      if (line === '') continue;
+      const fields = fieldsOf(line);
+      if (fields === undefined) this.#show(plain(line));
+      else this.#render(fields);
+    }
+  }
+
+  #render(fields: Fields): void {
+    const message = textOf(fields['msg']);
+    const isWarning = Number(fields['level']) >= WARN;
+    if (message === 'listening') this.#banner(fields);
+    else if (message === 'upstream state') this.#state(fields);
+    else if (message === 'request') this.#request(fields);
+    else if (message === 'stopping') this.#show('Stopping; once more to stop at once.');
+    else if (message === 'stopped') this.#show('Stopped.');
+    else if (!TOLD_BY_STATE.has(message)) this.#message(message, fields, isWarning);
+  }
+
+  #banner(fields: Fields): void {
+    const { paint } = this.#terminal;
+    const { version, url, operatorUrl, upstreams, auth } = fields;
+    const header = auth === true ? ' --header "Authorization: Bearer <key>"' : '';
+    const names = Array.isArray(upstreams) ? upstreams.map((name) => plain(String(name))) : [];
+    const rows: [string, string][] = [
+      ['Clients', paint('bold', String(url))],
+      ['Connect', `claude mcp add --transport http linkspan ${String(url)}${header}`],
+      ['', 'or the URL in any client that speaks Streamable HTTP'],
+      ['Upstreams', names.length === 0 ? 'none' : names.join(', ')],
+      ['', 'each starts when a client first needs it'],
+      ['Status', operatorUrl === undefined ? 'no port for it' : `${textOf(operatorUrl)}/status`],
+    ];
+    const lines = rows.map(([label, text]) => `  ${paint('dim', label.padEnd(10))} ${text}`);
+    this.#show(
+      ['', `${paint('bold', 'Linkspan')} ${String(version)}`, '', ...lines, '', '  Ctrl-C stops it.', ''].join('\n'),
+    );
+  }
+
+  #state(fields: Fields): void {
+    const upstream = String(fields['upstream']);
+    const phase = String(fields['phase']);
+    clearTimeout(this.#starting.get(upstream));
+    this.#starting.delete(upstream);
+    if (phase === 'starting') {
+      const timer = setTimeout(() => this.#show(this.#stateLine(upstream, 'starting', '')), SLOW_START_MS).unref();
+      this.#starting.set(upstream, timer);
+      return;
+    }
+    if (phase === 'stopped') return;
+    this.#tellState(upstream, phase, whyOf(fields));
+  }
+
+  /** An equal state in a row is counted: in place of the line before where that is the last one, else at widening intervals. */
+  #tellState(upstream: string, phase: string, why: string): void {
+    const like = `${phase} ${why.replace(/\d+/g, '#')}`;
+    const known = this.#counts.get(upstream);
+    const count = known?.text === like ? known.count + 1 : 1;
+    this.#counts.set(upstream, { text: like, count });
+    const due = this.#repeats.due(`${upstream} ${phase}`, why, this.#terminal.now());
+    const line = this.#stateLine(upstream, phase, why, count);
+    const fits = line.width < (this.#terminal.columns ?? 0);
+    if (count > 1 && this.#last === upstream && fits) {
+      this.#terminal.write(`\u001B[1A\r\u001B[2K${line.text}\n`);
+    } else if (due !== undefined) {
+      this.#terminal.write(`${line.text}\n`);
+    } else return;
+    this.#last = fits ? upstream : undefined;
+  }
+
+  #stateLine(
+    upstream: string,
+    phase: string,
+    why: string,
+    count = 1,
+  ): { readonly text: string; readonly width: number } {
+    const { paint } = this.#terminal;
+    const [mark, style] = MARKS.get(phase) ?? ['·', 'dim'];
+    const rest = plain(`${phase}${why === '' ? '' : `: ${why}`}${count > 1 ? ` (${count} times)` : ''}`);
+    const name = plain(upstream).padEnd(16);
+    return { text: `  ${paint(style, mark)} ${name} ${rest}`, width: 5 + name.length + rest.length };
+  }
+
+  #request(fields: Fields): void {
+    const { method, tool, ms, error } = fields;
+    const target = tool === undefined ? '' : ` ${textOf(tool)}`;
+    const outcome = error === undefined ? '' : `, ${textOf(error)}`;
+    this.#show(plain(`  ${String(method)}${target} in ${Math.round(Number(ms))} ms${outcome}`));
+  }
+
+  #message(message: string, fields: Fields, isWarning: boolean): void {
+    const { paint } = this.#terminal;
+    const upstream = fields['upstream'];
+    const shown = Object.entries(fields)
+      .filter(
+        ([key, value]) =>
+          !UNSHOWN.has(key) && value !== PROGRAM && (typeof value === 'string' || typeof value === 'number'),
+      )
+      .map(([key, value]) => (key === 'reason' ? String(value) : `${key} ${String(value)}`));
+    const error = errorText(fields['err']);
+    const parts = [...(error === undefined ? [] : [error.message]), ...shown];
+    const who = typeof upstream === 'string' ? `${upstream}: ` : '';
+    const text = plain(`${who}${message}${parts.length === 0 ? '' : `: ${parts.join(', ')}`}`);
+    const stack = error?.stack === undefined ? '' : `\n${error.stack.split('\n').map(plain).join('\n')}`;
+    this.#show(isWarning ? `${paint('yellow', '!')} ${text}${stack}` : `${text}${stack}`);
+  }
+
+  #show(line: string | { readonly text: string }): void {
+    this.#terminal.write(`${typeof line === 'string' ? line : line.text}\n`);
+    this.#last = undefined;
+  }
+}
+
+const MARKS: ReadonlyMap<string, readonly [string, Style]> = new Map([
+  ['ready', ['✓', 'green']],
+  ['failed', ['✗', 'red']],
+  ['degraded', ['!', 'yellow']],
+  ['starting', ['·', 'dim']],
+]);
+
+function textOf(value: unknown): string {
+  return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+}
+
+function fieldsOf(line: string): Fields | undefined {
+  try {
+    const value: unknown = JSON.parse(line);
+    return typeof value === 'object' && value !== null ? { ...value } : undefined;
+  } catch (thrown) {
+    if (thrown instanceof SyntaxError) return undefined;
+    throw thrown;
+  }
+}
+
+/** The reason of a state, and its detail where that is short and says more. */
+function whyOf({ reason, detail }: Fields): string {
+  const first = typeof reason === 'string' ? reason : '';
+  const isWorthIt = typeof detail === 'string' && detail !== first && detail.length <= MAX_DETAIL_CHARS;
+  return isWorthIt ? `${first} (${detail})` : first;
+}
+
+function errorText(err: unknown): { readonly message: string; readonly stack: string | undefined } | undefined {
+  if (typeof err !== 'object' || err === null || !('message' in err)) return undefined;
+  const causes = 'causes' in err && Array.isArray(err.causes) ? err.causes.map(String) : [];
+  const message = [String(err.message), ...causes].filter((text, i, all) => all.indexOf(text) === i).join(': ');
+  return { message, stack: 'stack' in err && typeof err.stack === 'string' ? err.stack : undefined };
+}
+
+/** Text that moves no cursor and changes no colour, whoever wrote it. */
+function plain(text: string): string {
+  const clean = text.replace(/[\p{Cc}\u202A-\u202E\u2066-\u2069]+/gu, ' ');
+  return clean.length > MAX_CHARS ? `${clean.slice(0, MAX_CHARS)}…` : clean;
+}

@@ -1,0 +1,19 @@
+/** Measures a rate: allows a burst of one second's worth, and then so many a second. */
+export class TokenBucket {
+  readonly #perSecond: number;
+  #tokens: number;
+  #atMs = 0;
+
+  constructor(perSecond: number) {
+    this.#perSecond = perSecond;
+    this.#tokens = perSecond;
+  }
+
+  /** Takes one, also where there is none left. Returns how long to wait until the rate is kept again, in milliseconds. */
+  take(nowMs: number): number {
+    const refilled = this.#tokens + ((nowMs - this.#atMs) * this.#perSecond) / 1_000;
+    this.#tokens = Math.min(this.#perSecond, refilled) - 1;
+    this.#atMs = nowMs;
+    return this.#tokens >= 0 ? 0 : (-this.#tokens * 1_000) / this.#perSecond;
+  }
+}

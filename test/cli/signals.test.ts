@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { existsSync, readFileSync, watch } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { setTimeout as delay } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { Child } from '../support/child.ts';
+import { startGateway } from '../support/gateway.ts';
+
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const BOUNDED = { timeout: 30_000 };
+const WAIT_MS = 15_000;
+
+/** `script` of util-linux runs a command on a terminal of its own. */
+const NEEDS_PTY = { ...BOUNDED, skip: spawnSync('script', ['--version']).status !== 0 && 'there is no `script`' };
+
+/** Resolves with the first line of a growing file that matches. */
+async function lineOf(file: string, pattern: RegExp): Promise<string> {
+  const found = (): string | undefined =>
+    existsSync(file)
+      ? readFileSync(file, 'utf8')
+          .split('\n')
+          .find((line) => pattern.test(line))
+      : undefined;
+  const changed = Promise.withResolvers<string>();
+  const look = (): void => {
+    const line = found();
+    if (line !== undefined) changed.resolve(line);
+  };
+  const watcher = watch(join(file, '..'), look);
+  const timer = setTimeout(() => changed.reject(new Error(`no ${String(pattern)} in ${file}`)), WAIT_MS);
+  look();
+  try {
+    return await changed.promise;
+  } finally {
+    watcher.close();
+    clearTimeout(timer);
+  }
+}
+
+interface OnTerminal extends AsyncDisposable {
+  readonly terminal: Child;
+  readonly log: string;
+  readonly pid: number;
+  readonly url: string;
+}
+
+/** A gateway on a terminal of its own, with its log in a file. */
+async function onTerminal(): Promise<OnTerminal> {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-signal-'));
+  const [config, log] = [join(dir, 'config.json'), join(dir, 'log')];
+  const gateway = { listen: '127.0.0.1:0', operator: false, stateDir: join(dir, 'state') };
+  await writeFile(config, JSON.stringify({ mcpServers: {}, gateway }));
+  const command = `exec '${process.execPath}' '${MAIN}' run --config '${config}' 2> '${log}'`;
+  const terminal = await Child.start('script', ['--quiet', '--return', '--command', command, join(dir, 'typescript')]);
+  const { pid, url } = JSON.parse(await lineOf(log, /"msg":"listening"/));
+  return {
+    terminal,
+    log,
+    pid,
+    url,
+    [Symbol.asyncDispose]: async () => {
+      await terminal.stop();
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+test('N-08 a gateway whose terminal is closed stops in order', NEEDS_PTY, async () => {
+  await using gateway = await onTerminal();
+  gateway.terminal.kill('SIGKILL');
+  await gateway.terminal.ended;
+  assert.match(await lineOf(gateway.log, /"msg":"stopping"/), /"signal":"SIGHUP"/);
+  assert.match(await lineOf(gateway.log, /"msg":"stopped"/), /"code":0/);
+});
+
+/** Resolves once there is no such process. */
+async function ended(pid: number): Promise<void> {
+  for (let deadline = Date.now() + WAIT_MS; ; await delay(20)) {
+    try {
+      process.kill(pid, 0);
+    } catch {
+      return;
+    }
+    assert.ok(Date.now() < deadline, `process ${pid} is still there`);
+  }
+}
+
+for (const { format, up } of [
+  { format: 'json', up: /"msg":"listening"/ },
+  { format: 'pretty', up: /Ctrl-C stops it/ },
+]) {
+  test(`N-08 a gateway that logs to its terminal (${format}) ends when that is closed`, NEEDS_PTY, async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'linkspan-signal-'));
+    try {
+      const [config, typescript] = [join(dir, 'config.json'), join(dir, 'typescript')];
+      const gateway = { listen: '127.0.0.1:0', operator: false, stateDir: join(dir, 'state') };
+      await writeFile(config, JSON.stringify({ mcpServers: {}, gateway }));
+      const run = `'${process.execPath}' '${MAIN}' run --config '${config}' --log-format ${format}`;
+      const command = `echo "pid $$"; exec ${run}`;
+      await using terminal = await Child.start('script', ['--quiet', '--flush', '--command', command, typescript]);
+      const pid = Number(/pid (\d+)/.exec(await lineOf(typescript, /pid \d+/))?.[1]);
+      await lineOf(typescript, up);
+      terminal.kill('SIGKILL');
+      await ended(pid);
+    } finally {
+      await rm(dir, { recursive: true, force: true });
+    }
+  });
+}
+
+test('N-08 SIGHUP leaves a gateway alone whose terminal is there', NEEDS_PTY, async () => {
+  await using gateway = await onTerminal();
+  process.kill(gateway.pid, 'SIGHUP');
+  await lineOf(gateway.log, /"signal":"SIGHUP".*not read again/);
+  assert.equal((await fetch(gateway.url)).status, 405);
+  process.kill(gateway.pid, 'SIGTERM');
+  assert.match(await lineOf(gateway.log, /"msg":"stopping"/), /"signal":"SIGTERM"/);
+  await gateway.terminal.ended;
+});
+
+test('N-08 SIGHUP leaves a gateway alone that was started without a terminal', BOUNDED, async () => {
+  await using gateway = await startGateway({ mcpServers: {} });
+  process.kill(gateway.pid, 'SIGHUP');
+  await gateway.logging((line) => (/"signal":"SIGHUP".*not read again/.test(line) ? true : undefined));
+  assert.equal((await fetch(`${gateway.operatorUrl}/livez`)).status, 200);
+});

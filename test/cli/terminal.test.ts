@@ -1,0 +1,157 @@
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { stripVTControlCharacters } from 'node:util';
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { Child } from '../support/child.ts';
+import { startGateway } from '../support/gateway.ts';
+
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
+const MEMORY = fileURLToPath(
+  new URL('../../node_modules/@modelcontextprotocol/server-memory/dist/index.js', import.meta.url),
+);
+const BOUNDED = { timeout: 30_000 };
+const NEEDS_PTY = { ...BOUNDED, skip: spawnSync('script', ['--version']).status !== 0 && 'there is no `script`' };
+const WAIT_MS = 15_000;
+
+let dir = '';
+
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'linkspan-terminal-'));
+});
+
+after(async () => {
+  await rm(dir, { recursive: true, force: true });
+});
+
+let files = 0;
+
+async function configFile(gateway: object, mcpServers: object = {}): Promise<string> {
+  const file = join(dir, `${++files}.json`);
+  const settings = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state'), ...gateway };
+  await writeFile(file, JSON.stringify({ mcpServers, gateway: settings }));
+  return file;
+}
+
+/** Runs the gateway on a terminal. */
+function onTerminal(config: string, ...args: readonly string[]): Promise<Child> {
+  const command = [process.execPath, MAIN, 'run', '--config', config, ...args].map((arg) => `'${arg}'`).join(' ');
+  return Child.start(
+    'script',
+    ['--quiet', '--return', '--flush', '--command', `exec ${command}`, join(dir, 'typescript')],
+    {
+      env: { TERM: 'xterm' },
+    },
+  );
+}
+
+function plain(text: string): string {
+  return stripVTControlCharacters(text).replaceAll('\r', '');
+}
+
+const urlIn = (line: string) => /Clients\s+(http:\S+)/.exec(plain(line))?.[1];
+
+test(
+  'N-10 a terminal shows the URL, how to connect, and each upstream with the reason it fails for',
+  NEEDS_PTY,
+  async () => {
+    const servers = {
+      memory: { command: process.execPath, args: [MEMORY], env: { MEMORY_FILE_PATH: join(dir, 'memory') } },
+      missing: { command: 'no-such-program-anywhere' },
+      socket: { type: 'ws', url: 'ws://127.0.0.1/mcp' },
+    };
+    await using terminal = await onTerminal(await configFile({}, servers));
+    const url = await terminal.saying(urlIn, WAIT_MS);
+    await terminal.saying((line) => (line.includes('Ctrl-C') ? true : undefined), WAIT_MS);
+    const client = new Client({ name: 'person', version: '1' });
+    await client.connect(new StreamableHTTPClientTransport(new URL(url)));
+    await client.listTools();
+    await terminal.saying((line) => (/missing .*failed/.test(plain(line)) ? true : undefined), WAIT_MS);
+    await terminal.saying((line) => (/memory .*ready/.test(plain(line)) ? true : undefined), WAIT_MS);
+    await client.close();
+
+    const said = plain(terminal.logs());
+    assert.match(said, new RegExp(`claude mcp add --transport http linkspan ${url}`));
+    assert.match(said, /Status +http:\/\/127\.0\.0\.1:\d+\/status/);
+    assert.match(said, /✗ missing +failed: command "no-such-program-anywhere" was not found/);
+    assert.match(said, /✗ socket +failed: .*WebSocket is not supported/);
+    assert.doesNotMatch(said, /"level"|\n\s+at |tools\/list/);
+  },
+);
+
+test(
+  'N-10 --log-format json writes JSON on a terminal too, and pretty shows a person without one',
+  NEEDS_PTY,
+  async () => {
+    await using terminal = await onTerminal(await configFile({}), '--log-format', 'json');
+    await terminal.saying((line) => (line.startsWith('{') && line.includes('"listening"') ? true : undefined), WAIT_MS);
+
+    const args = [MAIN, 'run', '--config', await configFile({}), '--log-format', 'pretty'];
+    await using piped = await Child.start(process.execPath, args);
+    await piped.saying(urlIn, WAIT_MS);
+    assert.doesNotMatch(piped.logs(), /"level"|\p{Cc}\[/u);
+  },
+);
+
+for (const [format, form] of [
+  [
+    'json',
+    /^\{[^\n]*"reason":"cannot listen on 127\.0\.0\.1:\d+ \(gateway\.listen or --listen\): the port is in use by another program; stop it, or choose another port"[^\n]*\}$/m,
+  ],
+  [
+    'pretty',
+    /^! cannot start: cannot listen on 127\.0\.0\.1:\d+ \(gateway\.listen or --listen\): the port is in use by another program; stop it, or choose another port$/m,
+  ],
+] as const) {
+  test(`N-10 a taken port is one sentence and exit code 1 (${format})`, BOUNDED, async () => {
+    const taken = createServer().listen(0, '127.0.0.1');
+    await once(taken, 'listening');
+    try {
+      const address = taken.address();
+      const port = typeof address === 'object' && address !== null ? address.port : 0;
+      const config = await configFile({ listen: `127.0.0.1:${port}` }, { a: { url: 'http://127.0.0.1:9/mcp' } });
+      await using child = await Child.start(process.execPath, [
+        MAIN,
+        'run',
+        '--config',
+        config,
+        '--log-format',
+        format,
+      ]);
+      assert.equal((await child.ended).code, 1);
+      assert.match(child.logs(), form);
+      assert.doesNotMatch(child.logs(), /stack|\n\s+at /);
+    } finally {
+      taken.close();
+    }
+  });
+}
+
+test(
+  'N-49 a second gateway takes the next port for its operator where none was configured, and says so',
+  BOUNDED,
+  async () => {
+    const config = { mcpServers: {}, gateway: { operator: undefined } };
+    await using first = await startGateway(config);
+    await using second = await startGateway(config);
+    assert.notEqual(first.operatorUrl, second.operatorUrl);
+    assert.equal((await fetch(`${second.operatorUrl}/livez`)).status, 200);
+    assert.match(
+      second.logs(),
+      new RegExp(`"operatorUrl":"${second.operatorUrl}","msg":"the operator's port is in use`),
+    );
+  },
+);
+
+test('N-49 --operator moves the port of the operator, and off closes it', BOUNDED, async () => {
+  await using moved = await startGateway({ mcpServers: {} }, { args: ['--operator', '127.0.0.1:0'] });
+  assert.equal((await fetch(`${moved.operatorUrl}/livez`)).status, 200);
+  await using closed = await startGateway({ mcpServers: {} }, { args: ['--operator', 'off'] });
+  assert.throws(() => closed.operatorUrl, /no operator port/);
+});

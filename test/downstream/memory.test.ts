@@ -1,0 +1,161 @@
+import assert from 'node:assert/strict';
+import { connect, type Socket } from 'node:net';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { LIMITS } from '../../src/limits.ts';
+import { usedBytes } from '../support/used-bytes.ts';
+import { getEvents, initialize, post, postForEvents, rpc } from './client.ts';
+import { type Edge, startEdge } from './edge.ts';
+
+const MIB = 1_048_576;
+const OPTIONS = { timeout: 60_000 };
+
+/** Lets the event loop turn until something holds. */
+async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
+  while (!(await holds())) await new Promise((resolve) => setImmediate(resolve));
+}
+
+async function metric(edge: Edge, name: string, kind: string): Promise<number> {
+  const found = new RegExp(`^${name}\\{kind="${kind}"\\} (\\d+)$`, 'm').exec(await edge.metrics.text());
+  return Number(found?.[1] ?? Number.NaN);
+}
+
+test('N-24 N-61 the events of many sessions hold no more than the total', OPTIONS, async () => {
+  await using edge = await startEdge({ sessions: { eventTotalBytes: 8 * MIB } });
+  const url = `${edge.url}/mcp`;
+  const before = usedBytes();
+  let last = { id: '', event: '' };
+  for (let session = 0; session < 30; session++) {
+    const id = await initialize(url);
+    for (let call = 1; call <= 6; call++) {
+      const answered = await postForEvents(url, rpc(call, 'big', { chars: 500_000 }), id, {
+        accept: 'text/event-stream',
+      });
+      await answered.ended();
+      last = { id, event: answered.seen[0]?.id ?? '' };
+    }
+  }
+  const heldBytes = usedBytes() - before;
+  // 90 MB were answered.
+  assert.ok(heldBytes < 16 * MIB, `${heldBytes / MIB} MiB`);
+  const counted = await metric(edge, 'linkspan_held_bytes', 'events');
+  assert.ok(counted > MIB && counted <= 8 * MIB, `${counted}`);
+  assert.ok((await metric(edge, 'linkspan_budget_exceeded_total', 'events')) > 0);
+  const resumed = await (await getEvents(url, last.id, { 'last-event-id': last.event })).ended();
+  assert.equal(JSON.stringify(resumed.messages[0]?.result).length, 500_000 + '{"text":""}'.length);
+});
+
+test('N-24 an ended session gives its events back', OPTIONS, async () => {
+  await using edge = await startEdge();
+  const url = `${edge.url}/mcp`;
+  const id = await initialize(url);
+  await (await postForEvents(url, rpc(1, 'count', { to: 3 }), id)).ended();
+  assert.ok((await metric(edge, 'linkspan_held_bytes', 'events')) > 0);
+  await edge.front.letGo(id);
+  assert.equal(await metric(edge, 'linkspan_held_bytes', 'events'), 0);
+});
+
+/** Sends a POST and reads nothing of the response. */
+function postUnread(edge: Edge, session: string, body: string, accept = 'application/json'): Socket {
+  const socket = connect(edge.port, '127.0.0.1');
+  socket.pause();
+  socket.on('error', () => undefined);
+  socket.write(
+    `POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: ${accept}\r\n` +
+      `Mcp-Session-Id: ${session}\r\nContent-Length: ${body.length}\r\n\r\n${body}`,
+  );
+  return socket;
+}
+
+for (const accept of ['application/json', 'text/event-stream']) {
+  test(`N-24 answers that nobody reads hold no more than their budget: ${accept}`, OPTIONS, async () => {
+    await using edge = await startEdge({ limits: { unsentTotalBytes: 32 * MIB } });
+    const url = `${edge.url}/mcp`;
+    const id = await initialize(url);
+    const sockets: Socket[] = [];
+    for (let call = 1; call <= 20; call++) {
+      sockets.push(postUnread(edge, id, rpc(call, 'big', { chars: 8_000_000 }), accept));
+      await until(() => edge.front.finished.length === call);
+    }
+    await until(async () => (await metric(edge, 'linkspan_budget_exceeded_total', 'unsent')) > 0);
+    assert.ok((await metric(edge, 'linkspan_held_bytes', 'unsent')) <= 16 * MIB);
+    // A client that reads is answered meanwhile.
+    const answer = await post(url, rpc(100, 'big', { chars: 8_000_000 }), id);
+    assert.equal(JSON.parse(answer.text).result.text.length, 8_000_000);
+    for (const socket of sockets) socket.destroy();
+    await until(async () => (await metric(edge, 'linkspan_held_bytes', 'unsent')) === 0);
+  });
+}
+
+/** Sends the head of a POST and some of its body. */
+async function postPartly(edge: Edge, length: number, part: Buffer): Promise<Socket> {
+  const socket = connect(edge.port, '127.0.0.1');
+  await once(socket, 'connect');
+  socket.on('error', () => undefined);
+  socket.write(
+    `POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nAccept: application/json\r\n` +
+      `Content-Length: ${length}\r\n\r\n`,
+  );
+  socket.write(part);
+  return socket;
+}
+
+test('N-26 unfinished bodies hold no more than their budget, and the next is refused with 503', OPTIONS, async () => {
+  await using edge = await startEdge({ limits: { bodyTotalBytes: 32 * MIB } });
+  const part = Buffer.alloc(3 * MIB, ' ');
+  const sockets = [];
+  for (let n = 0; n < 12; n++) sockets.push(await postPartly(edge, 4 * MIB, part));
+  const answers = sockets.map(async (socket) => {
+    const [chunk] = await once(socket, 'data');
+    return String(chunk);
+  });
+  const refused = await Promise.race(answers);
+  assert.match(refused, /^HTTP\/1\.1 503 /);
+  assert.match(refused, /^retry-after: 1\r$/im);
+  assert.match(refused, /"executed":"no","retryable":true/);
+  assert.ok((await metric(edge, 'linkspan_held_bytes', 'bodies')) <= 16 * MIB);
+  // A small request needs no budget.
+  assert.equal((await initialize(`${edge.url}/mcp`)).startsWith('session-'), true);
+  for (const socket of sockets) socket.destroy();
+  await until(async () => (await metric(edge, 'linkspan_held_bytes', 'bodies')) === 0);
+});
+
+test('N-26 a body in chunks of one byte holds what it is long', OPTIONS, async () => {
+  await using edge = await startEdge();
+  const before = usedBytes();
+  const socket = connect(edge.port, '127.0.0.1');
+  await once(socket, 'connect');
+  socket.write(
+    'POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n',
+  );
+  const chunks = Buffer.from('1\r\n \r\n'.repeat(100_000));
+  for (let n = 1; n <= 3; n++) socket.write(chunks);
+  await until(async () => (await metric(edge, 'linkspan_held_bytes', 'bodies')) >= 300_000);
+  const heldBytes = usedBytes() - before;
+  assert.ok(heldBytes < 8 * MIB, `${heldBytes / MIB} MiB`);
+  socket.destroy();
+});
+
+test('N-26 a body of any size and cut arrives whole', OPTIONS, async () => {
+  await using edge = await startEdge();
+  const url = `${edge.url}/mcp`;
+  const id = await initialize(url);
+  for (const chars of [1, 60_000, 70_000, 1_000_000, 4_000_000]) {
+    const text = `\u{e9}${'x'.repeat(chars)}`;
+    const answer = await post(url, rpc(chars, 'echo', { text }), id);
+    assert.equal(JSON.parse(answer.text).result.text, text);
+  }
+  assert.equal(await metric(edge, 'linkspan_held_bytes', 'bodies'), 0);
+});
+
+test('limit bodyStallMs: N-26 a body that stops coming is refused with 408', OPTIONS, async (t) => {
+  await using edge = await startEdge();
+  t.mock.timers.enable({ apis: ['setTimeout'] });
+  const socket = await postPartly(edge, 1_000_000, Buffer.alloc(MIB / 2, ' '));
+  await until(async () => (await metric(edge, 'linkspan_held_bytes', 'bodies')) >= MIB / 2);
+  t.mock.timers.tick(LIMITS.bodyStallMs);
+  const [chunk] = await once(socket, 'data');
+  assert.match(String(chunk), /^HTTP\/1\.1 408 /);
+  assert.equal(await metric(edge, 'linkspan_held_bytes', 'bodies'), 0);
+  socket.destroy();
+});

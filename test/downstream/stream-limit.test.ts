@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { modernUpstream } from '../support/http-upstream.ts';
+import { modernEvents, modernPost } from '../support/modern-wire.ts';
+import { openGateway } from '../support/open-gateway.ts';
+import { getEvents, send } from './client.ts';
+import { BY_NAME, startEdge } from './edge.ts';
+
+const OPTIONS = { timeout: 20_000 };
+
+test('N-33 a principal with as many listen streams as it may have is refused another', OPTIONS, async () => {
+  await using upstream = await modernUpstream({});
+  await using gateway = await openGateway({ up: { url: upstream.url } }, { limits: { streamsPerPrincipal: 2 } });
+  const listen = { notifications: { toolsListChanged: true } };
+  const streams = await Promise.all(
+    ['a', 'b'].map((id) => modernEvents(gateway.url, 'subscriptions/listen', listen, { id })),
+  );
+  for (const stream of streams) await stream.until(({ seen }) => seen.length > 0);
+  const refused = await modernPost(gateway.url, 'subscriptions/listen', listen);
+  assert.equal(refused.status, 503);
+  assert.match(refused.text, /streams open; close one first/);
+  assert.match(refused.text, /"executed":"no","retryable":true/);
+  for (const stream of streams) stream.close();
+  for (;;) {
+    const next = await modernEvents(gateway.url, 'subscriptions/listen', listen);
+    if (next.status === 200) {
+      next.close();
+      break;
+    }
+  }
+});
+
+test('N-33 GET /sse streams of one principal are limited, and those of another are not', OPTIONS, async () => {
+  await using edge = await startEdge({ limits: { streamsPerPrincipal: 1 } }, BY_NAME);
+  const alice = { authorization: 'Bearer alice' };
+  const first = await getEvents(`${edge.url}/sse`, undefined, alice);
+  assert.equal(first.status, 200);
+  assert.equal((await send(`${edge.url}/sse`, { headers: { accept: 'text/event-stream', ...alice } })).status, 503);
+  const other = await getEvents(`${edge.url}/sse`, undefined, { authorization: 'Bearer bob' });
+  assert.equal(other.status, 200);
+  other.close();
+  first.close();
+});

@@ -1,0 +1,159 @@
+/** Upstreams of both eras, through the whole gateway: each client is served in the era it speaks itself. */
+import assert from 'node:assert/strict';
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import { suite, test } from 'node:test';
+import { initialize, messagesOf, post, rpc } from '../downstream/client.ts';
+import { connect, textOf } from '../support/either-sdk.ts';
+import { modernResult } from '../support/modern-wire.ts';
+import { openGateway } from '../support/open-gateway.ts';
+
+const TIMEOUT = { timeout: 60_000 };
+const DUAL = join(import.meta.dirname, '../fixtures/servers/dual-stdio.ts');
+const dual = (...options: readonly string[]) => ({ command: process.execPath, args: [DUAL, ...options] });
+
+type Headers = Readonly<Record<string, string>>;
+
+const namesIn = (result: unknown): readonly string[] => {
+  const { tools }: { tools: readonly { name: string }[] } = JSON.parse(JSON.stringify(result));
+  return tools.map(({ name }) => name);
+};
+
+async function sessionCall(url: string, session: string, name: string, headers: Headers = {}): Promise<string> {
+  const got = await post(url, rpc(2, 'tools/call', { name, arguments: {} }), session, headers);
+  return textIn(messagesOf(got).at(-1)?.['result']);
+}
+
+async function modernCall(url: string, name: string, headers: Headers = {}): Promise<string> {
+  return textIn(await modernResult(url, 'tools/call', { name, arguments: {} }, { headers }));
+}
+
+function textIn(result: unknown): string {
+  const { content }: { content: readonly { text: string }[] } = JSON.parse(JSON.stringify(result));
+  return content.map(({ text }) => text).join('');
+}
+
+suite('a program of both eras', { concurrency: 2 }, () => {
+  test('N-40 is listed and called in the era of each client', TIMEOUT, async () => {
+    await using gateway = await openGateway({ up: dual() });
+    const session = await initialize(gateway.url);
+    const listed = messagesOf(await post(gateway.url, rpc(1, 'tools/list'), session)).at(-1)?.['result'];
+    assert.deepEqual(namesIn(listed), ['up__count', 'up__era', 'up__ask']);
+    assert.equal(await sessionCall(gateway.url, session, 'up__era'), 'legacy');
+    const modern = await modernResult(gateway.url, 'tools/list');
+    assert.deepEqual(namesIn(modern), ['up__count', 'up__era', 'up__only_modern']);
+    assert.equal(await modernCall(gateway.url, 'up__era'), 'modern');
+    // The list of one era is not disturbed by the other.
+    const again = messagesOf(await post(gateway.url, rpc(3, 'tools/list'), session)).at(-1)?.['result'];
+    assert.deepEqual(namesIn(again), ['up__count', 'up__era', 'up__ask']);
+  });
+
+  test('N-40 asks in a session, which it can do only there', TIMEOUT, async () => {
+    await using gateway = await openGateway({ up: dual() });
+    const human = { elicitation: () => ({ name: 'Ada' }) };
+    await using client = await connect('SDK v1', gateway.url, { human });
+    assert.equal(textOf(await client.call('up__ask')), 'Hello, Ada');
+  });
+
+  test('N-40 is not probed in the other era before a client of it comes', TIMEOUT, async () => {
+    await using gateway = await openGateway({ up: dual() });
+    const session = await initialize(gateway.url);
+    assert.equal(await sessionCall(gateway.url, session, 'up__era'), 'legacy');
+    const found = () =>
+      gateway.lines
+        .map((line): { msg: string; era?: string } => JSON.parse(line))
+        .filter(({ msg }) => msg.startsWith('era of'));
+    assert.deepEqual(
+      found().map(({ era }) => era),
+      ['legacy'],
+    );
+    await modernResult(gateway.url, 'tools/list');
+    assert.deepEqual(
+      found().map(({ era }) => era),
+      ['legacy', 'modern'],
+    );
+  });
+
+  test('N-40 that the config holds to one era is bridged for clients of the other', TIMEOUT, async () => {
+    await using gateway = await openGateway({
+      old: { ...dual(), era: 'legacy' },
+      new: { ...dual(), era: 'modern' },
+    });
+    await modernResult(gateway.url, 'tools/list');
+    assert.equal(await modernCall(gateway.url, 'old__era'), 'legacy');
+    const session = await initialize(gateway.url);
+    assert.equal(await sessionCall(gateway.url, session, 'new__era'), 'modern');
+  });
+
+  for (const { options, why } of [
+    { options: ['late=2600', 'banner'], why: 'shows life and answers late' },
+    { options: ['late=5600'], why: 'is mute and answers late' },
+    { options: ['late=2600', 'banner', 'stuck'], why: 'gets stuck over the second handshake' },
+    { options: ['late=2600', 'banner', 'mute'], why: 'leaves the second handshake unanswered' },
+  ]) {
+    test(`N-01 that ${why} serves a modern client as modern`, TIMEOUT, async () => {
+      await using gateway = await openGateway({ up: dual(...options) }, {});
+      let listed: readonly string[] = [];
+      // The first list is answered in bounded time, with what is known by then.
+      while (listed.length === 0) listed = namesIn(await modernResult(gateway.url, 'tools/list'));
+      assert.ok(listed.includes('up__only_modern'), listed.join(' '));
+      assert.equal(await modernCall(gateway.url, 'up__era'), 'modern');
+      assert.ok(!gateway.lines.some((line) => line.includes('did not start')));
+    });
+  }
+
+  test('N-01 that answers late serves a session as legacy', TIMEOUT, async () => {
+    await using gateway = await openGateway({ up: dual('late=5600') });
+    const session = await initialize(gateway.url);
+    assert.equal(await sessionCall(gateway.url, session, 'up__era'), 'legacy');
+  });
+});
+
+const KEYS = ['anna-key', 'bert-key'] as const;
+const AUTH = {
+  apiKeys: KEYS.map((key) => ({ name: key, sha256: createHash('sha256').update(key).digest('hex') })),
+};
+const as = (key: string): Headers => ({ authorization: `Bearer ${key}` });
+
+suite('a program with state, used with two API keys', { concurrency: 2 }, () => {
+  const [anna, bert] = KEYS.map(as);
+
+  for (const { isolation, counts } of [
+    { isolation: 'session', counts: ['1', '2', '1', '3', '2'] },
+    { isolation: 'principal', counts: ['1', '2', '1', '3', '2'] },
+    { isolation: 'shared', counts: ['1', '2', '3', '4', '5'] },
+    { isolation: 'call', counts: ['1', '1', '1', '1', '1'] },
+  ]) {
+    test(`N-40 keeps modern principals apart with isolation ${isolation}`, TIMEOUT, async () => {
+      await using gateway = await openGateway({ up: { ...dual(), isolation } }, { auth: AUTH });
+      const said: string[] = [];
+      for (const headers of [anna, anna, bert, anna, bert]) {
+        said.push(await modernCall(gateway.url, 'up__count', headers));
+      }
+      assert.deepEqual(said, counts);
+    });
+  }
+
+  test('N-40 keeps the endpoints of one principal apart in the modern era', TIMEOUT, async () => {
+    await using gateway = await openGateway({ up: dual() }, { auth: AUTH });
+    const own = `${gateway.url}/up`;
+    const said = [];
+    for (const [url, name] of [
+      [gateway.url, 'up__count'],
+      [gateway.url, 'up__count'],
+      [own, 'count'],
+    ] as const) {
+      said.push(await modernCall(url, name, anna));
+    }
+    assert.deepEqual(said, ['1', '2', '1']);
+  });
+
+  test('N-40 keeps two sessions apart where it speaks the modern era alone', TIMEOUT, async () => {
+    await using gateway = await openGateway({ up: { ...dual(), era: 'modern' } });
+    const first = await initialize(gateway.url);
+    const second = await initialize(gateway.url);
+    const said = [];
+    for (const session of [first, first, second]) said.push(await sessionCall(gateway.url, session, 'up__count'));
+    assert.deepEqual(said, ['1', '2', '1']);
+  });
+});

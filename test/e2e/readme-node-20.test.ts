@@ -1,0 +1,3 @@
+import { readmeCommands } from '../support/readme-commands.ts';
+
+readmeCommands('20.20.2', false);

@@ -1,0 +1,3 @@
+import { readmeCommands } from '../support/readme-commands.ts';
+
+readmeCommands('22.23.3', true);

@@ -1,0 +1,3 @@
+import { readmeCommands } from '../support/readme-commands.ts';
+
+readmeCommands('24.21.0', true);

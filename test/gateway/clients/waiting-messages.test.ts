@@ -1,0 +1,35 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { WaitingMessages } from '../../../src/gateway/clients/waiting-messages.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import { notificationText, requestText } from '../../../src/protocol/jsonrpc.ts';
+
+function updated(n: number, pad = 0): string {
+  return notificationText('notifications/resources/updated', RawObject.of({ uri: `file:///${n}${'x'.repeat(pad)}` }));
+}
+
+test('N-29 limit sessionQueueMessages: the oldest notification is dropped, and no request is', () => {
+  const waiting = new WaitingMessages();
+  const question = requestText(1, 'roots/list', undefined);
+  waiting.add(question);
+  for (let n = 0; n < 300; n++) waiting.add(updated(n));
+  const texts = waiting.take();
+  assert.equal(texts.length, 256);
+  assert.equal(texts[0], question);
+  assert.equal(texts[1], updated(45));
+  assert.deepEqual(waiting.take(), []);
+});
+
+test('N-29 limit sessionQueueBytes: the oldest notifications are dropped until the rest fits', () => {
+  const waiting = new WaitingMessages();
+  for (let n = 0; n < 20; n++) waiting.add(updated(n, 100_000));
+  const texts = waiting.take();
+  assert.equal(texts.length, 10);
+  assert.equal(texts.at(-1), updated(19, 100_000));
+});
+
+test('an equal message waits once', () => {
+  const waiting = new WaitingMessages();
+  for (let n = 0; n < 10; n++) waiting.add(updated(1));
+  assert.equal(waiting.take().length, 1);
+});

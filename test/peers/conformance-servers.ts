@@ -1,0 +1,73 @@
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Child } from '../support/child.ts';
+import { findGo, goPrograms } from './install/go.ts';
+import { pythonSdkSources, pythonWith } from './install/python.ts';
+import { typescriptConformanceServer } from './install/typescript.ts';
+import { freePort, listening } from './port.ts';
+
+/** The conformance servers that SDKs bring along, unmodified. Each speaks both eras. */
+export const DUAL_SERVERS = ['python', 'typescript', 'go'] as const;
+export type DualServer = (typeof DUAL_SERVERS)[number];
+
+const LOOPBACK = fileURLToPath(new URL('../conformance/loopback.ts', import.meta.url));
+const START_MS = 20_000;
+
+interface Started {
+  readonly child: Child;
+  readonly path: string;
+}
+
+async function startPython(port: number): Promise<Started> {
+  const [python, sources] = [await pythonWith('mcp2'), await pythonSdkSources()];
+  const cwd = join(sources, 'examples', 'servers', 'everything-server');
+  const args = ['-m', 'mcp_everything_server', '--port', String(port), '--log-level', 'WARNING'];
+  return { child: await Child.start(python, args, { cwd }), path: '/mcp' };
+}
+
+async function startTypescript(port: number): Promise<Started> {
+  const args = ['--import', LOOPBACK, await typescriptConformanceServer()];
+  return { child: await Child.start(process.execPath, args, { env: { PORT: String(port) } }), path: '/mcp' };
+}
+
+/** Its own default is to serve without sessions. */
+async function startGo(port: number): Promise<Started> {
+  const go = findGo();
+  if (go === undefined) throw new Error('this machine has no Go');
+  const program = join(await goPrograms(go), 'everything-server');
+  return { child: await Child.start(program, [`-http=127.0.0.1:${port}`]), path: '/' };
+}
+
+const STARTS: Readonly<Record<DualServer, (port: number) => Promise<Started>>> = {
+  python: startPython,
+  typescript: startTypescript,
+  go: startGo,
+};
+
+/** A conformance server that listens. */
+export interface RunningDual extends AsyncDisposable {
+  readonly url: string;
+  logs(): string;
+}
+
+/** Whether this machine can run it; words otherwise. */
+export function missing(server: DualServer): string | undefined {
+  return server === 'go' && findGo() === undefined ? 'no Go on this machine' : undefined;
+}
+
+/** @throws {Error} with its log, where it does not come to listen. */
+export async function startDual(server: DualServer): Promise<RunningDual> {
+  const port = await freePort();
+  const { child, path } = await STARTS[server](port);
+  try {
+    await listening(child, port, START_MS);
+  } catch (thrown) {
+    await child.stop();
+    throw thrown;
+  }
+  return {
+    url: `http://127.0.0.1:${port}${path}`,
+    logs: () => child.logs(),
+    [Symbol.asyncDispose]: () => child[Symbol.asyncDispose](),
+  };
+}

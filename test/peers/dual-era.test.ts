@@ -1,0 +1,68 @@
+/** Servers whose SDK speaks both eras, with nothing filled in: each client is served in the era it speaks itself. */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { missing, type ServerName } from './servers.ts';
+import { startSetting } from './setting.ts';
+
+const SESSION = { client: 'typescript1', mode: 'legacy' } as const;
+const MODERN = { client: 'typescript2', mode: 'modern' } as const;
+
+/** Go's ask by a result is left out: its own client does not do it either. */
+const DUAL: readonly { id: string; server: ServerName; asksByResult: boolean }[] = [
+  { id: 'python2-stdio', server: 'python2', asksByResult: true },
+  { id: 'python2-http', server: 'python2', asksByResult: true },
+  { id: 'fastmcp4-stdio', server: 'fastmcp4', asksByResult: true },
+  { id: 'fastmcp4-http', server: 'fastmcp4', asksByResult: true },
+  { id: 'typescript2-stdio', server: 'typescript2', asksByResult: true },
+  { id: 'typescript2-http', server: 'typescript2', asksByResult: true },
+  { id: 'go-stdio', server: 'go', asksByResult: false },
+];
+
+for (const { id, server, asksByResult } of DUAL) {
+  const skip = missing({ server }) ?? false;
+
+  test(`N-40 ${id} asks a client of a session and one of 2026 side by side`, { skip }, async () => {
+    await using setting = await startSetting(id);
+    await using session = await setting.connect(SESSION, ['elicitation', 'sampling', 'roots']);
+    await using modern = await setting.connect(MODERN, ['elicitation', 'sampling', 'roots']);
+    assert.equal(session.revision, '2025-11-25');
+    assert.equal(modern.revision, '2026-07-28');
+    const asked = async (client: typeof session, tool: string) => (await client.call(tool)).text;
+    const [name, byResult, sample, echo] = await Promise.all([
+      asked(session, 'ask_name'),
+      asksByResult ? asked(modern, 'ask_name_by_result') : 'Hello, Ada',
+      asked(session, 'ask_model'),
+      modern.call('echo', { text: 'meanwhile' }),
+    ]);
+    assert.deepEqual(
+      [name, byResult, sample, echo.text],
+      ['Hello, Ada', 'Hello, Ada', 'The model says Paris', 'meanwhile'],
+    );
+  });
+}
+
+for (const id of ['python2-stdio', 'python2-http', 'typescript2-stdio', 'typescript2-http']) {
+  test(`N-40 ${id} is spoken to in the era of each client`, async () => {
+    await using setting = await startSetting(id);
+    await using modern = await setting.connect(MODERN);
+    await using session = await setting.connect(SESSION);
+    const eras = [(await modern.call('era')).text, (await session.call('era')).text];
+    assert.match(eras.join(' '), /^(modern|2026-07-28) (legacy|2025-11-25)$/);
+  });
+
+  test(`N-40 the log of ${id} reaches a session that has set no level`, async () => {
+    await using setting = await startSetting(id);
+    await using session = await setting.connect(SESSION);
+    await session.call('log');
+    await session.hear('notifications/message', 10_000);
+  });
+
+  test(`N-40 two sessions of ${id} keep counts of their own`, async () => {
+    await using setting = await startSetting(id);
+    await using first = await setting.connect(SESSION);
+    await using second = await setting.connect(SESSION);
+    const counts = [];
+    for (const client of [first, second, first, second]) counts.push((await client.call('count')).text);
+    assert.deepEqual(counts, ['1', '1', '2', '2']);
+  });
+}

@@ -1,0 +1,27 @@
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { cached } from './cache.ts';
+import { command } from './command.ts';
+
+const SOURCES = new URL('../go/', import.meta.url);
+/** The conformance server that the SDK's own module brings along. */
+const CONFORMANCE = 'github.com/modelcontextprotocol/go-sdk/conformance/everything-server';
+
+const FOLDERS = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/local/go/bin'];
+
+/** The Go compiler, where this machine has one. */
+export function findGo(): string | undefined {
+  return FOLDERS.map((folder) => join(folder, 'go')).find((file) => existsSync(file));
+}
+
+/** Returns the folder of the built Go programs: `peer`, `client` and `everything-server`. */
+export async function goPrograms(go: string): Promise<string> {
+  const read = (name: string) => readFile(new URL(name, SOURCES), 'utf8');
+  const content = await Promise.all(['go.mod', 'go.sum', 'peer/main.go', 'client/main.go'].map(read));
+  return cached('go', content, async (draft) => {
+    const cwd = fileURLToPath(SOURCES);
+    await command(go, ['build', '-o', `${draft}/`, './peer', './client', CONFORMANCE], { cwd });
+  });
+}

@@ -1,0 +1,87 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { cached } from './cache.ts';
+import { command, succeeds } from './command.ts';
+
+/** Sets of packages that exclude each other: one virtual environment each. */
+export const PYTHON_SETS = ['mcp1', 'mcp2', 'fastmcp'] as const;
+export type PythonSet = (typeof PYTHON_SETS)[number];
+
+const PYTHONS = ['python3', 'python3.11', 'python3.12', 'python3.13', 'python3.14'];
+/** The lock files are made for this version; later ones can install them too. */
+const VERSION_PROGRAM = 'import sys; print(sys.executable); sys.exit(sys.version_info < (3, 11))';
+
+const requirements = (name: string) => new URL(`requirements/${name}.txt`, import.meta.url);
+
+async function findPython(): Promise<string> {
+  for (const name of PYTHONS) {
+    if (await succeeds(name, ['-c', VERSION_PROGRAM])) return (await command(name, ['-c', VERSION_PROGRAM])).trim();
+  }
+  throw new Error(`the tests need Python 3.11 or newer; none of ${PYTHONS.join(', ')} is one`);
+}
+
+/** Debian ships Python without pip and venv. A container's root gets the package; a person is told its name. */
+async function installVenvPackage(): Promise<void> {
+  const isRoot = process.getuid?.() === 0;
+  if (!isRoot || !(await succeeds('apt-get', ['--version']))) {
+    throw new Error('this Python has neither pip nor venv; on Debian: apt-get install python3-venv');
+  }
+  console.error('peers: apt-get install python3-venv');
+  const env = { DEBIAN_FRONTEND: 'noninteractive' };
+  await command('apt-get', ['update', '-qq'], { env });
+  await command('apt-get', ['install', '-qq', '-y', 'python3-venv'], { env });
+}
+
+async function installUv(python: string, dir: string): Promise<void> {
+  const locked = ['--quiet', '--disable-pip-version-check', '--require-hashes', '-r', requirements('uv').pathname];
+  if (await succeeds(python, ['-m', 'pip', '--version'])) {
+    await command(python, ['-m', 'pip', 'install', '--target', dir, ...locked]);
+    return;
+  }
+  if (!(await succeeds(python, ['-m', 'ensurepip', '--version']))) await installVenvPackage();
+  await command(python, ['-m', 'venv', dir]);
+  await command(join(dir, 'bin', 'pip'), ['install', ...locked]);
+}
+
+/** uv makes a virtual environment in seconds where pip takes a minute. */
+async function uv(python: string): Promise<string> {
+  const lock = await readFile(requirements('uv'), 'utf8');
+  const dir = await cached('uv', [lock, python], (draft) => installUv(python, draft));
+  return join(dir, 'bin', 'uv');
+}
+
+/** A mirror that is configured for pip is uv's too. */
+function mirror(): Readonly<Record<string, string>> {
+  const { PIP_INDEX_URL, UV_DEFAULT_INDEX } = process.env;
+  return PIP_INDEX_URL === undefined || UV_DEFAULT_INDEX !== undefined ? {} : { UV_DEFAULT_INDEX: PIP_INDEX_URL };
+}
+
+/** Returns the interpreter of a virtual environment that holds the pinned packages of a set. */
+export async function pythonWith(set: PythonSet): Promise<string> {
+  const python = await findPython();
+  const lock = await readFile(requirements(set), 'utf8');
+  const dir = await cached(`python-${set}`, [lock, python], async (draft) => {
+    const program = await uv(python);
+    const env = mirror();
+    await command(program, ['venv', '--quiet', '--clear', '--no-python-downloads', '--python', python, draft], { env });
+    const into = ['--python', join(draft, 'bin', 'python')];
+    const args = ['pip', 'sync', '--quiet', '--require-hashes', '--compile-bytecode', ...into];
+    await command(program, [...args, requirements(set).pathname], { env });
+  });
+  return join(dir, 'bin', 'python');
+}
+
+/** Returns the folder of the Python SDK's own sources, which hold its conformance server. */
+export async function pythonSdkSources(): Promise<string> {
+  const python = await pythonWith('mcp2');
+  const lock = await readFile(requirements('mcp2'), 'utf8');
+  const pinned = /^mcp==\S+/m.exec(lock)?.[0];
+  if (pinned === undefined) throw new Error('requirements/mcp2.txt does not pin mcp');
+  const dir = await cached('python-sdk-sources', [lock], async (draft) => {
+    const base = await findPython();
+    await command(base, ['-m', 'pip', 'download', '--quiet', '--no-deps', '--no-binary', 'mcp', '-d', draft, pinned]);
+    const archive = join(draft, `${pinned.replace('==', '-')}.tar.gz`);
+    await command(python, ['-m', 'tarfile', '--extract', archive, draft]);
+  });
+  return join(dir, pinned.replace('==', '-'));
+}

@@ -1,0 +1,18 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { stripTypeScriptTypes } from 'node:module';
+import { join } from 'node:path';
+import { cached } from './cache.ts';
+
+const SOURCE = new URL('../vendor/everythingServer.ts.txt', import.meta.url);
+
+/**
+ * Returns the conformance server of the TypeScript SDK as JavaScript. Its text is the SDK's own, unchanged: Node does not
+ * run TypeScript below `node_modules`, and there the server finds its packages.
+ */
+export async function typescriptConformanceServer(): Promise<string> {
+  const source = await readFile(SOURCE, 'utf8');
+  const dir = await cached('typescript-conformance', [source, process.version], async (draft) => {
+    await writeFile(join(draft, 'server.mjs'), stripTypeScriptTypes(source));
+  });
+  return join(dir, 'server.mjs');
+}

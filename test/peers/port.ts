@@ -1,0 +1,35 @@
+import { once } from 'node:events';
+import { connect, createServer } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { Child } from '../support/child.ts';
+
+const POLL_MS = 50;
+
+/** Returns a port that was free a moment ago, for programs that cannot choose one and say which. */
+export async function freePort(): Promise<number> {
+  const server = createServer();
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  if (address === null || typeof address === 'string') throw new Error('no port');
+  return address.port;
+}
+
+function accepts(port: number): Promise<boolean> {
+  const { promise, resolve } = Promise.withResolvers<boolean>();
+  const socket = connect(port, '127.0.0.1');
+  socket.once('connect', () => resolve(true));
+  socket.once('error', () => resolve(false));
+  return promise.finally(() => socket.destroy());
+}
+
+/** Waits until something listens on a port. @throws {Error} with the log, where the program ends or takes too long. */
+export async function listening(child: Child, port: number, limitMs: number): Promise<void> {
+  const deadline = Date.now() + limitMs;
+  while (!(await accepts(port))) {
+    if (!child.running || Date.now() > deadline) throw new Error(`nothing listens on ${port}:\n${child.logs()}`);
+    await delay(POLL_MS);
+  }
+}

@@ -1,0 +1,41 @@
+import { execFile } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdir, rename, rm } from 'node:fs/promises';
+import { delimiter, dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const CACHE = fileURLToPath(new URL('../../node_modules/.cache/nodes/', import.meta.url));
+const INSTALL_MS = 120_000;
+
+const exec = promisify(execFile);
+
+/**
+ * Returns our environment with this Node in front of PATH, as in a shell of somebody who has it: without the settings of an
+ * `npm test` around us, and without the programs of our own `node_modules`.
+ */
+export function environmentOn(nodeFolder: string, more: Readonly<Record<string, string>> = {}): Record<string, string> {
+  const env: Record<string, string> = {};
+  for (const [name, value] of Object.entries(process.env)) {
+    if (value !== undefined && !/^npm_|^NODE_(?:TEST_CONTEXT|OPTIONS)$|^INIT_CWD$/.test(name)) env[name] = value;
+  }
+  const folders = (env['PATH'] ?? '').split(delimiter).filter((folder) => !folder.includes('node_modules'));
+  return { ...env, PATH: [nodeFolder, ...folders].join(delimiter), ...more };
+}
+
+/** Returns the folder of the `node` program of this version, from npm, kept in `node_modules/.cache`. */
+export async function nodeFolder(version: string): Promise<string> {
+  if (version === process.versions.node) return dirname(process.execPath);
+  const name = `node-linux-${process.arch}`;
+  const folder = join(CACHE, version);
+  const bin = join(folder, 'node_modules', name, 'bin');
+  if (existsSync(join(bin, 'node'))) return bin;
+  // Installed beside its place and moved there, so that an install that is cut off leaves nothing half done.
+  const making = `${folder}.${process.pid}`;
+  await mkdir(making, { recursive: true });
+  const args = ['install', '--prefix', making, '--no-save', '--no-audit', '--no-fund', `${name}@${version}`];
+  await exec('npm', args, { timeout: INSTALL_MS, env: environmentOn(dirname(process.execPath)) });
+  await rm(folder, { recursive: true, force: true });
+  await rename(making, folder);
+  return bin;
+}

@@ -1,0 +1,80 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { GatewayError } from '../../src/errors.ts';
+import { createLogger } from '../../src/telemetry/log.ts';
+import { Repeats } from '../../src/telemetry/repeats.ts';
+
+const SECOND = 1_000;
+const MINUTE = 60 * SECOND;
+
+test('N-10 equal failures are told at once, then as a count at widening intervals', () => {
+  const repeats = new Repeats();
+  const told: [number, number][] = [];
+  for (let atMs = 0; atMs <= 30 * MINUTE; atMs += 10 * SECOND) {
+    const due = repeats.due('files failed', `failed ${atMs} times`, atMs);
+    if (due !== undefined) told.push([atMs / MINUTE, due]);
+  }
+  assert.deepEqual(told, [
+    [0, 0],
+    [1, 6],
+    [5, 24],
+    [21, 96],
+  ]);
+});
+
+test('N-10 another reason, another key, or the same after a long silence is told at once', () => {
+  const repeats = new Repeats();
+  assert.equal(repeats.due('files', 'refused', 0), 0);
+  assert.equal(repeats.due('files', 'refused', 1), undefined);
+  assert.equal(repeats.due('files', 'timed out', 2), 0);
+  assert.equal(repeats.due('web', 'timed out', 3), 0);
+  assert.equal(repeats.due('web', 'timed out', 12 * MINUTE), 0);
+});
+
+function logged(
+  level: 'info' | 'debug',
+  write: (log: ReturnType<typeof createLogger>) => void,
+): Record<string, unknown>[] {
+  const lines: string[] = [];
+  write(createLogger(level, { write: (line) => void lines.push(line) }));
+  return lines.map((line) => ({ ...Object(JSON.parse(line)) }));
+}
+
+const FAILURE = new GatewayError(
+  'upstream-unavailable',
+  { upstream: 'files', message: 'not found' },
+  new Error('no files at /x'),
+);
+
+test('N-10 five equal failures of an upstream are one JSON line, and an expected failure has no stack', () => {
+  const lines = logged('info', (log) => {
+    const child = log.child({ upstream: 'files' });
+    for (let i = 0; i < 5; i++) child.warn({ err: FAILURE }, 'upstream did not start');
+    log.child({ upstream: 'web' }).warn({ err: FAILURE }, 'upstream did not start');
+  });
+  assert.deepEqual(
+    lines.map(({ upstream }) => upstream),
+    ['files', 'web'],
+  );
+  assert.deepEqual(lines[0]?.['err'], {
+    type: 'GatewayError',
+    code: 'upstream-unavailable',
+    message: 'Upstream unavailable: not found',
+    detail: { upstream: 'files', message: 'not found' },
+    causes: ['no files at /x'],
+  });
+});
+
+test('N-10 an unexpected error has its stack, and at debug every error has and nothing is left out', () => {
+  const [defect] = logged('info', (log) => log.error({ err: new TypeError('x is undefined') }, 'request failed'));
+  assert.match(JSON.stringify(defect), /"stack":"TypeError: x is undefined\\n\s+at /);
+  const hidden = new GatewayError('upstream-unavailable', { message: 'not found' }, new TypeError('x is undefined'));
+  const [below] = logged('info', (log) => log.error({ err: hidden }, 'request failed'));
+  assert.match(JSON.stringify(below), /"stack":/);
+  const lines = logged('debug', (log) => {
+    for (let i = 0; i < 3; i++) log.warn({ upstream: 'files', err: FAILURE }, 'upstream did not start');
+  });
+  assert.equal(lines.length, 3);
+  assert.match(JSON.stringify(lines[0]), /"stack":/);
+});

@@ -1,0 +1,57 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { createLogger } from '../../src/telemetry/log.ts';
+import { TerminalLog } from '../../src/telemetry/terminal-log.ts';
+
+/** What a terminal shows of these lines: text, without colours. */
+function shown(columns: number | undefined, write: (log: ReturnType<typeof createLogger>) => void): string {
+  let text = '';
+  const terminal = new TerminalLog({
+    write: (more) => {
+      text += more;
+    },
+    paint: (_style, plain) => plain,
+    columns,
+    now: () => 0,
+  });
+  write(createLogger('info', terminal, { format: 'pretty' }));
+  return text;
+}
+
+const REWRITE = '\u001B[1A\r\u001B[2K';
+
+test('N-10 a failure that repeats is written in place of the line before, with its count', () => {
+  const text = shown(80, (log) => {
+    const child = log.child({ upstream: 'web' });
+    for (let i = 0; i < 3; i++) {
+      child.info({ phase: 'starting' }, 'upstream state');
+      child.warn({ phase: 'failed', reason: 'refused the connection' }, 'upstream state');
+    }
+  });
+  const line = '  ✗ web              failed: refused the connection';
+  assert.equal(text, `${line}\n${REWRITE}${line} (2 times)\n${REWRITE}${line} (3 times)\n`);
+});
+
+test('N-10 with other lines in between, or where the cursor cannot move, a repeated failure gets no line', () => {
+  const fail = (log: ReturnType<typeof createLogger>, upstream: string) =>
+    log.warn({ upstream, phase: 'failed', reason: 'refused' }, 'upstream state');
+  const between = shown(80, (log) => {
+    fail(log, 'a');
+    fail(log, 'b');
+    fail(log, 'a');
+  });
+  assert.equal(between, '  ✗ a                failed: refused\n  ✗ b                failed: refused\n');
+  const fixed = shown(undefined, (log) => {
+    fail(log, 'a');
+    fail(log, 'a');
+  });
+  assert.equal(fixed, '  ✗ a                failed: refused\n');
+});
+
+test('N-10 the words of an upstream move no cursor and fill no screen', () => {
+  const reason = `\u001B[2Jgone\r\n\u009B31m\u202Eevil ${'x'.repeat(5_000)}`;
+  const text = shown(80, (log) => log.warn({ upstream: 'a', phase: 'failed', reason }, 'upstream state'));
+  assert.doesNotMatch(text.trimEnd(), /[\p{Cc}\u202E]/u);
+  assert.ok(text.length < 1_100);
+});

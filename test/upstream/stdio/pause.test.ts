@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { RawObject } from '../../../src/json/json.ts';
+import { Connection } from '../../../src/upstream/rpc/connection.ts';
+import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
+import { stdioTransport } from '../../../src/upstream/stdio/stdio.ts';
+import { marker } from '../../support/leftovers.ts';
+
+/** Writes a flood of notifications, and then its answer, and exits if told to. */
+const SERVER = `
+process.stdin.once('data', (chunk) => {
+  const { id, params } = JSON.parse(chunk);
+  const text = JSON.stringify({ jsonrpc: '2.0', method: 'notifications/message', params: { level: 'info', data: 'x' } });
+  const last = JSON.stringify({ jsonrpc: '2.0', id, result: {} });
+  process.stdout.write((text + '\\n').repeat(params.count) + last + '\\n', () => params.exits && process.exit());
+});
+`;
+
+for (const exits of [false, true]) {
+  test(
+    `N-29 limit notificationsPerSecond: a flood over stdio is read slowly and whole, exits: ${exits}`,
+    { timeout: 30_000 },
+    async () => {
+      const log = pino({ level: 'silent' });
+      await using guard = new ProcessGuard(log);
+      let pauses = 0;
+      let heard = 0;
+      const start = stdioTransport(
+        { kind: 'stdio', command: process.execPath, args: ['-e', SERVER], env: marker(), cwd: undefined },
+        { upstream: 'up', messageBytes: 4_194_304, log, guard, onPause: () => pauses++ },
+      );
+      const events = { onNotification: () => heard++, onServerRequest: () => undefined, onClose: () => undefined };
+      const connection = await Connection.open('up', start, events, new AbortController().signal);
+      const limits = { timeoutMs: 20_000, maxMs: 20_000, progress: false, context: undefined } as const;
+      const count = 5_000;
+      const answering = connection.call('tools/call', RawObject.of({ count, exits }), limits).answer;
+      const answer = await answering;
+      assert.ok(!(answer instanceof Error) && answer.kind === 'result');
+      assert.equal(heard, count);
+      assert.ok(exits || pauses > 0);
+      await connection.close();
+    },
+  );
+}
