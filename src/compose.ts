@@ -1,6 +1,5 @@
 import type { Logger } from 'pino';
 import { createAuthenticator } from './auth/authenticate.ts';
-import type { ListProblem } from './catalog/problems.ts';
 import { viewsOf } from './catalog/view.ts';
 import type { Config, UpstreamConfig } from './config/config.ts';
 import { createApp } from './downstream/http/app.ts';
@@ -27,20 +26,18 @@ import type { ConnectionHolder } from './gateway/exchange/connection-holder.ts';
 import { Session } from './gateway/clients/session.ts';
 import { Sessions } from './gateway/clients/sessions.ts';
 import { createOperatorApp } from './operator/app.ts';
-import type { EraStatus, UpstreamStatus } from './operator/status.ts';
+import type { UpstreamStatus } from './operator/status.ts';
 import { RawObject } from './json/json.ts';
 import type { LimitName } from './limits.ts';
 import { Listener } from './listener.ts';
-import { type Era, ERAS } from './protocol/revisions.ts';
+import { ERAS } from './protocol/revisions.ts';
 import { openState } from './store/open-state.ts';
 import { requestLogBeside } from './telemetry/log.ts';
 import { createMetrics, type Metrics } from './telemetry/metrics.ts';
 import { httpTransport } from './upstream/http/http.ts';
 import { modernHttpTransport } from './upstream/http/http-modern.ts';
 import { upstreamWire } from './upstream/http/http-wire.ts';
-import type { Lifecycle } from './upstream/lifecycle.ts';
-import { openFilesLimit, remoteConnections } from './upstream/file-descriptors.ts';
-import { ConnectionQuota } from './upstream/connection-quota.ts';
+import { openFilesLimit, processQuota, remoteQuota } from './upstream/quotas.ts';
 import { NpxCommands } from './upstream/stdio/npx-command.ts';
 import { type ProcessUsage, ProcessUsages } from './upstream/stdio/process-usage.ts';
 import { ProcessGuard } from './upstream/stdio/process-guard.ts';
@@ -49,6 +46,7 @@ import { stdioTransport } from './upstream/stdio/stdio.ts';
 import type { TransportOption } from './upstream/rpc/transport.ts';
 import { Upstream, type UpstreamEvents } from './upstream/upstream.ts';
 import type { Wire } from './http1/wire.ts';
+import { explanation, fullStatus, isUp, statusOf } from './upstream-status.ts';
 import { VERSION } from './version.ts';
 
 const SWEEP_MS = 5_000;
@@ -262,11 +260,12 @@ export async function composeCore(
     },
   };
 
-  const quotas = quotasOf(config, metrics);
+  const processes = processQuota(config.limits.processes, metrics.processes);
+  const remote = remoteQuota(openFilesLimit());
   const clientInfo = RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION });
   for (const upstream of config.upstreams) {
     const transports = upstreamTransports.transportsTo(upstream);
-    const quota = upstream.target.kind === 'stdio' ? quotas.processes : quotas.remote;
+    const quota = upstream.target.kind === 'stdio' ? processes : remote;
     const parts = { config: upstream, transports, quota, clientInfo, log, onLimit };
     metrics.upstreamState(upstream.id, 'configured');
     const made = new Upstream(parts, events);
@@ -322,15 +321,7 @@ export async function composeCore(
     ready: () => readiness(upstreams.values(), state.sessions.failure),
     sweep,
     status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
-    fullStatus: async () => {
-      const usage = await upstreamTransports.processUsage();
-      return [...upstreams.values()].map((upstream) => {
-        const status = statusOf(upstream, offers);
-        if (status.transport !== 'stdio') return status;
-        const advice = sharingAdvice(upstream.config, status.connections);
-        return { ...status, processes: 0, ...usage.get(upstream.id), advice };
-      });
-    },
+    fullStatus: async () => fullStatus(upstreams.values(), offers, await upstreamTransports.processUsage()),
     refresh: async () => {
       await Promise.allSettled([...upstreams.values()].map((upstream) => upstream.refresh('legacy')));
     },
@@ -355,41 +346,6 @@ export async function composeCore(
   };
 }
 
-/** Says which setting would take fewer processes. */
-function sharingAdvice({ isolation }: UpstreamConfig, connections: number): string | undefined {
-  if (connections < 2 || isolation === 'shared') return undefined;
-  const perUser = isolation === 'principal' ? '' : 'isolation: principal takes one process for each user, ';
-  return (
-    `${perUser}isolation: shared takes one for all; ` +
-    'it fits where the server keeps nothing between calls (docs/isolation.md)'
-  );
-}
-
-interface Quotas {
-  readonly processes: ConnectionQuota;
-  readonly remote: ConnectionQuota;
-}
-
-function quotasOf({ limits }: Config, metrics: Metrics): Quotas {
-  const { processes } = limits;
-  const remote = remoteConnections(openFilesLimit());
-  return {
-    processes: new ConnectionQuota({
-      limit: processes,
-      refusal:
-        `all ${processes} processes are in use by other clients (gateway.limits.processes); ` +
-        'try again later, or ask the operator to raise the limit or to share upstreams with isolation: shared',
-      gauge: metrics.processes,
-    }),
-    remote: new ConnectionQuota({
-      limit: remote,
-      refusal:
-        `all ${remote} connections to remote upstreams are in use by other clients, as many as the limit on open files ` +
-        'allows (ulimit -n); try again later',
-    }),
-  };
-}
-
 /** The state must be written, and a required upstream must have been reached; the others may come and go. */
 function readiness(
   upstreams: Iterable<Upstream<Exchange, ConnectionHolder>>,
@@ -402,61 +358,6 @@ function readiness(
     reasons.push(`required upstream "${id}" is ${lifecycle.phase}${why === undefined ? '' : `: ${why}`}`);
   }
   return { ready: reasons.length === 0, reasons };
-}
-
-function explanation({ reason, detail }: Lifecycle): string | undefined {
-  return detail === undefined || detail === reason ? reason : `${reason} (${detail})`;
-}
-
-function isUp({ phase }: Lifecycle): boolean {
-  return phase === 'ready' || phase === 'degraded';
-}
-
-function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers): UpstreamStatus {
-  const { id } = upstream;
-  const { tools, prompts, lists, quarantined } = offers.catalog(id, 'legacy', '');
-  const offer = offers.best(id, 'legacy', '');
-  const unreadable = offer?.unreadable?.filter(({ kind }) => kind === 'tool').length ?? 0;
-  const listed = (offer?.tools.length ?? 0) + unreadable;
-  const bad = quarantined.filter((item) => item.upstream === id && item.kind === 'tool').length;
-  return {
-    id,
-    title: upstream.config.title,
-    transport: upstream.config.target.kind,
-    state: upstream.lifecycle.phase,
-    reason: explanation(upstream.lifecycle),
-    connections: upstream.connections,
-    eras: { legacy: eraStatus(upstream, 'legacy', offers), modern: eraStatus(upstream, 'modern', offers) },
-    tools: tools.size,
-    filteredTools: Math.max(listed - tools.size - bad, 0),
-    prompts: prompts.size,
-    resources: lists.resources.length,
-  };
-}
-
-function eraStatus(upstream: Upstream<Exchange, ConnectionHolder>, era: Era, offers: Offers): EraStatus {
-  const { speaks, evidence } = upstream.eras[era];
-  const offer = speaks === 'no' ? undefined : offers.get(upstream.id, era, '');
-  return {
-    speaks,
-    how: evidence === '' ? undefined : evidence,
-    revision: upstream.revisionIn(era),
-    servedIn: upstream.servingEra(era),
-    tools: offer?.tools.length ?? 0,
-    prompts: offer?.prompts.length ?? 0,
-    resources: offer?.resources.length ?? 0,
-    listProblems: listProblems(speaks === 'no' ? [] : offers.problemsOf(upstream.id, era)),
-  };
-}
-
-/** Problems of an upstream's lists that its status names. */
-const MAX_PROBLEMS = 50;
-
-function listProblems(problems: readonly ListProblem[]): readonly string[] {
-  const named = problems.slice(0, MAX_PROBLEMS).map(({ kind, name, repair, detail }) => {
-    return `${kind} "${name}": ${repair}: ${detail}`;
-  });
-  return problems.length > MAX_PROBLEMS ? [...named, `and ${problems.length - MAX_PROBLEMS} more`] : named;
 }
 
 /** A gateway with its doors open. */

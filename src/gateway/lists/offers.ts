@@ -88,11 +88,12 @@ export class Offers {
 
   /** The offer that a client of this era sees: listed in its own era, else in the other one, else none. */
   best(upstream: string, client: Era, capabilityKey: string): Offer | undefined {
-    const own = this.#withoutEra.get(upstream) === client ? undefined : this.#bestIn(upstream, client, capabilityKey);
-    return own ?? this.#bestIn(upstream, otherEra(client), capabilityKey);
+    const own = this.#withoutEra.get(upstream) === client ? undefined : this.bestIn(upstream, client, capabilityKey);
+    return own ?? this.bestIn(upstream, otherEra(client), capabilityKey);
   }
 
-  #bestIn(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
+  /** The offer listed in this era that clients with these capabilities see. */
+  bestIn(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
     const own = this.get(upstream, era, capabilityKey) ?? this.get(upstream, era, '');
     if (own !== undefined) return own;
     // Only clients with other capabilities have come so far: their lists are better than none.

@@ -17,12 +17,12 @@ const REUSE_MS = 1_000;
 
 /** Reads what the processes of all upstreams take, when asked. Works where `/proc` is; elsewhere nothing is found. */
 export class ProcessUsages {
-  readonly #tagged: TaggedProcesses;
+  readonly #tagged: Pick<TaggedProcesses, 'pidsByOwner'>;
   readonly #onLimit: (limit: LimitName) => void;
   #reading: Promise<ReadonlyMap<string, ProcessUsage>> | undefined;
   #readMs = -Infinity;
 
-  constructor(tagged: TaggedProcesses, onLimit: (limit: LimitName) => void) {
+  constructor(tagged: Pick<TaggedProcesses, 'pidsByOwner'>, onLimit: (limit: LimitName) => void) {
     this.#tagged = tagged;
     this.#onLimit = onLimit;
   }
