@@ -1,8 +1,8 @@
 import type { Logger } from 'pino';
 import { createAuthenticator } from './auth/authenticate.ts';
-import type { ListProblem } from './catalog/problems.ts';
 import { viewsOf } from './catalog/view.ts';
 import type { Config, UpstreamConfig } from './config/config.ts';
+import { openFileLimit } from './connection-limit.ts';
 import { createApp } from './downstream/http/app.ts';
 import { ClientGroups } from './gateway/clients/client-group.ts';
 import { ResultTranslator } from './gateway/forward/result-translator.ts';
@@ -11,6 +11,7 @@ import { ClientTasks } from './gateway/questions/client-tasks.ts';
 import { UrlElicitations } from './gateway/questions/url-elicitations.ts';
 import { Gateway } from './gateway/gateway.ts';
 import { HolderLinks } from './gateway/connections/holder-links.ts';
+import { StateLosses } from './gateway/connections/state-losses.ts';
 import { ListAnswers } from './gateway/forward/list-answers.ts';
 import { NotificationRouter } from './gateway/notification-router.ts';
 import { Offers } from './gateway/lists/offers.ts';
@@ -27,27 +28,30 @@ import type { Exchange } from './gateway/exchange/exchange.ts';
 import { LocalCallOwners, type CallOwners } from './gateway/questions/call-owners.ts';
 import { ParkedCalls } from './gateway/questions/parked-calls.ts';
 import type { ConnectionHolder } from './gateway/exchange/connection-holder.ts';
+import { Session } from './gateway/clients/session.ts';
 import { Sessions } from './gateway/clients/sessions.ts';
 import { createOperatorApp } from './operator/app.ts';
-import type { EraStatus, UpstreamStatus } from './operator/status.ts';
+import type { UpstreamStatus } from './operator/status.ts';
 import { RawObject } from './json/json.ts';
 import type { LimitName } from './limits.ts';
 import { Listener } from './listener.ts';
-import { type Era, ERAS } from './protocol/revisions.ts';
+import { ERAS } from './protocol/revisions.ts';
 import { openState } from './store/open-state.ts';
 import { requestLogBeside } from './telemetry/log.ts';
 import { createMetrics, type Metrics } from './telemetry/metrics.ts';
 import { httpTransport } from './upstream/http/http.ts';
 import { modernHttpTransport } from './upstream/http/http-modern.ts';
 import { upstreamWire } from './upstream/http/http-wire.ts';
-import type { Lifecycle } from './upstream/lifecycle.ts';
-import { ProcessQuota } from './upstream/process-quota.ts';
+import { processQuota, remoteQuota } from './upstream/quotas.ts';
+import { NpxCommands } from './upstream/stdio/npx-command.ts';
+import { type ProcessUsage, ProcessUsages } from './upstream/stdio/process-usage.ts';
 import { ProcessGuard } from './upstream/stdio/process-guard.ts';
 import { sseTransport } from './upstream/http/sse.ts';
 import { stdioTransport } from './upstream/stdio/stdio.ts';
 import type { TransportOption } from './upstream/rpc/transport.ts';
 import { Upstream, type UpstreamEvents } from './upstream/upstream.ts';
 import type { Wire } from './http1/wire.ts';
+import { explanation, fullStatus, isUp, statusOf } from './upstream-status.ts';
 import { VERSION } from './version.ts';
 
 const SWEEP_MS = 5_000;
@@ -64,6 +68,10 @@ export interface Core {
   readonly gateway: Gateway;
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   status(): readonly UpstreamStatus[];
+  /** The same with the processes of each upstream and their memory, which takes a moment. */
+  fullStatus(): Promise<readonly UpstreamStatus[]>;
+  /** Releases what is unused at this time (monotonic ms). Runs by itself every few seconds. */
+  sweep(nowMs: number): void;
   /** Starts every upstream and asks for its lists, once. Resolves when each has answered or failed; `status` says which. */
   refresh(): Promise<void>;
   /** Resolves when no request is under way, or after the limit. */
@@ -76,11 +84,15 @@ export interface Core {
 export interface UpstreamTransports extends AsyncDisposable {
   /** Ways to one upstream, the preferred first. */
   transportsTo(upstream: UpstreamConfig): readonly TransportOption[];
+  /** What the processes of stdio upstreams take at the moment, by upstream id. */
+  processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;
 }
 
 /** Over stdio and HTTP. Disposing ends whatever the transports share. */
 export function upstreamTransports(config: Config, metrics: Metrics, log: Logger): UpstreamTransports {
   const guard = new ProcessGuard(log);
+  const npx = new NpxCommands(config.stateDir, guard, log);
+  const usages = new ProcessUsages(guard.tagged, (limit) => metrics.limitReached(limit));
   const shared: Wire[] = [];
   return {
     transportsTo: ({ id, target, era, timeouts }) => {
@@ -92,6 +104,7 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
           messageBytes,
           log,
           guard,
+          npx,
           onNonProtocolOutput,
           onPause: () => metrics.limitReached('notificationsPerSecond'),
         });
@@ -110,6 +123,7 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
       const legacy: TransportOption = { era: 'legacy', isProcess, tellsWhichCall: true, start: startHttp };
       return [...(era === 'legacy' ? [] : [modern]), ...(era === 'modern' ? [] : [legacy, sse])];
     },
+    processUsage: () => usages.byUpstream(),
     [Symbol.asyncDispose]: async () => {
       await Promise.all(shared.map((wire) => wire.destroy()));
       await guard[Symbol.asyncDispose]();
@@ -153,7 +167,17 @@ export async function composeCore(
   await records.restore();
 
   const upstreams = new Map<string, Upstream<Exchange, ConnectionHolder>>();
-  const links = new HolderLinks(upstreams, log);
+  const stateLosses = new StateLosses({
+    metrics,
+    log,
+    onFirstUse: (holder, upstream) => {
+      if (!(holder instanceof Session)) return;
+      sessions.save(holder, { kind: 'use', upstream }).catch((thrown: unknown) => {
+        log.debug({ err: thrown, upstream }, 'a restart will not report the loss of state');
+      });
+    },
+  });
+  const links = new HolderLinks(upstreams, stateLosses, log);
   const urlElicitations = new UrlElicitations();
   const onLimit = (limit: LimitName) => metrics.limitReached(limit);
   const resourceCache = new ResourceCache(onLimit);
@@ -164,7 +188,13 @@ export async function composeCore(
     offers,
     limits: { ...config.sessions, perPrincipal: config.limits.sessionsPerPrincipal },
     gauge: metrics.sessions,
-    onRestored: (session) => links.onRestored(session),
+    onRestored: (session, record) => {
+      stateLosses.onRestored(
+        session,
+        (record?.upstreams ?? []).filter((id) => upstreams.has(id)),
+      );
+      links.onRestored(session);
+    },
     onRelease: (session) => links.releaseHolder(session),
   });
   const onDropped = (reason: string) => metrics.dropped(reason);
@@ -230,10 +260,10 @@ export async function composeCore(
   const events: UpstreamEvents<Exchange, ConnectionHolder> = {
     onNotification: (link, notification, about) => notifications.onNotification(link, notification, about),
     onServerRequest: (link, ask) => serverRequests.relay(link, ask),
-    onLinkClosed: (link, error) => {
-      links.onLinkClosed(link, error);
+    onLinkClosed: (link, reason) => {
+      links.onLinkClosed(link, reason);
       notifications.onLinkClosed(link);
-      if (error !== undefined) metrics.upstreamRestarted(link.upstream);
+      if (reason === 'crash' || reason === 'forgotten') metrics.upstreamRestarted(link.upstream);
     },
     onStateChange: (upstream, after) => metrics.upstreamState(upstream, after.phase),
     onEras: (upstream, eras) => {
@@ -250,12 +280,13 @@ export async function composeCore(
     },
   };
 
-  const quota = new ProcessQuota(config.limits.processes, metrics.processes);
+  const processes = processQuota(config.limits.processes, metrics.processes);
+  const remote = remoteQuota(openFileLimit() ?? Infinity);
   const clientInfo = RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION });
   for (const upstream of config.upstreams) {
     const transports = upstreamTransports.transportsTo(upstream);
-    const isProcess = upstream.target.kind === 'stdio';
-    const parts = { config: upstream, transports, quota: isProcess ? quota : undefined, clientInfo, log, onLimit };
+    const quota = upstream.target.kind === 'stdio' ? processes : remote;
+    const parts = { config: upstream, transports, quota, clientInfo, log, onLimit };
     metrics.upstreamState(upstream.id, 'configured');
     const made = new Upstream(parts, events);
     upstreams.set(upstream.id, made);
@@ -272,6 +303,7 @@ export async function composeCore(
     listRefresher,
     links,
     lists: new ListAnswers(sealer, translator, listRefresher, announcer),
+    stateLosses,
     translator,
     groups,
     parked,
@@ -290,12 +322,12 @@ export async function composeCore(
     tasksPerPrincipal: config.limits.parkedPerPrincipal,
   });
 
-  const sweeping = setInterval(() => {
-    const now = performance.now();
-    sessions.sweep(now);
-    groups.sweep(now);
-    for (const upstream of upstreams.values()) upstream.reap(now);
-  }, SWEEP_MS);
+  const sweep = (nowMs: number) => {
+    sessions.sweep(nowMs);
+    groups.sweep(nowMs);
+    for (const upstream of upstreams.values()) upstream.reap(nowMs);
+  };
+  const sweeping = setInterval(() => sweep(performance.now()), SWEEP_MS);
   sweeping.unref();
 
   for (const upstream of upstreams.values()) {
@@ -305,7 +337,9 @@ export async function composeCore(
   return {
     gateway,
     ready: () => readiness(upstreams.values(), state.sessions.failure),
+    sweep,
     status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
+    fullStatus: async () => fullStatus(upstreams.values(), offers, await upstreamTransports.processUsage()),
     refresh: async () => {
       await Promise.allSettled([...upstreams.values()].map((upstream) => upstream.refresh('legacy')));
     },
@@ -346,61 +380,6 @@ function readiness(
   return { ready: reasons.length === 0, reasons };
 }
 
-function explanation({ reason, detail }: Lifecycle): string | undefined {
-  return detail === undefined || detail === reason ? reason : `${reason} (${detail})`;
-}
-
-function isUp({ phase }: Lifecycle): boolean {
-  return phase === 'ready' || phase === 'degraded';
-}
-
-function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers): UpstreamStatus {
-  const { id } = upstream;
-  const { tools, prompts, lists, quarantined } = offers.catalog(id, 'legacy', '');
-  const offer = offers.best(id, 'legacy', '');
-  const unreadable = offer?.unreadable?.filter(({ kind }) => kind === 'tool').length ?? 0;
-  const listed = (offer?.tools.length ?? 0) + unreadable;
-  const bad = quarantined.filter((item) => item.upstream === id && item.kind === 'tool').length;
-  return {
-    id,
-    title: upstream.config.title,
-    transport: upstream.config.target.kind,
-    state: upstream.lifecycle.phase,
-    reason: explanation(upstream.lifecycle),
-    connections: upstream.connections,
-    eras: { legacy: eraStatus(upstream, 'legacy', offers), modern: eraStatus(upstream, 'modern', offers) },
-    tools: tools.size,
-    filteredTools: Math.max(listed - tools.size - bad, 0),
-    prompts: prompts.size,
-    resources: lists.resources.length,
-  };
-}
-
-function eraStatus(upstream: Upstream<Exchange, ConnectionHolder>, era: Era, offers: Offers): EraStatus {
-  const { speaks, evidence } = upstream.eras[era];
-  const offer = speaks === 'no' ? undefined : offers.get(upstream.id, era, '');
-  return {
-    speaks,
-    how: evidence === '' ? undefined : evidence,
-    revision: upstream.revisionIn(era),
-    servedIn: upstream.servingEra(era),
-    tools: offer?.tools.length ?? 0,
-    prompts: offer?.prompts.length ?? 0,
-    resources: offer?.resources.length ?? 0,
-    listProblems: listProblems(speaks === 'no' ? [] : offers.problemsOf(upstream.id, era)),
-  };
-}
-
-/** Problems of an upstream's lists that its status names. */
-const MAX_PROBLEMS = 50;
-
-function listProblems(problems: readonly ListProblem[]): readonly string[] {
-  const named = problems.slice(0, MAX_PROBLEMS).map(({ kind, name, repair, detail }) => {
-    return `${kind} "${name}": ${repair}: ${detail}`;
-  });
-  return problems.length > MAX_PROBLEMS ? [...named, `and ${problems.length - MAX_PROBLEMS} more`] : named;
-}
-
 /** A gateway with its doors open. */
 export interface Running {
   /** Of the merged endpoint. */
@@ -434,7 +413,7 @@ export async function compose(config: Config, log: Logger): Promise<Running> {
                 allowedHosts: config.allowedHosts,
                 startedAtMs,
                 ready: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : core.ready()),
-                upstreams: () => core.status(),
+                upstreams: () => core.fullStatus(),
               }),
               drain: () => undefined,
             }),

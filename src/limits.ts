@@ -32,6 +32,12 @@ export const LIMITS = {
   readCacheUpstreamBytes: 8 * MIB,
   readCacheEntryBytes: 64 * KIB,
 
+  /** Output of an `npx` that is asked what it runs: a command and its environment. */
+  npxOutputChars: MIB,
+
+  /** Processes whose memory one `/status` reads. */
+  statusProcesses: 1_024,
+
   /** All lists that one upstream sends in one listing. */
   listingBytes: 16 * MIB,
   listingItems: 50_000,

@@ -131,8 +131,18 @@ const OWN = {
     .optional()
     .describe('Requests that wait when that many are in flight. Principals take turns. Default: twice `concurrency`.'),
   queueWait: duration('0ms', '1h').prefault('5s').describe('How long they wait at most.'),
-  idle: duration('1s', '7d').prefault('10m').describe('A connection unused for this long is closed.'),
-  maxConnections: count(1, 100_000).prefault(64).describe('Connections (for stdio: processes) at once.'),
+  idle: duration('1s', '7d')
+    .optional()
+    .describe(
+      'A connection unused for this long is closed, and with it the state that the upstream keeps for the client. ' +
+        'Default: 10m for stdio, 1h for remote upstreams.',
+    ),
+  maxConnections: count(1, 100_000)
+    .optional()
+    .describe(
+      'Connections (for stdio: processes) at once. When all are in use, a client waits for `queueWait` and is then refused. ' +
+        'Default: 64 for stdio, 10 000 for remote upstreams, together no more than the limit on open files allows.',
+    ),
   includeTools: texts('expected a list of tool names; * stands for any text')
     .optional()
     .describe("The upstream's own tool names to offer; * stands for any text. Without it, all."),

@@ -11,9 +11,10 @@ import { targetOf, UNUSABLE_URL } from './target.ts';
 import { defaultPrefix, upstreamId } from './upstream-id.ts';
 import { upstreamSchema } from './upstream-schema.ts';
 
-const STDIO_CONCURRENCY = 32;
-/** Enough for 1 000 sessions of one upstream that all call at once. */
-const REMOTE_CONCURRENCY = 1_024;
+/** Each connection is a process. */
+const STDIO_DEFAULTS = { concurrency: 32, idleMs: 600_000, maxConnections: 64 } as const;
+/** Enough for thousands of sessions of one upstream, 1 000 of which call at once. */
+const REMOTE_DEFAULTS = { concurrency: 1_024, idleMs: 3_600_000, maxConnections: 10_000 } as const;
 
 export interface UpstreamRead {
   /** Undefined where the entry is disabled or not ours to run. With problems, an upstream that is listed as failed. */
@@ -75,7 +76,8 @@ function configOf(
 ): UpstreamConfig {
   const id = upstreamId(name);
   const prefix = entry.prefix ?? defaultPrefix(name);
-  const concurrency = entry.concurrency ?? (target.kind === 'stdio' ? STDIO_CONCURRENCY : REMOTE_CONCURRENCY);
+  const defaults = target.kind === 'stdio' ? STDIO_DEFAULTS : REMOTE_DEFAULTS;
+  const concurrency = entry.concurrency ?? defaults.concurrency;
   return {
     id,
     title: name,
@@ -90,8 +92,8 @@ function configOf(
     concurrency,
     queue: entry.queue ?? 2 * concurrency,
     queueMs: entry.queueWait,
-    idleMs: entry.idle,
-    maxConnections: entry.maxConnections,
+    idleMs: entry.idle ?? defaults.idleMs,
+    maxConnections: entry.maxConnections ?? defaults.maxConnections,
     includeTools,
     excludeTools: [...entry.excludeTools, ...(entry.disabled_tools ?? []), ...(entry.disabledTools ?? [])],
     problem,

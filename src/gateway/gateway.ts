@@ -7,7 +7,7 @@ import { JsonTextError, RawObject } from '../json/json.ts';
 import { type Answer, DONE, type Notification, type Request, type Response } from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
 import { detach } from '../json/memo.ts';
-import { negotiate } from '../protocol/revisions.ts';
+import { featuresOf, negotiate } from '../protocol/revisions.ts';
 import { TASK_METHODS } from '../protocol/tasks.ts';
 import type { RequestLog } from '../telemetry/request-log.ts';
 import { errorTypeOf } from '../telemetry/operation.ts';
@@ -16,12 +16,14 @@ import type { Upstream } from '../upstream/upstream.ts';
 import type { ClientGroups } from './clients/client-group.ts';
 import { type ResultTranslator, upgradedAnswer } from './forward/result-translator.ts';
 import type { Caller } from './exchange/caller.ts';
+import { capabilityKeyOf, forwardableCapabilities } from './exchange/client-capabilities.ts';
 import { Calls } from './calls/calls.ts';
 import type { ClientTasks } from './questions/client-tasks.ts';
 import type { UrlElicitations } from './questions/url-elicitations.ts';
 import type { Exchange } from './exchange/exchange.ts';
 import type { ClientSession, Front, ModernCall, ModernCaller, ModernSink, MessageSink } from './front.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
+import type { StateLosses } from './connections/state-losses.ts';
 import { LISTS, type ListAnswers } from './forward/list-answers.ts';
 import { isSeverity } from '../protocol/severity.ts';
 import { ModernRequests } from './modern/modern-requests.ts';
@@ -50,6 +52,7 @@ export interface GatewayParts {
   readonly sessions: Sessions;
   readonly listRefresher: ListRefresher;
   readonly links: HolderLinks;
+  readonly stateLosses: StateLosses;
   readonly lists: ListAnswers;
   readonly translator: ResultTranslator;
   readonly resourceCache: ResourceCache;
@@ -79,7 +82,7 @@ export class Gateway implements Front {
 
   constructor(parts: GatewayParts) {
     this.#parts = parts;
-    const sender = new Sender(parts.metrics);
+    const sender = new Sender(parts.metrics, parts.stateLosses);
     const driver = new TaskDriver(sender);
     const { translator, taskIds: ids, tasksPerPrincipal: perPrincipal } = parts;
     const upgradedTasks = new UpgradedTasks({ sender, translator, perPrincipal });
@@ -122,19 +125,17 @@ export class Gateway implements Front {
         throw new GatewayError('invalid-params', { message: 'initialize needs "protocolVersion"' });
       }
       const revision = negotiate(asked);
-      await this.#parts.listRefresher.beginFirstLists(view, 'legacy');
-      const session = await this.#parts.sessions.open({
-        principal,
-        view,
-        revision,
-        // Kept as long as the session, unlike the rest of the message.
-        capabilities: RawObject.parse(detach(params.object('capabilities')?.toString() ?? '{}')),
-      });
-      const { capabilities, tools, view: shown } = session.catalog;
+      // Kept as long as the session, unlike the rest of the message.
+      const capabilities = RawObject.parse(detach(params.object('capabilities')?.toString() ?? '{}'));
+      const clientCapabilities = forwardableCapabilities(capabilities, featuresOf(revision));
+      const features = { clientCapabilities, capabilityKey: capabilityKeyOf(clientCapabilities) };
+      await this.#parts.listRefresher.beginFirstLists(view, 'legacy', features);
+      const session = await this.#parts.sessions.open({ principal, view, revision, capabilities });
+      const { capabilities: offered, tools, view: shown } = session.catalog;
       const note = tools.size === 0 ? noToolsNote(shown, this.#lifecycleOf, performance.now()) : undefined;
       const instructions = note ?? session.catalog.instructions;
       const result = RawObject.EMPTY.with('protocolVersion', JSON.stringify(revision))
-        .with('capabilities', capabilitiesAt(revision, capabilities).toString())
+        .with('capabilities', capabilitiesAt(revision, offered).toString())
         .with('serverInfo', this.#parts.serverInfo.toString())
         .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
       return { session, answer: { kind: 'result', result: result.toString() } };

@@ -13,7 +13,7 @@ export interface OperatorView {
   readonly startedAtMs: number;
   /** Whether to send traffic here, and every reason in words why not. */
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
-  upstreams(): readonly UpstreamStatus[];
+  upstreams(): Promise<readonly UpstreamStatus[]>;
 }
 
 /** The operator's port: probes, metrics and status, all of it to be read and nothing to be changed. */
@@ -44,7 +44,9 @@ export function createOperatorApp(view: OperatorView): Hono {
   app.get('/metrics', async (c) =>
     c.text(await view.metrics.text(), 200, { 'Content-Type': view.metrics.contentType }),
   );
-  app.get('/status', (c) => c.json({ version: view.version, startedAt, ...view.ready(), upstreams: view.upstreams() }));
+  app.get('/status', async (c) =>
+    c.json({ version: view.version, startedAt, ...view.ready(), upstreams: await view.upstreams() }),
+  );
   app.notFound((c) =>
     c.json({ error: 'Not found. Try /livez, /readyz, /startupz, /metrics, /version or /status.' }, 404),
   );

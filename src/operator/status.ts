@@ -8,6 +8,11 @@ export interface UpstreamStatus {
   /** Why it is in this state, in words, where that needs saying. */
   readonly reason: string | undefined;
   readonly connections: number;
+  /** Of a stdio upstream: its processes with all that they have started, and their memory (PSS). Undefined where unknown. */
+  readonly processes?: number | undefined;
+  readonly memoryBytes?: number | undefined;
+  /** Which setting would take fewer processes, where there are several. */
+  readonly advice?: string | undefined;
   readonly eras: Readonly<Record<'legacy' | 'modern', EraStatus>>;
   /** How many of each are offered at `/mcp/<id>` to clients of the legacy era. */
   readonly tools: number;

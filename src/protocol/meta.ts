@@ -1,7 +1,7 @@
 import { isObjectText, RawObject } from '../json/json.ts';
 import { TextCache } from '../json/memo.ts';
 
-/** Keys of `_meta` that the protocol keeps for itself. @see https://modelcontextprotocol.io/specification/2026-07-28/basic#meta */
+/** Keys of `_meta` that have a meaning here, those that the protocol reserves first. @see https://modelcontextprotocol.io/specification/2026-07-28/basic#meta */
 export const META = {
   protocolVersion: 'io.modelcontextprotocol/protocolVersion',
   clientInfo: 'io.modelcontextprotocol/clientInfo',
@@ -11,6 +11,8 @@ export const META = {
   subscriptionId: 'io.modelcontextprotocol/subscriptionId',
   relatedTask: 'io.modelcontextprotocol/related-task',
   immediateResponse: 'io.modelcontextprotocol/model-immediate-response',
+  /** Our own: an upstream has lost the state that it kept for this client. `docs/isolation.md` describes it. */
+  stateLost: 'io.linkspan/stateLost',
 } as const;
 
 const TOKEN = 'progressToken';

@@ -11,10 +11,12 @@ const entrySchema = z.union([
     expires: z.int(),
     level: z.string().exactOptional(),
     uris: z.array(z.string()),
+    used: z.array(z.string()).exactOptional(),
   }),
   z.strictObject({ id: z.string(), expires: z.int(), level: z.string() }),
   z.strictObject({ id: z.string(), expires: z.int(), subscribe: z.string() }),
   z.strictObject({ id: z.string(), expires: z.int(), unsubscribe: z.string() }),
+  z.strictObject({ id: z.string(), expires: z.int(), use: z.string() }),
 ]);
 
 /** One line of the session journal. Reading an entry twice has the effect of reading it once. */

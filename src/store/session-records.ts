@@ -9,6 +9,7 @@ interface StoredRecord {
   readonly expiresMs: number;
   level: string | undefined;
   readonly uris: Set<string>;
+  readonly upstreams: Set<string>;
   bytes: number;
 }
 
@@ -44,8 +45,12 @@ export class SessionRecords {
   get(id: string): SessionRecord | undefined {
     const record = this.#records.get(id);
     if (record === undefined) return undefined;
-    const { level, uris } = record;
-    return { ...(level === undefined ? {} : { logLevel: level }), subscriptions: [...uris] };
+    const { level, uris, upstreams } = record;
+    return {
+      ...(level === undefined ? {} : { logLevel: level }),
+      subscriptions: [...uris],
+      ...(upstreams.size === 0 ? {} : { upstreams: [...upstreams] }),
+    };
   }
 
   hasUri(id: string, uri: string): boolean {
@@ -74,12 +79,25 @@ export class SessionRecords {
     return true;
   }
 
+  hasUpstream(id: string, upstream: string): boolean {
+    return this.#records.get(id)?.upstreams.has(upstream) ?? false;
+  }
+
+  /** Returns false when the record has this upstream already. */
+  addUpstream(id: string, owner: string, expiresMs: number, upstream: string): boolean {
+    const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
+    if (record.upstreams.has(upstream)) return false;
+    record.upstreams.add(upstream);
+    this.#grow(record, textBytes(upstream));
+    return true;
+  }
+
   /** Returns false when the record has no such URI. */
   removeUri(id: string, uri: string): boolean {
     const record = this.#records.get(id);
     if (record === undefined || !record.uris.delete(uri)) return false;
     this.#grow(record, -textBytes(uri));
-    if (record.uris.size === 0 && record.level === undefined) this.remove(id);
+    if (record.uris.size === 0 && record.upstreams.size === 0 && record.level === undefined) this.remove(id);
     return true;
   }
 
@@ -101,7 +119,14 @@ export class SessionRecords {
   }
 
   #create(id: string, owner: string, expiresMs: number): StoredRecord {
-    const record: StoredRecord = { owner, expiresMs, level: undefined, uris: new Set(), bytes: 0 };
+    const record: StoredRecord = {
+      owner,
+      expiresMs,
+      level: undefined,
+      uris: new Set(),
+      upstreams: new Set(),
+      bytes: 0,
+    };
     this.#records.set(id, record);
     this.#grow(record, RECORD_BYTES);
     return record;

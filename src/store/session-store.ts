@@ -15,11 +15,15 @@ export interface SessionRecord {
   readonly logLevel?: string;
   /** URIs as the client knows them. */
   readonly subscriptions: readonly string[];
+  /** Ids of the upstreams that kept state for the session. */
+  readonly upstreams?: readonly string[];
 }
 
 export type SessionChange =
   | { readonly kind: 'level'; readonly level: string }
-  | { readonly kind: 'subscribe' | 'unsubscribe'; readonly uri: string };
+  | { readonly kind: 'subscribe' | 'unsubscribe'; readonly uri: string }
+  /** An upstream keeps state for the session from now on. */
+  | { readonly kind: 'use'; readonly upstream: string };
 
 /**
  * Keeps the state of sessions that outlives their time in memory.

@@ -44,11 +44,21 @@ function entryOf(session: SessionRef, change: SessionChange): RecordEntry {
       return { ...head, subscribe: change.uri };
     case 'unsubscribe':
       return { ...head, unsubscribe: change.uri };
+    case 'use':
+      return { ...head, use: change.upstream };
   }
 }
 
 function textOf(change: SessionChange): string {
-  return change.kind === 'level' ? change.level : change.uri;
+  switch (change.kind) {
+    case 'level':
+      return change.level;
+    case 'use':
+      return change.upstream;
+    case 'subscribe':
+    case 'unsubscribe':
+      return change.uri;
+  }
 }
 
 function endedEntry(name: string, { ranges }: EndedSerials): SessionEntry {
@@ -138,6 +148,7 @@ export class SessionTable {
       if (this.#records.hasUri(id, change.uri)) return undefined;
       if (this.#records.uriCount(id) >= LIMITS.subscriptionsPerSession) return 'subscriptionsPerSession';
     }
+    if (change.kind === 'use' && this.#records.hasUpstream(id, change.upstream)) return undefined;
     const bytes = this.#records.bytesFor(id, textOf(change));
     if (this.#bytesLimit(session.principal, bytes) === undefined) return undefined;
     this.#sweep(nowMs);
@@ -222,9 +233,11 @@ export class SessionTable {
     const { name } = split(id);
     if ('subscribe' in entry) return this.#records.addUri(id, name, expires, entry.subscribe);
     if ('unsubscribe' in entry) return this.#records.removeUri(id, entry.unsubscribe);
+    if ('use' in entry) return this.#records.addUpstream(id, name, expires, entry.use);
     if ('uris' in entry) {
       this.#records.remove(id);
       for (const uri of entry.uris) this.#records.addUri(id, name, expires, uri);
+      for (const upstream of entry.used ?? []) this.#records.addUpstream(id, name, expires, upstream);
     }
     return entry.level !== undefined && this.#records.setLevel(id, name, expires, entry.level);
   }
@@ -253,12 +266,13 @@ export class SessionTable {
     for (const { id, expiresMs } of this.#records) {
       const record = this.#records.get(id);
       if (record === undefined) continue;
-      const { logLevel, subscriptions } = record;
+      const { logLevel, subscriptions, upstreams } = record;
       yield {
         id,
         expires: expiresMs,
         ...(logLevel === undefined ? {} : { level: logLevel }),
         uris: [...subscriptions],
+        ...(upstreams === undefined ? {} : { used: [...upstreams] }),
       };
     }
   }

@@ -22,6 +22,8 @@ export interface Metrics {
   upstreamState(upstream: string, state: string): void;
   /** A connection (for stdio: a process) ended by itself; the next use starts another. */
   upstreamRestarted(upstream: string): void;
+  /** An upstream lost the state that it kept for one client. `reason` is one of a few constants. */
+  upstreamStateLost(upstream: string, reason: string): void;
   /** A line on an upstream's stdout that is no message. */
   stdioJunk(upstream: string): void;
   /** How many tools an endpoint lists for clients of an era. `view` is `''` for the merged one. */
@@ -244,6 +246,13 @@ export function createMetrics(version: string): Metrics {
     registers: [registry],
   });
 
+  const stateLost = new Counter({
+    name: 'linkspan_upstream_state_lost_total',
+    help: 'Clients whose state at an upstream was lost while they were connected.',
+    labelNames: ['upstream', 'reason'],
+    registers: [registry],
+  });
+  const stateLosers = new Bounded(MAX_UPSTREAMS);
   const stateWriteFailures = new Counter({
     name: 'linkspan_state_write_failures_total',
     help: 'Writes to the state directory that failed; those of sessions are tried again.',
@@ -261,6 +270,7 @@ export function createMetrics(version: string): Metrics {
       MAX_UPSTREAMS,
       registry,
     ),
+    upstreamStateLost: (id, reason) => stateLost.inc({ upstream: stateLosers.label(id), reason }),
     stdioJunk: tally(
       'linkspan_stdio_junk_lines_total',
       'Lines on the stdout of an upstream that are no message.',

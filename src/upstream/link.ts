@@ -27,7 +27,8 @@ export interface LinkUser extends ClientFeatures {
 
 /** One connection that is through its handshake, and the users it serves. */
 export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
-  readonly key: string;
+  /** Its place among the links of its upstream. Changes when a link that read lists is given to a client. */
+  key: string;
   readonly upstream: string;
   readonly connection: Connection<Owner>;
   readonly hello: ServerHello;
@@ -36,7 +37,7 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
   /** The `subscriptions/listen` stream of a modern connection. A legacy connection sends notifications without one. */
   readonly subscription: UpstreamSubscription | undefined;
   /** Whether it serves many clients at once, or none: the gateway alone, for its lists. */
-  readonly shared: boolean;
+  shared: boolean;
   readonly users: Set<User>;
   /** Subscribed resources by the upstream's URI, and who wants to hear of them. While there are any, the link is not idle. */
   readonly subscribers: Map<string, Set<User>>;
@@ -48,7 +49,13 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
   hasAnswered: boolean;
 }
 
-/** Whether nobody would miss it at this moment. */
+/**
+ * Why a link was closed: unused for the configured time; it ended by itself; the upstream does not know its session any more;
+ * or nothing is lost, because its users are gone or the gateway stops.
+ */
+export type CloseReason = 'idle' | 'crash' | 'forgotten' | 'released';
+
+/** Whether no call, subscription or task needs it at this moment. */
 export function isIdle<Owner, User extends LinkUser>(link: Link<Owner, User>): boolean {
   return link.connection.inFlight === 0 && link.subscribers.size === 0 && link.tasks.size === 0;
 }

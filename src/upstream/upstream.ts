@@ -19,8 +19,8 @@ import {
 } from './connection-key.ts';
 import type { Eras } from './eras.ts';
 import { CONFIGURED, type Lifecycle, type LifecycleEvent, overall, step } from './lifecycle.ts';
-import type { ProcessQuota, Idle } from './process-quota.ts';
-import { type ClientFeatures, isIdle, type Link, type LinkUser, NO_FEATURES } from './link.ts';
+import { acquireFromAll, ConnectionQuota } from './connection-quota.ts';
+import { type ClientFeatures, type CloseReason, isIdle, type Link, type LinkUser, NO_FEATURES } from './link.ts';
 import { listOffer } from './listing.ts';
 import { type LinkOrder, Opener } from './opener.ts';
 import { retryUntilDone } from './retry-until-done.ts';
@@ -31,8 +31,8 @@ import type { TransportOption } from './rpc/transport.ts';
 export interface UpstreamEvents<Owner, User extends LinkUser> {
   onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
   onServerRequest(link: Link<Owner, User>, ask: ServerRequest<Owner>): void;
-  /** A link has closed. With an error it ended by itself, and its users have lost the state that the upstream kept. */
-  onLinkClosed(link: Link<Owner, User>, error: GatewayError | undefined): void;
+  /** A link has closed. Where it has users, they have lost the state that the upstream kept for them. */
+  onLinkClosed(link: Link<Owner, User>, reason: CloseReason): void;
   /** The upstream's state changed. */
   onStateChange(upstream: string, after: Lifecycle): void;
   /** The upstream was listed over a link of this era, for clients with these capabilities. */
@@ -45,14 +45,14 @@ export interface UpstreamParts {
   readonly config: UpstreamConfig;
   /** Ways to reach it, the preferred first. */
   readonly transports: readonly TransportOption[];
-  /** Shared by all stdio upstreams; undefined for remote ones. */
-  readonly quota: ProcessQuota | undefined;
+  /** Shared by all upstreams of its kind: stdio, or remote. */
+  readonly quota: ConnectionQuota;
   readonly clientInfo: RawObject;
   readonly log: Logger;
   readonly onLimit: (limit: LimitName) => void;
 }
 
-/** A process that was started for its lists alone is kept for this long, for it may report changes at once. */
+/** Once clients have been served, a process that was started for its lists is kept for this long: it may report changes. */
 const DISCOVERY_IDLE_MS = 10_000;
 
 /** One configured MCP server: its state in each era, its connections, and its lists. */
@@ -74,7 +74,12 @@ export class Upstream<Owner, User extends LinkUser> {
   /** The revision that each era was last opened in. */
   readonly #revisions: Partial<Record<Era, Revision>> = {};
   readonly #isProcess: boolean;
-  #opening = 0;
+  /** The upstream's own quota and that of all upstreams of its kind, in the order in which they are acquired. */
+  readonly #quotas: readonly ConnectionQuota[];
+  /** Links that were opened for a use which is about to begin, or read lists. */
+  readonly #claimed = new Set<Link<Owner, User>>();
+  /** Whether a client was ever served, so that no process waits for the first one any more. */
+  #hasServed = false;
   #lastCall = 0;
 
   constructor(parts: UpstreamParts, events: UpstreamEvents<Owner, User>) {
@@ -95,7 +100,10 @@ export class Upstream<Owner, User extends LinkUser> {
       log: this.#log,
     });
     this.#isProcess = transports.some(({ isProcess }) => isProcess);
-    parts.quota?.join(() => this.#longestIdle());
+    const { id, maxConnections: limit } = config;
+    const refusal = `all ${limit} connections of upstream "${id}" are in use by other clients (its setting maxConnections)`;
+    this.#quotas = [new ConnectionQuota({ limit, refusal }), parts.quota];
+    for (const quota of this.#quotas) quota.join(() => this.#findSpare());
     if (config.problem !== undefined) {
       const reason = config.problem;
       const event = { kind: 'start-failed', reason, detail: undefined, permanent: true, begunMs: 0 } as const;
@@ -142,6 +150,11 @@ export class Upstream<Owner, User extends LinkUser> {
     return this.config.isolation !== 'shared';
   }
 
+  /** Whether each of its connections is a process. */
+  get isProcess(): boolean {
+    return this.#isProcess;
+  }
+
   /**
    * Whether clients of this era that can be asked need a connection for each call: its questions do not tell which call they
    * are about. True while that is not known.
@@ -162,9 +175,39 @@ export class Upstream<Owner, User extends LinkUser> {
     const call = isolation === 'call' ? ++this.#lastCall : 0;
     // A connection for everybody declares nothing that a single client can do.
     const features = isolation === 'shared' ? NO_FEATURES : user;
-    const link = await this.#get((era) => connectionKey(this.#scope(era), user, call), features, user.era);
+    const keyIn = (era: Era) => connectionKey(this.#scope(era), user, call);
+    this.#adoptDiscovery(keyIn, features, user);
+    const link = await this.#get(keyIn, features, user.era, user.principal);
     link.users.add(user);
+    this.#claimed.delete(link);
+    this.#hasServed = true;
     return link;
+  }
+
+  /**
+   * Makes the process that reads the lists for clients like this one the process that serves this one, so that none is
+   * started twice. It has served no client, and was told the same capabilities.
+   */
+  #adoptDiscovery(keyIn: (era: Era) => string, features: ClientFeatures, user: LinkUser): void {
+    const era = this.#likelyEra(user.era);
+    const key = keyIn(era);
+    if (!this.#isProcess || isSharedKey(key) || this.#links.has(key)) return;
+    const from = discoveryKey(this.#scope(era), features.capabilityKey);
+    const opening = this.#links.get(from);
+    if (opening === undefined) return;
+    this.#links.delete(from);
+    const adopted = opening.then((link) => {
+      if (link.key === from && this.#live.has(link)) {
+        link.key = key;
+        link.shared = false;
+        this.#claimed.add(link);
+        return link;
+      }
+      // It turned out to speak another era, or has ended.
+      if (this.#links.get(key) === adopted) this.#links.delete(key);
+      return this.#get(keyIn, features, user.era, user.principal);
+    });
+    this.#setLink(key, adopted);
   }
 
   #scope(era: Era): ConnectionScope {
@@ -174,22 +217,26 @@ export class Upstream<Owner, User extends LinkUser> {
   /** Marks the end of a call on this link. A link that was made for one call is closed. */
   onCallEnd(link: Link<Owner, User>): void {
     link.usedMs = performance.now();
-    if (isCallKey(link.key)) void this.#discard(link);
+    if (isCallKey(link.key)) void this.#discard(link, 'released');
   }
 
   /** Releases the links of this user. One that serves no other is closed. */
   releaseUser(user: User): void {
     for (const link of this.#live) {
       if (!link.users.delete(user)) continue;
-      if (link.users.size === 0 && !link.shared && this.config.isolation !== 'principal') void this.#discard(link);
+      if (link.users.size === 0 && !link.shared && this.config.isolation !== 'principal')
+        void this.#discard(link, 'released');
     }
   }
 
   /** Closes links that were not used for the configured time. */
   reap(nowMs: number): void {
+    const { idleMs } = this.config;
     for (const link of this.#live) {
-      const limitMs = isDiscoveryKey(link.key) ? Math.min(DISCOVERY_IDLE_MS, this.config.idleMs) : this.config.idleMs;
-      if (isIdle(link) && nowMs - link.usedMs > limitMs && !this.#isKept(link)) void this.#discard(link);
+      // Before the first client is served, the process that read the lists waits for it.
+      const isSpare = isDiscoveryKey(link.key) && this.#hasServed;
+      const limitMs = isSpare ? Math.min(DISCOVERY_IDLE_MS, idleMs) : idleMs;
+      if (isIdle(link) && nowMs - link.usedMs > limitMs && !this.#isKept(link)) void this.#discard(link, 'idle');
     }
   }
 
@@ -231,18 +278,23 @@ export class Upstream<Owner, User extends LinkUser> {
   /** Not over a client's own connection, which may show lists that no other client is to see. */
   async #refresh(client: Era, features: ClientFeatures): Promise<void> {
     const { capabilityKey } = features;
+    let link: Link<Owner, User> | undefined;
     try {
-      const link = await this.#get((era) => discoveryKey(this.#scope(era), capabilityKey), features, client);
+      link = await this.#get((era) => discoveryKey(this.#scope(era), capabilityKey), features, client, '');
       this.#events.onLists(this.id, link.era, capabilityKey, await this.list(link, features.clientCapabilities));
       this.#step(link.era, { kind: 'listed' });
       // Clients with these features are notified of changes on connections of their own.
-      if (link.capabilityKey !== '' && isDiscoveryKey(link.key)) void this.#discard(link);
+      const isSpare = this.#hasServed || !this.#isProcess;
+      if (isSpare && link.capabilityKey !== '' && isDiscoveryKey(link.key)) void this.#discard(link, 'released');
     } catch (thrown) {
       const error = toGatewayError(thrown);
       const era = this.#likelyEra(client);
       if (this.#lifecycles[era].phase === 'ready') this.#step(era, { kind: 'list-failed', reason: reasonOf(error) });
-      if (capabilityKey === '') this.#revive(client);
+      if (capabilityKey === '' || this.#isProcess) this.#revive(client, features);
       throw error;
+    } finally {
+      if (link?.shared === true) this.#claimed.delete(link);
+      for (const quota of this.#quotas) quota.closeSpares();
     }
   }
 
@@ -262,9 +314,9 @@ export class Upstream<Owner, User extends LinkUser> {
     this.#step('legacy', { kind: 'stopped' });
     this.#step('modern', { kind: 'stopped' });
     this.#stopping.abort();
-    for (const link of this.#live) void this.#discard(link);
+    for (const link of this.#live) void this.#discard(link, 'released');
     await Promise.allSettled(this.#links.values());
-    for (const link of this.#live) void this.#discard(link);
+    for (const link of this.#live) void this.#discard(link, 'released');
     await Promise.allSettled(this.#closing);
   }
 
@@ -278,16 +330,25 @@ export class Upstream<Owner, User extends LinkUser> {
     this.#events.onStateChange(this.id, this.lifecycle);
   }
 
-  #get(keyIn: (era: Era) => string, features: ClientFeatures, client: Era): Promise<Link<Owner, User>> {
+  #get(
+    keyIn: (era: Era) => string,
+    features: ClientFeatures,
+    client: Era,
+    principal: string,
+  ): Promise<Link<Owner, User>> {
     const key = keyIn(this.#likelyEra(client));
     const known = this.#links.get(key);
     if (known !== undefined) return known;
-    const opening = this.#open(keyIn, features, client).then((link) => this.#settle(key, link));
+    const opening = this.#open(keyIn, features, client, principal).then((link) => this.#settle(key, link));
+    this.#setLink(key, opening);
+    return opening;
+  }
+
+  #setLink(key: string, opening: Promise<Link<Owner, User>>): void {
     this.#links.set(key, opening);
     opening.catch(() => {
       if (this.#links.get(key) === opening) this.#links.delete(key);
     });
-    return opening;
   }
 
   /** A link may turn out to speak another era than expected, and to belong elsewhere. One in each place is enough. */
@@ -304,34 +365,26 @@ export class Upstream<Owner, User extends LinkUser> {
     return other;
   }
 
-  async #open(keyIn: (era: Era) => string, features: ClientFeatures, client: Era): Promise<Link<Owner, User>> {
+  async #open(
+    keyIn: (era: Era) => string,
+    features: ClientFeatures,
+    client: Era,
+    principal: string,
+  ): Promise<Link<Owner, User>> {
     await awaitAdmission(this.id, () => this.#lifecycles[this.#likelyEra(client)], this.#stopping.signal);
-    await this.#reserve();
+    const request = { principal, waitMs: this.config.queueMs, signal: this.#stopping.signal };
+    const release = await acquireFromAll(this.id, this.#quotas, request);
     try {
-      const slot = await this.#slot();
-      try {
-        const { clientCapabilities, capabilityKey } = features;
-        const placeIn = (era: Era) => ({ key: keyIn(era), shared: isSharedKey(keyIn(era)) });
-        const link = await this.#start({ clientEra: client, clientCapabilities, capabilityKey, placeIn });
-        if (this.#live.has(link)) this.#slots.set(link, slot);
-        else slot();
-        return link;
-      } catch (thrown) {
-        slot();
-        throw thrown;
-      }
-    } finally {
-      this.#opening--;
+      const { clientCapabilities, capabilityKey } = features;
+      const placeIn = (era: Era) => ({ key: keyIn(era), shared: isSharedKey(keyIn(era)) });
+      const link = await this.#start({ clientEra: client, clientCapabilities, capabilityKey, placeIn });
+      if (this.#live.has(link)) this.#slots.set(link, release);
+      else release();
+      return link;
+    } catch (thrown) {
+      release();
+      throw thrown;
     }
-  }
-
-  /** A place in the budget, and the way to give it back. @throws {GatewayError} `overloaded` */
-  async #slot(): Promise<() => void> {
-    const { quota } = this.#parts;
-    if (quota === undefined) return () => undefined;
-    const slot = await quota.acquire();
-    if (slot !== undefined) return slot;
-    throw new GatewayError('overloaded', { upstream: this.id, message: `all ${quota.limit} processes are in use` });
   }
 
   async #start(order: LinkOrder): Promise<Link<Owner, User>> {
@@ -344,7 +397,10 @@ export class Upstream<Owner, User extends LinkUser> {
       const link = await this.#opener.open(
         order,
         {
-          onOpen: (link) => this.#live.add(link),
+          onOpen: (link) => {
+            this.#live.add(link);
+            this.#claimed.add(link);
+          },
           onNotification: (link, notification, about) => this.#events.onNotification(link, notification, about),
           onServerRequest: (link, ask) => this.#events.onServerRequest(link, ask),
           onClose: (link, error) => this.#onLost(link, error),
@@ -368,30 +424,13 @@ export class Upstream<Owner, User extends LinkUser> {
     }
   }
 
-  #longestIdle(): Idle | undefined {
-    let longest: Link<Owner, User> | undefined;
+  /** Returns a function that closes a connection which serves no client, where there is one. */
+  #findSpare(): (() => Promise<void>) | undefined {
     for (const link of this.#live) {
-      if (isIdle(link) && !this.#isKept(link) && (longest === undefined || link.usedMs < longest.usedMs))
-        longest = link;
+      const isSpare = link.users.size === 0 && isIdle(link) && !this.#isKept(link) && !this.#claimed.has(link);
+      if (isSpare) return () => this.#discard(link, 'released');
     }
-    const link = longest;
-    return link && { usedMs: link.usedMs, drop: () => this.#discard(link) };
-  }
-
-  /** Counts one more as being opened; the longest idle one makes room for it. @throws {GatewayError} `overloaded` */
-  async #reserve(): Promise<void> {
-    const { maxConnections } = this.config;
-    while (this.#live.size + this.#opening >= maxConnections) {
-      const idle = this.#longestIdle();
-      if (idle === undefined) {
-        throw new GatewayError('overloaded', {
-          upstream: this.id,
-          message: `all ${maxConnections} connections of upstream "${this.id}" are in use`,
-        });
-      }
-      await idle.drop();
-    }
-    this.#opening++;
+    return undefined;
   }
 
   #remove(link: Link<Owner, User>): boolean {
@@ -400,25 +439,27 @@ export class Upstream<Owner, User extends LinkUser> {
     return true;
   }
 
-  #discard(link: Link<Owner, User>): Promise<void> {
+  #discard(link: Link<Owner, User>, reason: CloseReason): Promise<void> {
     if (!this.#remove(link)) return Promise.resolve();
-    this.#events.onLinkClosed(link, undefined);
+    this.#events.onLinkClosed(link, reason);
     return this.#close(link);
   }
 
   #onLost(link: Link<Owner, User>, error: GatewayError): void {
     if (!this.#remove(link)) return;
     // A server that forgets its sessions is no server that crashes.
-    const early = !link.hasAnswered && error.code !== 'upstream-session-lost';
+    const isForgotten = error.code === 'upstream-session-lost';
+    const early = !link.hasAnswered && !isForgotten;
     this.#step(link.era, { kind: 'lost', reason: reasonOf(error), detail: detailOf(error), early });
     this.#log.warn({ err: error }, 'upstream connection lost');
     // The transport may still hold a process that is on its way out.
     void this.#close(link);
-    this.#events.onLinkClosed(link, error);
+    this.#events.onLinkClosed(link, isForgotten ? 'forgotten' : 'crash');
     if (this.#isKept(link)) this.#revive(link.era);
   }
 
   #close(link: Link<Owner, User>): Promise<void> {
+    this.#claimed.delete(link);
     const closing = link.connection.close().finally(() => {
       this.#slots.get(link)?.();
       this.#closing.delete(closing);
@@ -428,11 +469,13 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   /** Fetches the lists again and again until that succeeds, though no client asks for them. */
-  #revive(client: Era): void {
+  #revive(client: Era, features: ClientFeatures = NO_FEATURES): void {
     if (this.#reviving.has(client) || this.config.problem !== undefined) return;
     this.#reviving.add(client);
     const { signal } = this.#stopping;
     const waitMs = () => this.#lifecycles[this.#likelyEra(client)].retryAtMs - performance.now();
-    void retryUntilDone(() => this.refresh(client), waitMs, signal).finally(() => this.#reviving.delete(client));
+    void retryUntilDone(() => this.refresh(client, features), waitMs, signal).finally(() =>
+      this.#reviving.delete(client),
+    );
   }
 }

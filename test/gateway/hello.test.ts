@@ -46,7 +46,8 @@ test('L-004 a client that has not said it is initialized is neither asked nor to
 
   tools = [TOOL, { ...TOOL, name: 'more' }];
   memory.peers[0]?.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
-  await memory.until(() => (memory.requests('tools/list').length > 1 ? true : undefined));
+  // Twice each: for clients without capabilities, and for those of this client.
+  await memory.until(() => (memory.requests('tools/list').length === 4 ? true : undefined));
   assert.deepEqual(client.listened, []);
 
   client.notify('notifications/initialized');

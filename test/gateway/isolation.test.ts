@@ -92,6 +92,8 @@ test('SEC-12 a connection that is still being opened to list for a session does 
     start: () => (memory.starts === 1 ? Promise.resolve() : opening.promise),
   });
   await using gateway = await testCore({ up: { memory } });
+  // The first client gets the process that read the lists.
+  await conversation(await gateway.connect());
   const client = await gateway.connect({ capabilities: { sampling: {} } });
   const listing = client.request('tools/list');
   await memory.until(() => memory.starts >= 2 || undefined);
@@ -110,6 +112,7 @@ test(
       start: () => (memory.starts === 1 ? Promise.resolve() : opening.promise),
     });
     await using gateway = await testCore({ up: { memory } });
+    await conversation(await gateway.connect());
     const client = await gateway.connect();
     const call = client.request('tools/call', toolCall('up__echo'));
     await memory.until(() => memory.starts >= 2 || undefined);
@@ -117,7 +120,7 @@ test(
     opening.resolve();
     const { answer } = await call;
     assert.equal(answer.kind, 'error');
-    assert.equal(memory.requests('tools/call').length, 0);
+    assert.equal(memory.requests('tools/call').length, 1);
     await memory.until(() => memory.open.size <= 1 || undefined);
   },
 );
@@ -260,19 +263,85 @@ test(
   },
 );
 
-test('D6 a process that sits idle gives way when the budget is spent', TIMEOUT, async () => {
+const THREE_PROCESSES = {
+  bodyBytes: 4 << 20,
+  messageBytes: 16 << 20,
+  processes: 3,
+  sessionsPerPrincipal: 1_000,
+  parkedPerPrincipal: 256,
+  parkedPerUpstream: 1_024,
+  inFlightPerSession: 256,
+  streamsPerPrincipal: 1_000,
+};
+
+test('N-03 at the limit of processes no live session loses its own; the newcomer is refused', TIMEOUT, async () => {
   const memory = counting();
   const other = counting();
-  const limits = {
-    bodyBytes: 4 << 20,
-    messageBytes: 16 << 20,
-    processes: 3,
-    sessionsPerPrincipal: 1_000,
-    parkedPerPrincipal: 256,
-    parkedPerUpstream: 1_024,
-    inFlightPerSession: 256,
-    streamsPerPrincipal: 1_000,
-  };
+  await using gateway = await testCore(
+    { up: { memory, queueMs: 50 }, other: { memory: other, queueMs: 50 } },
+    { limits: THREE_PROCESSES },
+  );
+  const clients = [await gateway.connect(), await gateway.connect(), await gateway.connect()];
+  const seen = [];
+  for (const client of clients) seen.push(await conversation(client));
+  const { answer } = await (await gateway.connect()).request('tools/call', toolCall('up__echo'));
+  assert.ok(answer.kind === 'error');
+  assert.partialDeepStrictEqual(answer.error.data, { code: 'overloaded', executed: 'no', retryable: true });
+  assert.match(answer.error.message, /3 processes.*gateway\.limits\.processes/);
+  const again = [];
+  for (const client of clients) again.push(await conversation(client));
+  assert.deepEqual(again, seen);
+});
+
+test('N-03 a newcomer gets the process that a session gives back while it waits', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory, maxConnections: 2 } }, { limits: THREE_PROCESSES });
+  const clients = [await gateway.connect(), await gateway.connect()];
+  for (const client of clients) await conversation(client);
+  const newcomer = conversation(await gateway.connect());
+  const [first] = clients;
+  assert.ok(first !== undefined);
+  await gateway.core.gateway.end(first.session);
+  assert.equal(typeof (await newcomer), 'number');
+});
+
+test('N-03 a process that only reads lists gives way to a session', TIMEOUT, async () => {
+  const memory = counting();
+  const other = counting();
+  const limits = { ...THREE_PROCESSES, processes: 2 };
   await using gateway = await testCore({ up: { memory }, other: { memory: other } }, { limits });
-  for (let i = 0; i < 4; i++) assert.equal(typeof (await conversation(await gateway.connect())), 'number');
+  const [a, b] = [await gateway.connect(), await gateway.connect()];
+  await a.result('tools/list');
+  assert.deepEqual([await conversation(a), typeof (await conversation(b))], [0, 'number']);
+  assert.equal(other.open.size, 0);
+});
+
+test('N-07 the process that read the lists serves the first session', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await client.result('tools/list');
+  assert.equal(await conversation(client), 0);
+  assert.equal(memory.starts, 1);
+  assert.notEqual(await conversation(await gateway.connect()), 0);
+});
+
+test('N-07 the process that reads the first lists is told what the first client can do', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect({ capabilities: { sampling: {} } });
+  await client.result('tools/list');
+  assert.equal(await conversation(client), 0);
+  assert.equal(memory.starts, 1);
+  assert.notEqual(memory.peers[0]?.capabilities.raw('sampling'), undefined);
+});
+
+test('N-60 200 sessions of one remote upstream keep their connections on the defaults', TIMEOUT, async () => {
+  const memory = counting();
+  const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
+  await using gateway = await testCore({ up: { memory, target, concurrency: 1_024, maxConnections: 10_000 } });
+  const clients = await Promise.all(Array.from({ length: 200 }, () => gateway.connect({ listens: false })));
+  const seen = await Promise.all(clients.map(conversation));
+  assert.equal(new Set(seen).size, 200);
+  assert.deepEqual(await Promise.all(clients.map(conversation)), seen);
 });

@@ -127,6 +127,8 @@ test('REL-06 a call cancelled while its upstream starts ends at once, and never 
     start: () => (memory.starts === 1 ? Promise.resolve() : opening.promise),
   });
   await using gateway = await testCore({ up: { memory } });
+  // The first client gets the process that read the lists.
+  await (await gateway.connect()).result('tools/call', toolCall('up__echo'));
   const client = await gateway.connect();
   const call = client.send('tools/call', toolCall('up__echo'), { id: '"x"' });
   await memory.until(() => memory.starts >= 2 || undefined);
@@ -136,7 +138,7 @@ test('REL-06 a call cancelled while its upstream starts ends at once, and never 
   opening.resolve();
   assert.equal(answer, undefined);
   assert.ok(!wasOpen);
-  assert.equal(memory.requests('tools/call').length, 0);
+  assert.equal(memory.requests('tools/call').length, 1);
 });
 
 test('a call whose client is asked something gives its place to another meanwhile', TIMEOUT, async () => {
@@ -183,16 +185,29 @@ test('SEC-15 a session has a bounded number of requests under way', TIMEOUT, asy
   await client.result('ping');
 });
 
-test('a principal who opens one session too many loses the one it has not used for longest', TIMEOUT, async () => {
+test('N-03 the session one too many takes the place of the one without upstream state', TIMEOUT, async () => {
   const limits = { ...LIMITS, sessionsPerPrincipal: 2 };
   await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools: [ECHO] } }) } }, { limits });
   const first = await gateway.connect({ listens: false });
+  await first.result('tools/call', toolCall('up__echo'));
   const second = await gateway.connect({ listens: false });
-  await first.result('ping');
+  await second.result('ping');
   await gateway.connect({ listens: false });
   assert.deepEqual([first.session.closed.aborted, second.session.closed.aborted], [false, true]);
   const woken = await gateway.core.gateway.session(second.session.id, second.session.caller.principal, '');
   assert.ok(woken, 'its id still works');
+});
+
+test('N-03 no session with state at an upstream ends for another; the newcomer is refused', TIMEOUT, async () => {
+  const limits = { ...LIMITS, sessionsPerPrincipal: 2 };
+  await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools: [ECHO] } }) } }, { limits });
+  const clients = [await gateway.connect({ listens: false }), await gateway.connect({ listens: false })];
+  for (const client of clients) await client.result('tools/call', toolCall('up__echo'));
+  await assert.rejects(gateway.connect(), /overloaded.*sessionsPerPrincipal|sessionsPerPrincipal.*overloaded/);
+  assert.deepEqual(
+    clients.map(({ session }) => session.closed.aborted),
+    [false, false],
+  );
 });
 
 test('a principal whose sessions are all in use is refused another, and others are not', TIMEOUT, async () => {

@@ -41,7 +41,7 @@ async function get(
     allowedHosts: ['gateway.internal'],
     startedAtMs: Date.UTC(2026, 10, 20),
     ready: () => ({ ready: true, reasons: [] }),
-    upstreams: () => [FILES],
+    upstreams: async () => [FILES],
     ...view,
   });
   return await app.request(path, { method, headers: { host } });

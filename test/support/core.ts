@@ -242,6 +242,7 @@ export async function testCore(
         const isProcess = upstream.target.kind === 'stdio';
         return [{ era, isProcess, tellsWhichCall: !isProcess, start: memory.start }];
       },
+      processUsage: () => wire.processUsage(),
       [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),
     };
     return composeCore(config, metrics, reach, log, { callOwners: owners });

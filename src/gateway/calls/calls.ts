@@ -20,11 +20,12 @@ import { declaresTasks } from '../../protocol/tasks.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
 import { type Link, NO_FEATURES } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
-import { type ResultTranslator, NEEDS_URL, toolFailure } from '../forward/result-translator.ts';
+import { type ResultTranslator, NEEDS_URL, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import { canBeAsked, capabilitiesFor, modernCapabilities } from '../exchange/client-capabilities.ts';
 import { collectInput, MAX_ROUNDS } from '../questions/collect-input.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
+import { withStateLoss } from '../connections/state-losses.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
@@ -159,8 +160,7 @@ export class Calls {
     exchange.releaseSlot();
     let answer;
     try {
-      const given = { upstream: upstream.id, isModern: true, source: to.source };
-      answer = this.#parts.translator.toClient(exchange, given, first);
+      answer = this.#toClient(exchange, { upstream: upstream.id, isModern: true, source: to.source }, first);
     } catch (thrown) {
       ending.reject(thrown);
       return;
@@ -208,7 +208,7 @@ export class Calls {
           if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
             throw new UrlRequiredError(readUrlElicitations(upstream.id, exchange, answer.error));
           }
-          return this.#parts.translator.toClient(exchange, { upstream: upstream.id, isModern: false, source }, answer);
+          return this.#toClient(exchange, { upstream: upstream.id, isModern: false, source }, answer);
         } catch (thrown) {
           if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
           // A process that ended is known to be gone only a moment after it takes nothing any more.
@@ -236,6 +236,11 @@ export class Calls {
   ): Call<Exchange> {
     const asked = exchange.request.method === 'tools/call' ? params.with('task', undefined) : params;
     return this.#sender.send(exchange, upstream, link, { params: asked, headers: headersOf(source, params), ended });
+  }
+
+  /** The answer in the words of the client, with the loss of the upstream's state where that is not reported yet. */
+  #toClient(exchange: OpenExchange, given: UpstreamResult, answer: Answer): Answer {
+    return withStateLoss(exchange.holder, given.upstream, this.#parts.translator.toClient(exchange, given, answer));
   }
 
   /**
@@ -287,7 +292,7 @@ export class Calls {
         if (isRead) {
           resourceCache.store({ ...read, params: sent }, version, answer, performance.now());
         }
-        return this.#parts.translator.toClient(exchange, { upstream: upstream.id, isModern: true, source }, answer);
+        return this.#toClient(exchange, { upstream: upstream.id, isModern: true, source }, answer);
       }
       if (exchange.client.caller.revision === MODERN) {
         for (const request of asked.inputRequests) mustBeDeclared(upstream.id, exchange, request);

@@ -1,5 +1,6 @@
 import { ArraySet } from '../../small-collections.ts';
 import type { Catalog } from '../../catalog/catalog.ts';
+import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { featuresOf } from '../../protocol/revisions.ts';
 import type { Link } from '../../upstream/link.ts';
@@ -38,6 +39,14 @@ export class ClientGroup extends ConnectionHolder {
     return (
       this.working.size === 0 && !this.wantsListChanges && [...this.exclusiveGroups()].every(({ isQuiet }) => isQuiet)
     );
+  }
+
+  /** Whether it can be released without loss: no request is under way, and no upstream keeps state for it. */
+  get isReleasable(): boolean {
+    const isUnconnected = [this, ...this.exclusiveGroups()].every(
+      ({ links, pendingLinks }) => links.size === 0 && pendingLinks.size === 0,
+    );
+    return this.isQuiet && isUnconnected;
   }
 
   /**
@@ -85,6 +94,10 @@ export class ClientGroup extends ConnectionHolder {
 
   announce(method: string, params: RawObject | undefined): void {
     for (const listener of this.subscribers) listener.announce(method, params);
+  }
+
+  sendLog(): void {
+    // Modern clients get log messages with the answers of their requests alone.
   }
 
   latestExchangeAt(upstream: string): Exchange | undefined {
@@ -140,7 +153,7 @@ export class ClientGroups {
     }
   }
 
-  /** At once where it is known. @throws {GatewayError} `invalid-params` for capabilities nobody could carry. */
+  /** At once where it is known. @throws {GatewayError} `invalid-params` for capabilities that are too large; `overloaded`. */
   of(caller: Caller, nowMs: number): ClientGroup | Promise<ClientGroup> {
     const claimed = this.#byCaller.get(caller);
     if (claimed !== undefined) {
@@ -173,9 +186,9 @@ export class ClientGroups {
   }
 
   async #make(key: string, caller: Caller): Promise<ClientGroup> {
-    this.#makeRoom(caller.principal.key);
-    const group = new ClientGroup(key, caller, this.#parts.defaultCatalog(caller.view));
     try {
+      this.#makeRoom(caller.principal.key);
+      const group = new ClientGroup(key, caller, this.#parts.defaultCatalog(caller.view));
       group.catalog = await this.#parts.loadCatalog(group);
       this.#ready.set(key, group);
       return group;
@@ -184,13 +197,28 @@ export class ClientGroups {
     }
   }
 
-  /** Clients choose their capabilities, so there is an end to how many different ones are kept apart. */
+  /**
+   * Clients choose their capabilities, so the groups of a principal are bounded. Releases the one that was unused for longest,
+   * among those that lose nothing by it.
+   *
+   * @throws {GatewayError} `overloaded`
+   */
   #makeRoom(principal: string): void {
-    const own = [...this.#ready.values()].filter((group) => group.principal === principal);
-    if (own.length < this.#parts.perPrincipal) return;
-    const quiet = own.filter(({ isQuiet }) => isQuiet).toSorted((a, b) => a.usedMs - b.usedMs);
-    const [oldest] = quiet;
-    if (oldest !== undefined) this.#release(oldest);
+    let count = 0;
+    let oldest: ClientGroup | undefined;
+    for (const group of this.#ready.values()) {
+      if (group.principal !== principal) continue;
+      count++;
+      if (group.isReleasable && (oldest === undefined || group.usedMs < oldest.usedMs)) oldest = group;
+    }
+    if (count < this.#parts.perPrincipal) return;
+    if (oldest === undefined) {
+      const message =
+        `clients of yours with ${count} different sets of capabilities are in use, as many as ` +
+        'gateway.limits.sessionsPerPrincipal allows; try again later';
+      throw new GatewayError('overloaded', { message });
+    }
+    this.#release(oldest);
   }
 
   sweep(nowMs: number): void {

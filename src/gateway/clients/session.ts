@@ -9,6 +9,7 @@ import { withToken } from '../../protocol/meta.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { Recipient, Client, Exchange, ClientQuestion } from '../exchange/exchange.ts';
 import type { ClientSession, MessageSink } from '../front.ts';
+import type { Severity } from '../../protocol/severity.ts';
 import { WaitingMessages } from './waiting-messages.ts';
 import { isWanted } from '../exchange/log-level.ts';
 import { ConnectionHolder } from '../exchange/connection-holder.ts';
@@ -54,9 +55,14 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     return nowMs >= this.ref.expiresMs;
   }
 
-  /** Nothing is under way and nobody listens. */
+  /** Whether no request is under way and no stream is open. */
   get isQuiet(): boolean {
     return this.inFlight.size === 0 && this.#sink === undefined;
+  }
+
+  /** Whether it can be released without loss: no upstream keeps state for it now. */
+  get isReleasable(): boolean {
+    return this.isQuiet && this.pendingLinks.size === 0 && this.links.size === 0;
   }
 
   listen(sink: MessageSink): void {
@@ -79,6 +85,11 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   /** Tells the client something that belongs to no request. It waits until the client listens. */
   announce(method: string, params: RawObject | undefined): void {
     this.#queue(notificationText(method, params));
+  }
+
+  sendLog(level: Severity, params: RawObject): void {
+    const hasLogging = this.catalog.capabilities.raw('logging') !== undefined;
+    if (hasLogging && this.wantsLog(level)) this.announce('notifications/message', params);
   }
 
   #queue(text: string): void {

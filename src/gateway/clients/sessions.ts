@@ -5,7 +5,7 @@ import { RawObject } from '../../json/json.ts';
 import { isLegacyRevision, featuresOf } from '../../protocol/revisions.ts';
 import type { Level } from '../../telemetry/metrics.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
-import type { SessionChange, SessionRef, SessionStore } from '../../store/session-store.ts';
+import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../../store/session-store.ts';
 import type { Caller } from '../exchange/caller.ts';
 import { forwardableCapabilities } from '../exchange/client-capabilities.ts';
 import { isSeverity } from '../../protocol/severity.ts';
@@ -28,7 +28,7 @@ export interface SessionsParts {
   /** Counts the sessions in memory. */
   readonly gauge: Level;
   /** Called when a session that was released is in memory again. */
-  onRestored(session: Session): void;
+  onRestored(session: Session, record: SessionRecord | undefined): void;
   /** Called before a session is released or ended. */
   onRelease(session: Session): void;
 }
@@ -54,7 +54,7 @@ export class Sessions {
     return this.#active.values();
   }
 
-  /** @throws {GatewayError} `overloaded` when the principal has too many that are all in use. */
+  /** @throws {GatewayError} `overloaded` when the principal has too many, none of which can be released without loss. */
   async open(caller: Caller): Promise<Session> {
     return await this.#reserved(caller.principal, () => this.#open(caller));
   }
@@ -128,7 +128,7 @@ export class Sessions {
     }
     this.#active.set(id, session);
     this.#parts.gauge.add();
-    this.#parts.onRestored(session);
+    this.#parts.onRestored(session, record);
     return session;
   }
 
@@ -196,6 +196,7 @@ export class Sessions {
     }
   }
 
+  /** Releases the session that was unused for longest, among those that lose nothing by it: each wakes up from its id. */
   #makeRoom(principal: Principal): void {
     let count = this.#opening.get(principal.key) ?? 0;
     if (this.#active.size + count < this.#parts.limits.perPrincipal) return;
@@ -203,11 +204,14 @@ export class Sessions {
     for (const session of this.#active.values()) {
       if (session.principal !== principal.key) continue;
       count++;
-      if (session.isQuiet && (oldest === undefined || session.usedMs < oldest.usedMs)) oldest = session;
+      if (session.isReleasable && (oldest === undefined || session.usedMs < oldest.usedMs)) oldest = session;
     }
     if (count < this.#parts.limits.perPrincipal) return;
     if (oldest === undefined) {
-      throw new GatewayError('overloaded', { message: `${count} sessions of yours are in use` });
+      const message =
+        `you have ${count} sessions that are in use, as many as gateway.limits.sessionsPerPrincipal allows; ` +
+        'end one with DELETE, or try again later';
+      throw new GatewayError('overloaded', { message });
     }
     this.#release(oldest);
   }

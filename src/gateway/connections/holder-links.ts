@@ -7,13 +7,14 @@ import { detach } from '../../json/memo.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
-import type { Link } from '../../upstream/link.ts';
+import type { CloseReason, Link } from '../../upstream/link.ts';
 import type { UpstreamSubscription } from '../../upstream/upstream-subscription.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { atMost } from '../exchange/at-most.ts';
 import { isWanted, lowestOf } from '../exchange/log-level.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { ConnectionHolder, Subscription } from '../exchange/connection-holder.ts';
+import type { StateLosses } from './state-losses.ts';
 
 type HolderLink = Link<Exchange, ConnectionHolder>;
 
@@ -27,13 +28,15 @@ const PREPARE_MS = 1_000;
 export class HolderLinks {
   readonly #upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
   readonly #log: Logger;
+  readonly #losses: StateLosses;
   /** `<upstream> <holder>` of those whose subscriptions are being brought back. */
   readonly #restoring = new Set<string>();
   /** By URI, until the upstream has answered: two who subscribe at once are one subscription. */
   readonly #subscribing = new WeakMap<HolderLink, Map<string, Promise<Answer>>>();
 
-  constructor(upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>, log: Logger) {
+  constructor(upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>, losses: StateLosses, log: Logger) {
     this.#upstreams = upstreams;
+    this.#losses = losses;
     this.#log = log;
   }
 
@@ -79,13 +82,14 @@ export class HolderLinks {
     return link;
   }
 
-  /** Removes a closed link. Holders with subscriptions on it get a new one. */
-  onLinkClosed(link: HolderLink, error: GatewayError | undefined): void {
+  /** Removes a link that has closed. Sessions with subscriptions there get a new one, where it ended by itself. */
+  onLinkClosed(link: HolderLink, reason: CloseReason): void {
     for (const holder of link.users) {
       holder.pendingLinks.delete(link.upstream);
       holder.links.delete(link.upstream);
-      if (error !== undefined) this.#restoreSubscriptions(holder, link.upstream);
+      if (reason === 'crash' || reason === 'forgotten') this.#restoreSubscriptions(holder, link.upstream);
     }
+    this.#losses.onLinkClosed(link, reason);
   }
 
   /** A holder has come back: whoever owes it news is reached again, though nobody calls. */

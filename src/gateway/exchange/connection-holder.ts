@@ -14,6 +14,14 @@ export interface Subscription {
   readonly uri: string;
 }
 
+/** The loss of the state that an upstream kept for a client. */
+export interface StateLoss {
+  readonly upstream: string;
+  readonly reason: 'idle' | 'crash' | 'forgotten' | 'restored';
+  /** When it was noticed; ISO 8601. */
+  readonly at: string;
+}
+
 /**
  * A holder of connections to upstreams, with the subscriptions and the log level that they were asked for on its behalf: a
  * client's session in the legacy era, a client group of modern clients.
@@ -31,7 +39,11 @@ export abstract class ConnectionHolder implements LinkUser {
   readonly ownOffers = new Map<string, Offer>();
   /** By the URI the client knows. */
   readonly subscriptions = new Map<string, Subscription>();
-  /** The lowest it wants to hear of. */
+  /** Upstreams that have kept state for it. Undefined until the first one. */
+  usedUpstreams: Set<string> | undefined;
+  /** Losses of state that no answer has reported yet, by upstream. Undefined until the first one. */
+  stateLosses: Map<string, StateLoss> | undefined;
+  /** The lowest level of log messages that it wants. */
   logLevel: Severity | undefined;
   catalog: Catalog;
   /** The version of all offers that the catalog was made of. */
@@ -73,8 +85,11 @@ export abstract class ConnectionHolder implements LinkUser {
   /** Whether one client stands behind it, which has seen every list that was answered. */
   abstract readonly isOneClient: boolean;
 
-  /** Tells what belongs to no request. */
+  /** Sends a notification that belongs to no request. */
   abstract announce(method: string, params: RawObject | undefined): void;
+
+  /** Sends a log message of the gateway itself, where the client takes log messages that belong to no request. */
+  abstract sendLog(level: Severity, params: RawObject): void;
 
   /** The request an upstream is most likely talking about when it does not say: the latest one it works on. */
   abstract latestExchangeAt(upstream: string): Exchange | undefined;

@@ -7,6 +7,7 @@ import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
 import type { Link } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
+import type { StateLosses } from '../connections/state-losses.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import { modernCapabilities } from '../exchange/client-capabilities.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
@@ -29,9 +30,11 @@ export interface Sending {
 /** Sends one request to an upstream, on behalf of a client's, and counts it. */
 export class Sender {
   readonly #metrics: Metrics;
+  readonly #losses: StateLosses;
 
-  constructor(metrics: Metrics) {
+  constructor(metrics: Metrics, losses: StateLosses) {
     this.#metrics = metrics;
+    this.#losses = losses;
   }
 
   send(
@@ -56,7 +59,7 @@ export class Sender {
       headers,
       onEnd: (answer, durationMs) => {
         const isAnswer = !(answer instanceof GatewayError);
-        if (isAnswer) link.hasAnswered = true;
+        if (isAnswer) this.#losses.onAnswered(exchange.holder, link);
         const error = isAnswer ? errorTypeOf(method, answer) : answer.code;
         exchange.outcome = { answer, error };
         const transport = upstream.config.target.kind === 'stdio' ? 'pipe' : 'tcp';

@@ -70,15 +70,20 @@ export class ListRefresher {
   /**
    * Begins to fetch the lists of an endpoint, for its instructions and capabilities. Waits only where the endpoint shows one
    * upstream that was never listed: there is nothing to answer with.
+   *
+   * @param features of the client. A process gets them when it starts, so that it can serve this client afterwards.
    */
-  async beginFirstLists(view: string, client: Era): Promise<void> {
+  async beginFirstLists(view: string, client: Era, features: ClientFeatures): Promise<void> {
     const { offers, records, waitMs } = this.#parts;
     const upstreams = this.#of(view);
     const [only, ...others] = upstreams;
     for (const upstream of upstreams) {
-      const refreshing = this.#refreshIfStale(upstream, client, undefined);
+      const own = upstream.isPersonal && upstream.isProcess && features.capabilityKey !== '' ? features : undefined;
+      if (own !== undefined) await offers.load(upstream.id, likelyEra(upstream, client), own.capabilityKey);
+      const refreshing = this.#refreshIfStale(upstream, client, own);
       if (upstream !== only || others.length > 0 || refreshing === undefined) continue;
-      if (offers.best(upstream.id, client, '') !== undefined || records.hasFailed(upstream.id)) continue;
+      const capabilityKey = own?.capabilityKey ?? '';
+      if (offers.best(upstream.id, client, capabilityKey) !== undefined || records.hasFailed(upstream.id)) continue;
       await this.#await([{ id: upstream.id, wasListed: false, refreshing }], waitMs);
     }
   }

@@ -127,12 +127,17 @@ export class Offers {
 
   /** The offer that a client of this era sees: listed in its own era, else in the other one, else none. */
   best(upstream: string, client: Era, capabilityKey: string): Offer | undefined {
-    const own = this.#withoutEra.get(upstream) === client ? undefined : this.#bestIn(upstream, client, capabilityKey);
-    return own ?? this.#bestIn(upstream, otherEra(client), capabilityKey);
+    const own = this.#withoutEra.get(upstream) === client ? undefined : this.bestIn(upstream, client, capabilityKey);
+    return own ?? this.bestIn(upstream, otherEra(client), capabilityKey);
   }
 
-  #bestIn(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
-    return this.get(upstream, era, capabilityKey) ?? this.get(upstream, era, '');
+  /** The offer listed in this era that clients with these capabilities see. */
+  bestIn(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
+    const own = this.get(upstream, era, capabilityKey) ?? this.get(upstream, era, '');
+    if (own !== undefined) return own;
+    // Only clients with other capabilities have come so far: their lists are better than none.
+    const [other] = this.capabilityKeysOf(upstream, era);
+    return other === undefined ? undefined : this.get(upstream, era, other);
   }
 
   /** Stops showing offers of an era that the upstream does not speak. True when clients may see others than before. */
@@ -149,6 +154,13 @@ export class Offers {
   ageMs(upstream: string, era: Era, capabilityKey: string): number | undefined {
     const listedMs = this.#listedMs.get(`${upstream} ${keyText({ era, capabilityKey })}`);
     return listedMs === undefined ? undefined : performance.now() - listedMs;
+  }
+
+  /** The same for clients with any capabilities. */
+  youngestAgeMs(upstream: string, era: Era): number | undefined {
+    const ages = this.capabilityKeysOf(upstream, era).map((capabilityKey) => this.ageMs(upstream, era, capabilityKey));
+    const known = ages.filter((ageMs) => ageMs !== undefined);
+    return known.length === 0 ? undefined : Math.min(...known);
   }
 
   /** Whether this very offer is at hand, be it from disk. */

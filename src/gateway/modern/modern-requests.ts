@@ -13,6 +13,7 @@ import { type HeaderLookup, paramHeaderFault } from '../../protocol/mcp-headers.
 import { isAnonymous } from '../../policy/principal.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { TASK_METHODS } from '../../protocol/tasks.ts';
+import { NO_FEATURES } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
 import { type ResultTranslator, toolFailure } from '../forward/result-translator.ts';
@@ -137,7 +138,7 @@ export class ModernRequests implements ModernRequestHost {
       case 'completion/complete':
         return this.#route(modernRequest, modernClient);
       case 'server/discover':
-        return listRefresher.beginFirstLists(caller.view, 'modern').then(() => {
+        return listRefresher.beginFirstLists(caller.view, 'modern', NO_FEATURES).then(() => {
           listRefresher.bringUpToDate(group);
           return this.#discover(group);
         });

@@ -41,6 +41,8 @@ function headerIn(line: string): Header {
 class ModernHttpTransport implements Transport, PostExchangeOwner {
   readonly upstream: string;
   readonly messageBytes: number;
+  /** Each request stands alone. */
+  readonly mayKeepState = false;
   readonly #authority: string;
   readonly #path: string;
   readonly #headers: HeaderList;

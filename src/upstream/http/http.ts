@@ -89,6 +89,10 @@ class HttpTransport implements Transport, PostExchangeOwner {
     stream?.close();
   }
 
+  get mayKeepState(): boolean {
+    return this.#session.id !== undefined;
+  }
+
   setRevision(revision: string): void {
     this.#session.setRevision(revision);
   }

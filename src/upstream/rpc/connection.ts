@@ -107,6 +107,11 @@ export class Connection<Owner> {
     return this.#pending.size - this.#inBackground;
   }
 
+  /** Whether the other side may keep state for this connection: a process, or a server that gave it a session. */
+  get mayKeepState(): boolean {
+    return this.#transport?.mayKeepState ?? true;
+  }
+
   /** Nothing can be asked of it any more. */
   get isClosed(): boolean {
     return this.#closed !== undefined || this.#isClosing;

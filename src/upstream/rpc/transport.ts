@@ -50,6 +50,8 @@ export interface Transport {
   pause?(forMs: number): void;
   /** Ends it gracefully, then by force, in bounded time. Resolves when nothing of it is left. */
   close(): Promise<void>;
+  /** Whether the other side may keep state for this connection. True unless given. */
+  readonly mayKeepState?: boolean;
 }
 
 /** Starts a transport that is still wanted. @throws {GatewayError} `upstream-unavailable` */
@@ -58,11 +60,14 @@ export async function unlessAborted(
   signal: AbortSignal,
   start: () => Transport | Promise<Transport>,
 ): Promise<Transport> {
-  if (signal.aborted) {
-    const message = `upstream "${upstream}" is being disconnected`;
-    throw new GatewayError('upstream-unavailable', { upstream, message }, signal.reason);
-  }
+  if (signal.aborted) throw disconnecting(upstream, signal);
   return await start();
+}
+
+/** Why a transport is not started that is not wanted any more. */
+export function disconnecting(upstream: string, { reason }: AbortSignal): GatewayError {
+  const message = `upstream "${upstream}" is being disconnected`;
+  return new GatewayError('upstream-unavailable', { upstream, message }, reason);
 }
 
 /** @throws {GatewayError} `upstream-unavailable` (executed `no`), with the reason in words. */

@@ -10,6 +10,7 @@ import { childEnvironment } from './environment.ts';
 import { NonProtocolOutput } from './non-protocol-output.ts';
 import { isModernRevision } from '../../protocol/revisions.ts';
 import { StdinQueue } from './stdin-queue.ts';
+import type { NpxCommands } from './npx-command.ts';
 import { ProcessGroup } from './process-group.ts';
 import type { ProcessGuard } from './process-guard.ts';
 import { spawnFailure } from './spawn-failure.ts';
@@ -20,6 +21,7 @@ import {
   type StartTransport,
   type Transport,
   type TransportEvents,
+  disconnecting,
   unlessAborted,
 } from '../rpc/transport.ts';
 
@@ -29,6 +31,8 @@ export interface StdioOptions {
   readonly messageBytes: number;
   readonly log: Logger;
   readonly guard: ProcessGuard;
+  /** Finds what an `npx` runs. Without it the `npx` stays beside the server. */
+  readonly npx?: NpxCommands;
   /** Told of each line on stdout that is no message. */
   readonly onNonProtocolOutput?: () => void;
   /** It sends too fast, and is not read for a moment. */
@@ -62,13 +66,17 @@ const OUR_ID = /^\d+$/;
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
  */
 export function stdioTransport(target: StdioTarget, options: StdioOptions): StartTransport {
-  const { upstream, guard } = options;
-  const start = async (events: TransportEvents): Promise<Transport> => {
-    const tag = guard.tagged.next();
-    const env = { ...childEnvironment(process.env, target.env), [TAG_NAME]: tag };
+  const { upstream, guard, npx } = options;
+  const start = async (events: TransportEvents, signal: AbortSignal): Promise<Transport> => {
+    const tag = guard.tagged.next(upstream);
+    const own = childEnvironment(process.env, target.env);
+    const launch = (await npx?.find(upstream, target, own, signal)) ?? { ...target, env: own };
+    if (signal.aborted) throw disconnecting(upstream, signal);
+    const env = { ...launch.env, [TAG_NAME]: tag };
     try {
+      const { command, args, cwd } = launch;
       // A group of its own, so that what it starts can be ended with it.
-      const child = spawn(target.command, target.args, { cwd: target.cwd, env, detached: true, stdio: 'pipe' });
+      const child = spawn(command, args, { cwd, env, detached: true, stdio: 'pipe' });
       // Nothing may be awaited between here and the listeners, where it has started.
       if (child.pid !== undefined) return new StdioTransport(child, child.pid, tag, events, options);
       const [error] = await once(child, 'error');
@@ -77,7 +85,7 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
       throw await spawnFailure(upstream, target, env, thrown);
     }
   };
-  return (events, signal) => unlessAborted(upstream, signal, () => start(events));
+  return (events, signal) => unlessAborted(upstream, signal, () => start(events, signal));
 }
 
 class StdioTransport implements Transport {

@@ -22,9 +22,19 @@ export class TaggedProcesses {
   #lastTag = 0;
   #scanning: Promise<ReadonlyMap<string, readonly number[]>> | undefined;
 
-  /** Returns a tag for one more child. */
-  next(): string {
-    return `${this.prefix}${++this.#lastTag}`;
+  /** Returns a tag for one more child. @param owner the upstream that it is started for; has no colon. */
+  next(owner: string): string {
+    return `${this.prefix}${++this.#lastTag}:${owner}`;
+  }
+
+  /** Returns the processes that run, by the owners of their tags. */
+  async pidsByOwner(): Promise<ReadonlyMap<string, readonly number[]>> {
+    const owners = new Map<string, number[]>();
+    for (const [tag, pids] of await this.#scan()) {
+      const owner = tag.slice(tag.lastIndexOf(':') + 1);
+      owners.set(owner, [...(owners.get(owner) ?? []), ...pids]);
+    }
+    return owners;
   }
 
   /** Sends SIGTERM to all processes that carry this tag. */

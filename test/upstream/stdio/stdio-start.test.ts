@@ -135,7 +135,7 @@ suite('the environment of a process', () => {
     const env = { TOKEN: 'for the server', ...marker() };
     await using stdio = await Stdio.server('stdio-echo.ts', { env });
     const { [TAG_NAME]: tag, ...seen } = Object(JSON.parse((await stdio.call('env')).raw('env') ?? ''));
-    assert.match(String(tag), /^[\da-f-]{36}:\d+$/);
+    assert.match(String(tag), /^[\da-f-]{36}:\d+:files$/);
     assert.deepEqual(seen, childEnvironment(process.env, env));
     assert.doesNotMatch(JSON.stringify(seen), /hunter2|npm_lifecycle/);
   });

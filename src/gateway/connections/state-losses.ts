@@ -1,0 +1,85 @@
+import type { Logger } from 'pino';
+import { RawObject } from '../../json/json.ts';
+import { type Answer, type Result, parsed } from '../../protocol/jsonrpc.ts';
+import { META, withMeta } from '../../protocol/meta.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+import { isCallKey } from '../../upstream/connection-key.ts';
+import type { CloseReason, Link } from '../../upstream/link.ts';
+import type { ConnectionHolder, StateLoss } from '../exchange/connection-holder.ts';
+import type { Exchange } from '../exchange/exchange.ts';
+
+type HolderLink = Link<Exchange, ConnectionHolder>;
+
+const CAUSES: Readonly<Record<StateLoss['reason'], string>> = {
+  idle: 'was ended because it was not used for the time that "idle" allows',
+  crash: 'ended by itself',
+  forgotten: 'does not know its session any more',
+  restored: 'was ended when the gateway was restarted, or released this session as unused',
+};
+
+export interface StateLossesParts {
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  /** Called when an upstream begins to keep state for a holder. */
+  onFirstUse(holder: ConnectionHolder, upstream: string): void;
+}
+
+/**
+ * Reports that an upstream has lost the state it kept for a client: in the log, in a metric, as a log message to the client,
+ * and in the `_meta` of the next answer of that upstream.
+ */
+export class StateLosses {
+  readonly #parts: StateLossesParts;
+
+  constructor(parts: StateLossesParts) {
+    this.#parts = parts;
+  }
+
+  /** Notes that a call was answered: from then on the upstream may keep state for the holder. */
+  onAnswered(holder: ConnectionHolder, link: HolderLink): void {
+    link.hasAnswered = true;
+    if (holder.usedUpstreams?.has(link.upstream) === true) return;
+    if (!link.connection.mayKeepState || isCallKey(link.key)) return;
+    holder.usedUpstreams ??= new Set();
+    holder.usedUpstreams.add(link.upstream);
+    this.#parts.onFirstUse(holder, link.upstream);
+  }
+
+  /** Reports the loss for every user of a link that has closed. */
+  onLinkClosed(link: HolderLink, reason: CloseReason): void {
+    if (reason === 'released' || !link.hasAnswered || !link.connection.mayKeepState) return;
+    const users = [...link.users].filter((holder) => holder.usedUpstreams?.has(link.upstream) === true);
+    if (users.length > 0) this.#report(link.upstream, reason, users);
+  }
+
+  /** Reports the loss for a session that was restored from its id, at the upstreams that kept state for it. */
+  onRestored(holder: ConnectionHolder, upstreams: readonly string[]): void {
+    if (upstreams.length === 0) return;
+    holder.usedUpstreams = new Set(upstreams);
+    for (const upstream of upstreams) this.#report(upstream, 'restored', [holder]);
+  }
+
+  #report(upstream: string, reason: StateLoss['reason'], holders: readonly ConnectionHolder[]): void {
+    const { metrics, log } = this.#parts;
+    const loss: StateLoss = { upstream, reason, at: new Date().toISOString() };
+    const message = `upstream "${upstream}" ${CAUSES[reason]}: the state that it kept for this client is lost`;
+    const params = RawObject.of({ level: 'warning', logger: 'linkspan', data: { ...loss, message } });
+    for (const holder of holders) {
+      holder.stateLosses ??= new Map();
+      holder.stateLosses.set(upstream, loss);
+      holder.sendLog('warning', params);
+      metrics.upstreamStateLost(upstream, reason);
+    }
+    log.warn({ upstream, reason, clients: holders.length }, 'upstream lost the state that it kept for clients');
+  }
+}
+
+/** The answer of an upstream, with the loss of its state in `_meta` where that was not reported to this client yet. */
+export function withStateLoss(holder: ConnectionHolder, upstream: string, answer: Answer): Answer {
+  const loss = holder.stateLosses?.get(upstream);
+  if (loss === undefined || answer.kind === 'error') return answer;
+  holder.stateLosses?.delete(upstream);
+  const { kind, parsedResult } = parsed(answer);
+  const marked = withMeta(parsedResult, [[META.stateLost, JSON.stringify(loss)]]);
+  return { kind, result: marked.toString(), parsedResult: marked } satisfies Result;
+}

@@ -1,0 +1,109 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Message } from '../../../src/protocol/jsonrpc.ts';
+import { GatewayError } from '../../../src/errors.ts';
+import { testCore, type TestClient, toolCall } from '../../support/core.ts';
+import { memoryUpstream, type MemoryUpstream, result } from '../../support/memory-upstream.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
+const KEY = 'io.linkspan/stateLost';
+
+function scripted(): MemoryUpstream {
+  return memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => peer.say(result(request, { content: [], _meta: { own: 1 } })),
+  });
+}
+
+async function metaOf(client: TestClient): Promise<unknown> {
+  return (await client.result('tools/call', toolCall('up__echo')))['_meta'];
+}
+
+function isLog(message: Message): boolean {
+  return 'method' in message && message.method === 'notifications/message';
+}
+
+test(
+  'N-03 a process that ends while its session lives: log message, metric, and the next answer',
+  TIMEOUT,
+  async () => {
+    const memory = scripted();
+    await using gateway = await testCore({ up: { memory } });
+    const client = await gateway.connect();
+    assert.deepEqual(await metaOf(client), { own: 1 });
+    memory.peers[0]?.crash();
+    const logged = await client.until(() => client.listened.find(isLog));
+    assert.ok(logged.kind === 'notification');
+    assert.equal(logged.params?.string('level'), 'warning');
+    assert.equal(logged.params?.object('data')?.string('upstream'), 'up');
+    assert.partialDeepStrictEqual(await metaOf(client), { own: 1, [KEY]: { upstream: 'up', reason: 'crash' } });
+    assert.deepEqual(await metaOf(client), { own: 1 }, 'reported once');
+    assert.match(await gateway.metrics.text(), /linkspan_upstream_state_lost_total\{upstream="up",reason="crash"\} 1/);
+  },
+);
+
+test('N-03 a process that ends before it served a call has no state to lose', TIMEOUT, async () => {
+  const memory = scripted();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await client.result('tools/list');
+  memory.peers[0]?.crash();
+  assert.deepEqual(await metaOf(client), { own: 1 });
+});
+
+test('N-03 a client that wants errors alone gets no warning of lost state', TIMEOUT, async () => {
+  const memory = scripted();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await client.result('logging/setLevel', { level: 'error' });
+  await metaOf(client);
+  memory.peers[0]?.crash();
+  assert.partialDeepStrictEqual(await metaOf(client), { [KEY]: { reason: 'crash' } });
+  assert.ok(!client.listened.some(isLog));
+});
+
+test('N-03 an upstream that forgot the session: the call that is sent again says so', TIMEOUT, async () => {
+  const memory = scripted();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await metaOf(client);
+  memory.peers[0]?.end(new GatewayError('upstream-session-lost'));
+  assert.partialDeepStrictEqual(await metaOf(client), { [KEY]: { reason: 'forgotten' } });
+});
+
+test('N-03 a process that is ended as idle has lost its state', TIMEOUT, async () => {
+  const memory = scripted();
+  await using gateway = await testCore({ up: { memory, idleMs: 1 } });
+  const client = await gateway.connect();
+  await metaOf(client);
+  gateway.core.sweep(performance.now() + 60_000);
+  await memory.until(() => memory.open.size === 0 || undefined);
+  assert.partialDeepStrictEqual(await metaOf(client), { [KEY]: { upstream: 'up', reason: 'idle' } });
+});
+
+test('N-03 after a restart the first answer of each upstream that kept state says so', TIMEOUT, async () => {
+  const [memory, other] = [scripted(), scripted()];
+  await using gateway = await testCore({ up: { memory }, other: { memory: other } });
+  const client = await gateway.connect();
+  await metaOf(client);
+  await gateway.restart();
+  const session = await gateway.core.gateway.session(client.session.id, client.session.caller.principal, '');
+  const call = async (tool: string) => {
+    const { answer } = await client.request('tools/call', toolCall(tool), session === undefined ? {} : { session });
+    return answer.kind === 'result' ? JSON.parse(answer.result)['_meta'] : answer.error;
+  };
+  assert.partialDeepStrictEqual(await call('up__echo'), { [KEY]: { upstream: 'up', reason: 'restored' } });
+  assert.deepEqual(await call('up__echo'), { own: 1 });
+  assert.deepEqual(await call('other__echo'), { own: 1 });
+});
+
+test('N-03 a session that ends loses nothing that anybody needs', TIMEOUT, async () => {
+  const memory = scripted();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  await metaOf(client);
+  await gateway.core.gateway.end(client.session);
+  await memory.until(() => memory.open.size === 0 || undefined);
+  assert.doesNotMatch(await gateway.metrics.text(), /state_lost_total\{/);
+});

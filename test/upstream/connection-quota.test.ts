@@ -1,0 +1,81 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { acquireFromAll, ConnectionQuota } from '../../src/upstream/connection-quota.ts';
+import { remoteConnections } from '../../src/upstream/quotas.ts';
+
+const TIMEOUT = { timeout: 10_000 };
+const { signal } = new AbortController();
+
+function quota(limit: number): ConnectionQuota {
+  return new ConnectionQuota({ limit, refusal: `all ${limit} are in use` });
+}
+
+function request(principal: string, waitMs = 5_000) {
+  return { principal, waitMs, signal };
+}
+
+test('N-03 the principal with the fewest connections gets the next one', TIMEOUT, async () => {
+  const shared = quota(3);
+  const held = [
+    await shared.acquire(request('a')),
+    await shared.acquire(request('a')),
+    await shared.acquire(request('b')),
+  ];
+  const order: string[] = [];
+  const waiting = ['a', 'b', 'c'].map(async (principal) => {
+    const release = await shared.acquire(request(principal));
+    order.push(principal);
+    return release;
+  });
+  for (const release of held) release?.();
+  await Promise.all(waiting);
+  assert.equal(order[0], 'c');
+});
+
+test('N-03 a request that waited in vain is refused, and takes nothing later', TIMEOUT, async () => {
+  const shared = quota(1);
+  const release = await shared.acquire(request('a'));
+  assert.equal(await shared.acquire(request('b', 1)), undefined);
+  release?.();
+  assert.ok(await shared.acquire(request('b', 1)));
+});
+
+test('N-03 an abort ends the wait', TIMEOUT, async () => {
+  const shared = quota(1);
+  await shared.acquire(request('a'));
+  const stopping = new AbortController();
+  const waiting = shared.acquire({ principal: 'b', waitMs: 60_000, signal: stopping.signal });
+  stopping.abort();
+  assert.equal(await waiting, undefined);
+});
+
+test(
+  'N-03 a connection that serves no client is closed for a request that waits, and no other one',
+  TIMEOUT,
+  async () => {
+    const shared = quota(2);
+    const spare = await shared.acquire(request(''));
+    await shared.acquire(request('a'));
+    let closed = 0;
+    shared.join(() => {
+      if (closed > 0) return undefined;
+      return async () => {
+        closed++;
+        spare?.();
+      };
+    });
+    assert.ok(await shared.acquire(request('b')));
+    assert.equal(await shared.acquire(request('c', 1)), undefined);
+    assert.equal(closed, 1);
+  },
+);
+
+test('N-03 what one quota refuses is given back to the others, with the words of that quota', TIMEOUT, async () => {
+  const [own, shared] = [quota(1), quota(0)];
+  await assert.rejects(acquireFromAll('up', [own, shared], request('a', 1)), { code: 'overloaded', message: /all 0/ });
+  assert.ok(await own.acquire(request('a', 1)));
+});
+
+test('N-60 open files bound the connections to remote upstreams, with a reserve', () => {
+  assert.deepEqual([20_000, 4_096, 1_024, 64].map(remoteConnections), [6_581, 1_280, 256, 1]);
+});

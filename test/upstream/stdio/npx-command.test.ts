@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { LIMITS } from '../../../src/limits.ts';
+import { isNpx, NpxCommands, parsePrinted } from '../../../src/upstream/stdio/npx-command.ts';
+import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
+
+const TIMEOUT = { timeout: 60_000 };
+const ROOT = join(import.meta.dirname, '../../..');
+const LOG = pino({ level: 'silent' });
+const MEMORY = '@modelcontextprotocol/server-memory';
+
+function target(command: string, args: readonly string[], cwd = ROOT) {
+  return { kind: 'stdio', command, args, env: {}, cwd } as const;
+}
+
+async function find(
+  command: string,
+  args: readonly string[],
+  { cwd = ROOT, env = {} }: { readonly cwd?: string; readonly env?: Readonly<Record<string, string>> } = {},
+) {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
+  const guard = new ProcessGuard(LOG);
+  try {
+    const { PATH = '', HOME = '' } = process.env;
+    const commands = new NpxCommands(dir, guard, LOG);
+    const signal = AbortSignal.timeout(50_000);
+    return await commands.find('up', target(command, args, cwd), { PATH, HOME, ...env }, signal);
+  } finally {
+    await guard[Symbol.asyncDispose]();
+    await rm(dir, { recursive: true });
+  }
+}
+
+test(
+  'N-07 npm says which command it would run, with the arguments quoted and its own environment',
+  TIMEOUT,
+  async () => {
+    const launch = await find('npx', ['-y', MEMORY, "it's", 'a b'], { env: { OWN: 'one\ntwo' } });
+    assert.deepEqual(launch?.args, ['-c', "exec 'mcp-server-memory' 'it'\\''s' 'a b'"]);
+    assert.equal(launch?.cwd, ROOT);
+    assert.equal(launch?.env['OWN'], 'one\ntwo');
+    assert.ok(launch?.env['PATH']?.startsWith(join(ROOT, 'node_modules/.bin')));
+    assert.equal(launch?.env['npm_config_script_shell'], undefined);
+  },
+);
+
+test('N-07 the wrapper stays where npm would not run a package, or cannot find it', TIMEOUT, async () => {
+  assert.equal(await find('npx', ['--offline', '-y', '@linkspan-test/there-is-no-such-package']), undefined);
+  assert.equal(await find('/bin/true', []), undefined);
+});
+
+test('N-07 the wrapper stays where the user chose a shell for npm', TIMEOUT, async () => {
+  assert.equal(await find('npx', ['-y', MEMORY], { env: { npm_config_script_shell: '/bin/sh' } }), undefined);
+  const home = await mkdtemp(join(tmpdir(), 'linkspan-home-'));
+  await writeFile(join(home, '.npmrc'), 'script-shell=/bin/sh\n');
+  assert.equal(await find('npx', ['-y', MEMORY], { env: { HOME: home } }), undefined);
+  await rm(home, { recursive: true });
+});
+
+test('N-07 which commands npm decides on', () => {
+  const cases: readonly (readonly [string, readonly string[], boolean])[] = [
+    ['npx', ['-y', 'x'], true],
+    ['/usr/bin/npx', ['x'], true],
+    ['npm', ['exec', 'x'], true],
+    ['npm', ['run', 'x'], false],
+    ['npx', ['-c', 'echo'], false],
+    ['npx', ['--call=echo'], false],
+    ['uvx', ['x'], false],
+    ['node', ['npx'], false],
+  ];
+  for (const [command, args, expected] of cases)
+    assert.equal(isNpx({ command, args }), expected, `${command} ${args.join(' ')}`);
+});
+
+test('N-07 output that is no command is not taken for one', () => {
+  assert.equal(parsePrinted(''), undefined);
+  assert.equal(parsePrinted('linkspan-npx-command\0server\0A=1\0'), undefined, 'cut');
+  assert.equal(parsePrinted('linkspan-npx-command\0\0A=1\0linkspan-npx-end\0'), undefined, 'no command');
+  assert.deepEqual(parsePrinted('noise\nlinkspan-npx-command\0server\0A=1=2\0PWD=/x\0linkspan-npx-end\0'), {
+    command: '/bin/sh',
+    args: ['-c', 'exec server'],
+    env: { A: '1=2', PWD: '/x' },
+    cwd: '/x',
+  });
+});
+
+test('N-07 limit npxOutputChars: longer output is not read to its end, and the wrapper stays', TIMEOUT, async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
+  const flood = join(dir, 'npx');
+  await writeFile(flood, '#!/bin/sh\nexec yes linkspan\n', { mode: 0o700 });
+  assert.equal(await find(flood, []), undefined);
+  assert.ok(LIMITS.npxOutputChars < 2 ** 21);
+  await rm(dir, { recursive: true });
+});

@@ -1,0 +1,40 @@
+import assert from 'node:assert/strict';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { LIMITS, type LimitName } from '../../../src/limits.ts';
+import { ProcessUsages } from '../../../src/upstream/stdio/process-usage.ts';
+import { TAG_NAME, TaggedProcesses } from '../../../src/upstream/stdio/tagged-processes.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+
+/** A shell with a child of its own. */
+async function withProcesses(tagged: TaggedProcesses, owner: string): Promise<ChildProcess> {
+  const env = { ...process.env, [TAG_NAME]: tagged.next(owner) };
+  const child = spawn('sh', ['-c', 'sleep 60 & echo up; read -r line; kill $!'], { env, stdio: 'pipe' });
+  if (child.stdout !== null) await once(child.stdout, 'data');
+  return child;
+}
+
+test('N-07 the processes of an upstream and their memory, with what they have started', TIMEOUT, async () => {
+  const tagged = new TaggedProcesses();
+  const child = await withProcesses(tagged, 'files');
+  try {
+    const usage = (await new ProcessUsages(tagged, assert.fail).byUpstream()).get('files');
+    assert.equal(usage?.processes, 2);
+    assert.ok((usage.memoryBytes ?? 0) > 50_000, `${usage.memoryBytes} bytes`);
+  } finally {
+    child.stdin?.end('\n');
+    await once(child, 'exit');
+  }
+});
+
+test('N-07 limit statusProcesses: more processes are counted, and their memory is not read', TIMEOUT, async () => {
+  const many = Array.from({ length: LIMITS.statusProcesses + 1 }, () => process.pid);
+  const tagged = { pidsByOwner: async () => new Map([['files', many]]) };
+  const reached: LimitName[] = [];
+  const usages = new ProcessUsages(tagged, (limit) => reached.push(limit));
+  const expected = { processes: LIMITS.statusProcesses + 1, memoryBytes: undefined };
+  assert.deepEqual((await usages.byUpstream()).get('files'), expected);
+  assert.deepEqual(reached, ['statusProcesses']);
+});
