@@ -9,7 +9,7 @@ import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 
 /** How long a client waits for lists of upstreams that nothing is known of. Clients give up on a whole server after 10 s. */
 const FIRST_WAIT_MS = 8_000;
-/** How long when something is known, only not yet as seen by clients with these features. */
+/** How long when something is known, only not yet as seen by clients with these features or of this era. */
 const FEATURES_WAIT_MS = 3_000;
 /** Remote servers' lists are asked for again after this long, told of a change or not. A process started afresh says the same. */
 const LIST_TTL_MS = 300_000;
@@ -47,12 +47,16 @@ export class ListRefresher {
   /** Runs before a client gets instructions and capabilities, which come from the lists. */
   async awaitFirstLists(view: string, client: Era): Promise<void> {
     const unknown = new Map<string, Promise<boolean>>();
+    const knownInOtherEra = new Map<string, Promise<boolean>>();
     for (const upstream of this.#of(view)) {
-      const isKnown = this.#offers.best(upstream.id, client, '') !== undefined;
+      const isKnown = this.#offers.get(upstream.id, likelyEra(upstream, client), '') !== undefined;
       const refreshing = this.#refreshIfStale(upstream, client, undefined);
-      if (!isKnown && refreshing !== undefined) unknown.set(upstream.id, refreshing);
+      if (isKnown || refreshing === undefined) continue;
+      const isKnownAtAll = this.#offers.best(upstream.id, client, '') !== undefined;
+      (isKnownAtAll ? knownInOtherEra : unknown).set(upstream.id, refreshing);
     }
-    await this.#await(unknown, client, FIRST_WAIT_MS);
+    const waits = [this.#await(unknown, client, FIRST_WAIT_MS), this.#await(knownInOtherEra, client, FEATURES_WAIT_MS)];
+    await Promise.all(waits);
   }
 
   /** Runs before a list is answered. Undefined where there is nothing to wait for. */
