@@ -48,6 +48,15 @@ suite('a program of both eras', { concurrency: 2 }, () => {
     assert.deepEqual(namesIn(again), ['up__count', 'up__era', 'up__ask']);
   });
 
+  test('N-40 gives each client the instructions of its era, whichever came first', TIMEOUT, async () => {
+    await using gateway = await openGateway({ up: dual() });
+    await initialize(gateway.url);
+    const { instructions } = await modernResult(gateway.url, 'server/discover');
+    assert.match(String(instructions), /modern/);
+    await using client = await connect('SDK v1', gateway.url);
+    assert.match(client.instructions, /legacy/);
+  });
+
   test('N-40 asks in a session, which it can do only there', TIMEOUT, async () => {
     await using gateway = await openGateway({ up: dual() });
     const human = { elicitation: () => ({ name: 'Ada' }) };

@@ -34,7 +34,7 @@ export interface ConnectOptions {
   readonly listens?: boolean;
 }
 
-const UPSTREAM: Omit<UpstreamConfig, 'id' | 'title' | 'prefix'> = {
+export const UPSTREAM: Omit<UpstreamConfig, 'id' | 'title' | 'prefix'> = {
   target: { kind: 'stdio', command: 'memory', args: [], env: {}, cwd: undefined },
   rawUris: false,
   isolation: 'session',

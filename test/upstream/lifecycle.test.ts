@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { suite, test } from 'node:test';
 import { backoffMs } from '../../src/upstream/rpc/backoff.ts';
-import { admit, CONFIGURED, type Lifecycle, type LifecycleEvent, step } from '../../src/upstream/lifecycle.ts';
+import { admit, CONFIGURED, type Lifecycle, type LifecycleEvent, overall, step } from '../../src/upstream/lifecycle.ts';
 
 function after(events: readonly (readonly [number, LifecycleEvent])[]): Lifecycle {
   return events.reduce((state, [atMs, event]) => step(state, event, atMs, 0), CONFIGURED);
@@ -88,4 +88,35 @@ test('nothing wakes a stopped upstream', () => {
   ]);
   assert.equal(state.phase, 'stopped');
   assert.equal(admit(state, 1).kind, 'refuse');
+});
+
+suite('the state of an upstream that is used in two eras', () => {
+  const state = (phase: Lifecycle['phase'], reason?: string): Lifecycle => ({ ...CONFIGURED, phase, reason });
+  for (const { legacy, modern, phase, reason } of [
+    { legacy: state('configured'), modern: state('configured'), phase: 'configured', reason: undefined },
+    { legacy: state('ready'), modern: state('configured'), phase: 'ready', reason: undefined },
+    { legacy: state('configured'), modern: state('failed', 'gone'), phase: 'failed', reason: 'gone' },
+    { legacy: state('ready'), modern: state('ready'), phase: 'ready', reason: undefined },
+    { legacy: state('ready'), modern: state('starting'), phase: 'ready', reason: undefined },
+    {
+      legacy: state('ready'),
+      modern: state('failed', 'gone'),
+      phase: 'degraded',
+      reason: 'for clients of the modern era: gone',
+    },
+    {
+      legacy: state('failed', 'gone'),
+      modern: state('ready'),
+      phase: 'degraded',
+      reason: 'for clients of the legacy era: gone',
+    },
+    { legacy: state('degraded', 'lost'), modern: state('ready'), phase: 'degraded', reason: 'lost' },
+    { legacy: state('failed', 'gone'), modern: state('starting'), phase: 'failed', reason: 'gone' },
+    { legacy: state('stopped'), modern: state('stopped'), phase: 'stopped', reason: undefined },
+  ] as const) {
+    test(`N-40 legacy ${legacy.phase}, modern ${modern.phase}: ${phase}`, () => {
+      const { phase: is, reason: why } = overall(legacy, modern);
+      assert.deepEqual([is, why], [phase, reason]);
+    });
+  }
 });

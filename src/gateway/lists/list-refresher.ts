@@ -83,7 +83,9 @@ export class ListRefresher {
       const refreshing = this.#refreshIfStale(upstream, client, own);
       if (upstream !== only || others.length > 0 || refreshing === undefined) continue;
       const capabilityKey = own?.capabilityKey ?? '';
-      if (offers.best(upstream.id, client, capabilityKey) !== undefined || records.hasFailed(upstream.id)) continue;
+      // Instructions cannot be corrected later, so lists of the other era do not do.
+      const isKnown = offers.bestIn(upstream.id, likelyEra(upstream, client), capabilityKey) !== undefined;
+      if (isKnown || records.hasFailed(upstream.id)) continue;
       await this.#await([{ id: upstream.id, wasListed: false, refreshing }], waitMs);
     }
   }
