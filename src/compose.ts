@@ -62,6 +62,8 @@ const OPERATOR_PORTS = 100;
 /** The gateway without its doors: everything that serves a client, however it comes. */
 export interface Core {
   readonly gateway: Gateway;
+  /** Whether sessions and lists outlive this process. */
+  readonly keepsState: boolean;
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   status(): readonly UpstreamStatus[];
   /** Starts every upstream and asks for its lists, once. Resolves when each has answered or failed; `status` says which. */
@@ -304,11 +306,10 @@ export async function composeCore(
 
   return {
     gateway,
+    keepsState: state.notice === undefined,
     ready: () => readiness(upstreams.values(), state.sessions.failure),
     status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
-    refresh: async () => {
-      await Promise.allSettled([...upstreams.values()].map((upstream) => upstream.refresh('legacy')));
-    },
+    refresh: () => listRefresher.refreshAll(),
     drained: async (limitMs) => {
       const untilMs = performance.now() + limitMs;
       while (gateway.inFlightCount > 0 && performance.now() < untilMs) {
@@ -410,13 +411,19 @@ export interface Running {
   stop(): Promise<void>;
 }
 
+export interface ComposeOptions {
+  /** Fetches the lists of all upstreams before it listens, at most until this settles. */
+  readonly warmUntil?: Promise<unknown>;
+}
+
 /** @throws when an address cannot be listened on, or the state directory not be used. */
-export async function compose(config: Config, log: Logger): Promise<Running> {
+export async function compose(config: Config, log: Logger, { warmUntil }: ComposeOptions = {}): Promise<Running> {
   const metrics = createMetrics(VERSION);
   const core = await composeCore(config, metrics, upstreamTransports(config, metrics, log), log);
   let isDraining = false;
   const startedAtMs = Date.now();
   try {
+    if (warmUntil !== undefined) await Promise.race([core.refresh(), warmUntil]);
     const door = await Listener.open(config.listen, 'gateway.listen or --listen', (origin) => {
       const authenticator = createAuthenticator(config.auth, { log });
       return createApp({ front: core.gateway, authenticator, config, origin, log, metrics });
