@@ -11,6 +11,7 @@ import { ClientTasks } from './gateway/questions/client-tasks.ts';
 import { UrlElicitations } from './gateway/questions/url-elicitations.ts';
 import { Gateway } from './gateway/gateway.ts';
 import { HolderLinks } from './gateway/connections/holder-links.ts';
+import { PageCache } from './gateway/forward/page-cache.ts';
 import { ListAnswers } from './gateway/forward/list-answers.ts';
 import { NotificationRouter } from './gateway/notification-router.ts';
 import { Offers } from './gateway/lists/offers.ts';
@@ -273,7 +274,7 @@ export async function composeCore(
     sessions,
     listRefresher,
     links,
-    lists: new ListAnswers(sealer, translator, listRefresher, announcer),
+    lists: new ListAnswers(sealer, translator, listRefresher, announcer, new PageCache(onLimit)),
     translator,
     groups,
     parked,

@@ -32,6 +32,9 @@ export const LIMITS = {
   readCacheUpstreamBytes: 8 * MIB,
   readCacheEntryBytes: 64 * KIB,
 
+  /** Texts of pages of lists that are longer than a page. */
+  listPagesBytes: 64 * MIB,
+
   /** All lists that one upstream sends in one listing. */
   listingBytes: 16 * MIB,
   listingItems: 50_000,
