@@ -12,6 +12,7 @@ import { UrlElicitations } from './gateway/questions/url-elicitations.ts';
 import { Gateway } from './gateway/gateway.ts';
 import { HolderLinks } from './gateway/connections/holder-links.ts';
 import { StateLosses } from './gateway/connections/state-losses.ts';
+import { PageCache } from './gateway/forward/page-cache.ts';
 import { ListAnswers } from './gateway/forward/list-answers.ts';
 import { NotificationRouter } from './gateway/notification-router.ts';
 import { Offers } from './gateway/lists/offers.ts';
@@ -66,6 +67,8 @@ const OPERATOR_PORTS = 100;
 /** The gateway without its doors: everything that serves a client, however it comes. */
 export interface Core {
   readonly gateway: Gateway;
+  /** Whether sessions and lists outlive this process. */
+  readonly keepsState: boolean;
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   status(): readonly UpstreamStatus[];
   /** The same with the processes of each upstream and their memory, which takes a moment. */
@@ -302,7 +305,7 @@ export async function composeCore(
     sessions,
     listRefresher,
     links,
-    lists: new ListAnswers(sealer, translator, listRefresher, announcer),
+    lists: new ListAnswers(sealer, translator, listRefresher, announcer, new PageCache(onLimit)),
     stateLosses,
     translator,
     groups,
@@ -336,13 +339,12 @@ export async function composeCore(
 
   return {
     gateway,
+    keepsState: state.notice === undefined,
     ready: () => readiness(upstreams.values(), state.sessions.failure),
     sweep,
     status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
     fullStatus: async () => fullStatus(upstreams.values(), offers, await upstreamTransports.processUsage()),
-    refresh: async () => {
-      await Promise.allSettled([...upstreams.values()].map((upstream) => upstream.refresh('legacy')));
-    },
+    refresh: () => listRefresher.refreshAll(),
     drained: async (limitMs) => {
       const untilMs = performance.now() + limitMs;
       while (gateway.inFlightCount > 0 && performance.now() < untilMs) {
@@ -389,13 +391,19 @@ export interface Running {
   stop(): Promise<void>;
 }
 
+export interface ComposeOptions {
+  /** Fetches the lists of all upstreams before it listens, at most until this settles. */
+  readonly warmUntil?: Promise<unknown>;
+}
+
 /** @throws when an address cannot be listened on, or the state directory not be used. */
-export async function compose(config: Config, log: Logger): Promise<Running> {
+export async function compose(config: Config, log: Logger, { warmUntil }: ComposeOptions = {}): Promise<Running> {
   const metrics = createMetrics(VERSION);
   const core = await composeCore(config, metrics, upstreamTransports(config, metrics, log), log);
   let isDraining = false;
   const startedAtMs = Date.now();
   try {
+    if (warmUntil !== undefined) await Promise.race([core.refresh(), warmUntil]);
     const door = await Listener.open(config.listen, 'gateway.listen or --listen', (origin) => {
       const authenticator = createAuthenticator(config.auth, { log });
       return createApp({ front: core.gateway, authenticator, config, origin, log, metrics });

@@ -37,6 +37,8 @@ export const LIMITS = {
 
   /** Processes whose memory one `/status` reads. */
   statusProcesses: 1_024,
+  /** Texts of pages of lists that are longer than a page. */
+  listPagesBytes: 64 * MIB,
 
   /** All lists that one upstream sends in one listing. */
   listingBytes: 16 * MIB,

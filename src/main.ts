@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import type { RunOptions } from './cli/run.ts';
 import type { StartOptions } from './cli/start.ts';
 import type { ValidateOptions } from './cli/validate.ts';
 
@@ -54,9 +55,21 @@ async function main(argv: readonly string[]): Promise<number> {
     .addOption(operator())
     .addOption(project())
     .addOption(logFormat())
-    .action(async (options: StartOptions) => {
+    .option('--warm', 'fetch the lists of all upstreams before listening', false)
+    .action(async (options: RunOptions) => {
       const { run } = await import('./cli/run.ts');
       code = await run(options);
+    });
+
+  program
+    .command('prefetch')
+    .description('Start each upstream once and keep its lists, so that no client waits for them later.')
+    .requiredOption('-c, --config <file>', 'the config file')
+    .addOption(project())
+    .addOption(logFormat())
+    .action(async (options: StartOptions) => {
+      const { prefetch } = await import('./cli/prefetch.ts');
+      code = await prefetch(options);
     });
 
   program

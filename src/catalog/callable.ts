@@ -112,16 +112,25 @@ export function nameAll(
 
 const NO_PARAMS: readonly MirroredParam[] = [];
 
-function headerParamsOf(tool: RawObject): readonly MirroredParam[] {
+/** Items are immutable, and every catalog reads the same ones. */
+const headerReadings = new WeakMap<RawObject, ReturnType<typeof readMirrored> | undefined>();
+
+function headersOf(tool: RawObject): ReturnType<typeof readMirrored> | undefined {
+  if (headerReadings.has(tool)) return headerReadings.get(tool);
   const schema = tool.object('inputSchema');
   const reading = schema === undefined ? undefined : readMirrored(schema);
+  headerReadings.set(tool, reading);
+  return reading;
+}
+
+function headerParamsOf(tool: RawObject): readonly MirroredParam[] {
+  const reading = headersOf(tool);
   return reading?.kind === 'mirrored' ? reading.params : NO_PARAMS;
 }
 
 /** Over HTTP, a tool whose header annotations break the rules must not be published. */
 function headerFault(tool: RawObject): string | undefined {
-  const schema = tool.object('inputSchema');
-  const reading = schema === undefined ? undefined : readMirrored(schema);
+  const reading = headersOf(tool);
   return reading?.kind === 'invalid' ? reading.why : undefined;
 }
 
@@ -143,6 +152,41 @@ export function prefixesOf(view: View): readonly (readonly [prefix: string, upst
  *
  * @param prefix the whole prefix of the name's own upstream, of which a cut name has only a part.
  */
-export function reservedFor(prefixes: ReturnType<typeof prefixesOf>, prefix: string, name: string): string | undefined {
-  return prefixes.find(([other]) => !prefix.startsWith(other) && name.startsWith(other))?.[1];
+export function reservedFor(prefixes: Prefixes, prefix: string, name: string): string | undefined {
+  const { owners, lengths } = indexOf(prefixes);
+  let first: { readonly position: number; readonly upstream: string } | undefined;
+  for (const length of lengths) {
+    if (length > name.length) break;
+    const other = name.slice(0, length);
+    const owner = owners.get(other);
+    if (owner === undefined || prefix.startsWith(other)) continue;
+    if (first === undefined || owner.position < first.position) first = owner;
+  }
+  return first?.upstream;
+}
+
+type Prefixes = ReturnType<typeof prefixesOf>;
+
+interface PrefixIndex {
+  /** The first upstream of each prefix. */
+  readonly owners: ReadonlyMap<string, { readonly position: number; readonly upstream: string }>;
+  /** Of the prefixes, ascending. */
+  readonly lengths: readonly number[];
+}
+
+const indexes = new WeakMap<Prefixes, PrefixIndex>();
+
+/** With many upstreams, comparing each name with each prefix would take longer than everything else. */
+function indexOf(prefixes: Prefixes): PrefixIndex {
+  let index = indexes.get(prefixes);
+  if (index === undefined) {
+    const owners = new Map<string, { readonly position: number; readonly upstream: string }>();
+    for (const [position, [prefix, upstream]] of prefixes.entries()) {
+      if (!owners.has(prefix)) owners.set(prefix, { position, upstream });
+    }
+    const lengths = [...new Set([...owners.keys()].map(({ length }) => length))].toSorted((a, b) => a - b);
+    index = { owners, lengths };
+    indexes.set(prefixes, index);
+  }
+  return index;
 }

@@ -88,6 +88,16 @@ export function countTools(view: View, offers: ReadonlyMap<string, Offer>, limit
   return nameAll('tool', view, offers, limits.maxNameChars, false).targets.size;
 }
 
+/**
+ * Reads the items of one upstream and makes their texts as the view shows them. Catalogs then only collect them, so that the
+ * first catalog of many upstreams does not do it all at once.
+ */
+export function prepareOffer(view: View, upstream: string, offer: Offer, limits: CatalogLimits): void {
+  const alone = { ...view, upstreams: view.upstreams.filter(({ id }) => id === upstream) };
+  const offers = new Map([[upstream, offer]]);
+  for (const kind of ['tool', 'prompt'] as const) nameAll(kind, alone, offers, limits.maxNameChars);
+}
+
 function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): Catalog {
   const tools = nameAll('tool', view, offers, limits.maxNameChars);
   const prompts = nameAll('prompt', view, offers, limits.maxNameChars);

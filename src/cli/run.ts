@@ -5,18 +5,23 @@ import { VERSION } from '../version.ts';
 import { listenForSignals } from './signals.ts';
 import { start, type StartOptions } from './start.ts';
 
+export interface RunOptions extends StartOptions {
+  /** Whether to fetch the lists of all upstreams before listening. */
+  readonly warm: boolean;
+}
+
 /**
  * Serves until a signal asks to stop; a second one ends it at once. Resolves with the exit code.
  *
  * @throws {ConfigError}
  */
-export async function run(options: StartOptions): Promise<number> {
+export async function run(options: RunOptions): Promise<number> {
   const { config, log } = start('run', options);
   const signals = listenForSignals(log);
 
   let running: Running;
   try {
-    running = await compose(config, log);
+    running = await compose(config, log, options.warm ? { warmUntil: signals.stop } : {});
   } catch (thrown) {
     if (isExpected(thrown) && thrown instanceof Error) log.fatal({ reason: thrown.message }, 'cannot start');
     else log.fatal({ err: thrown }, 'cannot start');

@@ -180,7 +180,10 @@ export class NotificationRouter {
     if (kinds === undefined) return;
     for (const holder of holders) {
       const isViewed = holder.catalog.view.upstreams.some(({ id }) => id === link.upstream);
-      if (isViewed && holder.wantsListChanges) this.#announceLists(holder, [...kinds]);
+      if (!isViewed || !holder.wantsListChanges) continue;
+      // So that what differs is announced together with what was reported.
+      this.refreshCatalog(holder);
+      this.#announceLists(holder, [...kinds]);
     }
   }
 

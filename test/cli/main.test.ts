@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { execFile } from 'node:child_process';
 import { existsSync, readFileSync, statSync } from 'node:fs';
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
@@ -51,7 +51,7 @@ test('version prints that of package.json', BOUNDED, async () => {
 test('help names every verb and shows examples', BOUNDED, async () => {
   const { code, stdout, stderr } = await linkspan(['--help']);
   assert.deepEqual([code, stderr], [0, '']);
-  for (const verb of ['run', 'validate', 'schema', 'stdio', 'version'])
+  for (const verb of ['run', 'prefetch', 'validate', 'schema', 'stdio', 'version'])
     assert.match(stdout, new RegExp(`^  ${verb} `, 'm'));
   assert.match(stdout, /Examples:\n {2}linkspan run --config/);
 });
@@ -93,6 +93,27 @@ async function folderWith(program: string): Promise<string> {
   await writeFile(join(folder, program), '#!/bin/sh\n', { mode: 0o755 });
   return folder;
 }
+
+test('N-05 prefetch keeps the lists of each upstream, and says which failed', BOUNDED, async () => {
+  const memory = fileURLToPath(
+    new URL('../../node_modules/@modelcontextprotocol/server-memory/dist/index.js', import.meta.url),
+  );
+  const state = join(dir, 'prefetched');
+  const env = { MEMORY_FILE_PATH: join(dir, 'memory.json') };
+  const mcpServers = {
+    memory: { command: process.execPath, args: [memory], env },
+    broken: { command: process.execPath, args: ['-e', 'process.exit(3)'] },
+  };
+  await writeFile(join(dir, 'prefetch.json'), JSON.stringify({ mcpServers, gateway: { stateDir: state } }));
+  const { code, stdout } = await linkspan(['prefetch', '--config', 'prefetch.json']);
+  assert.equal(code, 1);
+  assert.match(stdout, /^memory: 9 tools, 0 prompts, \d resources\nbroken: FAILED .*exit.*\n$/);
+  const kept = await readdir(join(state, 'offers'));
+  assert.deepEqual(kept.map((name) => name.replace(/-[0-9a-f]{12}/, '')).toSorted(), [
+    'broken.failed',
+    'memory.legacy.json',
+  ]);
+});
 
 test('N-12 validate says which command is not on PATH, and still finds the file valid', BOUNDED, async () => {
   const { code, stdout, stderr } = await linkspan(['validate', '--config', 'good.json'], { SECRET: 'x', PATH: dir });

@@ -5,6 +5,7 @@ import { oneLine } from '../../json/json.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { isAnonymous } from '../../policy/principal.ts';
+import type { PageCache } from './page-cache.ts';
 import type { ResultTranslator } from './result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { ListAnnouncer } from '../lists/list-announcer.ts';
@@ -25,7 +26,7 @@ const CURSOR_MS = 3_600_000;
 /** States of lists that a cursor may still point into. */
 const MAX_SNAPSHOTS = 32;
 
-/** Answers `…/list` from a holder's catalog. The whole text is made once per list and revision. */
+/** Answers `…/list` from a holder's catalog. The text of a list or page is made once per revision. */
 export class ListAnswers {
   readonly #sealer: Sealer;
   readonly #answers: ResultTranslator;
@@ -33,8 +34,18 @@ export class ListAnswers {
   readonly #announcer: ListAnnouncer;
   readonly #whole = new WeakMap<Catalog, Map<string, Answer>>();
   readonly #snapshots = new Map<string, readonly string[]>();
+  readonly #pages: PageCache;
+  readonly #ids = new WeakMap<readonly string[], number>();
+  #lastId = 0;
 
-  constructor(sealer: Sealer, answers: ResultTranslator, listRefresher: ListRefresher, announcer: ListAnnouncer) {
+  constructor(
+    sealer: Sealer,
+    answers: ResultTranslator,
+    listRefresher: ListRefresher,
+    announcer: ListAnnouncer,
+    pages: PageCache,
+  ) {
+    this.#pages = pages;
     this.#sealer = sealer;
     this.#answers = answers;
     this.#listRefresher = listRefresher;
@@ -73,9 +84,10 @@ export class ListAnswers {
     const items = listTexts(catalog, list, holder.caller.revision);
     // Behind authentication a list depends on the principal, and so does one that the holder's own connection shows.
     const isPublic = catalog.caching.isPublic && holder.ownOffers.size === 0 && isAnonymous(holder.caller.principal);
-    const result = await this.#page(holder, list, method, items, catalog.digest[kindOf(list)], 0, isPublic);
-    // A cursor inside would expire, so only whole lists are kept.
-    if (items.length > PAGE_ITEMS) return { kind: 'result', result };
+    const digest = catalog.digest[kindOf(list)];
+    // A cursor inside would expire, so only whole lists are kept whole.
+    if (items.length > PAGE_ITEMS) return await this.#page(holder, list, method, items, digest, 0, isPublic);
+    const result = this.#stamp(holder, method, `{"${list}":[${items.join(',')}]}`, isPublic);
     const answer: Answer = { kind: 'result', result, tail: Buffer.from(`${oneLine(result)}}`) };
     answers.set(key, answer);
     return answer;
@@ -92,8 +104,7 @@ export class ListAnswers {
       });
     }
     const isPublic = payload['public'] === true;
-    const result = await this.#page(holder, list, method, items, place.digest, place.offset, isPublic);
-    return { kind: 'result', result };
+    return await this.#page(holder, list, method, items, place.digest, place.offset, isPublic);
   }
 
   /** The list as it was when it had this digest, which after a restart may be as it is now. */
@@ -111,12 +122,13 @@ export class ListAnswers {
     digest: string,
     offset: number,
     isPublic: boolean,
-  ): Promise<string> {
+  ): Promise<Answer> {
     const { items, next } = page(all, offset, PAGE_ITEMS);
     const { revision } = holder.caller;
+    const state = `${list} ${digest} ${revision}`;
     let nextCursor = '';
     if (next !== undefined) {
-      this.#keep(`${list} ${digest} ${revision}`, all);
+      this.#keep(state, all);
       const payload = {
         at: cursorText({ list, digest, offset: next }),
         for: `${holder.principal} ${holder.caller.view}`,
@@ -124,9 +136,21 @@ export class ListAnswers {
       };
       nextCursor = `,"nextCursor":${JSON.stringify(await this.#sealer.seal('cursor', payload, Date.now() + CURSOR_MS))}`;
     }
-    const result = `{"${list}":[${items.join(',')}]${nextCursor}}`;
-    if (revision !== MODERN) return result;
-    return this.#answers.stampOwn(method, result, { ttlMs: holder.catalog.caching.ttlMs, isPublic });
+    const shell = oneLine(this.#stamp(holder, method, `{"${list}":[]${nextCursor}}`, isPublic));
+    const array = this.#pages.get(`${this.#idOf(all)} ${offset}`, () => Buffer.from(`[${items.join(',')}]`));
+    return pageAnswer(shell, list, array);
+  }
+
+  /** Lists of one digest may differ in a revision's words, by the era of their upstream; the array is of one revision. */
+  #idOf(all: readonly string[]): number {
+    const id = this.#ids.get(all) ?? ++this.#lastId;
+    this.#ids.set(all, id);
+    return id;
+  }
+
+  #stamp({ caller, catalog }: ConnectionHolder, method: string, result: string, isPublic: boolean): string {
+    if (caller.revision !== MODERN) return result;
+    return this.#answers.stampOwn(method, result, { ttlMs: catalog.caching.ttlMs, isPublic });
   }
 
   #keep(key: string, items: readonly string[]): void {
@@ -135,4 +159,22 @@ export class ListAnswers {
     const [oldest] = this.#snapshots.keys();
     if (this.#snapshots.size > MAX_SNAPSHOTS && oldest !== undefined) this.#snapshots.delete(oldest);
   }
+}
+
+/** Returns the result that `shell` is with `array` in place of its empty list. The array is copied, not encoded again. */
+function pageAnswer(shell: string, list: ListName, array: Buffer): Answer {
+  const empty = `"${list}":[]`;
+  const place = shell.indexOf(empty);
+  if (place < 0) throw new RangeError(`a page without "${list}"`);
+  const before = Buffer.from(shell.slice(0, place + empty.length - 2));
+  const after = Buffer.from(`${shell.slice(place + empty.length)}}`);
+  const tail = Buffer.concat([before, array, after]);
+  return {
+    kind: 'result',
+    // Read over stdio alone.
+    get result() {
+      return tail.toString('utf8', 0, tail.length - 1);
+    },
+    tail,
+  };
 }

@@ -106,19 +106,10 @@ export class ListRefresher {
     return this.#hold(holder, running);
   }
 
-  /**
-   * Fetches the lists of every upstream, whether or not they are known. Resolves when all are there or have failed, with the
-   * upstreams that failed.
-   */
-  async refreshAll(): Promise<readonly string[]> {
-    const failed: string[] = [];
-    await Promise.all(
-      [...this.#parts.upstreams.values()].map(async (upstream) => {
-        const isUsable = upstream.config.problem === undefined;
-        if (!isUsable || !(await this.#refresh(upstream, 'legacy', undefined))) failed.push(upstream.id);
-      }),
-    );
-    return failed;
+  /** Fetches the lists of every upstream, known or not. Resolves when each was listed or has failed. */
+  async refreshAll(): Promise<void> {
+    const usable = [...this.#parts.upstreams.values()].filter(({ config }) => config.problem === undefined);
+    await Promise.all(usable.map((upstream) => this.#refresh(upstream, 'legacy', undefined)));
   }
 
   /** Fetches the lists of one upstream before any client has come, in the era that nearly all clients speak. */

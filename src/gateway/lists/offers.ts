@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import { buildCatalog, type Catalog, type CatalogLimits, countTools } from '../../catalog/catalog.ts';
+import { buildCatalog, type Catalog, type CatalogLimits, countTools, prepareOffer } from '../../catalog/catalog.ts';
 import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
 import { type Offer, offerText, parseOffer, sameOffer } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
@@ -114,8 +114,9 @@ export class Offers {
     for (const [upstream, offers] of this.#offers) {
       for (const era of ERAS) {
         const offer = parseOffer(await this.#read(upstream, { era, capabilityKey: '' }));
-        if (offer !== undefined && eraOf(offer.revision) === era)
-          offers.set(keyText({ era, capabilityKey: '' }), offer);
+        if (offer === undefined || eraOf(offer.revision) !== era) continue;
+        offers.set(keyText({ era, capabilityKey: '' }), offer);
+        prepareOffer(this.#view(''), upstream, offer, this.#limits);
       }
     }
   }
@@ -191,6 +192,7 @@ export class Offers {
       return false;
     }
     this.#set(upstream, key, offer);
+    prepareOffer(this.#view(''), upstream, offer, this.#limits);
     const stored = this.#stored(upstream, key);
     this.#write(() => this.#store.write(stored, offerText(offer)), upstream);
     return true;

@@ -1,0 +1,36 @@
+import { composeCore, upstreamTransports } from '../compose.ts';
+import type { UpstreamStatus } from '../operator/status.ts';
+import { createMetrics } from '../telemetry/metrics.ts';
+import { VERSION } from '../version.ts';
+import { start, type StartOptions } from './start.ts';
+
+/**
+ * Starts every upstream once and keeps its lists in the state directory, so that the first client of a later start need not
+ * wait for them. Resolves with the exit code: 1 when an upstream could not be listed, or the lists cannot be kept.
+ *
+ * @throws {ConfigError}
+ */
+export async function prefetch(options: StartOptions): Promise<number> {
+  const { config, log } = start('stdio', options);
+  const metrics = createMetrics(VERSION);
+  const core = await composeCore(config, metrics, upstreamTransports(config, metrics, log), log);
+  try {
+    if (!core.keepsState) {
+      process.stderr.write(
+        `a running gateway uses ${config.stateDir} and fetches the lists itself; nothing was done\n`,
+      );
+      return 1;
+    }
+    await core.refresh();
+    const status = core.status();
+    process.stdout.write(status.map((upstream) => `${line(upstream)}\n`).join(''));
+    return status.every(({ state }) => state === 'ready') ? 0 : 1;
+  } finally {
+    await core.stop();
+  }
+}
+
+function line({ id, state, reason, tools, prompts, resources }: UpstreamStatus): string {
+  if (state !== 'ready') return `${id}: FAILED ${reason ?? state}`;
+  return `${id}: ${tools} tools, ${prompts} prompts, ${resources} resources`;
+}

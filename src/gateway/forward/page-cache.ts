@@ -1,0 +1,37 @@
+import { LIMITS, type LimitName } from '../../limits.ts';
+
+/** Texts of list pages, so that many clients that page through a long list cost one text. The page used longest ago gives way. */
+export class PageCache {
+  readonly #pages = new Map<string, Buffer>();
+  readonly #onLimit: (limit: LimitName) => void;
+  #bytes = 0;
+
+  constructor(onLimit: (limit: LimitName) => void) {
+    this.#onLimit = onLimit;
+  }
+
+  /** Bytes of all pages. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Returns the page of the key, made if it is not there. */
+  get(key: string, make: () => Buffer): Buffer {
+    const known = this.#pages.get(key);
+    if (known !== undefined) {
+      this.#pages.delete(key);
+      this.#pages.set(key, known);
+      return known;
+    }
+    const made = make();
+    this.#pages.set(key, made);
+    this.#bytes += made.length;
+    for (const [oldest, page] of this.#pages) {
+      if (this.#bytes <= LIMITS.listPagesBytes) break;
+      this.#onLimit('listPagesBytes');
+      this.#pages.delete(oldest);
+      this.#bytes -= page.length;
+    }
+    return made;
+  }
+}
