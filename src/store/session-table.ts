@@ -55,7 +55,8 @@ function textOf(change: SessionChange): string {
       return change.level;
     case 'use':
       return change.upstream;
-    default:
+    case 'subscribe':
+    case 'unsubscribe':
       return change.uri;
   }
 }

@@ -72,7 +72,8 @@ test('N-07 which commands npm decides on', () => {
     ['uvx', ['x'], false],
     ['node', ['npx'], false],
   ];
-  for (const [command, args, expected] of cases) assert.equal(isNpx({ command, args }), expected, `${command} ${args}`);
+  for (const [command, args, expected] of cases)
+    assert.equal(isNpx({ command, args }), expected, [command, ...args].join(' '));
 });
 
 test('N-07 output that is no command is not taken for one', () => {
