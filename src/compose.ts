@@ -15,6 +15,10 @@ import { ListAnswers } from './gateway/forward/list-answers.ts';
 import { NotificationRouter } from './gateway/notification-router.ts';
 import { Offers } from './gateway/lists/offers.ts';
 import { ResourceCache } from './gateway/forward/resource-cache.ts';
+import { ChangeGatherer } from './gateway/lists/change-gatherer.ts';
+import { inSlices } from './gateway/lists/in-slices.ts';
+import { ListAnnouncer } from './gateway/lists/list-announcer.ts';
+import { StartRecords } from './gateway/lists/start-records.ts';
 import { ListRefresher } from './gateway/lists/list-refresher.ts';
 import { Sealer } from './gateway/handles/sealer.ts';
 import { TaskIds } from './gateway/handles/task-ids.ts';
@@ -29,6 +33,7 @@ import { createOperatorApp } from './operator/app.ts';
 import type { UpstreamStatus } from './operator/status.ts';
 import { RawObject } from './json/json.ts';
 import type { LimitName } from './limits.ts';
+import { openFileLimit } from './connection-limit.ts';
 import { Listener } from './listener.ts';
 import { ERAS } from './protocol/revisions.ts';
 import { openState } from './store/open-state.ts';
@@ -37,7 +42,7 @@ import { createMetrics, type Metrics } from './telemetry/metrics.ts';
 import { httpTransport } from './upstream/http/http.ts';
 import { modernHttpTransport } from './upstream/http/http-modern.ts';
 import { upstreamWire } from './upstream/http/http-wire.ts';
-import { openFilesLimit, processQuota, remoteQuota } from './upstream/quotas.ts';
+import { processQuota, remoteQuota } from './upstream/quotas.ts';
 import { NpxCommands } from './upstream/stdio/npx-command.ts';
 import { type ProcessUsage, ProcessUsages } from './upstream/stdio/process-usage.ts';
 import { ProcessGuard } from './upstream/stdio/process-guard.ts';
@@ -158,6 +163,8 @@ export async function composeCore(
   const views = viewsOf(config);
   const offers = new Offers(config, views, state.offers, log, metrics);
   await offers.restore();
+  const records = new StartRecords(offers.upstreamKeys(), state.offers, log);
+  await records.restore();
 
   const upstreams = new Map<string, Upstream<Exchange, ConnectionHolder>>();
   const stateLosses = new StateLosses({
@@ -219,10 +226,12 @@ export async function composeCore(
   const marks = new TaskMarks(taskIds);
   const clientTasks = new ClientTasks();
   const serverRequests = new ServerRequests(marks, clientTasks);
+  const announcer = new ListAnnouncer();
   const notifications = new NotificationRouter({
     upstreams,
     holders,
     offers,
+    announcer,
     links,
     urlElicitations,
     resourceCache,
@@ -230,13 +239,24 @@ export async function composeCore(
     log,
     onDropped,
   });
-  const listRefresher = new ListRefresher(views, upstreams, offers);
+  const listRefresher = new ListRefresher({
+    views,
+    upstreams,
+    offers,
+    records,
+    waitMs: config.lists.waitMs,
+    refreshCatalog: (holder) => notifications.refreshCatalog(holder),
+  });
 
-  const countTools = () => {
-    for (const view of views.keys()) {
-      for (const era of ERAS) metrics.catalogTools(view, era, offers.catalog(view, era, '').tools.size);
-    }
-  };
+  metrics.beforeScrape(() =>
+    inSlices(views.keys(), (view) => {
+      for (const era of ERAS) metrics.catalogTools(view, era, offers.toolCount(view, era));
+    }),
+  );
+  const changes = new ChangeGatherer((changed) => {
+    for (const [upstream, eras] of changed) for (const era of eras) offers.reportProblems(upstream, era);
+    void notifications.onListsChanged(changed.keys());
+  });
   const events: UpstreamEvents<Exchange, ConnectionHolder> = {
     onNotification: (link, notification, about) => notifications.onNotification(link, notification, about),
     onServerRequest: (link, ask) => serverRequests.relay(link, ask),
@@ -249,19 +269,19 @@ export async function composeCore(
     onEras: (upstream, eras) => {
       metrics.upstreamEras(upstream, eras);
       if (!offers.setEras(upstream, eras)) return;
-      notifications.onListsChanged();
-      countTools();
+      for (const era of ERAS) changes.add(upstream, era, true);
     },
     onLists: (upstream, era, capabilityKey, offer) => {
-      if (!offers.update(upstream, era, capabilityKey, offer)) return;
-      if (capabilityKey === '') notifications.refreshVariants(upstream, era);
-      notifications.onListsChanged();
-      countTools();
+      const isStart = offers.ageMs(upstream, era, capabilityKey) === undefined;
+      const isChanged = offers.update(upstream, era, capabilityKey, offer);
+      // Those of lists from disk are not in the log of this process.
+      if (isChanged || isStart) changes.add(upstream, era, isStart);
+      if (isChanged && capabilityKey === '') notifications.refreshVariants(upstream, era);
     },
   };
 
   const processes = processQuota(config.limits.processes, metrics.processes);
-  const remote = remoteQuota(openFilesLimit());
+  const remote = remoteQuota(openFileLimit() ?? Number.POSITIVE_INFINITY);
   const clientInfo = RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION });
   for (const upstream of config.upstreams) {
     const transports = upstreamTransports.transportsTo(upstream);
@@ -273,7 +293,6 @@ export async function composeCore(
     metrics.upstreamEras(upstream.id, made.eras);
     offers.setEras(upstream.id, made.eras);
   }
-  countTools();
 
   const requestLog = requestLogBeside(log);
   const translator = new ResultTranslator(clientInfo);
@@ -284,7 +303,7 @@ export async function composeCore(
     listRefresher,
     links,
     stateLosses,
-    lists: new ListAnswers(sealer, translator, listRefresher),
+    lists: new ListAnswers(sealer, translator, listRefresher, announcer),
     translator,
     groups,
     parked,
@@ -312,8 +331,7 @@ export async function composeCore(
   sweeping.unref();
 
   for (const upstream of upstreams.values()) {
-    // No client has come yet: the era that nearly all clients speak is tried first. A failure is in the state and in the log.
-    if (upstream.config.start === 'eager') upstream.refresh('legacy').catch(() => undefined);
+    if (upstream.config.start === 'eager') listRefresher.start(upstream);
   }
 
   return {
@@ -337,10 +355,12 @@ export async function composeCore(
       membership.leave();
       parked.close();
       groups.releaseAll();
+      changes.close();
       await Promise.all([...upstreams.values()].map((upstream) => upstream.stop()));
       await upstreamTransports[Symbol.asyncDispose]();
       requestLog?.flush();
       await offers.flush();
+      await records.flush();
       await state[Symbol.asyncDispose]();
     },
   };

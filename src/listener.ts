@@ -3,17 +3,20 @@ import { createServer, type Server } from 'node:http';
 import { getRequestListener, type HttpBindings } from '@hono/node-server';
 import type { Hono } from 'hono';
 import type { Address } from './config/config.ts';
+import { connectionLimit, openFileLimit } from './connection-limit.ts';
 import { HeaderReusingRequest } from './downstream/http/header-reusing-request.ts';
 import type { IncomingPost } from './downstream/http/post-fast-path.ts';
 import { StartError } from './errors.ts';
 
-/** Something with routes, and a way to say that it is about to go. */
+/** Handles the requests of a listener. */
 export interface HttpHandler {
   readonly app: Pick<Hono<{ Bindings: HttpBindings }>, 'fetch'>;
-  /** Takes a request before the routes see it; false leaves it to them, untouched. */
+  /** Handles a request before the routes see it. Returns false for one that it left to them, untouched. */
   tryFastPath?(env: IncomingPost): boolean;
-  /** From here on nothing new is taken on. */
+  /** Refuses new requests from now on. */
   drain(): void;
+  /** A connection beyond the limit was closed. */
+  onConnectionDropped?(): void;
 }
 
 /** A connection must have sent its headers, and its whole request, within these. Slow drips hold no sockets. */
@@ -41,6 +44,7 @@ export class Listener {
    *
    * @param key where in the config the address stands.
    * @param ports how many ports are tried, upwards, where the first is in use.
+   * @param connections how many are accepted at once.
    * @throws {StartError} when it cannot be listened on, with what to do in words.
    */
   static async open(
@@ -48,6 +52,7 @@ export class Listener {
     key: string,
     make: (origin: string) => HttpHandler,
     ports = 1,
+    connections: number = connectionLimit(openFileLimit() ?? Infinity),
   ): Promise<Listener> {
     let door: HttpHandler | undefined;
     const routed = getRequestListener(
@@ -64,6 +69,8 @@ export class Listener {
     const server = createServer(options, (incoming, outgoing) => {
       if (door?.tryFastPath?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
     });
+    if (Number.isFinite(connections)) server.maxConnections = connections;
+    server.on('drop', () => door?.onConnectionDropped?.());
     // There are errors after the first: with no descriptor left, each connection that cannot be accepted is one.
     server.on('error', () => undefined);
     await listen(server, address, key, ports);

@@ -42,12 +42,15 @@ export interface Callables {
  * Names every tool or prompt of a view. A name under an upstream's prefix is that upstream's alone. Of two items that
  * still have the same name, the first in config order, then in its upstream's order, keeps it; the other is quarantined.
  * Only config and offers decide: an upstream that is down keeps its names through its last good offer.
+ *
+ * @param withTexts whether the texts of the list are made as well.
  */
 export function nameAll(
   kind: 'tool' | 'prompt',
   view: View,
   offers: ReadonlyMap<string, Offer>,
   maxChars: number,
+  withTexts = true,
 ): Callables {
   const prefixes = prefixesOf(view);
   const targets = new Map<string, Target>();
@@ -96,7 +99,7 @@ export function nameAll(
       const target = { upstream: upstream.id, name: key };
       targets.set(name, target);
       sources.set(target, { item, isModern, headerParams: kind === 'tool' ? headerParamsOf(item) : NO_PARAMS });
-      texts.push(publishedText(kind, upstream, item, name));
+      if (withTexts) texts.push(publishedText(kind, upstream, item, name));
       const repair = repairOf(upstream.id, kind, reading);
       if (repair !== undefined) repaired.push(repair);
       if (reading.ui && apps.has(key)) ambiguous.add(key);

@@ -83,6 +83,11 @@ function idOf(object: object | undefined): number {
   return id;
 }
 
+/** Returns the number of tools that the catalog of these offers has, without making it. */
+export function countTools(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): number {
+  return nameAll('tool', view, offers, limits.maxNameChars, false).targets.size;
+}
+
 function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): Catalog {
   const tools = nameAll('tool', view, offers, limits.maxNameChars);
   const prompts = nameAll('prompt', view, offers, limits.maxNameChars);

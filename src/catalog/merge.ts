@@ -77,17 +77,17 @@ export function capabilitiesAt(revision: Revision, merged: RawObject): RawObject
 }
 
 /**
- * What we declare for a view. Clients of the legacy era hear it once while upstreams come and go, so lists are always
- * declared, and what an upstream not seen yet might support is too. `experimental` means nothing to a third party. See
- * {@link capabilitiesAt} for what of it a client is told.
+ * Returns what the gateway declares for a view. Clients of the legacy era read it once while upstreams come and go, so that
+ * lists are always declared, for an upstream that was never listed too; nothing else is declared for it. `experimental`
+ * means nothing to a third party. See {@link capabilitiesAt} for what a client of some revision is told.
  */
 export function mergeCapabilities(view: View, offers: ReadonlyMap<string, Offer>): RawObject {
-  const known = view.upstreams.map(({ id }) => offers.get(id));
-  const subscribe = known.some((offer) => offer === undefined || declared(offer, 'resources', 'subscribe') === true);
-  const logging = known.some((offer) => offer === undefined || offer.capabilities.raw('logging')?.startsWith('{'));
+  const known = view.upstreams.flatMap(({ id }) => offers.get(id) ?? []);
+  const subscribe = known.some((offer) => declared(offer, 'resources', 'subscribe') === true);
+  const logging = known.some((offer) => offer.capabilities.raw('logging')?.startsWith('{'));
   return RawObject.of({
     logging: logging ? {} : undefined,
-    completions: {},
+    completions: known.length > 0 || view.upstreams.length === 0 ? {} : undefined,
     prompts: { listChanged: true },
     resources: subscribe ? { subscribe: true, listChanged: true } : { listChanged: true },
     tools: { listChanged: true },

@@ -24,6 +24,8 @@ export interface Config {
   readonly accessLog: AccessLog;
   readonly names: { readonly maxChars: number };
   readonly instructions: { readonly maxChars: number };
+  /** `waitMs` is the longest that a list waits for upstreams that were never listed. */
+  readonly lists: { readonly waitMs: number };
   readonly upstreams: readonly UpstreamConfig[];
   readonly profiles: readonly ProfileConfig[];
 }

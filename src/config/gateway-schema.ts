@@ -180,6 +180,16 @@ export const gatewaySchema = z.strictObject({
     .strictObject({ maxChars: count(0, 1_000_000).prefault(4_000).describe('Longest merged instructions.') })
     .prefault({})
     .describe("How the upstreams' instructions are merged."),
+  lists: z
+    .strictObject({
+      wait: duration('0s', '1m')
+        .prefault('8s')
+        .describe(
+          'How long a list waits for upstreams that were never listed. Those that failed last are not waited for.',
+        ),
+    })
+    .prefault({})
+    .describe('How the lists of upstreams are fetched.'),
   profiles: z
     .record(z.string().regex(/^[a-z][a-z0-9-]{0,63}$/), profile, {
       error: (issue) =>

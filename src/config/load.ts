@@ -189,6 +189,7 @@ function assemble(
     accessLog: settings.accessLog,
     names: settings.names,
     instructions: settings.instructions,
+    lists: { waitMs: settings.lists.wait },
   };
 }
 

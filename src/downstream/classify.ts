@@ -15,7 +15,7 @@ import { isLegacyRevision, LEGACY_REVISIONS, featuresOf, type Revision } from '.
 /** One message, or the items of a batch, of which each may be broken by itself. */
 export type ClientInput = Message | readonly (Message | MessageError)[];
 
-/** What the headers say about the session a request belongs to. */
+/** The headers that name a session. */
 interface SessionHeaders {
   readonly sessionId: string | undefined;
   readonly version: string | undefined;
@@ -27,22 +27,22 @@ interface Refused {
   readonly id: Id;
 }
 
-/** What a POST to the endpoint is. */
+/** The kinds of POST to an endpoint. */
 export type ClassifiedPost =
   | Refused
   | ModernInput
-  /** The legacy era's handshake. It starts afresh, whatever session the client still names. */
+  /** The legacy era's handshake. It opens a session. */
   | { readonly kind: 'initialize'; readonly request: Request }
   | { readonly kind: 'session'; readonly sessionId: string; readonly said: ClientInput };
 
 const MAX_BATCH = 20;
 
-/** The error that a broken message is answered with. */
+/** Returns the error that a broken message is answered with. */
 export function toRefusal({ code, message }: MessageError): GatewayError {
   return new GatewayError(code === -32700 ? 'parse-error' : 'invalid-request', { message });
 }
 
-/** The parsed text, only to know that it is JSON throughout and how long a batch is. */
+/** Parses a batch, to check that it is JSON throughout and to count it. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -52,13 +52,13 @@ function parsed(text: string): unknown {
 }
 
 /**
- * Reads what a client says. Stricter than `parseMessage`, since raw pieces of it are forwarded: the text is JSON throughout.
+ * Reads the input of a client. Stricter than `parseMessage`, since raw pieces of it are forwarded: the text is JSON throughout.
  *
  * @throws {MessageError}
  */
 export function readInput(text: string): ClientInput {
   if (!isBatch(text)) return parseStrictly(text);
-  // Counted before its items are looked at, each of which could cost an error of its own.
+  // The count is checked before the items: each of them could cost an error of its own.
   const items = parsed(text);
   const count = Array.isArray(items) ? items.length : 0;
   if (count === 0 || count > MAX_BATCH) {
@@ -84,7 +84,7 @@ export function sessionOf({ sessionId, version }: SessionHeaders): string | Gate
 }
 
 /**
- * The ladder: which era and which kind of message a POST body is. The body decides, never a header alone.
+ * Decides which era and which kind of message a POST body is. The body decides, never a header alone.
  */
 export function classify(text: string, headers: SessionHeaders, lookup: HeaderLookup): ClassifiedPost {
   let said: ClientInput;
@@ -107,7 +107,7 @@ export function classify(text: string, headers: SessionHeaders, lookup: HeaderLo
   return { kind: 'session', sessionId: session, said };
 }
 
-/** Whether, and why, a session of this revision may not say several messages at once. */
+/** Returns why a session of this revision may not send this batch; undefined when it may. */
 export function refuseBatch(
   items: readonly (Message | MessageError)[],
   revision: Revision | undefined,

@@ -35,10 +35,10 @@ export interface McpParts extends StreamsParts {
 }
 
 const VERBS = 'GET, POST, DELETE';
-/** Lasts until somebody ends it. */
+/** Lasts until the client or the gateway ends it. */
 const LISTEN = 'subscriptions/listen';
 
-/** The request id a refusal of this can name. */
+/** Returns the request id that a refusal of this input names. */
 function idOf(said: ClientInput): Id {
   return 'kind' in said && said.kind === 'request' ? said.id : 'null';
 }
@@ -50,7 +50,7 @@ function idOf(said: ClientInput): Id {
  */
 export class McpEndpoint implements ReplyParts, ModernReplyParts {
   readonly #parts: McpParts;
-  /** Of the sessions that ever needed events. */
+  /** Of sessions that have needed events. */
   readonly #streams = new Map<ClientSession, SessionStreams>();
   readonly #listens = new Set<ModernReply>();
   readonly #listenCounts: StreamCounts;
@@ -74,7 +74,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return this.#parts.metrics;
   }
 
-  /** @param endpoint external URI, for people. */
+  /** @param endpoint external URI, shown to people. */
   async answer(env: HttpBindings, view: string, admitted: Admitted, endpoint: string): Promise<Response> {
     if (!this.#parts.front.hasView(view)) return refuse(new GatewayError('not-found', { message: 'no such endpoint' }));
     const { method = '' } = env.incoming;
@@ -90,7 +90,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     }
   }
 
-  /** Ends the streams on which no answer is waited for, and takes on no more requests. */
+  /** Ends the streams on which no answer is due, and refuses new requests. */
   drain(): void {
     this.#isDraining = true;
     for (const streams of this.#streams.values()) streams.drain();
@@ -247,7 +247,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return RESPONSE_ALREADY_SENT;
   }
 
-  /** What is not answered. */
+  /** Hands on a message that gets no answer. */
   #onNotification(session: ClientSession, message: Message): void {
     if (message.kind === 'notification') this.#parts.front.notification(session, message);
     else if (message.kind !== 'request') this.#parts.front.response(session, message);
@@ -262,14 +262,14 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const wanted = getShape(headers.accept);
     if (wanted === 'page') return pageFor(endpoint);
     if (wanted !== 'events' || headers.sessionId === undefined) {
-      // Not 400: clients take anything but a stream or 405 for a fault, and come again at once.
+      // Not 400: clients treat every status but 200 and 405 as a failure, and retry at once.
       const message = 'a GET opens the event stream of a session: send Mcp-Session-Id and Accept: text/event-stream';
       return refuse(new GatewayError('method-not-allowed', { message }), undefined, { allow: 'POST' });
     }
     const session = await this.#sessionOf(headers, principal, view);
     if (session instanceof GatewayError) return refuse(session);
     const { lastEventId } = headers;
-    // A client that comes back for an answer gets it to the last.
+    // A client that resumes a stream for its answer is served until the end.
     if (this.#isDraining && lastEventId === undefined) return refuse(new GatewayError('draining'));
     const streams = this.streamsOf(session);
     if (streams === undefined) return refuse(new GatewayError('session-unknown', { message: 'initialize again' }));
@@ -333,7 +333,7 @@ function orUnknown(session: ClientSession | undefined): SessionOrWhyNot {
   return session ?? new GatewayError('session-unknown', { message: 'it ended or was never yours; initialize again' });
 }
 
-/** A session that cannot be woken is a refusal; anything else is a fault. */
+/** Returns an expected error as a refusal, and throws any other. */
 function orThrow(thrown: unknown): GatewayError {
   if (thrown instanceof GatewayError) return thrown;
   throw thrown;

@@ -7,19 +7,19 @@ import type { Id, Notification, Request } from '../protocol/jsonrpc.ts';
 import { type HeaderLookup, standardHeaderFault } from '../protocol/mcp-headers.ts';
 import { isModernRevision, MODERN } from '../protocol/revisions.ts';
 
-/** A message of the modern era, which names its revision itself; or why it is none that we take. */
+/** A message of the modern era, which names its revision itself, or the reason to refuse it. */
 export type ModernInput =
   | { readonly kind: 'modern'; readonly request: Request; readonly envelope: Envelope }
-  /** Nothing that a client may notify is about anything but a request of its own. */
+  /** Accepted and ignored: every notification of a client concerns a request of its own. */
   | { readonly kind: 'modern-notification'; readonly notification: Notification }
   | { readonly kind: 'refused'; readonly error: GatewayError; readonly id: Id };
 
 const VERSION = 'mcp-protocol-version';
 
 /**
- * A header that came twice says nothing that could be compared.
+ * Returns a lookup of raw headers. Repeated ones are joined, which equals no single value.
  *
- * @param version what the headers are known to say of it: asked for in every request.
+ * @param version the MCP-Protocol-Version header, which is looked up for every request.
  */
 export function headerLookup(raw: readonly string[], version: string | undefined): HeaderLookup {
   return (wanted) => {
@@ -34,10 +34,10 @@ export function headerLookup(raw: readonly string[], version: string | undefined
   };
 }
 
-/** Whom each principal was under each envelope when it spoke last. */
+/** The last caller of each principal under each envelope. */
 const callers = new WeakMap<Envelope, WeakMap<Principal, ModernCaller>>();
 
-/** Who makes a request, by its envelope and credentials; mostly the same object for the same client. */
+/** Returns the caller of a request; mostly the same object for the same client. */
 export function modernCaller(envelope: Envelope, principal: Principal, view: string): ModernCaller {
   let byPrincipal = callers.get(envelope);
   if (byPrincipal === undefined) callers.set(envelope, (byPrincipal = new WeakMap()));
@@ -73,10 +73,10 @@ function judge(message: Request | Notification, lookup: HeaderLookup | undefined
 }
 
 /**
- * Reads a message as one of the modern era; undefined when it is none. What it says of itself decides, and a header alone only
- * where it leaves no other reading.
+ * Reads a message as one of the modern era; undefined when it is none. Its envelope decides, and a header alone only where there is no
+ * other reading.
  *
- * @param lookup of the request's headers; none over stdio, where there are no headers to agree with.
+ * @param lookup of the request's headers; undefined over stdio.
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
  */
 export function readModern(message: Request | Notification, lookup: HeaderLookup | undefined): ModernInput | undefined {

@@ -14,12 +14,12 @@ import { textBytes } from './streams/event-log.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
 import { EVENT_STREAM_HEADERS, STUCK_MS } from './streams/event-stream.ts';
 
-/** A stream here is nothing to come back to, and ends the time in which an error has a status: only proof that we are alive. */
+/** Later than for sessions: a stream cannot be resumed here, and once it has begun an error has no HTTP status. */
 const DECIDE_MODERN_MS = 2_000;
 
 const GONE = 'the client disconnected';
 
-/** Errors that have a status of their own where they are the whole answer. */
+/** HTTP status of errors that are the whole answer. */
 const STATUS: ReadonlyMap<number, number> = new Map([
   [-32601, 404],
   [-32020, 400],
@@ -32,15 +32,15 @@ export interface ModernReplyParts {
   readonly memory: EdgeMemory;
   readonly metrics: Metrics | undefined;
   readonly disconnects: DisconnectWatcher;
-  /** Told when it is answered. */
+  /** It was answered. */
   onReplied(reply: ModernReply): void;
-  /** Told when the answer could not be written. */
+  /** The answer could not be written. */
   onFailed(thrown: unknown, response: ServerResponse): void;
 }
 
 /**
- * What one modern request is answered with: a JSON body where the answer is the first thing said and comes soon, else events.
- * Nothing of it can be had again, so when the client goes, the request is over.
+ * Answers one modern request: with a JSON body where the answer is the first message and comes soon, else with events. Nothing can be
+ * resumed, so a disconnect cancels the request.
  */
 export class ModernReply implements ModernSink {
   readonly receivedMs: number = performance.now();
@@ -67,13 +67,13 @@ export class ModernReply implements ModernSink {
     this.#underWay = parts.disconnects.watch(response.req.socket, this);
   }
 
-  /** Whose answer it is, or is going to be. */
+  /** Sets the call that is answered here. It may have answered already. */
   bind(call: ModernCall): void {
     this.#call = call;
     if (this.#hasGone) call.cancel(GONE);
   }
 
-  /** The client has gone away: that is the end of the call. */
+  /** Cancels the call of a client that disconnected. */
   onDisconnect(): void {
     this.#parts.timers.cancelDecision(this);
     if (this.#isOver) return;
@@ -82,7 +82,7 @@ export class ModernReply implements ModernSink {
     this.#call?.cancel(GONE);
   }
 
-  /** Ends what has no end of its own. */
+  /** Ends a call that has no end of its own. */
   close(): void {
     this.#call?.close();
   }
@@ -130,7 +130,7 @@ export class ModernReply implements ModernSink {
     this.#response.flushHeaders();
   }
 
-  /** From here on it is events. The first of them takes the headers along. */
+  /** Starts the event stream. The first event sends the headers. */
   #begin(): void {
     const { timers, metrics, memory } = this.#parts;
     timers.cancelDecision(this);

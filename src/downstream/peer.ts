@@ -20,7 +20,7 @@ export interface PeerParts {
   readonly front: Front;
   readonly principal: Principal;
   readonly view: string;
-  /** Takes everything that is said to this client. */
+  /** Takes all messages to this client. */
   readonly sink: MessageSink;
   readonly log: Logger;
   /** The gateway ended the session. */
@@ -32,8 +32,8 @@ function errorText(error: unknown, id = 'null'): string {
 }
 
 /**
- * A client with one line of messages in each direction, whose session lives as long as that line: 2024-11-05 over HTTP, or
- * any legacy revision over stdio.
+ * A client with one stream of messages in each direction, whose session ends with it: 2024-11-05 over HTTP, or any revision over
+ * stdio.
  */
 export class Peer {
   readonly #parts: PeerParts;
@@ -46,7 +46,7 @@ export class Peer {
     this.#parts = parts;
   }
 
-  /** Takes what the client said, and says the answer. Never rejects. */
+  /** Handles the input of the client and sends the answer. Never rejects. */
   async receive(said: ClientInput): Promise<void> {
     const { sink, log } = this.#parts;
     try {
@@ -54,7 +54,7 @@ export class Peer {
       else if (said.kind === 'request' && said.method === 'initialize' && this.#canOpen(said)) {
         this.#opening = this.#initialize(said);
         await this.#opening;
-      } else if (!(await this.#receivedModern(said))) {
+      } else if (!(await this.#receiveModern(said))) {
         const text = await this.#answer(said);
         if (text !== undefined) sink.send(text);
       }
@@ -64,12 +64,12 @@ export class Peer {
     }
   }
 
-  /** No more is to come: ends what has no end of its own. */
+  /** Ends calls that have no end of their own, since no further input comes. */
   drain(): void {
     for (const call of this.#calls.values()) call.close();
   }
 
-  /** The line is gone. */
+  /** Cancels all calls and ends the session, after the client disconnected. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const call of this.#calls.values()) call.cancel('the client has gone');
@@ -83,8 +83,8 @@ export class Peer {
     return this.#opening === undefined && readModern(request, undefined) === undefined;
   }
 
-  /** Takes a message of the modern era, which needs no session. False when it is none. */
-  async #receivedModern(said: Message): Promise<boolean> {
+  /** Handles a message of the modern era, which needs no session. Returns false when it is none. */
+  async #receiveModern(said: Message): Promise<boolean> {
     if (said.kind === 'notification' && said.method === 'notifications/cancelled') {
       const call = this.#calls.get(said.params?.raw('requestId') ?? '');
       if (call === undefined) return false;
@@ -109,7 +109,7 @@ export class Peer {
     }
     let isCancelled = false;
     const { promise, resolve } = Promise.withResolvers<Answer>();
-    // Nothing more is said about a request that was taken back.
+    // A cancelled request gets no response.
     const own = {
       receivedMs: performance.now(),
       send: (text: string) => !isCancelled && sink.send(text),

@@ -34,7 +34,7 @@ export interface SseParts {
   readonly streamsPerPrincipal: number;
 }
 
-/** The one stream of events of a client of 2024-11-05: everything said to it goes there. */
+/** The one event stream of a client of 2024-11-05, which carries all messages to it. */
 class EventSink implements MessageSink {
   readonly writer: StreamWriter;
   #seq = 0;
@@ -62,7 +62,7 @@ class EventSink implements MessageSink {
     return this.#write('message', oneLine(text), text);
   }
 
-  /** Where the client is to POST. */
+  /** Sends the path to POST to. */
   sendEndpoint(path: string): void {
     this.#write('endpoint', path, '');
   }
@@ -82,14 +82,14 @@ interface SseClient {
 }
 
 /**
- * HTTP+SSE of 2024-11-05: a GET whose stream says where to POST to. The session is the stream, and ends with it.
+ * HTTP+SSE of 2024-11-05: the stream of a GET names the path to POST to. The session ends with the stream.
  *
  * @see https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
  */
 export class SseEndpoint {
   readonly #parts: SseParts;
   /** By the secret in the path that the client POSTs to. */
-  readonly #lines = new Map<string, SseClient>();
+  readonly #clients = new Map<string, SseClient>();
   readonly #counts: StreamCounts;
   #isDraining = false;
 
@@ -117,7 +117,7 @@ export class SseEndpoint {
       principal.key,
       memory.unsent,
       () => {
-        this.#lines.delete(id);
+        this.#clients.delete(id);
         this.#counts.remove(principal.key);
         timers.removeStream(sink.writer);
         metrics?.streams.sse.remove();
@@ -126,7 +126,7 @@ export class SseEndpoint {
       () => metrics?.dropped('slow-client'),
     );
     const peer = new Peer({ front, principal, view, sink, log, onEnd: () => sink.writer.end() });
-    this.#lines.set(id, { principal, view, peer });
+    this.#clients.set(id, { principal, view, peer });
     timers.addStream(sink.writer);
     metrics?.streams.sse.add();
     outgoing.writeHead(200, EVENT_STREAM_HEADERS);
@@ -134,14 +134,14 @@ export class SseEndpoint {
     return RESPONSE_ALREADY_SENT;
   }
 
-  /** The view that a client which POSTs here is at: credentials are judged for it. */
+  /** Returns the view of the client with this secret. Its credentials are judged for that view. */
   viewOf(id: string | undefined): string {
-    return this.#lines.get(id ?? '')?.view ?? '';
+    return this.#clients.get(id ?? '')?.view ?? '';
   }
 
   async post(env: HttpBindings, id: string | undefined, { headers, principal }: Admitted): Promise<Response> {
-    const line = this.#lines.get(id ?? '');
-    if (line === undefined || line.principal.key !== principal.key) {
+    const client = this.#clients.get(id ?? '');
+    if (client === undefined || client.principal.key !== principal.key) {
       return refuse(new GatewayError('session-unknown', { message: 'open /sse again' }));
     }
     const { bodyBytes, memory } = this.#parts;
@@ -160,7 +160,7 @@ export class SseEndpoint {
     }
     env.outgoing.writeHead(202, { 'content-type': 'text/plain', 'content-length': 8 });
     env.outgoing.end('Accepted');
-    await line.peer.receive(said);
+    await client.peer.receive(said);
     return RESPONSE_ALREADY_SENT;
   }
 

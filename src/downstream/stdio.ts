@@ -19,15 +19,15 @@ export interface StdioStreams {
 }
 
 const MAX_LINE_BYTES = 16_777_216;
-/** A client that closed its end gets what is nearly ready, as at the end of a pipe. */
+/** Calls of a client that closed its input may end within this time, as at the end of a pipe. */
 const LAST_ANSWERS_MS = 5_000;
 
-/** Lines toward the client, at its pace. */
+/** Writes lines to the client, no faster than it reads. */
 class LineSink implements MessageSink {
   readonly #writer: StreamWriter;
   #seq = 0;
 
-  /** @param onStall told whether the client takes what we say. */
+  /** @param onStall is called when the client stops reading, and when it goes on. */
   constructor(output: Writable, onGone: () => void, onStall: (isStalled: boolean) => void, log: Logger) {
     this.#writer = new StreamWriter(
       output,
@@ -48,7 +48,7 @@ function refusal(error: GatewayError, id = 'null'): string {
   return responseText(id, toAnswer(error));
 }
 
-/** Whichever comes first: all of these are settled, or the time is over. */
+/** Resolves when all are settled or the time is over. */
 async function settled(working: Iterable<Promise<void>>, limitMs: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setTimeout(resolve, limitMs);
@@ -72,7 +72,7 @@ export async function serveStdio(
   const sink = new LineSink(
     output,
     end,
-    // Who does not listen is not listened to, or what waits to be said would grow without end.
+    // A client that does not read is not read from, or its queue would grow without a bound.
     (isStalled) => (isStalled ? input.pause() : input.resume()),
     log,
   );

@@ -129,7 +129,7 @@ export class Gateway implements Front {
       const capabilities = RawObject.parse(detach(params.object('capabilities')?.toString() ?? '{}'));
       const clientCapabilities = forwardableCapabilities(capabilities, featuresOf(revision));
       const features = { clientCapabilities, capabilityKey: capabilityKeyOf(clientCapabilities) };
-      await this.#parts.listRefresher.awaitFirstLists(view, 'legacy', features);
+      await this.#parts.listRefresher.beginFirstLists(view, 'legacy', features);
       const session = await this.#parts.sessions.open({ principal, view, revision, capabilities });
       const { capabilities: offered, tools, view: shown } = session.catalog;
       const note = tools.size === 0 ? noToolsNote(shown, this.#lifecycleOf, performance.now()) : undefined;

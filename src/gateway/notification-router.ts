@@ -12,6 +12,8 @@ import { elicitationIdToClient } from './questions/server-requests.ts';
 import type { UrlElicitations } from './questions/url-elicitations.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
 import type { ResourceCache } from './forward/resource-cache.ts';
+import { inSlices } from './lists/in-slices.ts';
+import type { ListAnnouncer } from './lists/list-announcer.ts';
 import type { Offers } from './lists/offers.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
 import type { ConnectionHolder } from './exchange/connection-holder.ts';
@@ -20,13 +22,11 @@ import type { TaskMarks } from './handles/task-marks.ts';
 
 type HolderLink = Link<Exchange, ConnectionHolder>;
 
-/** Changes of a list this close together are announced to a client once. */
-const COALESCE_MS = 25;
-
 export interface NotificationRouterParts {
   readonly upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
   readonly holders: Iterable<ConnectionHolder>;
   readonly offers: Offers;
+  readonly announcer: ListAnnouncer;
   readonly links: HolderLinks;
   readonly urlElicitations: UrlElicitations;
   readonly resourceCache: ResourceCache;
@@ -40,7 +40,6 @@ export class NotificationRouter {
   readonly #parts: NotificationRouterParts;
   /** Links whose lists are being fetched; true when they changed again meanwhile. */
   readonly #listing = new Map<HolderLink, boolean>();
-  readonly #changed = new Map<ConnectionHolder, Set<ListKind>>();
   /** Lists that a link said have changed, until they are fetched again. */
   readonly #reported = new Map<HolderLink, Set<ListKind>>();
   readonly #updates: UpdateCoalescer<HolderLink>;
@@ -248,34 +247,27 @@ export class NotificationRouter {
     }
   }
 
-  /** Offers have changed: rebuilds the catalog of every holder. */
-  onListsChanged(): void {
-    for (const holder of this.#parts.holders) this.refreshCatalog(holder);
+  /** Rebuilds the catalogs that show one of these upstreams, and announces the changes. */
+  async onListsChanged(upstreams: Iterable<string>): Promise<void> {
+    const views = new Set([...upstreams].flatMap((id) => [...this.#parts.offers.viewsWith(id)]));
+    await inSlices(this.#parts.holders, (holder) => {
+      if (views.has(holder.view)) this.refreshCatalog(holder);
+    });
   }
 
-  /** Tells a holder which of its lists differ from what it saw last, once for all changes that come close together. */
+  /** Gives a holder the catalog of the offers as they are, and announces the lists that differ. */
   refreshCatalog(holder: ConnectionHolder): void {
     const before = holder.catalog;
     const after = this.#parts.offers.catalogFor(holder);
     holder.catalog = after;
+    holder.catalogVersion = this.#parts.offers.version;
     if (before === after || !holder.wantsListChanges) return;
     const kinds = LIST_KINDS.filter((kind) => before.digest[kind] !== after.digest[kind]);
     if (kinds.length > 0) this.#announceLists(holder, kinds);
   }
 
   #announceLists(holder: ConnectionHolder, kinds: readonly ListKind[]): void {
-    const waiting = this.#changed.get(holder);
-    if (waiting !== undefined) {
-      for (const kind of kinds) waiting.add(kind);
-      return;
-    }
-    const changed = new Set<ListKind>(kinds);
-    this.#changed.set(holder, changed);
-    setTimeout(() => {
-      this.#changed.delete(holder);
-      if (holder.closed.aborted) return;
-      for (const kind of changed) holder.announce(listChanged(kind), undefined);
-    }, COALESCE_MS).unref();
+    this.#parts.announcer.add(holder, kinds);
   }
 }
 

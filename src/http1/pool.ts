@@ -5,14 +5,31 @@ import { type SocketOwner, type WireAddress, WireSocket } from './socket.ts';
 /** How exact deadlines are. */
 const SWEEP_MS = 250;
 
-const NOTHING_UNDER_WAY = { abort: (): void => undefined };
+const NOTHING_IN_FLIGHT = { abort: (): void => undefined };
 
-/** HTTP/1.1 over plain sockets, as many as it takes. The one used last is used next. */
+/** A request that is written as soon as its socket is known to be silent. */
+interface Reservation {
+  readonly socket: WireSocket;
+  readonly request: WireRequest;
+  readonly handler: WireHandler;
+}
+
+/**
+ * HTTP/1.1 over plain sockets, as many as it takes. The socket used last is used next.
+ *
+ * A request on a used socket is written only after a poll phase of the event loop that began after `dispatch`. Bytes that lie
+ * unread on the socket, such as a response sent twice, are read in that phase and close the socket; the request, of which
+ * nothing was written, gets a new one. Without that, a busy event loop would read them as the response to the request.
+ */
 export class WirePool implements Wire, SocketOwner {
   readonly #address: WireAddress;
   readonly #sockets = new Set<WireSocket>();
   /** The one used last at the end; until the next sweep also closed ones. */
   #idle: WireSocket[] = [];
+  /** Made since the last check phase. */
+  #reserved: Reservation[] = [];
+  /** Made before the poll phase that is running now, or runs next. */
+  #polled: Reservation[] = [];
   #sweeping: NodeJS.Timeout | undefined;
   #destroyed: PromiseWithResolvers<void> | undefined;
 
@@ -24,38 +41,63 @@ export class WirePool implements Wire, SocketOwner {
 
   dispatch(request: WireRequest, handler: WireHandler): void {
     if (this.#destroyed !== undefined) {
-      handler.onResponseError(NOTHING_UNDER_WAY, ended());
+      handler.onResponseError(NOTHING_IN_FLIGHT, destroyed());
       return;
     }
-    const nowMs = performance.now();
-    const socket = this.#take(nowMs);
-    if (socket === undefined) this.#connect(request, handler);
-    else socket.send(request, handler, nowMs);
+    const socket = request.head.method === 'GET' ? undefined : this.#takeIdle();
+    if (socket === undefined) {
+      this.#connect(request, handler);
+      return;
+    }
+    if (this.#reserved.push({ socket, request, handler }) === 1 && this.#polled.length === 0) this.#awaitCheckPhase();
   }
 
   async destroy(): Promise<void> {
     if (this.#destroyed === undefined) {
       this.#destroyed = Promise.withResolvers<void>();
-      for (const socket of this.#sockets) socket.destroy(ended());
+      for (const socket of this.#sockets) socket.destroy(destroyed());
+      for (const { handler } of [...this.#polled, ...this.#reserved]) {
+        handler.onResponseError(NOTHING_IN_FLIGHT, destroyed());
+      }
+      this.#polled = [];
+      this.#reserved = [];
       this.#settle();
     }
     await this.#destroyed.promise;
   }
 
-  free(socket: WireSocket): void {
+  released(socket: WireSocket): void {
     this.#idle.push(socket);
   }
 
-  gone(socket: WireSocket): void {
+  closed(socket: WireSocket): void {
     this.#sockets.delete(socket);
     this.#settle();
   }
 
-  #take(nowMs: number): WireSocket | undefined {
+  #takeIdle(): WireSocket | undefined {
+    const nowMs = performance.now();
     let socket = this.#idle.pop();
-    // What is too old is closed by the sweep.
+    // The sweep closes those that are too old.
     while (socket !== undefined && !socket.isUsable(nowMs)) socket = this.#idle.pop();
     return socket;
+  }
+
+  #awaitCheckPhase(): void {
+    setImmediate(() => this.#poll());
+  }
+
+  /** Runs at the end of a poll phase. */
+  #poll(): void {
+    const ready = this.#polled;
+    this.#polled = this.#reserved;
+    this.#reserved = [];
+    if (this.#polled.length > 0) this.#awaitCheckPhase();
+    const nowMs = performance.now();
+    for (const { socket, request, handler } of ready) {
+      if (socket.isUsable(nowMs)) socket.send(request, handler, nowMs);
+      else this.#connect(request, handler);
+    }
   }
 
   #connect(request: WireRequest, handler: WireHandler): void {
@@ -80,6 +122,6 @@ export class WirePool implements Wire, SocketOwner {
   }
 }
 
-function ended(): WireError {
+function destroyed(): WireError {
   return new WireError('destroyed', 'the connections to the server were closed');
 }

@@ -13,12 +13,12 @@ export interface WireAddress {
   readonly connectMs: number;
 }
 
-/** Whoever has the sockets. */
+/** The pool that a socket belongs to. */
 export interface SocketOwner {
-  /** It can take another request. */
-  free(socket: WireSocket): void;
-  /** It is closed. */
-  gone(socket: WireSocket): void;
+  /** The socket can take another request. */
+  released(socket: WireSocket): void;
+  /** The socket is closed. */
+  closed(socket: WireSocket): void;
 }
 
 const READ_BYTES = 65_536;
@@ -30,8 +30,8 @@ const MARGIN_MS = 1_000;
 /** Reads are handed over one after the other, so that one buffer serves all sockets; but not where reads overlap. */
 const SHARED_BUFFER = process.platform === 'win32' ? undefined : Buffer.allocUnsafeSlow(READ_BYTES);
 
-/** One request on a socket. Afterwards it can do nothing to whoever has the socket then. */
-class Turn implements WireController {
+/** One request on a socket. Once it has ended, it has no power over the requests after it. */
+class InFlight implements WireController {
   readonly request: WireRequest;
   readonly handler: WireHandler;
   readonly #socket: WireSocket;
@@ -53,7 +53,7 @@ export class WireSocket implements ResponseSink {
   readonly #socket: Socket;
   readonly #reader = new ResponseReader(this);
   #connecting: NodeJS.Timeout | undefined;
-  #turn: Turn | undefined;
+  #inFlight: InFlight | undefined;
   #head: ResponseHead | undefined;
   /** When the server will have been silent for too long; monotonic, like all times here. */
   #deadlineMs = Infinity;
@@ -65,7 +65,7 @@ export class WireSocket implements ResponseSink {
   constructor(address: WireAddress, request: WireRequest, handler: WireHandler, owner: SocketOwner) {
     const { host, port, connectMs } = address;
     this.#owner = owner;
-    this.#turn = new Turn(this, request, handler);
+    this.#inFlight = new InFlight(this, request, handler);
     const buffer = SHARED_BUFFER ?? Buffer.allocUnsafeSlow(READ_BYTES);
     const callback = (length: number) => {
       this.#read(buffer, length);
@@ -83,7 +83,7 @@ export class WireSocket implements ResponseSink {
     this.#socket.on('error', (thrown) => this.destroy(thrown));
     this.#socket.once('close', () => {
       this.destroy(new WireError('closed', 'the connection was closed'));
-      this.#owner.gone(this);
+      this.#owner.closed(this);
     });
   }
 
@@ -92,26 +92,26 @@ export class WireSocket implements ResponseSink {
     return !this.#isClosed && nowMs < this.#idleUntilMs;
   }
 
-  /** Only while it is usable, and no other is under way. */
+  /** Sends a request. The socket must be usable and have no other. */
   send(request: WireRequest, handler: WireHandler, nowMs: number): void {
-    this.#turn = new Turn(this, request, handler);
-    this.#start(this.#turn, nowMs);
+    this.#inFlight = new InFlight(this, request, handler);
+    this.#start(this.#inFlight, nowMs);
   }
 
-  /** Breaks off what is under way. */
+  /** Closes the socket, and fails its request with this reason. */
   destroy(reason: Error): void {
-    const turn = this.#turn;
+    const inFlight = this.#inFlight;
     this.#close();
-    turn?.handler.onResponseError(turn, reason);
+    inFlight?.handler.onResponseError(inFlight, reason);
   }
 
-  abort(turn: Turn): void {
-    if (this.#turn === turn) this.#close();
+  abort(inFlight: InFlight): void {
+    if (this.#inFlight === inFlight) this.#close();
   }
 
-  /** Looks at the clock. */
+  /** Closes the socket when it was idle for too long, or the server silent. */
   sweep(nowMs: number): void {
-    if (this.#turn === undefined) {
+    if (this.#inFlight === undefined) {
       if (!this.isUsable(nowMs)) this.#close();
     } else if (nowMs >= this.#deadlineMs) {
       const code: WireFault = this.#head === undefined ? 'headers-timeout' : 'body-timeout';
@@ -120,62 +120,64 @@ export class WireSocket implements ResponseSink {
   }
 
   head(head: ResponseHead): void {
-    const turn = this.#turn;
-    if (turn === undefined) return;
+    const inFlight = this.#inFlight;
+    if (inFlight === undefined) return;
     this.#head = head;
-    this.#awaitBody(turn.request.bodyMs);
-    turn.handler.onResponseStart(turn, head.status, head.headers);
+    this.#awaitBody(inFlight.request.bodyMs);
+    inFlight.handler.onResponseStart(inFlight, head.status, head.headers);
   }
 
   body(bytes: Buffer, from: number, to: number): void {
-    const turn = this.#turn;
-    if (turn === undefined) return;
-    this.#awaitBody(turn.request.bodyMs);
-    turn.handler.onResponseData(turn, bytes.subarray(from, to));
+    const inFlight = this.#inFlight;
+    if (inFlight === undefined) return;
+    this.#awaitBody(inFlight.request.bodyMs);
+    inFlight.handler.onResponseData(inFlight, bytes.subarray(from, to));
   }
 
   end(isClean: boolean): void {
-    const turn = this.#turn;
-    if (turn === undefined) return;
+    const inFlight = this.#inFlight;
+    if (inFlight === undefined) return;
     const keepMs = Math.min(KEEP_ALIVE_MS, (this.#head?.keepMs ?? 0) - MARGIN_MS);
     // A server that answers before it has read the request may never read it.
-    if (isClean && keepMs > 0 && this.#socket.writableLength === 0) {
-      this.#leave();
-      this.#idleUntilMs = performance.now() + keepMs;
-      this.#owner.free(this);
-    } else {
-      this.#close();
-    }
+    const isReusable = isClean && keepMs > 0 && this.#socket.writableLength === 0;
+    if (!isReusable) this.#close();
     try {
-      turn.handler.onResponseEnd(turn);
+      inFlight.handler.onResponseEnd(inFlight);
     } catch (thrown) {
-      turn.handler.onResponseError(turn, asError(thrown));
+      this.#close();
+      inFlight.handler.onResponseError(inFlight, asError(thrown));
+      return;
     }
+    // The handler found no answer in the response, and aborted.
+    if (this.#inFlight !== inFlight) return;
+    this.#endRequest();
+    this.#idleUntilMs = performance.now() + keepMs;
+    this.#owner.released(this);
   }
 
   #connected(): void {
     clearTimeout(this.#connecting);
     const nowMs = performance.now();
     this.#idleUntilMs = nowMs + KEEP_ALIVE_MS;
-    if (this.#turn !== undefined) this.#start(this.#turn, nowMs);
+    if (this.#inFlight !== undefined) this.#start(this.#inFlight, nowMs);
   }
 
-  #start(turn: Turn, nowMs: number): void {
-    const { request, handler } = turn;
+  #start(inFlight: InFlight, nowMs: number): void {
+    const { request, handler } = inFlight;
     let bytes: string | Buffer;
     try {
       bytes = requestBytes(request.head, request.body);
-      handler.onRequestStart(turn);
+      handler.onRequestStart(inFlight);
     } catch (thrown) {
       // Nothing was written, so that the next one can have the socket.
-      if (this.#turn === turn) {
-        this.#leave();
-        this.#owner.free(this);
+      if (this.#inFlight === inFlight) {
+        this.#endRequest();
+        this.#owner.released(this);
       }
-      handler.onResponseError(turn, asError(thrown));
+      handler.onResponseError(inFlight, asError(thrown));
       return;
     }
-    if (this.#turn !== turn) return;
+    if (this.#inFlight !== inFlight) return;
     this.#reader.start();
     this.#deadlineMs = request.headersMs > 0 ? nowMs + request.headersMs : Infinity;
     this.#socket.write(bytes, 'latin1');
@@ -186,8 +188,8 @@ export class WireSocket implements ResponseSink {
   }
 
   #read(bytes: Buffer, length: number): void {
-    if (this.#turn === undefined) {
-      // Whatever it is, it answers nothing.
+    if (this.#inFlight === undefined) {
+      // These bytes answer no request, and nothing that follows them can be told apart.
       this.#close();
       return;
     }
@@ -198,16 +200,16 @@ export class WireSocket implements ResponseSink {
     }
   }
 
-  /** Nobody is told anything more. */
-  #leave(): void {
-    this.#turn = undefined;
+  /** Ends the request without a word to its handler. */
+  #endRequest(): void {
+    this.#inFlight = undefined;
     this.#head = undefined;
     this.#deadlineMs = Infinity;
     this.#reader.stop();
   }
 
   #close(): void {
-    this.#leave();
+    this.#endRequest();
     if (this.#isClosed) return;
     this.#isClosed = true;
     clearTimeout(this.#connecting);

@@ -17,27 +17,39 @@ export interface WireRequest {
 
 /** Ends one request. */
 export interface WireController {
-  /** Closes its socket. Nothing more is told, or the reason at most. After the end of the response it does nothing. */
+  /**
+   * Closes the socket of the request. The handler hears nothing more, or the reason at most. Within `onResponseEnd` it keeps
+   * the socket from being used again; later it does nothing.
+   */
   abort(reason: Error): void;
 }
 
-/** Told what comes of one request: either `onResponseEnd` or `onResponseError` last, unless it was aborted. */
+/** Receives the events of one request: either `onResponseEnd` or `onResponseError` is the last, unless it was aborted. */
 export interface WireHandler {
-  /** The request is about to be written. Throwing keeps it from being so, and leaves the socket to others. */
+  /** The request is about to be written. When this throws, nothing is written and another request gets the socket. */
   onRequestStart(controller: WireController): void;
-  /** The response begins. What it throws, like what `onResponseData` does, breaks the response off. */
+  /** The response begins. When this or `onResponseData` throws, the response is broken off. */
   onResponseStart(controller: WireController, status: number, headers: ResponseHeaders): void;
   /** The chunk is lent: after the call it may hold something else. */
   onResponseData(controller: WireController, chunk: Buffer): void;
+  /**
+   * The response is complete. Only after this call another request may have the socket; to abort or to throw closes the
+   * socket instead. So a response that was no answer to its request ends the connection it came on, and whatever else that
+   * connection still holds is read by nobody.
+   */
   onResponseEnd(controller: WireController): void;
   /** Without an `onRequestStart` before it, no byte of the request was sent. */
   onResponseError(controller: WireController, thrown: Error): void;
 }
 
-/** The sockets to one origin. A request has a socket of its own until its response has ended, and is never sent twice. */
+/**
+ * The sockets to one origin under one set of credentials. A request has a socket of its own until its response was judged,
+ * and is never sent twice. A GET, whose response may be an event stream that names no request, never shares a socket with
+ * an earlier POST.
+ */
 export interface Wire {
-  /** May tell the handler of the start of the request, or of its failure, before it returns. */
+  /** May call the handler before it returns. */
   dispatch(request: WireRequest, handler: WireHandler): void;
-  /** Breaks off what is under way. Resolves when no socket is left. */
+  /** Breaks off the requests in flight. Resolves when no socket is left. */
   destroy(): Promise<void>;
 }

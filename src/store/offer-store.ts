@@ -1,8 +1,12 @@
-/** Names the lists that one upstream shows to one kind of client. */
-export interface OfferKey {
+/** Names an upstream. */
+export interface UpstreamKey {
   readonly upstream: string;
   /** Command or URL of the upstream: another server under the same id has other lists. */
   readonly target: string;
+}
+
+/** Names the lists that one upstream shows to one kind of client. */
+export interface OfferKey extends UpstreamKey {
   /** How the upstream is spoken to; `''` where lists are not kept apart by it. */
   readonly era: string;
   /** Capabilities of the client; `''` for the lists of everyone. */
@@ -16,4 +20,7 @@ export interface OfferStore {
   /** Replaces the lists as a whole. @throws when they cannot be written. */
   write(key: OfferKey, text: string): Promise<void>;
   remove(key: OfferKey): Promise<void>;
+  /** Whether the upstream could not be listed when that was last tried. */
+  hasFailed(key: UpstreamKey): Promise<boolean>;
+  setFailed(key: UpstreamKey, hasFailed: boolean): Promise<void>;
 }

@@ -103,11 +103,19 @@ function diskOffers(stateDir: string, events: SessionStoreEvents): OfferStore {
     read: (key) => store.read(key),
     write: (key, text) => counted(store.write(key, text)),
     remove: (key) => counted(store.remove(key)),
+    hasFailed: (key) => store.hasFailed(key),
+    setFailed: (key, hasFailed) => counted(store.setFailed(key, hasFailed)),
   };
 }
 
 function readOnly(offers: OfferStore): OfferStore {
-  return { read: (key) => offers.read(key), write: async () => undefined, remove: async () => undefined };
+  return {
+    read: (key) => offers.read(key),
+    write: async () => undefined,
+    remove: async () => undefined,
+    hasFailed: (key) => offers.hasFailed(key),
+    setFailed: async () => undefined,
+  };
 }
 
 const REASONS: Readonly<Record<string, string>> = {

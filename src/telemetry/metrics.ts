@@ -58,6 +58,8 @@ export interface Metrics {
 
   /** Reads a gauge at each scrape. */
   onScrape(gauge: ScrapedGauge, read: () => number): void;
+  /** Calls `update` before each scrape, for gauges that are dear to keep up to date. */
+  beforeScrape(update: () => Promise<void>): void;
 
   readonly contentType: string;
   /** Everything in Prometheus' text format. */
@@ -229,6 +231,7 @@ export function createMetrics(version: string): Metrics {
     registers: [registry],
   });
   const views = new Bounded(MAX_VIEWS);
+  const updates: (() => Promise<void>)[] = [];
   new Gauge({
     name: 'linkspan_build_info',
     help: 'Always 1; the labels say what is running.',
@@ -316,6 +319,10 @@ export function createMetrics(version: string): Metrics {
     ),
     reportHeldBytes: heldBytes(registry),
     contentType: registry.contentType,
-    text: () => registry.metrics(),
+    beforeScrape: (update) => updates.push(update),
+    text: async () => {
+      for (const update of updates) await update();
+      return await registry.metrics();
+    },
   };
 }

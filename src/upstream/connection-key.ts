@@ -23,7 +23,7 @@ export interface ConnectionUser {
 }
 
 /** A connection that serves everybody. */
-export function sharedKey(era: Era): string {
+function sharedKey(era: Era): string {
   return `${era} shared`;
 }
 

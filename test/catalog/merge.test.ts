@@ -29,8 +29,10 @@ test('what one upstream supports is declared', () => {
   assert.deepEqual(capabilities(pair, { a: '{"logging":{}}', b: '{"resources":{"subscribe":true}}' }), FULL);
 });
 
-test('what an upstream that was never seen might support is declared', () => {
-  assert.deepEqual(capabilities(pair, { a: '{}' }), FULL);
+test('N-04 for an upstream that was never listed, nothing but the lists is declared', () => {
+  const { completions: _, ...lists } = PLAIN;
+  assert.deepEqual(capabilities(pair, {}), lists);
+  assert.deepEqual(capabilities(pair, { a: '{}' }), PLAIN);
 });
 
 test('experimental, tasks and unknown extensions are not passed off as ours', () => {

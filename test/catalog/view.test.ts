@@ -53,6 +53,7 @@ const config: Config = {
   logLevel: 'info',
   names: { maxChars: 48 },
   instructions: { maxChars: 1000 },
+  lists: { waitMs: 8_000 },
   upstreams: [upstreamConfig('a', { excludeTools: ['drop_*'] }), upstreamConfig('b')],
   profiles: [{ id: 'mine', upstreams: ['b', 'a'], includeTools: ['b__*'], excludeTools: [], renames: { b__x: 'x' } }],
 };

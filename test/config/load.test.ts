@@ -52,6 +52,7 @@ test('a file with nothing but upstreams has safe defaults for all else', () => {
     accessLog: 'auto',
     names: { maxChars: 48 },
     instructions: { maxChars: 4_000 },
+    lists: { waitMs: 8_000 },
     profiles: [],
   });
 });

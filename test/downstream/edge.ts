@@ -40,6 +40,7 @@ const DEFAULTS: Config = {
   logLevel: 'silent',
   names: { maxChars: 48 },
   instructions: { maxChars: 1_000 },
+  lists: { waitMs: 8_000 },
   upstreams: [],
   profiles: [],
 };

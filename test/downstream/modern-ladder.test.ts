@@ -343,8 +343,8 @@ test('T-017 no session id is given or given back, whatever the client sends', TI
 test('T-002 both eras are served on one path at once, each request by what its body says', TIMEOUT, async () => {
   const session = await initialize(url);
   const both = await Promise.all(
-    Array.from({ length: 10 }, async () => {
-      const old = post(url, rpc(1, 'tools/call', call({ era: 'old' })), session);
+    Array.from({ length: 10 }, async (_, index) => {
+      const old = post(url, rpc(index + 1, 'tools/call', call({ era: 'old' })), session);
       const modern = modernPost(url, 'tools/call', call({ era: 'modern' }));
       return [answerOf(await old).result, answerOf(await modern).result];
     }),

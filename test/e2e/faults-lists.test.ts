@@ -90,11 +90,15 @@ suite('from then on', { concurrency: 4 }, () => {
   });
 
   for (const { way, reason } of REASONS) {
-    test(`operators read why there is nothing of ${way}, and callers that it is unknown`, TIMEOUT, async () => {
+    test(`N-06 operators and callers read why there is nothing of ${way}`, TIMEOUT, async () => {
       const status = await statusOf(way);
       assert.match(String(status?.['reason']), reason);
-      const { code, data } = await failureOf(client.call(`${way}__fine`));
-      assert.deepEqual({ code, data }, { code: -32_602, data: { code: 'unknown-tool' } });
+      const { code, data, message } = await failureOf(client.call(`${way}__fine`));
+      if (status?.['state'] === 'failed') {
+        assert.equal(code, -31_010, message);
+        assert.partialDeepStrictEqual(data, { code: 'upstream-unavailable', upstream: way, executed: 'no' });
+        assert.match(message, /belongs to upstream/);
+      } else assert.deepEqual({ code, data }, { code: -32_602, data: { code: 'unknown-tool' } });
     });
   }
 

@@ -94,7 +94,7 @@ test('N-40 the status names the eras, the revisions and how they were found out'
   });
   await gateway.connect();
   const [up, held] = gateway.core.status();
-  const none = { prompts: 0, resources: 0 };
+  const none = { prompts: 0, resources: 0, listProblems: [] };
   const answered = { how: 'initialize answered', revision: '2025-11-25', servedIn: 'legacy', tools: 1, ...none };
   assert.deepEqual(up?.eras, {
     legacy: { speaks: 'yes', ...answered },

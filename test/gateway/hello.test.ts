@@ -51,7 +51,7 @@ test('L-004 a client that has not said it is initialized is neither asked nor to
   assert.deepEqual(client.listened, []);
 
   client.notify('notifications/initialized');
-  tools = [TOOL];
+  tools = [TOOL, { ...TOOL, name: 'other' }];
   memory.peers[0]?.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
   await client.heard('notifications/tools/list_changed');
   assert.equal(client.listened.length, 1);

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { legacyUpstream, modernUpstream, type ServerScript } from '../support/http-upstream.ts';
 import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
+import { until } from '../support/stdio.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
 const TIMEOUT = { timeout: 30_000 };
@@ -191,7 +192,11 @@ test(
       tools.map(({ name }) => name),
       ['up__fine', 'up__plain'],
     );
-    const warned = gateway.lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'left out of the lists');
+    // Problems are logged when changes are handed on, shortly after.
+    const warnings = () =>
+      gateway.lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'left out of the lists');
+    await until(() => warnings().length > 0, 'warnings about tools');
+    const warned = warnings();
     assert.deepEqual(
       warned.map(({ upstream: id, kind, name }) => [id, kind, name]),
       ['empty', 'blank', 'twice', 'object'].map((name) => ['up', 'tool', name]),

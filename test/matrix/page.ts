@@ -4,6 +4,7 @@ import type { Cell } from './expected.ts';
 import { FEATURES, REVISIONS, transportsOf, type Feature, type Revision } from './words.ts';
 
 export interface Observed extends Cell {
+  readonly isDual: boolean;
   readonly outcome: Outcome;
 }
 
@@ -41,6 +42,18 @@ function table(all: readonly Observed[], feature: Feature): string {
   return `## ${feature}\n\n${head}\n${rows.join('\n')}\n`;
 }
 
-export function pageOf(all: readonly Observed[]): string {
-  return `${HEAD}\n${FEATURES.map((feature) => table(all, feature)).join('\n')}`;
+/** Of upstreams that speak both eras only the number is told: each of their cells is one of the tables. */
+function dualText(duals: readonly Observed[]): string {
+  return `## Upstreams of both eras
+
+An upstream that speaks both 2025-11-25 and 2026-07-28 is spoken to in the era of each client: a client of a session meets it as
+2025-11-25, a client of 2026-07-28 as 2026-07-28. That held in all ${duals.length} cells tried, with an upstream that can ask its clients in sessions
+alone, as servers made with the SDKs do.
+`;
+}
+
+export function pageOf(observed: readonly Observed[]): string {
+  const all = observed.filter(({ isDual }) => !isDual);
+  const tables = FEATURES.map((feature) => table(all, feature));
+  return `${HEAD}\n${[...tables, dualText(observed.filter(({ isDual }) => isDual))].join('\n')}`;
 }

@@ -4,7 +4,7 @@
  *     node test/matrix/run.ts [--check] [--direct] [--client REVISION] [--upstream REVISION] [--transport stdio|http]
  *                             [--feature FEATURE] [--json FILE] [--verbose]
  *
- * `legacy` and `modern` stand for revisions too. `--direct` leaves the gateway out and joins clients to upstreams of their own
+ * `legacy` and `modern` stand for revisions too, `dual` for upstreams that speak both eras. `--direct` leaves the gateway out and joins clients to upstreams of their own
  * revision, which shows that the two are right. A full run in which nothing fails writes `docs/interop.md`; with `--check` it fails
  * where that would change.
  */
@@ -20,8 +20,18 @@ import { QUESTION_DRIVERS } from './feature-questions.ts';
 import { PLAIN_DRIVERS, type Driver, type Scene } from './features.ts';
 import { LOSSLESS, outcomeText, type Outcome } from './outcome.ts';
 import { pageOf, type Observed } from './page.ts';
-import { connect, direct, type Place, throughGateway, type Target } from './targets.ts';
-import { defines, FEATURES, MODERN, REVISIONS, transportsOf, type Feature, type Revision } from './words.ts';
+import { connect, direct, facing, type Place, throughGateway, type Target } from './targets.ts';
+import {
+  defines,
+  DUAL,
+  DUAL_LEGACY,
+  FEATURES,
+  MODERN,
+  REVISIONS,
+  transportsOf,
+  type Feature,
+  type Revision,
+} from './words.ts';
 
 const { values: options } = parseArgs({
   options: {
@@ -56,8 +66,14 @@ const places: readonly Place[] = REVISIONS.filter((revision) => isWanted(revisio
       .filter(
         (transport) => options.transport === undefined || (transport === 'stdio') === (options.transport === 'stdio'),
       )
-      .map((transport) => ({ upstream, transport })),
+      .map((transport) => ({ upstream, transport, isDual: false })),
 );
+
+/** Upstreams of both eras, tried where all revisions of upstreams are. */
+const duals: readonly Place[] = transportsOf(DUAL_LEGACY)
+  .filter((transport) => options.transport === undefined || (transport === 'stdio') === (options.transport === 'stdio'))
+  .filter(() => options.upstream === undefined || options.upstream === DUAL)
+  .map((transport) => ({ upstream: DUAL_LEGACY, transport, isDual: true }));
 
 function failure(thrown: unknown): Outcome {
   return { kind: 'fails', why: thrown instanceof Error ? thrown.message : String(thrown) };
@@ -91,9 +107,12 @@ function wantedOf(cell: Cell): Outcome {
 }
 
 async function runClient(target: Target, revision: Revision): Promise<Observed[]> {
-  const { upstream, transport, ledger } = target;
+  const { transport, isDual, ledger } = target;
+  const upstream = facing(target, revision);
   const seen = { client: 0, ledger: ledger.entries.length };
-  const cells = features.map((feature): Cell => ({ feature, client: revision, upstream, transport }));
+  // It asks in sessions alone: reached directly, these fail for a modern client too.
+  const tried = isDual && revision === MODERN ? features.filter((one) => !(one in QUESTION_DRIVERS)) : features;
+  const cells = tried.map((feature) => ({ feature, client: revision, upstream, transport, isDual }));
   let client: Client;
   try {
     client = await connect(target, revision);
@@ -133,10 +152,10 @@ function isAsExpected(cell: Observed): boolean {
 function report(cell: Observed, ms: number): void {
   const isGood = isAsExpected(cell);
   if (isGood && !options.verbose) return;
-  const { feature, client, upstream, transport, outcome } = cell;
+  const { feature, client, upstream, transport, isDual, outcome } = cell;
   const wanted = isGood ? '' : `\n       expected ${outcomeText(wantedOf(cell))}`;
   console.log(
-    `${isGood ? 'ok  ' : 'FAIL'} ${feature}: ${client} → ${upstream} over ${transport} (${ms.toFixed(0)} ms): ` +
+    `${isGood ? 'ok  ' : 'FAIL'} ${feature}: ${client} → ${upstream}${isDual ? ' of a dual upstream' : ''} over ${transport} (${ms.toFixed(0)} ms): ` +
       `${outcomeText(outcome)}${wanted}`,
   );
 }
@@ -147,7 +166,7 @@ async function runAll(targets: readonly Target[]): Promise<Observed[]> {
   const work = async () => {
     for (let target = left.shift(); target !== undefined; target = left.shift()) {
       for (const revision of clients) {
-        if (options.direct && revision !== target.upstream) continue;
+        if (options.direct && revision !== facing(target, revision)) continue;
         const cells = await runClient(target, revision);
         observed.push(...cells);
       }
@@ -164,7 +183,9 @@ const began = performance.now();
 const observed: Observed[] = [];
 let logs = '';
 try {
-  await using stage = await (options.direct ? direct(places, root) : throughGateway(places, root));
+  await using stage = await (options.direct
+    ? direct([...places, ...duals], root)
+    : throughGateway([...places, ...duals], root));
   observed.push(...(await runAll(stage.targets)));
   logs = stage.logs();
 } catch (thrown) {

@@ -8,21 +8,21 @@ import type { Client } from './client.ts';
 import { type Address, LegacyClient } from './client-legacy.ts';
 import { ModernClient } from './client-modern.ts';
 import { Ledger } from './ledger.ts';
-import { MODERN, type Revision, type Transport } from './words.ts';
+import { DUAL, MODERN, type Revision, type Transport } from './words.ts';
 
 const PROGRAM = fileURLToPath(new URL('upstream.ts', import.meta.url));
 const START_MS = 20_000;
 
-/** One upstream of one revision over one transport. */
-export interface Target {
-  readonly upstream: Revision;
-  readonly transport: Transport;
+/** An upstream over one transport. */
+export interface Target extends Place {
   readonly ledger: Ledger;
   addressFor(client: Revision): Address;
 }
 
 export interface Place {
+  /** What it is to clients of the legacy era, where it is dual. */
   readonly upstream: Revision;
+  readonly isDual: boolean;
   readonly transport: Transport;
 }
 
@@ -34,13 +34,19 @@ interface Started extends Place {
   readonly ledger: Ledger;
 }
 
+/** The revision in which an upstream meets a client of this one. */
+export function facing({ upstream, isDual }: Place, client: Revision): Revision {
+  return isDual && client === MODERN ? MODERN : upstream;
+}
+
 export async function connect(target: Target, revision: Revision): Promise<Client> {
   const address = target.addressFor(revision);
   return revision === MODERN ? await ModernClient.connect(address) : await LegacyClient.connect(revision, address);
 }
 
 async function start(place: Place, root: string): Promise<Started> {
-  const { upstream, transport } = place;
+  const { transport, isDual } = place;
+  const upstream = isDual ? DUAL : place.upstream;
   const kind = transport === 'stdio' ? 'stdio' : 'http';
   const id = `${kind}-${upstream}`;
   const dir = join(root, id);
@@ -71,8 +77,9 @@ export async function throughGateway(places: readonly Place[], root: string): Pr
   ]);
   const gateway = await startGateway({ mcpServers: Object.fromEntries(servers) });
   return {
-    targets: started.map(({ id, upstream, transport, ledger }) => ({
+    targets: started.map(({ id, upstream, isDual, transport, ledger }) => ({
       upstream,
+      isDual,
       transport,
       ledger,
       addressFor: (client) => ({
@@ -91,8 +98,9 @@ export async function throughGateway(places: readonly Place[], root: string): Pr
 export async function direct(places: readonly Place[], root: string): Promise<Stage> {
   const started = await Promise.all(places.map((place) => start(place, root)));
   return {
-    targets: started.map(({ upstream, transport, ledger, url, args }) => ({
+    targets: started.map(({ upstream, isDual, transport, ledger, url, args }) => ({
       upstream,
+      isDual,
       transport,
       ledger,
       addressFor: () => (url === undefined ? { kind: 'stdio', args } : { kind: 'http', url }),

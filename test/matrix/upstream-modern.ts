@@ -75,10 +75,13 @@ export class ModernUpstream {
   readonly #world: World;
   /** How many listens have a URI. */
   readonly #listened = new Map<string, number>();
+  readonly #canAsk: boolean;
 
-  constructor(ledger: LedgerWriter, world: World) {
+  /** @param canAsk false for a server of both eras that asks in sessions alone. */
+  constructor(ledger: LedgerWriter, world: World, canAsk = true) {
     this.#ledger = ledger;
     this.#world = world;
+    this.#canAsk = canAsk;
   }
 
   /** The response; undefined where nobody waits for one any more. */
@@ -166,6 +169,7 @@ export class ModernUpstream {
             notify({ jsonrpc: '2.0', method: 'notifications/message', params: logged });
         },
         ask: async (questions) => {
+          if (!this.#canAsk) throw new Refusal({ code: -32603, message: 'This server asks in sessions alone' });
           for (const question of Object.values(questions)) mustBeAskable(capabilities, question);
           const missing = Object.entries(questions).filter(([key]) => answers[key] === undefined);
           if (missing.length > 0) throw new InputRequired(Object.fromEntries(missing));

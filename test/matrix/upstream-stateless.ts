@@ -51,9 +51,9 @@ export class StatelessHttp {
   readonly #ledger: LedgerWriter;
   readonly #upstream: ModernUpstream;
 
-  constructor(ledger: LedgerWriter, world: World) {
+  constructor(ledger: LedgerWriter, world: World, canAsk = true) {
     this.#ledger = ledger;
-    this.#upstream = new ModernUpstream(ledger, world);
+    this.#upstream = new ModernUpstream(ledger, world, canAsk);
   }
 
   async answer(request: IncomingMessage, body: string, response: ServerResponse): Promise<void> {

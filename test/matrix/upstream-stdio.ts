@@ -1,9 +1,9 @@
-import { createInterface } from 'node:readline';
+import { createInterface, type Interface } from 'node:readline';
 import { idOf, object, parse, string, type Id, type Message } from './json.ts';
 import type { LedgerWriter } from './ledger.ts';
 import { LegacyUpstream } from './upstream-legacy.ts';
 import { ModernUpstream } from './upstream-modern.ts';
-import { MODERN, type Revision } from './words.ts';
+import { DUAL, DUAL_LEGACY, META, MODERN, type Revision } from './words.ts';
 import type { World } from './world.ts';
 
 function write(message: Message): void {
@@ -19,9 +19,11 @@ function read(line: string, ledger: LedgerWriter): Message | undefined {
   }
 }
 
-function serveLegacy(revision: Revision, ledger: LedgerWriter, world: World): void {
+/** The messages that a process is sent, and the end of them. */
+type Input = Pick<Interface, 'on'>;
+
+function serveLegacy(revision: Revision, ledger: LedgerWriter, world: World, lines: Input): void {
   const upstream = new LegacyUpstream(revision, ledger, world, write);
-  const lines = createInterface({ input: process.stdin });
   lines.on('line', (line) => {
     const message = read(line, ledger);
     if (message !== undefined) upstream.receive(message);
@@ -33,8 +35,8 @@ function serveLegacy(revision: Revision, ledger: LedgerWriter, world: World): vo
   });
 }
 
-function serveModern(ledger: LedgerWriter, world: World): void {
-  const upstream = new ModernUpstream(ledger, world);
+function serveModern(ledger: LedgerWriter, world: World, canAsk: boolean, lines: Input): void {
+  const upstream = new ModernUpstream(ledger, world, canAsk);
   const running = new Map<Id, AbortController>();
   const serve = async (id: Id, message: Message) => {
     const abort = new AbortController();
@@ -43,7 +45,6 @@ function serveModern(ledger: LedgerWriter, world: World): void {
     running.delete(id);
     if (response !== undefined) write(response);
   };
-  const lines = createInterface({ input: process.stdin });
   lines.on('line', (line) => {
     const message = read(line, ledger);
     if (message === undefined) return;
@@ -61,7 +62,24 @@ function serveModern(ledger: LedgerWriter, world: World): void {
   });
 }
 
-export function serveStdio(revision: Revision, ledger: LedgerWriter, world: World): void {
-  if (revision === MODERN) serveModern(ledger, world);
-  else serveLegacy(revision, ledger, world);
+/** The first message settles the era of the process, as in the SDKs. */
+function serveDual(ledger: LedgerWriter, world: World, lines: Interface): void {
+  lines.once('line', (line) => {
+    const message = read(line, ledger);
+    if (message === undefined) return;
+    if (isModern(message)) serveModern(ledger, world, false, lines);
+    else serveLegacy(DUAL_LEGACY, ledger, world, lines);
+    lines.emit('line', line);
+  });
+}
+
+export function isModern(message: Message): boolean {
+  return object(object(message['params'])['_meta'])[META.revision] !== undefined;
+}
+
+export function serveStdio(revision: Revision | typeof DUAL, ledger: LedgerWriter, world: World): void {
+  const lines = createInterface({ input: process.stdin });
+  if (revision === DUAL) serveDual(ledger, world, lines);
+  else if (revision === MODERN) serveModern(ledger, world, true, lines);
+  else serveLegacy(revision, ledger, world, lines);
 }

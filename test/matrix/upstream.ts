@@ -1,21 +1,23 @@
 /**
  * An MCP server of exactly one revision over exactly one transport, by hand:
  *
- *     node test/matrix/upstream.ts REVISION stdio|http DIR
+ *     node test/matrix/upstream.ts REVISION|dual stdio|http DIR
  *
+ * A dual one speaks two: 2025-11-25 in sessions, and 2026-07-28, in which it cannot ask its clients anything.
  * Over HTTP it says its address on stdout. What it did and what it should not have been sent is written to `DIR/ledger.jsonl`.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { parse } from './json.ts';
 import { LedgerWriter } from './ledger.ts';
 import { LegacyHttp } from './upstream-http.ts';
 import { SseHttp } from './upstream-sse.ts';
 import { StatelessHttp } from './upstream-stateless.ts';
-import { serveStdio } from './upstream-stdio.ts';
-import { MODERN, REVISIONS, type Revision } from './words.ts';
+import { isModern, serveStdio } from './upstream-stdio.ts';
+import { DUAL, DUAL_LEGACY, MODERN, REVISIONS, type Revision } from './words.ts';
 import { World } from './world.ts';
 
 const [, , asked, transport, dir] = process.argv;
-const revision = REVISIONS.find((one) => one === asked);
+const revision = asked === DUAL ? DUAL : REVISIONS.find((one) => one === asked);
 if (revision === undefined || dir === undefined) throw new Error('usage: upstream.ts REVISION stdio|http DIR');
 const ledger = new LedgerWriter(dir);
 const world = new World(dir);
@@ -31,7 +33,19 @@ interface Edge {
   answer(request: IncomingMessage, body: string, response: ServerResponse): void | Promise<void>;
 }
 
-function edgeOf(revision: Revision): Edge {
+function dualEdge(): Edge {
+  const modern = new StatelessHttp(ledger, world, false);
+  const legacy = new LegacyHttp(DUAL_LEGACY, ledger, world);
+  return {
+    answer: (request, body, response) => {
+      const edge = request.method === 'POST' && isModern(parse(body)) ? modern : legacy;
+      return edge.answer(request, body, response);
+    },
+  };
+}
+
+function edgeOf(revision: Revision | typeof DUAL): Edge {
+  if (revision === DUAL) return dualEdge();
   if (revision === '2024-11-05') return new SseHttp(ledger, world);
   return revision === MODERN ? new StatelessHttp(ledger, world) : new LegacyHttp(revision, ledger, world);
 }

@@ -5,6 +5,12 @@ export type Revision = (typeof REVISIONS)[number];
 
 export const MODERN: Revision = '2026-07-28';
 
+/** The legacy revision of upstreams that speak both eras, as those made with current SDKs do. */
+export const DUAL_LEGACY: Revision = '2025-11-25';
+
+/** The argument by which such an upstream is started. */
+export const DUAL = 'dual';
+
 export const TRANSPORTS = ['stdio', 'Streamable HTTP', 'HTTP+SSE'] as const;
 export type Transport = (typeof TRANSPORTS)[number];
 

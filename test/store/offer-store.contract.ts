@@ -51,4 +51,16 @@ export function offerStoreContract(name: string, open: () => Promise<OfferStore 
       assert.equal(await store.read(each), i === 0 ? undefined : String(i));
     }
   });
+
+  test(`N-04 ${name}: an upstream that could not be listed is remembered until it is`, OPTIONS, async () => {
+    await using store = await open();
+    const one = key();
+    await store.setFailed(one, true);
+    assert.equal(await store.hasFailed(one), true);
+    assert.equal(await store.hasFailed({ ...one, target: '["python"]' }), false);
+    assert.equal(await store.read(one), undefined);
+    await store.setFailed(one, false);
+    await store.setFailed(one, false);
+    assert.equal(await store.hasFailed(one), false);
+  });
 }

@@ -218,6 +218,7 @@ export async function testCore(
     logLevel: 'silent',
     names: { maxChars: 48 },
     instructions: { maxChars: 4000 },
+    lists: { waitMs: 2_000 },
     profiles: [],
     upstreams: Object.entries(upstreams).map(([id, { memory: _memory, ...own }]) => ({
       ...UPSTREAM,

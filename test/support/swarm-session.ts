@@ -97,7 +97,9 @@ export class SwarmSession {
       ...(token === undefined ? {} : { _meta: { progressToken: token } }),
     };
     const cancelled = Promise.withResolvers<void>();
+    let isCancelled = false;
     const takeBack = () => {
+      isCancelled = true;
       this.witness.cancels(call);
       this.#client
         .notify('notifications/cancelled', { requestId: id, reason: act.nonce })
@@ -108,7 +110,11 @@ export class SwarmSession {
     const answered = this.#client.request(id, 'tools/call', params);
     if (cancel === 'at once') takeBack();
     else if (typeof cancel === 'number') void delay(cancel).then(takeBack);
-    await answered;
+    const ended = answered.catch((thrown: unknown) => {
+      // A cancelled call may end without an answer.
+      if (!isCancelled) throw thrown;
+    });
+    await (cancel === undefined ? ended : Promise.race([ended, cancelled.promise]));
     // The answer is the first that is heard of most calls.
     if (cancel !== 'when heard' || !this.#onHeard.delete(act.nonce)) await cancelled.promise;
   }

@@ -1,12 +1,12 @@
 /** How a POST may be answered. */
 export type Shape = 'any' | 'json' | 'events';
 
-/** What every client of the specification sends. */
+/** Sent by every client that follows the specification. */
 const USUAL = 'application/json, text/event-stream';
 
 const CHARSET = /;\s*charset\s*=\s*"?([^\s";]*)/i;
 
-/** Media ranges a client takes, in lower case, without those it weighs with zero. */
+/** Returns the media ranges that a client accepts, in lower case. */
 function ranges(accept: string): string[] {
   return accept
     .toLowerCase()
@@ -15,7 +15,7 @@ function ranges(accept: string): string[] {
     .map((range) => range.split(';', 1)[0]?.trim() ?? '');
 }
 
-/** Undefined when the client takes neither JSON nor events. */
+/** Returns how a POST may be answered; undefined when the client accepts neither JSON nor events. */
 export function postShape(accept: string | undefined): Shape | undefined {
   if (accept === undefined || accept === USUAL || accept.trim() === '') return 'any';
   const taken = ranges(accept);
@@ -25,9 +25,7 @@ export function postShape(accept: string | undefined): Shape | undefined {
   return events ? 'events' : undefined;
 }
 
-/**
- * What a GET is for. A browser's address bar says that it takes anything, and means a page.
- */
+/** Returns what a GET asks for. A browser's address bar accepts anything, and wants a page. */
 export function getShape(accept: string | undefined): 'events' | 'page' | 'nothing' {
   const taken = ranges(accept ?? '*/*');
   if (taken.includes('text/event-stream')) return 'events';
@@ -35,7 +33,7 @@ export function getShape(accept: string | undefined): 'events' | 'page' | 'nothi
   return taken.includes('*/*') || taken.includes('text/*') ? 'events' : 'nothing';
 }
 
-/** A page cannot send this type to another site without asking first, which makes it a defence as well. */
+/** Whether a body is JSON in UTF-8. A web page cannot send this type to another site without a preflight: this is a defence too. */
 export function isJson(contentType: string | undefined): boolean {
   if (contentType === 'application/json') return true;
   if (contentType === undefined || contentType.split(';', 1)[0]?.trim().toLowerCase() !== 'application/json')

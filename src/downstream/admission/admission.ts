@@ -9,7 +9,7 @@ import { readHeaders, type RequestHeaders } from './headers.ts';
 import { type AllowedHosts, allowedHostsOf, refuseSender, refuseTarget } from './origin.ts';
 import { refuse } from './refusal.ts';
 
-/** A request that may go on: it means us, comes from nowhere forbidden, and somebody stands behind it. */
+/** A request whose target, sender and credentials are accepted. */
 export interface Admitted {
   readonly headers: RequestHeaders;
   readonly principal: Principal;
@@ -26,10 +26,10 @@ export interface AdmissionParts {
 
 const MAX_LOGGED_CHARS = 200;
 
-/** Host names about which no two readers differ. */
+/** Host names that every reader parses alike. */
 const PLAIN_HOST = /^[a-z\d._-]+(?::(?:\d{1,4}|[1-5]\d{4}|6[0-4]\d{3}))?$/;
 
-/** The row that says in JSON-RPC what a status says in HTTP. */
+/** The error row of each HTTP status. */
 const ROWS = {
   400: 'invalid-request',
   401: 'unauthorized',
@@ -37,7 +37,7 @@ const ROWS = {
   503: 'auth-unavailable',
 } as const satisfies Record<number, ErrorCode>;
 
-/** What every request has to pass before anything is done for it. */
+/** Judges every request before anything is done for it. */
 export class Admission {
   readonly #parts: AdmissionParts;
   readonly #allowedHosts: AllowedHosts;
@@ -49,13 +49,13 @@ export class Admission {
     this.#merged = `${parts.config.publicUrl ?? parts.origin}/mcp`;
   }
 
-  /** External URI of the endpoint of a view. All ways to reach a view are that one resource. */
+  /** External URI of the endpoint of a view: one OAuth resource, over whichever transport. */
   endpoint(view: string): string {
     if (view === '') return this.#merged;
     return `${this.#merged}/${view}`;
   }
 
-  /** Judges the request line and where the request comes from. What it decides needs no credentials. */
+  /** Judges the request line, `Host` and `Origin`. */
   judge({ incoming, outgoing }: HttpBindings): RequestHeaders | Response {
     const target = refuseTarget(incoming.url ?? '');
     if (target !== undefined) return refuse(target);
@@ -75,8 +75,8 @@ export class Admission {
   }
 
   /**
-   * The headers of a request whose sender is let in without a doubt. Undefined says only that it takes {@link admit}. What this lets
-   * in, that lets in too.
+   * Returns the headers of a request whose sender is plainly allowed. Undefined means only that {@link admit} must decide; it allows all
+   * that this allows.
    */
   admitPlain(raw: readonly string[]): RequestHeaders | undefined {
     const headers = readHeaders(raw);
@@ -85,7 +85,7 @@ export class Admission {
     return refuseSender(headers, this.#allowedHosts) === undefined ? headers : undefined;
   }
 
-  /** Who asks, where nothing has to be waited for. Undefined says as much as it does of {@link admitPlain}. */
+  /** Returns a principal that is known without waiting. Undefined means only that {@link admit} must decide. */
   principalOf(headers: RequestHeaders, view: string): Principal | undefined {
     return this.#parts.authenticator.known(headers, this.endpoint(view));
   }

@@ -1,4 +1,4 @@
-/** The headers the client's edge judges by. */
+/** The headers that the client's edge reads. */
 export interface RequestHeaders {
   host: string | undefined;
   origin: string | undefined;
@@ -11,7 +11,7 @@ export interface RequestHeaders {
   lastEventId: string | undefined;
   accept: string | undefined;
   authorization: readonly string[];
-  /** Name of a header that came twice and whose meaning would then depend on who reads it. */
+  /** Name of a header that came twice, which readers understand differently. */
   repeated: string | undefined;
 }
 
@@ -31,7 +31,7 @@ const SINGLE: ReadonlyMap<string, Single> = new Map([
 
 const NONE: readonly string[] = [];
 
-/** Reads what came over the wire: Node's own `headers` hides repetitions, and of some it keeps the first. */
+/** Reads the raw headers: Node's own `headers` hides repetitions, and keeps the first of some. */
 export function readHeaders(raw: readonly string[]): RequestHeaders {
   const headers: RequestHeaders = {
     host: undefined,

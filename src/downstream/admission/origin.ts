@@ -2,18 +2,18 @@ import type { Config } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RequestHeaders } from './headers.ts';
 
-/** Whom we answer: derived from the config once. */
+/** Host names and origins that are answered, derived from the config. */
 export interface AllowedHosts {
   /** Host names as `Host` spells them, without port. */
   readonly hosts: ReadonlySet<string>;
   readonly origins: ReadonlySet<string>;
-  /** The configured ones among {@link origins}: pages of these may read our answers. */
+  /** The configured ones of {@link origins}: pages of these may read answers. */
   readonly crossOrigins: ReadonlySet<string>;
   readonly onLoopback: boolean;
 }
 
 const LOOPBACK_HOSTS = ['localhost', '127.0.0.1', '[::1]'] as const;
-/** "Any address" is no name anybody can mean by it; browsers were tricked with `0.0.0.0`. */
+/** No client means "any address" as a host name, and browsers were tricked with `0.0.0.0`. */
 const WILDCARDS = new Set(['0.0.0.0', '[::]']);
 
 const LOOPBACK_ORIGIN = /^https?:\/\/(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?$/;
@@ -41,8 +41,8 @@ export function allowedHostsOf({ listen, publicUrl, allowedHosts, allowedOrigins
 }
 
 /**
- * Judges the request target before anything is routed by it. Our own paths need no escapes, so none are understood: what two
- * readers could take for different paths is refused.
+ * Judges the request target before routing. Our paths need no escapes, so a path that two readers could understand differently is
+ * refused.
  */
 export function refuseTarget(target: string): GatewayError | undefined {
   const query = target.indexOf('?');
@@ -58,7 +58,7 @@ function isOwnOrigin(origin: string, host: string, { origins, onLoopback }: Allo
 }
 
 /**
- * Keeps web pages out, also those whose name was rebound to our address: they can forge neither `Host` nor `Origin`.
+ * Refuses web pages, also those whose name was rebound to our address: they can forge neither `Host` nor `Origin`.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#security-warning
  */

@@ -4,14 +4,14 @@ import { type GatewayError, toRpcError } from '../../errors.ts';
 import type { Id } from '../../protocol/jsonrpc.ts';
 
 /**
- * The JSON-RPC error that is a whole HTTP answer. Where there is no id to name there is no `id`: `null` is none in the schemas.
+ * Returns the JSON-RPC error that is a whole HTTP answer. Without a known id it has no `id` member: the schemas allow no `null`.
  */
 export function refusalText(error: GatewayError, id: Id = 'null'): string {
   const member = id === 'null' ? '' : `"id":${id},`;
   return `{"jsonrpc":"2.0",${member}"error":${JSON.stringify(toRpcError(error))}}`;
 }
 
-/** Writes what a {@link Response} of ours says, for a request that no router sees. Every one of them has a body, or is written. */
+/** Writes a {@link Response} for a request that passed the router by. It has a body, or is written already. */
 export function writeResponse(outgoing: ServerResponse, response: Response): void {
   if (response !== RESPONSE_ALREADY_SENT) void write(outgoing, response);
 }
@@ -23,7 +23,7 @@ async function write(outgoing: ServerResponse, response: Response): Promise<void
   outgoing.end(text);
 }
 
-/** A request that got no further than the edge. */
+/** Returns the response to a request that the edge refuses. */
 export function refuse(error: GatewayError, id?: Id, headers: Readonly<Record<string, string>> = {}): Response {
   return new Response(refusalText(error, id), {
     status: error.row.http,

@@ -23,10 +23,12 @@ type Env = { Bindings: HttpBindings };
 
 export interface HttpApp {
   readonly app: Hono<Env>;
-  /** Takes the requests that need no router; false for the others. */
+  /** Handles a request that needs no router. Returns false for the others. */
   tryFastPath(env: IncomingPost): boolean;
-  /** New requests are refused from here on, and streams that wait for no answer end. Those under way go on. */
+  /** Refuses new requests, and ends streams on which no answer is due. Requests under way go on. */
   drain(): void;
+  /** A connection beyond the limit was closed. */
+  onConnectionDropped(): void;
 }
 
 function notAllowed(allow: string): Response {
@@ -62,7 +64,7 @@ export function createApp(parts: AppParts): HttpApp {
     const admitted = await admission.admit(env, view);
     if (admitted instanceof Response) return admitted;
     if (!front.hasView(view)) return refuse(new GatewayError('not-found', { message: 'no such endpoint' }));
-    // A client that tries the newer transport first knows by this to try the older.
+    // By this status, a client that tried the newer transport knows that this is the older one.
     return env.incoming.method === 'GET' ? sse.open(env, view, admitted) : notAllowed('GET');
   };
 
@@ -110,6 +112,7 @@ export function createApp(parts: AppParts): HttpApp {
   return {
     app,
     tryFastPath: (env) => posts.take(env),
+    onConnectionDropped: () => metrics?.shed('connections'),
     drain() {
       mcp.drain();
       sse.drain();

@@ -2,12 +2,12 @@ import { IncomingMessage, type IncomingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
 import type { KnownHeaders } from './known-headers.ts';
 
-/** The last on each connection: the next one's headers are mostly the same. */
+/** Headers of the last request on each connection. Those of the next one are mostly equal. */
 const last = new WeakMap<Socket, KnownHeaders>();
 
 /**
- * A request that knows the one before it on its connection. Node reads and merges all headers of every request, only to look at
- * `Host` and `Expect`; here that is done once, where the next ones say the same.
+ * A request that reuses the headers of the one before on its connection. Node merges all headers of every request, only to read `Host`
+ * and `Expect`; here that is done once for equal headers.
  */
 export class HeaderReusingRequest extends IncomingMessage {
   #head: KnownHeaders | undefined;
@@ -15,7 +15,7 @@ export class HeaderReusingRequest extends IncomingMessage {
   #headers: IncomingHttpHeaders | undefined;
 
   static {
-    // Where Node has an accessor, which its types call a property.
+    // Node has an accessor here, which its types call a property.
     Object.defineProperty(HeaderReusingRequest.prototype, 'headers', {
       configurable: true,
       get(this: HeaderReusingRequest) {
@@ -27,7 +27,7 @@ export class HeaderReusingRequest extends IncomingMessage {
     });
   }
 
-  /** What is known of its headers by an earlier one. */
+  /** The equal headers of an earlier request, if any. */
   get head(): KnownHeaders | undefined {
     if (!this.#isCompared) {
       const head = last.get(this.socket);
@@ -37,7 +37,7 @@ export class HeaderReusingRequest extends IncomingMessage {
     return this.#head;
   }
 
-  /** What the next ones are compared with. */
+  /** Sets the headers that the next requests are compared with. */
   set head(head: KnownHeaders | undefined) {
     this.#head = head;
     if (head !== undefined) last.set(this.socket, head);

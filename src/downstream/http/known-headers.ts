@@ -7,18 +7,18 @@ import { refuseMedia } from '../admission/posted-text.ts';
 const LENGTH = 'content-length';
 const VERSION = 'mcp-protocol-version';
 
-/** Headers that say again what is in the body, and are held against it. */
+/** Headers that repeat members of the body, and are compared with them. */
 const REPEATING = /^mcp-(?:method|name|param-.*)$/;
 
-/** A header that one request has for itself: its name in lower case, and where in the raw headers its value stands. */
+/** A header whose value differs between requests: its name in lower case, and the index of its value in the raw headers. */
 interface Own {
   readonly name: string;
   readonly at: number;
 }
 
-/** What is known of a POST by its headers, and holds for every other that differs only where one request differs from the next. */
+/** The headers of a POST that was admitted, to recognise further ones that differ only in headers of {@link Own}. */
 export class KnownHeaders {
-  /** As they were, but for the length of the body. */
+  /** Of the first request. The length of the body is each request's own. */
   readonly headers: RequestHeaders;
   readonly shape: Shape;
   readonly #raw: readonly string[];
@@ -38,7 +38,7 @@ export class KnownHeaders {
     this.#own = own;
   }
 
-  /** Undefined where nothing can be answered as the headers want it, and where it takes a closer look. */
+  /** Undefined for headers that are refused or need the router. */
   static of(incoming: IncomingMessage, headers: RequestHeaders): KnownHeaders | undefined {
     const raw = incoming.rawHeaders;
     const shape = refuseMedia(headers) === undefined ? postShape(headers.accept) : undefined;
@@ -53,7 +53,7 @@ export class KnownHeaders {
     return new KnownHeaders(incoming, headers, shape, own);
   }
 
-  /** Whether these headers say the same to the letter, but for what is each request's own. */
+  /** Whether these headers are equal to the letter, except for {@link Own} ones. */
   isOf(raw: readonly string[]): boolean {
     if (raw.length !== this.#raw.length) return false;
     for (let at = 0; at < raw.length; at++) {
@@ -67,19 +67,19 @@ export class KnownHeaders {
     return false;
   }
 
-  /** Such headers as Node would merge them. */
+  /** Returns equal headers as Node merges them. */
   mergedIn(raw: readonly string[]): IncomingHttpHeaders {
     const merged = { ...this.#merged };
     for (const { name, at } of this.#own) merged[name] = raw[at];
     return merged;
   }
 
-  /** The length of the body, in headers that {@link isOf} has found to be the same. */
+  /** Returns the Content-Length of equal headers, see {@link isOf}. */
   lengthIn(raw: readonly string[]): string | undefined {
     return this.#valueIn(raw, LENGTH);
   }
 
-  /** Looks such headers up. Knows those a message of the modern era is held against. */
+  /** Returns a lookup of the headers that a modern message is compared with. */
   lookupIn(raw: readonly string[]): HeaderLookup {
     return (wanted) => (wanted === VERSION ? this.headers.version : this.#valueIn(raw, wanted));
   }

@@ -14,11 +14,11 @@ export interface PostFastPathParts {
   readonly mcp: McpEndpoint;
   readonly bodyBytes: number;
   readonly bodies: BodyBudget;
-  /** What happens to a request that went wrong inside. */
+  /** Returns the response to a request whose handling threw. */
   readonly onFailure: (thrown: unknown, outgoing: ServerResponse) => Response;
 }
 
-/** A request and what it is answered by. */
+/** A request and its response. */
 export interface IncomingPost {
   readonly incoming: HeaderReusingRequest;
   readonly outgoing: ServerResponse;
@@ -27,7 +27,7 @@ export interface IncomingPost {
 const MERGED = '/mcp';
 const BELOW = '/mcp/';
 
-/** The view a target names letter for letter; undefined for everything that takes a router to understand. */
+/** Returns the view of a plain target; undefined for everything that needs the router. */
 function viewOf(target: string | undefined): string | undefined {
   if (target === MERGED) return '';
   return target !== undefined && target.length > BELOW.length && target.startsWith(BELOW)
@@ -36,8 +36,8 @@ function viewOf(target: string | undefined): string | undefined {
 }
 
 /**
- * The way nearly every request takes: a POST to an endpoint of ours, by somebody who is known. It is recognised before it reaches
- * the router, and all that is unusual about it is left to the router, untouched.
+ * Handles nearly every request: a POST to an endpoint, by a principal who is known. It is recognised before the router; everything
+ * unusual is left to the router, untouched.
  */
 export class PostFastPath {
   readonly #parts: PostFastPathParts;
@@ -46,7 +46,7 @@ export class PostFastPath {
     this.#parts = parts;
   }
 
-  /** False where the request is for the router. */
+  /** Returns false for a request that the router must handle. */
   take(env: IncomingPost): boolean {
     const { incoming } = env;
     const { front, admission, bodyBytes, bodies } = this.#parts;

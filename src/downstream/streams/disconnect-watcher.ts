@@ -1,22 +1,22 @@
 import type { Socket } from 'node:net';
 import { ArraySet } from '../../small-collections.ts';
 
-/** Something that is over when its client goes away. */
+/** A request that ends when its client disconnects. */
 interface Disconnectable {
   onDisconnect(): void;
 }
 
 export type UnderWay = Pick<ArraySet<Disconnectable>, 'delete'>;
 
-/** Tells what is under way on a connection when that closes: one listener for each connection, where one for each request is dear. */
+/** Notifies the requests of a connection when it closes. One listener for each connection costs less than one for each request. */
 export class DisconnectWatcher {
   readonly #underWay = new WeakMap<Socket, ArraySet<Disconnectable>>();
 
-  /** @returns where it is under way, to be taken out of when it no longer is. */
+  /** Returns the set that the request must be deleted from when it is answered. */
   watch(socket: Socket, one: Disconnectable): UnderWay {
     const there = this.#underWay.get(socket) ?? this.#attend(socket);
     there.add(one);
-    // No event will tell any more.
+    // Its `close` event came before.
     if (socket.destroyed) one.onDisconnect();
     return there;
   }

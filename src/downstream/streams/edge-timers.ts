@@ -2,11 +2,11 @@ import { ArraySet } from '../../small-collections.ts';
 import { COMMENT } from '../../protocol/event-stream.ts';
 import type { StreamWriter } from './stream-writer.ts';
 
-/** A reply nobody has begun to write. */
+/** A reply that is neither JSON nor events yet. */
 interface UndecidedReply {
-  /** When it is begun at the latest; monotonic ms. */
+  /** When it becomes events at the latest; monotonic ms. */
   readonly dueMs: number;
-  /** Begins it as events. */
+  /** Starts the event stream. */
   commit(): void;
 }
 
@@ -15,19 +15,19 @@ interface ExpiringState {
 }
 
 const SWEEP_MS = 400;
-/** What is kept for minutes is looked through once in so many sweeps. */
+/** Event logs are checked once in so many sweeps: they keep events for minutes. */
 const EXPIRE_SWEEPS = 16;
-/** A client that waits longer than this gets events: proof that somebody works on it, and a stream it can come back to. */
+/** A client that waits longer than this gets an event stream, which shows that the request runs and can be resumed. */
 export const DECIDE_MS = 50;
 const DECIDE_SWEEP_MS = 25;
 
 /**
- * All that happens by the clock at the client's edge: one timer for replies, one for what else comes due, one for keep-alives,
- * none per request. They run while there is anything to look after.
+ * Runs the timers of the client's edge: one for replies, one for streams and event logs, one for keep-alives, none for each request.
+ * A timer runs while it has something to do.
  */
 export class EdgeTimers {
   readonly #keepAliveMs: number;
-  /** In the order they began. */
+  /** In the order they were scheduled. */
   readonly #undecided = new ArraySet<UndecidedReply>();
   readonly #open = new ArraySet<StreamWriter>();
   readonly #remembering = new Set<ExpiringState>();

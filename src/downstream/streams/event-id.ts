@@ -1,11 +1,11 @@
 import { type Id, parseMessage } from '../../protocol/jsonrpc.ts';
 
-/** What a `Last-Event-ID` says: `<stream>.<seq>`, and for a stream that answers one request `.<base64url of its id>`. */
+/** A parsed `Last-Event-ID`: `<stream>.<seq>`, and for a stream that answers one request `.<base64url of its id>`. */
 export interface EventId {
   /** Unique within the session, also across restarts of the gateway. */
   readonly stream: string;
   readonly seq: number;
-  /** Lets a client that comes back after the stream is forgotten be told about the request it waits for. */
+  /** Names the request to a client that resumes a stream which is no longer kept. */
   readonly request: Id | undefined;
 }
 
@@ -13,14 +13,14 @@ const EVENT_ID = /^([A-Za-z\d_-]{1,40})\.(\d{1,12})(?:\.([A-Za-z\d_-]+))?$/;
 const MAX_CHARS = 200;
 const MAX_REQUEST_CHARS = 140;
 
-/** What follows the number in the ids of a stream: empty for a request id too long to be carried. */
+/** Returns the end of all event ids of a stream. Empty for a request id that is too long for it. */
 export function requestSuffix(request: Id | undefined): string {
   if (request === undefined) return '';
   const encoded = Buffer.from(request).toString('base64url');
   return encoded.length > MAX_REQUEST_CHARS ? '' : `.${encoded}`;
 }
 
-/** The id comes back from the client and goes out again in a response, so it must be one. */
+/** Decodes and validates a request id: it comes from the client, and is sent in a response. */
 function requestOf(encoded: string): Id | undefined {
   const id = Buffer.from(encoded, 'base64url').toString();
   try {
@@ -31,7 +31,7 @@ function requestOf(encoded: string): Id | undefined {
   }
 }
 
-/** Undefined when this is no id of ours. */
+/** Parses an event id. Undefined for one that the gateway did not make. */
 export function parseEventId(text: string): EventId | undefined {
   if (text.length > MAX_CHARS) return undefined;
   const [, stream, seq, encoded] = EVENT_ID.exec(text) ?? [];

@@ -27,6 +27,7 @@ import { collectInput, MAX_ROUNDS } from '../questions/collect-input.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { withStateLoss } from '../connections/state-losses.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
+import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { ResourceCache } from '../forward/resource-cache.ts';
 import type { Found, Route } from '../exchange/route.ts';
@@ -36,6 +37,7 @@ import type { TaskCalls } from './task-calls.ts';
 export interface CallsParts {
   readonly upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
   readonly links: HolderLinks;
+  readonly listRefresher: ListRefresher;
   readonly translator: ResultTranslator;
   readonly resourceCache: ResourceCache;
   readonly sender: Sender;
@@ -277,6 +279,7 @@ export class Calls {
         // It refused before it ran anything: the schemas in the catalog are old.
         hasRefreshed = true;
         await upstream.relist(exchange.holder.era, upstream.isPersonal ? exchange.holder : NO_FEATURES);
+        this.#parts.listRefresher.bringUpToDate(exchange.holder);
         source = sourceAfterRelist(exchange) ?? source;
         continue;
       }

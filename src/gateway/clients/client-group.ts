@@ -22,6 +22,7 @@ export interface Subscriber {
  * group: all requests of one principal to one endpoint that declare the same capabilities.
  */
 export class ClientGroup extends ConnectionHolder {
+  readonly isOneClient = false;
   readonly working = new ArraySet<Exchange>();
   /** Requests that wait for an answer of ours, exclusiveGroups included and parked calls not. */
   inFlightCount = 0;

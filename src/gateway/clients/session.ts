@@ -30,6 +30,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   readonly id: string;
   /** Its name in the session store. */
   readonly ref: SessionRef;
+  readonly isOneClient = true;
   readonly inFlight = new ArrayMap<Id, Exchange>();
   /** Before `notifications/initialized` a client is told nothing it did not ask for. */
   isInitialized = false;

@@ -6,6 +6,7 @@ import { type Answer, DONE } from '../../protocol/jsonrpc.ts';
 import { detach } from '../../json/memo.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
+import { isCallKey } from '../../upstream/connection-key.ts';
 import type { CloseReason, Link } from '../../upstream/link.ts';
 import type { UpstreamSubscription } from '../../upstream/upstream-subscription.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
@@ -21,8 +22,8 @@ type HolderLink = Link<Exchange, ConnectionHolder>;
 const PREPARE_MS = 1_000;
 
 /**
- * The connections behind sessions, each told what its sessions have asked for before it is used: the log level, the
- * subscriptions. So a connection that had to be replaced goes on where the old one was.
+ * The connections of each holder. Before a new one is used it gets the log level and the subscriptions of its holder, so that
+ * it can take the place of a lost one.
  */
 export class HolderLinks {
   readonly #upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
@@ -39,7 +40,7 @@ export class HolderLinks {
     this.#log = log;
   }
 
-  /** The link that serves this holder now, if there is one: without waiting, for that is the usual case. */
+  /** Returns the link that serves this holder, if it is open. In the era of the holder's client, where the upstream has it. */
   ready(holder: ConnectionHolder, upstream: string): HolderLink | undefined {
     return holder.links.get(upstream);
   }
@@ -150,8 +151,7 @@ export class HolderLinks {
   async subscribe(holder: ConnectionHolder, known: string, to: Subscription): Promise<Answer> {
     const link = await this.open(holder, to.upstream);
     const canSubscribe = link.hello.capabilities.object('resources')?.raw('subscribe') === 'true';
-    const isolation = this.#upstreams.get(to.upstream)?.config.isolation;
-    if (!canSubscribe || (isolation === 'call' && link.era === 'legacy')) {
+    if (!canSubscribe || isCallKey(link.key)) {
       this.#upstreams.get(to.upstream)?.onCallEnd(link);
       const why = canSubscribe ? 'is connected for each call alone and keeps no subscriptions' : 'has no subscriptions';
       throw new GatewayError('method-not-found', {

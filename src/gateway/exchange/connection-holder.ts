@@ -46,6 +46,10 @@ export abstract class ConnectionHolder implements LinkUser {
   /** The lowest level of log messages that it wants. */
   logLevel: Severity | undefined;
   catalog: Catalog;
+  /** The version of all offers that the catalog was made of. */
+  catalogVersion = 0;
+  /** Lists that its clients have asked for and that wait for upstreams. */
+  awaitedLists = 0;
   /** Monotonic ms. */
   usedMs = performance.now();
   readonly #closed = new AbortController();
@@ -77,6 +81,9 @@ export abstract class ConnectionHolder implements LinkUser {
 
   /** Whether it is told when its lists change. */
   abstract readonly wantsListChanges: boolean;
+
+  /** Whether one client stands behind it, which has seen every list that was answered. */
+  abstract readonly isOneClient: boolean;
 
   /** Sends a notification that belongs to no request. */
   abstract announce(method: string, params: RawObject | undefined): void;

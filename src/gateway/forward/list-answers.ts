@@ -7,6 +7,7 @@ import { MODERN } from '../../protocol/revisions.ts';
 import { isAnonymous } from '../../policy/principal.ts';
 import type { ResultTranslator } from './result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { ListAnnouncer } from '../lists/list-announcer.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { Sealer } from '../handles/sealer.ts';
 
@@ -29,13 +30,15 @@ export class ListAnswers {
   readonly #sealer: Sealer;
   readonly #answers: ResultTranslator;
   readonly #listRefresher: ListRefresher;
+  readonly #announcer: ListAnnouncer;
   readonly #whole = new WeakMap<Catalog, Map<string, Answer>>();
   readonly #snapshots = new Map<string, readonly string[]>();
 
-  constructor(sealer: Sealer, answers: ResultTranslator, listRefresher: ListRefresher) {
+  constructor(sealer: Sealer, answers: ResultTranslator, listRefresher: ListRefresher, announcer: ListAnnouncer) {
     this.#sealer = sealer;
     this.#answers = answers;
     this.#listRefresher = listRefresher;
+    this.#announcer = announcer;
   }
 
   /** At once where the whole list is known. @throws {GatewayError} `invalid-cursor` */
@@ -52,6 +55,7 @@ export class ListAnswers {
       return this.#next(holder, list, request.method, request.params?.string('cursor') ?? '');
     }
     const { catalog, caller } = holder;
+    this.#announcer.onListed(holder, kindOf(list));
     let answers = this.#whole.get(catalog);
     if (answers === undefined) this.#whole.set(catalog, (answers = new Map()));
     const key = `${list} ${caller.revision}`;

@@ -1,22 +1,29 @@
+import { availableParallelism } from 'node:os';
 import type { View } from '../../catalog/view.ts';
 import type { Era } from '../../protocol/revisions.ts';
-import type { ClientFeatures } from '../../upstream/link.ts';
+import { type ClientFeatures, NO_FEATURES } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { atMost } from '../exchange/at-most.ts';
 import type { Offers } from './offers.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import { StartQueue } from './start-queue.ts';
+import type { StartRecords } from './start-records.ts';
 
-/** How long a client waits for lists of upstreams that nothing is known of. Clients give up on a whole server after 10 s. */
-const FIRST_WAIT_MS = 8_000;
-/** How long when something is known, only not yet as seen by clients with these features. */
-const FEATURES_WAIT_MS = 3_000;
-/** Remote servers' lists are asked for again after this long, told of a change or not. A process started afresh says the same. */
+/** How long a list waits for an upstream that was listed before, but not for clients with these features. */
+const FEATURES_WAIT_MS = 1_000;
+/** Lists of remote upstreams are fetched again after this long, changed or not. */
 const LIST_TTL_MS = 300_000;
-/** A server that lets its lists be kept only so shortly is not asked more often. */
+/** An upstream that allows its lists to be kept for less is not asked more often. */
 const LEAST_TTL_MS = 5_000;
 /** The lists of a holder are not checked again within this time. */
 const CHECKED_MS = 30_000;
+
+/** Programs that start at once. Each keeps about half a core busy for a second. */
+const PROCESS_STARTS = Math.min(16, Math.max(4, 2 * availableParallelism()));
+const REMOTE_STARTS = 32;
+
+type ListedUpstream = Upstream<Exchange, ConnectionHolder>;
 
 interface Check {
   readonly atMs: number;
@@ -24,117 +31,214 @@ interface Check {
   running: Promise<void> | undefined;
 }
 
+/** An upstream that a list waits for. */
+interface Awaited {
+  readonly id: string;
+  /** Whether it was listed for other clients before. */
+  readonly wasListed: boolean;
+  /** Resolves with whether the lists were fetched. */
+  readonly refreshing: Promise<boolean>;
+}
+
+export interface ListRefresherParts {
+  readonly views: ReadonlyMap<string, View>;
+  readonly upstreams: ReadonlyMap<string, ListedUpstream>;
+  readonly offers: Offers;
+  readonly records: StartRecords;
+  /** The longest that a list waits for an upstream that was never listed. */
+  readonly waitMs: number;
+  /** Gives a holder the catalog of the offers as they are. */
+  refreshCatalog(holder: ConnectionHolder): void;
+}
+
 /** Fetches the lists that clients need before they are answered, in the era of each client, in bounded time. */
 export class ListRefresher {
-  readonly #views: ReadonlyMap<string, View>;
-  readonly #upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
-  readonly #offers: Offers;
+  readonly #parts: ListRefresherParts;
+  readonly #processStarts = new StartQueue(PROCESS_STARTS);
+  readonly #remoteStarts = new StartQueue(REMOTE_STARTS);
   /** The last check for each holder. Requests meanwhile wait for the same one. */
   readonly #recent = new WeakMap<ConnectionHolder, Check>();
-  /** When a client waited in vain for an upstream; monotonic ms. By upstream and era. */
-  readonly #silentSinceMs = new Map<string, number>();
+  /** By upstream, era and capabilities, the fetches that wait or run. */
+  readonly #refreshing = new Map<string, Promise<boolean>>();
+  /** Upstreams that kept a client with certain capabilities waiting in vain, by the keys of {@link #refreshing}. */
+  readonly #slow = new Set<string>();
 
-  constructor(
-    views: ReadonlyMap<string, View>,
-    upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>,
-    offers: Offers,
-  ) {
-    this.#views = views;
-    this.#upstreams = upstreams;
-    this.#offers = offers;
+  constructor(parts: ListRefresherParts) {
+    this.#parts = parts;
   }
 
   /**
-   * Runs before a client gets instructions and capabilities, which come from the lists.
+   * Begins to fetch the lists of an endpoint, for its instructions and capabilities. Waits only where the endpoint shows one
+   * upstream that was never listed: there is nothing to answer with.
    *
    * @param features of the client. A process is told of them when it starts, so that it can serve this client afterwards.
    */
-  async awaitFirstLists(view: string, client: Era, features: ClientFeatures): Promise<void> {
-    const unknown = new Map<string, Promise<boolean>>();
-    for (const upstream of this.#of(view)) {
+  async beginFirstLists(view: string, client: Era, features: ClientFeatures): Promise<void> {
+    const { offers, records, waitMs } = this.#parts;
+    const upstreams = this.#of(view);
+    const [only, ...others] = upstreams;
+    for (const upstream of upstreams) {
       const own = upstream.isPersonal && upstream.isProcess && features.capabilityKey !== '' ? features : undefined;
-      if (own !== undefined) await this.#offers.load(upstream.id, likelyEra(upstream, client), own.capabilityKey);
-      const isKnown = this.#offers.best(upstream.id, client, own?.capabilityKey ?? '') !== undefined;
+      if (own !== undefined) await offers.load(upstream.id, likelyEra(upstream, client), own.capabilityKey);
       const refreshing = this.#refreshIfStale(upstream, client, own);
-      if (!isKnown && refreshing !== undefined) unknown.set(upstream.id, refreshing);
+      if (upstream !== only || others.length > 0 || refreshing === undefined) continue;
+      if (offers.best(upstream.id, client, own?.capabilityKey ?? '') !== undefined || records.hasFailed(upstream.id))
+        continue;
+      await this.#await([{ id: upstream.id, wasListed: false, refreshing }], waitMs);
     }
-    await this.#await(unknown, client, FIRST_WAIT_MS);
   }
 
-  /** Runs before a list is answered. Undefined where there is nothing to wait for. */
+  /** Runs before a list is answered. Returns undefined where there is nothing to wait for. */
   refreshFor(holder: ConnectionHolder): Promise<void> | undefined {
     const now = performance.now();
     const before = this.#recent.get(holder);
-    if (before !== undefined && now - before.atMs <= CHECKED_MS) return before.running;
-    const running = this.#refreshFor(holder);
-    const check: Check = { atMs: now, running };
+    if (before !== undefined && now - before.atMs <= CHECKED_MS) {
+      if (before.running !== undefined) return this.#hold(holder, before.running);
+      this.bringUpToDate(holder);
+      return undefined;
+    }
+    const check: Check = { atMs: now, running: undefined };
+    const running = this.#refreshFor(holder).finally(() => (check.running = undefined));
+    check.running = running;
     this.#recent.set(holder, check);
-    return running.then(() => (check.running = undefined));
+    return this.#hold(holder, running);
+  }
+
+  /**
+   * Fetches the lists of every upstream, whether or not they are known. Resolves when all are there or have failed, with the
+   * upstreams that failed.
+   */
+  async refreshAll(): Promise<readonly string[]> {
+    const failed: string[] = [];
+    await Promise.all(
+      [...this.#parts.upstreams.values()].map(async (upstream) => {
+        const isUsable = upstream.config.problem === undefined;
+        if (!isUsable || !(await this.#refresh(upstream, 'legacy', undefined))) failed.push(upstream.id);
+      }),
+    );
+    return failed;
+  }
+
+  /** Fetches the lists of one upstream before any client has come, in the era that nearly all clients speak. */
+  start(upstream: ListedUpstream): void {
+    void this.#refresh(upstream, 'legacy', undefined);
+  }
+
+  async #hold(holder: ConnectionHolder, running: Promise<void>): Promise<void> {
+    holder.awaitedLists++;
+    try {
+      await running;
+    } finally {
+      holder.awaitedLists--;
+    }
+    this.bringUpToDate(holder);
+  }
+
+  /** Gives the holder the catalog of the offers as they are, which otherwise follows within seconds. */
+  bringUpToDate(holder: ConnectionHolder): void {
+    if (holder.catalogVersion !== this.#parts.offers.version) this.#parts.refreshCatalog(holder);
   }
 
   async #refreshFor(holder: ConnectionHolder): Promise<void> {
-    const unknown = new Map<string, Promise<boolean>>();
+    const { offers, records, waitMs } = this.#parts;
+    const unlisted: Awaited[] = [];
     for (const upstream of this.#of(holder.view)) {
+      const { id } = upstream;
       const capabilityKey = upstream.isPersonal ? holder.capabilityKey : '';
-      const isKnown = await this.#offers.load(upstream.id, likelyEra(upstream, holder.era), capabilityKey);
+      const isKnown = await offers.load(id, likelyEra(upstream, holder.era), capabilityKey);
       const refreshing = this.#refreshIfStale(upstream, holder.era, capabilityKey === '' ? undefined : holder);
-      if (!isKnown && refreshing !== undefined) unknown.set(upstream.id, refreshing);
+      if (isKnown || refreshing === undefined || records.hasFailed(id)) continue;
+      const wasListed = offers.best(id, holder.era, '') !== undefined;
+      if (wasListed && this.#slow.has(roundKey(upstream, holder.era, capabilityKey))) continue;
+      unlisted.push({ id, wasListed, refreshing });
     }
-    await this.#await(unknown, holder.era, FEATURES_WAIT_MS);
+    const variants = unlisted.filter(({ wasListed }) => wasListed);
+    const firsts = unlisted.filter(({ wasListed }) => !wasListed);
+    await Promise.all([
+      this.#await(firsts, waitMs),
+      this.#await(variants, Math.min(FEATURES_WAIT_MS, waitMs), (id) => {
+        const upstream = this.#parts.upstreams.get(id);
+        if (upstream !== undefined) this.#slow.add(roundKey(upstream, holder.era, holder.capabilityKey));
+      }),
+    ]);
   }
 
-  /** An upstream that is down does not keep each new client waiting as long as the first: they are notified later. */
-  async #await(unknown: Map<string, Promise<boolean>>, client: Era, limitMs: number): Promise<void> {
-    for (const [id, refreshing] of unknown) {
-      if (this.#isSilent(id, client)) unknown.delete(id);
-      else void refreshing.then((isHad) => isHad && unknown.delete(id));
-    }
-    if (unknown.size === 0) return;
-    await atMost([...unknown.values()], limitMs);
-    for (const id of unknown.keys()) this.#silentSinceMs.set(`${id} ${client}`, performance.now());
+  /** Waits in bounded time. An upstream that is not listed by then keeps no other client waiting. */
+  async #await(
+    awaited: readonly Awaited[],
+    limitMs: number,
+    onLate: (id: string) => void = (id) => this.#parts.records.record(id, true),
+  ): Promise<void> {
+    if (awaited.length === 0) return;
+    const late = new Set(awaited.map(({ id }) => id));
+    await atMost(
+      awaited.map(({ id, refreshing }) => refreshing.then((isFetched) => isFetched && late.delete(id))),
+      limitMs,
+    );
+    for (const id of late) onLate(id);
   }
 
-  /** Whether a client waited for it in vain, and it was not listed since. */
-  #isSilent(id: string, client: Era): boolean {
-    const sinceMs = this.#silentSinceMs.get(`${id} ${client}`);
-    const upstream = this.#upstreams.get(id);
-    if (sinceMs === undefined || upstream === undefined) return false;
-    const ageMs = this.#offers.youngestAgeMs(id, likelyEra(upstream, client));
-    return ageMs === undefined || performance.now() - ageMs < sinceMs;
-  }
-
-  *#of(view: string): Iterable<Upstream<Exchange, ConnectionHolder>> {
-    for (const { id } of this.#views.get(view)?.upstreams ?? []) {
-      const upstream = this.#upstreams.get(id);
-      if (upstream !== undefined && upstream.config.problem === undefined) yield upstream;
-    }
+  /** Those that failed last come last. */
+  #of(view: string): readonly ListedUpstream[] {
+    const { views, upstreams, records } = this.#parts;
+    const usable = (views.get(view)?.upstreams ?? []).flatMap(({ id }) => {
+      const upstream = upstreams.get(id);
+      return upstream === undefined || upstream.config.problem !== undefined ? [] : [upstream];
+    });
+    const isBehind = ({ id }: ListedUpstream) => Number(records.hasFailed(id));
+    return usable.toSorted((a, b) => isBehind(a) - isBehind(b));
   }
 
   /** A modern upstream may name a time for which its lists hold; it is believed up to the time that holds for all. */
-  #ttlMs({ id, config }: Upstream<Exchange, ConnectionHolder>, era: Era, capabilityKey: string): number {
-    const said = this.#offers.get(id, era, capabilityKey)?.caching?.ttlMs ?? 0;
+  #ttlMs({ id, config }: ListedUpstream, era: Era, capabilityKey: string): number {
+    const said = this.#parts.offers.get(id, era, capabilityKey)?.caching?.ttlMs ?? 0;
     if (said > 0) return Math.min(Math.max(said, LEAST_TTL_MS), LIST_TTL_MS);
     return config.target.kind === 'stdio' ? Number.POSITIVE_INFINITY : LIST_TTL_MS;
   }
 
   #refreshIfStale(
-    upstream: Upstream<Exchange, ConnectionHolder>,
+    upstream: ListedUpstream,
     client: Era,
     features: ClientFeatures | undefined,
   ): Promise<boolean> | undefined {
     const era = likelyEra(upstream, client);
     const capabilityKey = features?.capabilityKey ?? '';
-    const ageMs = this.#offers.ageMs(upstream.id, era, capabilityKey);
+    const ageMs = this.#parts.offers.ageMs(upstream.id, era, capabilityKey);
     if (ageMs !== undefined && ageMs < this.#ttlMs(upstream, era, capabilityKey)) return undefined;
-    // The upstream's state tells why it failed; the client gets the lists that are known.
-    return upstream.refresh(client, features).then(
-      () => true,
-      () => false,
-    );
+    return this.#refresh(upstream, client, features);
+  }
+
+  /** Resolves with whether the lists were fetched. The upstream's state tells why they were not. */
+  #refresh(upstream: ListedUpstream, client: Era, features: ClientFeatures | undefined): Promise<boolean> {
+    const key = roundKey(upstream, client, features?.capabilityKey ?? '');
+    const running = this.#refreshing.get(key);
+    if (running !== undefined) return running;
+    const { records } = this.#parts;
+    const starts = upstream.config.target.kind === 'stdio' ? this.#processStarts : this.#remoteStarts;
+    const refreshing = starts
+      .run(() => upstream.refresh(client, features ?? NO_FEATURES))
+      .then(
+        () => {
+          records.record(upstream.id, false);
+          this.#slow.delete(key);
+          return true;
+        },
+        () => {
+          if (upstream.lifecycle.phase === 'failed') records.record(upstream.id, true);
+          return false;
+        },
+      )
+      .finally(() => this.#refreshing.delete(key));
+    this.#refreshing.set(key, refreshing);
+    return refreshing;
   }
 }
 
+function roundKey(upstream: ListedUpstream, client: Era, capabilityKey: string): string {
+  return `${upstream.id} ${likelyEra(upstream, client)} ${capabilityKey}`;
+}
+
 /** The era in which an upstream is listed for clients of this one, as far as is known. */
-function likelyEra(upstream: Upstream<Exchange, ConnectionHolder>, client: Era): Era {
+function likelyEra(upstream: ListedUpstream, client: Era): Era {
   return upstream.servingEra(client) ?? client;
 }

@@ -1,11 +1,11 @@
 import type { Logger } from 'pino';
-import { buildCatalog, type Catalog, type CatalogLimits } from '../../catalog/catalog.ts';
+import { buildCatalog, type Catalog, type CatalogLimits, countTools } from '../../catalog/catalog.ts';
 import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
 import { type Offer, offerText, parseOffer, sameOffer } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
 import type { Config, UpstreamConfig } from '../../config/config.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import type { OfferKey as StoredKey, OfferStore } from '../../store/offer-store.ts';
+import type { OfferKey as StoredKey, OfferStore, UpstreamKey } from '../../store/offer-store.ts';
 import { type Era, ERAS, eraOf, otherEra } from '../../protocol/revisions.ts';
 import type { Eras } from '../../upstream/eras.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
@@ -16,6 +16,8 @@ const MAX_OFFERS = 16;
 const MAX_LOGGED = 50;
 /** Problems of one upstream's lists that are remembered, so as not to log them twice. */
 const MAX_REPORTED = 1_000;
+/** Offers that are known not to be on disk. Clients choose their capabilities, so there are more than upstreams. */
+const MAX_ABSENT = 16_384;
 /** Catalogs kept in memory; any can be built again. */
 const MAX_CATALOGS = 256;
 
@@ -27,6 +29,7 @@ interface OfferKey {
 
 /** A catalog with the offers that it is made of. */
 interface BuiltCatalog {
+  readonly view: string;
   readonly catalog: Catalog;
   readonly offers: ReadonlyMap<string, Offer>;
 }
@@ -52,6 +55,14 @@ export class Offers {
   /** Upstreams that are known not to speak one era: its offers are of an earlier version. */
   readonly #withoutEra = new Map<string, Era>();
   readonly #catalogs = new Map<string, BuiltCatalog>();
+  /** Published tools of each view and era, as far as they were counted. */
+  readonly #toolCounts = new Map<string, { readonly view: string; readonly count: number }>();
+  /** The views that show each upstream. */
+  readonly #viewsOf = new Map<string, Set<string>>();
+  /** Offers that are not on disk, so that it is not read again for each client. */
+  readonly #absent = new Set<string>();
+  /** Changes with every offer. */
+  #version = 1;
   #writing: Promise<void> = Promise.resolve();
 
   constructor(config: Config, views: ReadonlyMap<string, View>, store: OfferStore, log: Logger, metrics: Metrics) {
@@ -67,6 +78,34 @@ export class Offers {
     for (const upstream of config.upstreams) {
       this.#offers.set(upstream.id, new Map());
       this.#targets.set(upstream.id, targetText(upstream));
+      this.#viewsOf.set(upstream.id, new Set());
+    }
+    for (const view of views.values()) {
+      for (const { id } of view.upstreams) this.#viewsOf.get(id)?.add(view.id);
+    }
+  }
+
+  /** Differs from an earlier value when any offer has changed since. */
+  get version(): number {
+    return this.#version;
+  }
+
+  /** What the store knows each upstream by. */
+  upstreamKeys(): readonly UpstreamKey[] {
+    return [...this.#targets].map(([upstream, target]) => ({ upstream, target }));
+  }
+
+  /** The views that show this upstream. */
+  viewsWith(upstream: string): ReadonlySet<string> {
+    return this.#viewsOf.get(upstream) ?? new Set();
+  }
+
+  /** Forgets what was made of the offers of this upstream. */
+  #invalidate(upstream: string): void {
+    this.#version++;
+    const views = this.viewsWith(upstream);
+    for (const made of [this.#catalogs, this.#toolCounts]) {
+      for (const [key, { view }] of made) if (views.has(view)) made.delete(key);
     }
   }
 
@@ -107,7 +146,7 @@ export class Offers {
     if (missing === this.#withoutEra.get(upstream)) return false;
     if (missing === undefined) this.#withoutEra.delete(upstream);
     else this.#withoutEra.set(upstream, missing);
-    this.#catalogs.clear();
+    this.#invalidate(upstream);
     return true;
   }
 
@@ -117,20 +156,20 @@ export class Offers {
     return listedMs === undefined ? undefined : performance.now() - listedMs;
   }
 
-  /** The same for clients with any capabilities. */
-  youngestAgeMs(upstream: string, era: Era): number | undefined {
-    const ages = this.capabilityKeysOf(upstream, era).map((capabilityKey) => this.ageMs(upstream, era, capabilityKey));
-    const known = ages.filter((ageMs) => ageMs !== undefined);
-    return known.length === 0 ? undefined : Math.min(...known);
-  }
-
   /** Whether this very offer is at hand, be it from disk. */
   async load(upstream: string, era: Era, capabilityKey: string): Promise<boolean> {
     const key = { era, capabilityKey };
     const offers = this.#offers.get(upstream);
     if (offers === undefined || offers.has(keyText(key))) return true;
+    const place = `${upstream} ${keyText(key)}`;
+    if (this.#absent.has(place)) return false;
     const offer = parseOffer(await this.#read(upstream, key));
-    if (offer === undefined || eraOf(offer.revision) !== era) return false;
+    if (offers.has(keyText(key))) return true;
+    if (offer === undefined || eraOf(offer.revision) !== era) {
+      if (this.#absent.size >= MAX_ABSENT) this.#absent.clear();
+      this.#absent.add(place);
+      return false;
+    }
     this.#set(upstream, key, offer);
     return true;
   }
@@ -138,24 +177,16 @@ export class Offers {
   /** Takes an offer; true when it differs from the one before. */
   update(upstream: string, era: Era, capabilityKey: string, offer: Offer): boolean {
     const key = { era, capabilityKey };
-    const isFirst = this.ageMs(upstream, era, capabilityKey) === undefined;
     this.#listedMs.set(`${upstream} ${keyText(key)}`, performance.now());
     const before = this.get(upstream, era, capabilityKey);
     if (before !== undefined && sameOffer(before, offer)) {
       this.#touch(upstream, key, before);
-      if (isFirst && this.#isCommon(upstream, key)) this.#report(upstream, era);
       return false;
     }
     this.#set(upstream, key, offer);
-    if (this.#isCommon(upstream, key)) this.#report(upstream, era);
     const stored = this.#stored(upstream, key);
     this.#write(() => this.#store.write(stored, offerText(offer)), upstream);
     return true;
-  }
-
-  /** Whether these are the lists that clients see for whose capabilities there are none. */
-  #isCommon(upstream: string, { era, capabilityKey }: OfferKey): boolean {
-    return capabilityKey === '' || this.get(upstream, era, '') === undefined;
   }
 
   /** The items and members of an upstream's lists that clients of this era do not get as it lists them. */
@@ -163,8 +194,8 @@ export class Offers {
     return problemsOf(this.catalog('', era, ''), upstream);
   }
 
-  /** Logs and counts the problems that the lists did not have before. */
-  #report(upstream: string, era: Era): void {
+  /** Logs and counts the problems that the lists for all clients of this era did not have before. */
+  reportProblems(upstream: string, era: Era): void {
     const key = `${upstream} ${era}`;
     const before = this.#reported.get(key);
     const problems = this.problemsOf(upstream, era);
@@ -225,7 +256,7 @@ export class Offers {
       const oldest = parseKey(text);
       if (oldest.capabilityKey !== '') this.#remove(upstream, offers, oldest);
     }
-    this.#catalogs.clear();
+    this.#invalidate(upstream);
   }
 
   /** Clients choose their capabilities, so what is kept for each choice is bounded, on disk too. */
@@ -268,8 +299,24 @@ export class Offers {
         ? other.catalog
         : buildCatalog(this.#view(view), offers, this.#limits);
     if (this.#catalogs.size >= MAX_CATALOGS) this.#catalogs.clear();
-    this.#catalogs.set(key, { catalog, offers });
+    this.#catalogs.set(key, { view, catalog, offers });
     return catalog;
+  }
+
+  /** Returns how many tools an endpoint has for clients of this era. */
+  toolCount(view: string, client: Era): number {
+    const key = `${client} ${view}`;
+    const known = this.#toolCounts.get(key)?.count;
+    if (known !== undefined) return known;
+    const count =
+      this.#catalogs.get(`${client}  ${view}`)?.catalog.tools.size ??
+      countTools(
+        this.#view(view),
+        this.#offersOf(view, (upstream) => this.best(upstream, client, '')),
+        this.#limits,
+      );
+    this.#toolCounts.set(key, { view, count });
+    return count;
   }
 
   #view(id: string): View {

@@ -138,7 +138,10 @@ export class ModernRequests implements ModernRequestHost {
       case 'completion/complete':
         return this.#route(modernRequest, modernClient);
       case 'server/discover':
-        return listRefresher.awaitFirstLists(caller.view, 'modern', NO_FEATURES).then(() => this.#discover(group));
+        return listRefresher.beginFirstLists(caller.view, 'modern', NO_FEATURES).then(() => {
+          listRefresher.bringUpToDate(group);
+          return this.#discover(group);
+        });
       case 'subscriptions/listen':
         return this.#listen(modernRequest, modernClient);
       default:

@@ -2,11 +2,11 @@ import { hash } from 'node:crypto';
 import { open, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LIMITS, type LimitName } from '../../limits.ts';
-import type { OfferKey, OfferStore } from '../offer-store.ts';
+import type { OfferKey, OfferStore, UpstreamKey } from '../offer-store.ts';
 import { isCode, makeStateDir, replaceFile } from './state-file.ts';
 
 /** Beginning of the names of all files of one upstream. */
-function stemOf({ upstream, target }: OfferKey): string {
+function stemOf({ upstream, target }: UpstreamKey): string {
   return `${upstream}-${digest(target, 12)}`;
 }
 
@@ -21,6 +21,11 @@ function fileOf(key: OfferKey): string {
   const era = key.era === '' ? '' : `.${key.era}`;
   const clients = key.capabilityKey === '' ? '' : `${RESTRICTED}${digest(key.capabilityKey, 16)}`;
   return `${stemOf(key)}${era}${clients}.json`;
+}
+
+/** An empty file of this name stands for an upstream that could not be listed. */
+function failureFileOf(key: UpstreamKey): string {
+  return `${stemOf(key)}.failed`;
 }
 
 /** Keeps lists in files of the state directory, each written as a whole. */
@@ -64,6 +69,22 @@ export class DiskOfferStore implements OfferStore {
 
   async remove(key: OfferKey): Promise<void> {
     await rm(join(this.#dir, fileOf(key)), { force: true });
+  }
+
+  async hasFailed(key: UpstreamKey): Promise<boolean> {
+    try {
+      await stat(join(this.#dir, failureFileOf(key)));
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  async setFailed(key: UpstreamKey, hasFailed: boolean): Promise<void> {
+    const file = join(this.#dir, failureFileOf(key));
+    if (!hasFailed) return await rm(file, { force: true });
+    await makeStateDir(this.#dir);
+    await replaceFile(file, ['']);
   }
 
   /** Keeps the files for clients with certain capabilities within bounds. */

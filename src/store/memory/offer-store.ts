@@ -1,4 +1,4 @@
-import type { OfferKey, OfferStore } from '../offer-store.ts';
+import type { OfferKey, OfferStore, UpstreamKey } from '../offer-store.ts';
 
 function nameOf({ upstream, target, era, capabilityKey }: OfferKey): string {
   return JSON.stringify([upstream, target, era, capabilityKey]);
@@ -7,6 +7,7 @@ function nameOf({ upstream, target, era, capabilityKey }: OfferKey): string {
 /** Keeps lists in memory, as long as the process lives. */
 export class MemoryOfferStore implements OfferStore {
   readonly #texts = new Map<string, string>();
+  readonly #failed = new Set<string>();
 
   async read(key: OfferKey): Promise<string | undefined> {
     return this.#texts.get(nameOf(key));
@@ -18,5 +19,15 @@ export class MemoryOfferStore implements OfferStore {
 
   async remove(key: OfferKey): Promise<void> {
     this.#texts.delete(nameOf(key));
+  }
+
+  async hasFailed({ upstream, target }: UpstreamKey): Promise<boolean> {
+    return this.#failed.has(JSON.stringify([upstream, target]));
+  }
+
+  async setFailed({ upstream, target }: UpstreamKey, hasFailed: boolean): Promise<void> {
+    const name = JSON.stringify([upstream, target]);
+    if (hasFailed) this.#failed.add(name);
+    else this.#failed.delete(name);
   }
 }

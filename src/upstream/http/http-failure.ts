@@ -13,8 +13,8 @@ export interface Refused {
 
 /** What a {@link Refused} answer means. */
 export type Refusal =
-  /** It is the upstream's JSON-RPC answer all the same. */
-  | { readonly kind: 'answer'; readonly response: Response }
+  /** It is the upstream's JSON-RPC answer all the same. `isNamed`: it came with the id of the request. */
+  | { readonly kind: 'answer'; readonly response: Response; readonly isNamed: boolean }
   /** The upstream no longer knows our session; it ran nothing. */
   | { readonly kind: 'session-lost' }
   | { readonly kind: 'failed'; readonly error: GatewayError };
@@ -54,13 +54,13 @@ export function readRefusal(
   const error = response?.kind === 'error' ? response.error : undefined;
   const own = response !== undefined && response.id === String(id);
   if (status === 404 && inSession && !(own && error?.code === METHOD_NOT_FOUND)) return { kind: 'session-lost' };
-  if (own && status !== 429) return { kind: 'answer', response };
+  if (own && status !== 429) return { kind: 'answer', response, isNamed: true };
   if (status === 400 && error !== undefined && response?.id === 'null') {
     // What the SDK's example servers say instead of 404 when they have lost a session.
     if (inSession && /session|not initialized/i.test(error.message)) return { kind: 'session-lost' };
     // A 400 to `initialize` may also be an older server, which the caller has to find out.
     if (id !== undefined && method !== 'initialize') {
-      return { kind: 'answer', response: { kind: 'error', id: String(id), error } };
+      return { kind: 'answer', response: { kind: 'error', id: String(id), error }, isNamed: false };
     }
   }
   return { kind: 'failed', error: statusFailure(upstream, refused, error?.message) };

@@ -134,6 +134,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
       (message) => this.#deliver(message, post),
       (error) => {
         this.#log.warn({ upstream: this.upstream, method: post.method, err: error }, 'not a message, dropped');
+        post.doubt();
         const message = `upstream "${this.upstream}" answered with something that is not JSON-RPC`;
         if (!post.isAnswered)
           post.fail(new GatewayError('upstream-protocol', { upstream: this.upstream, message }, error));
@@ -146,12 +147,15 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
   #deliver(message: Message, post: PostExchange): void {
     const { id } = post;
     // Nothing may follow the answer.
+    if (post.isAnswered) post.doubt();
     if (id === undefined || post.isAnswered || !this.#inFlight.has(id)) return;
     if (message.kind === 'result' || message.kind === 'error') {
       if (message.id !== String(id) && message.id !== 'null') {
         this.#log.warn({ upstream: this.upstream, method: post.method }, 'answer to no request, dropped');
+        post.doubt();
         return;
       }
+      if (message.id === 'null') post.doubt();
       this.#inFlight.delete(id);
       post.markAnswered();
       this.#events.onMessage(message.id === 'null' ? { ...message, id: String(id) } : message, id);
@@ -164,13 +168,13 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     if (post.id !== undefined) this.#inFlight.delete(post.id);
   }
 
-  onRefused(post: PostExchange, refused: Refused): void {
+  onRefused(post: PostExchange, refused: Refused): boolean {
     const refusal = readRefusal(this.upstream, refused, post.id, post.method, false);
     if (refusal.kind === 'failed') this.onFailed(post, refusal.error);
-    else if (refusal.kind === 'answer' && post.id !== undefined) {
-      this.#inFlight.delete(post.id);
-      this.#events.onMessage(refusal.response, post.id);
-    }
+    if (refusal.kind !== 'answer' || post.id === undefined) return false;
+    this.#inFlight.delete(post.id);
+    this.#events.onMessage(refusal.response, post.id);
+    return refusal.isNamed;
   }
 
   /** Event ids mean nothing here: a stream that broke is lost, and so is the request. */

@@ -5,7 +5,7 @@ import { type Refused, wireFailure } from './http-failure.ts';
 import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 
-/** Whoever sends POSTs. Each is told `done`, `refused`, `broken` or `failed`, once and last, unless it was cancelled. */
+/** Sends POSTs and receives their outcomes. `done`, `refused`, `broken` or `failed` comes once and last, unless the POST was cancelled. */
 export interface PostExchangeOwner {
   readonly upstream: string;
   readonly messageBytes: number;
@@ -15,7 +15,8 @@ export interface PostExchangeOwner {
   onText(post: PostExchange, text: string): void;
   /** Over, and nothing is missing. */
   onDone(post: PostExchange): void;
-  onRefused(post: PostExchange, refused: Refused): void;
+  /** The status is no success. Returns whether the body was the upstream's JSON-RPC answer to this request all the same. */
+  onRefused(post: PostExchange, refused: Refused): boolean;
   /** Its event stream ended before the answer, and can be taken up from `position`. */
   onBroken(post: PostExchange, position: StreamPosition): void;
   onFailed(post: PostExchange, error: GatewayError): void;
@@ -36,6 +37,10 @@ export class PostExchange implements WireHandler {
   #stage: Stage = 'queued';
   #isAnswered = false;
   #hasEnded = false;
+  /** Whether the response held something that is no answer to this request. */
+  #isDoubtful = false;
+  /** Whether a body would be an answer, and is not wanted. */
+  #isUnwanted = false;
   #body: ResponseBody | undefined;
   #reader: EventReader | undefined;
   #position: StreamPosition | undefined;
@@ -62,6 +67,14 @@ export class PostExchange implements WireHandler {
   /** Whether what came is known to be ASCII. */
   get isAscii(): boolean {
     return this.#body?.isAscii === true;
+  }
+
+  /**
+   * Keeps other requests from the socket of this one. Called when its response holds a message that answers another request,
+   * or names none: the bytes that follow may be the answer to this one, and would be read as the answer to the next.
+   */
+  doubt(): void {
+    this.#isDoubtful = true;
   }
 
   /** Its answer has come, here or elsewhere: the rest may still be said, but is not waited for. */
@@ -100,11 +113,18 @@ export class PostExchange implements WireHandler {
     const type = mediaType(headers);
     this.#owner.onAccepted(this, headers);
     if (this.#isOver()) return;
-    if (type === 'text/event-stream') this.#readEvents();
-    else if (!this.#wantsAnswer) this.#stage = 'ignored';
-    else if (type === 'application/json') this.#readJson(headers);
-    else this.fail(this.#onBroken(unreadable(status, type)));
-    if (this.#stage !== 'ignored' && isEncoded(headers)) this.fail(this.#onBroken('compressed its answer unasked'));
+    if (type === 'text/event-stream') {
+      this.#readEvents();
+    } else if (!this.#wantsAnswer) {
+      this.#stage = 'ignored';
+      this.#isUnwanted = type === 'application/json';
+      return;
+    } else if (type === 'application/json') {
+      this.#readJson(headers);
+    } else {
+      this.fail(this.#onBroken(unreadable(status, type)));
+    }
+    if (isEncoded(headers)) this.fail(this.#onBroken('compressed its answer unasked'));
   }
 
   onResponseData(_controller: WireController, chunk: Buffer): void {
@@ -118,23 +138,23 @@ export class PostExchange implements WireHandler {
         if (this.#body.bytes + chunk.length > this.#owner.messageBytes) this.#overflow();
         else this.#body.add(chunk);
         return;
+      case 'ignored':
+        if (this.#isUnwanted) this.#isDoubtful = true;
+        return;
       case 'queued':
       case 'sent':
-      case 'ignored':
       case 'over':
     }
   }
 
   onResponseEnd(): void {
-    // Its socket serves the next request already.
-    this.#controller = undefined;
     this.#hasEnded = true;
     switch (this.#stage) {
       case 'json':
         this.#stage = 'ignored';
         this.#owner.onText(this, this.#body?.text() ?? '');
         if (this.#isOver()) return;
-        if (this.#isAnswered) this.#end(() => this.#owner.onDone(this));
+        if (this.#isAnswered) this.#complete();
         else this.fail(this.#onBroken('answered with something that is no answer to the request'));
         return;
       case 'events':
@@ -143,11 +163,16 @@ export class PostExchange implements WireHandler {
       case 'refusal': {
         const refused = this.#refused;
         const body = this.#body?.text();
-        if (refused !== undefined) this.#end(() => this.#owner.onRefused(this, { ...refused, body }));
+        const controller = this.#controller;
+        this.#controller = undefined;
+        this.#end(() => {
+          const isAnswer = refused !== undefined && this.#owner.onRefused(this, { ...refused, body });
+          if (!isAnswer) controller?.abort(this.#cancelled());
+        });
         return;
       }
       case 'ignored':
-        this.#end(() => this.#owner.onDone(this));
+        this.#complete();
         return;
       case 'queued':
       case 'sent':
@@ -195,7 +220,7 @@ export class PostExchange implements WireHandler {
     const { upstream } = this.#owner;
     const position = this.#position;
     if (this.#isAnswered || !this.#wantsAnswer) {
-      this.#end(() => this.#owner.onDone(this));
+      this.#complete();
       return;
     }
     const failure =
@@ -229,14 +254,22 @@ export class PostExchange implements WireHandler {
     return this.#stage === 'over';
   }
 
+  /** Ends it well, and leaves its socket to other requests, if nothing on it is in doubt. */
+  #complete(): void {
+    if (this.#hasEnded && !this.#isDoubtful) this.#controller = undefined;
+    this.#end(() => this.#owner.onDone(this));
+  }
+
   #end(tell: () => void): void {
     if (this.#isOver()) return;
     this.#stage = 'over';
     clearTimeout(this.#linger);
-    if (this.#controller !== undefined) {
-      this.#controller.abort(new GatewayError('cancelled', { upstream: this.#owner.upstream }));
-    }
+    this.#controller?.abort(this.#cancelled());
     tell();
+  }
+
+  #cancelled(): GatewayError {
+    return new GatewayError('cancelled', { upstream: this.#owner.upstream });
   }
 }
 

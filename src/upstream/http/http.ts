@@ -124,19 +124,20 @@ class HttpTransport implements Transport, PostExchangeOwner {
     this.#settle(post);
   }
 
-  onRefused(post: PostExchange, refused: Refused): void {
+  onRefused(post: PostExchange, refused: Refused): boolean {
     const inSession = this.#session.id !== undefined && post.method !== 'initialize';
     const refusal = readRefusal(this.upstream, refused, post.id, post.method, inSession);
     switch (refusal.kind) {
       case 'answer':
         this.#settle(post);
         if (post.id !== undefined) this.#events.onMessage(refusal.response, post.id);
-        return;
+        return refusal.isNamed;
       case 'session-lost':
         this.#loseSession(post);
-        return;
+        return false;
       case 'failed':
         this.onFailed(post, refusal.error);
+        return false;
     }
   }
 
@@ -210,8 +211,10 @@ class HttpTransport implements Transport, PostExchangeOwner {
     const isOwn = about === undefined || response.id === String(id) || response.id === 'null';
     if (id === undefined || entry === undefined || !isOwn) {
       this.#options.log.warn({ upstream: this.upstream, method: about?.method }, 'answer to no request, dropped');
+      about?.doubt();
       return;
     }
+    if (response.id === 'null') about?.doubt();
     this.#inFlight.delete(id);
     entry.stream?.close();
     entry.post.markAnswered();
@@ -222,6 +225,7 @@ class HttpTransport implements Transport, PostExchangeOwner {
 
   #onMalformed(error: MessageError, about: PostExchange | undefined): void {
     this.#options.log.warn({ upstream: this.upstream, method: about?.method, err: error }, 'not a message, dropped');
+    about?.doubt();
     // What is not even JSON was most likely the answer; anything else with another id was not.
     if (about?.id === undefined || about.isAnswered) return;
     if (error.code !== -32700 && error.id !== String(about.id)) return;

@@ -113,14 +113,15 @@ class SseTransport implements Transport, PostExchangeOwner {
     this.#settle(post);
   }
 
-  onRefused(post: PostExchange, refused: Refused): void {
+  onRefused(post: PostExchange, refused: Refused): boolean {
     const refusal = readRefusal(this.upstream, refused, post.id, post.method, false);
     if (refusal.kind === 'answer') {
       this.#settle(post);
       this.#events.onMessage(refusal.response, undefined);
-    } else {
-      this.onFailed(post, refusal.kind === 'failed' ? refusal.error : statusFailure(this.upstream, refused));
+      return refusal.isNamed;
     }
+    this.onFailed(post, refusal.kind === 'failed' ? refusal.error : statusFailure(this.upstream, refused));
+    return false;
   }
 
   onBroken(post: PostExchange): void {

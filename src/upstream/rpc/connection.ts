@@ -20,6 +20,7 @@ import { META, withToken } from '../../protocol/meta.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
 import { TokenBucket } from './token-bucket.ts';
+import { nextRequestId } from './request-ids.ts';
 import type { Outgoing, StartTransport, Transport } from './transport.ts';
 
 /** A request the upstream makes of its client. */
@@ -62,7 +63,6 @@ export class Connection<Owner> {
   readonly #outliving = new Map<number, Owner>();
   readonly #firstByte = Promise.withResolvers<void>();
   #transport: Transport | undefined;
-  #lastId = 0;
   #closed: GatewayError | undefined;
   #isClosing = false;
   #inBackground = 0;
@@ -118,7 +118,7 @@ export class Connection<Owner> {
   }
 
   call(method: string, params: RawObject | undefined, options: CallOptions<Owner>): Call<Owner> {
-    const id = ++this.#lastId;
+    const id = nextRequestId();
     const pending = new PendingCall(this, id, method, options);
     if (this.#closed !== undefined || this.#isClosing || this.#transport === undefined) {
       pending.settle(

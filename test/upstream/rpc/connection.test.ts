@@ -42,9 +42,9 @@ test('SEC-26 answers find their calls by our own ids, whatever order they come i
   const first = connection.call('a', undefined, OPTIONS);
   const second = connection.call('b', undefined, OPTIONS);
   await heard(peer, 2);
-  peer.say('{"jsonrpc":"2.0","id":2,"result":{"n":2}}');
-  peer.say('{"jsonrpc":"2.0","id":1,"result":{"n":1}}');
-  assert.deepEqual(requests, ['1', '2']);
+  peer.say(`{"jsonrpc":"2.0","id":${second.id},"result":{"n":2}}`);
+  peer.say(`{"jsonrpc":"2.0","id":${first.id},"result":{"n":1}}`);
+  assert.deepEqual(requests, [String(first.id), String(second.id)]);
   assert.partialDeepStrictEqual(await first.answer, { kind: 'result', result: '{"n":1}' });
   assert.partialDeepStrictEqual(await second.answer, { kind: 'result', result: '{"n":2}' });
 });
@@ -63,8 +63,8 @@ test('a request that turns out unsayable is told at once, and is not under way',
 test('R5 a second answer, an answer nobody waits for and an id of another type change nothing', async () => {
   const { connection, peer } = await connect({
     request: (peer, request) => {
-      peer.say('{"jsonrpc":"2.0","id":"1","result":{"wrong":"type"}}');
-      peer.say('{"jsonrpc":"2.0","id":99,"result":{"wrong":"id"}}');
+      peer.say(`{"jsonrpc":"2.0","id":"${request.id}","result":{"wrong":"type"}}`);
+      peer.say(`{"jsonrpc":"2.0","id":${Number(request.id) ^ 1},"result":{"wrong":"id"}}`);
       peer.say(result(request, { right: true }));
       peer.say(result(request, { second: true }));
     },
@@ -82,7 +82,7 @@ test('L-015 a call without an answer ends after its timeout, and the upstream is
   await heard(peer, 2);
   const [, cancelled] = peer.heard;
   assert.partialDeepStrictEqual(cancelled, { kind: 'notification', method: 'notifications/cancelled' });
-  assert.ok(cancelled?.kind === 'notification' && cancelled.params?.raw('requestId') === '1');
+  assert.ok(cancelled?.kind === 'notification' && cancelled.params?.raw('requestId') === String(call.id));
 });
 
 test('L-015 each call ends after its own timeout, however many are under way', async () => {
@@ -93,8 +93,8 @@ test('L-015 each call ends after its own timeout, however many are under way', a
   const limited = connection.call('tools/call', undefined, { ...OPTIONS, maxMs: HASTY.timeoutMs });
   await Promise.all([hasty, limited].map(({ answer }) => assert.rejects(answer, { code: 'upstream-timeout' })));
   assert.equal(connection.inFlight, 2);
-  peer.say('{"jsonrpc":"2.0","id":1,"result":{}}');
-  peer.say('{"jsonrpc":"2.0","id":2,"result":{}}');
+  peer.say(`{"jsonrpc":"2.0","id":${patient.id},"result":{}}`);
+  peer.say(`{"jsonrpc":"2.0","id":${endless.id},"result":{}}`);
   assert.equal((await patient.answer).kind, 'result');
   assert.equal((await endless.answer).kind, 'result');
   await assert.rejects(connection.call('tools/call', undefined, HASTY).answer, { code: 'upstream-timeout' });
@@ -106,7 +106,7 @@ test('L-015 progress puts a timeout off, but not the longest a call may take', a
   const heardOf = connection.call('tools/call', undefined, limits);
   const tooLong = connection.call('tools/call', undefined, { ...limits, maxMs: 600 });
   while (connection.inFlight === 2) {
-    for (const token of [1, 2]) {
+    for (const { id: token } of [heardOf, tooLong]) {
       peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1}}`);
     }
     await sleep(20);
@@ -134,9 +134,10 @@ test('M-019 the upstream is given a token of ours, and its progress is told of t
   await heard(peer, 1);
   const [request] = peer.heard;
   assert.ok(request?.kind === 'request');
-  assert.equal(request.params?.toString(), '{"name":"x","_meta":{"other":1,"progressToken":1}}');
-  peer.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}');
-  peer.say('{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":7,"progress":1}}');
+  assert.equal(request.params?.toString(), `{"name":"x","_meta":{"other":1,"progressToken":${request.id}}}`);
+  for (const token of [request.id, '7']) {
+    peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1}}`);
+  }
   assert.equal(notifications.length, 1);
   assert.equal(notifications[0]?.about, 'caller');
   await connection.close();
@@ -153,11 +154,11 @@ test('an upstream that waits for an answer itself is not timed out meanwhile', a
   const { connection, peer, asks } = await connect({ request: () => undefined });
   const call = connection.call('tools/call', undefined, HASTY);
   await new Promise((resolve) => setImmediate(resolve));
-  peer.say('{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{}}', 1);
+  peer.say('{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{}}', call.id);
   await sleep(6 * HASTY.timeoutMs);
   assert.equal(connection.inFlight, 1);
   asks[0]?.answer({ kind: 'result', result: '{"action":"accept"}' });
-  peer.say('{"jsonrpc":"2.0","id":1,"result":{}}');
+  peer.say(`{"jsonrpc":"2.0","id":${call.id},"result":{}}`);
   assert.equal((await call.answer).kind, 'result');
 });
 

@@ -1,0 +1,134 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { type TestClient, testCore } from '../../support/core.ts';
+import { memoryUpstream } from '../../support/memory-upstream.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
+const LIST_CHANGED = 'notifications/tools/list_changed';
+/** Longer than a test may take: a wait of this length fails it. */
+const FOREVER_MS = 3_600_000;
+
+async function toolNames(client: TestClient): Promise<string[]> {
+  const { tools } = await client.result('tools/list');
+  assert.ok(Array.isArray(tools));
+  return tools.map((tool: { name: string }) => tool.name);
+}
+
+/** An upstream that starts when it is released. */
+function slow() {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const tools = [ECHO];
+  return { memory: memoryUpstream({ lists: { tools }, start: () => promise }), release: resolve, tools };
+}
+
+function healthy() {
+  return memoryUpstream({ lists: { tools: [ECHO] }, capabilities: { tools: {}, logging: {} } });
+}
+
+test('N-04 initialize waits for no upstream, and declares the lists alone', TIMEOUT, async () => {
+  const [one, other] = [slow(), slow()];
+  await using gateway = await testCore({ one, other }, { lists: { waitMs: FOREVER_MS } });
+  const client = await gateway.connect();
+  assert.deepEqual(JSON.parse(client.initialized.object('capabilities')?.toString() ?? ''), {
+    tools: { listChanged: true },
+    prompts: { listChanged: true },
+    resources: { listChanged: true },
+  });
+  one.release();
+  other.release();
+  assert.deepEqual(await toolNames(client), ['one__echo', 'other__echo']);
+});
+
+test('N-04 initialize waits at the endpoint of one upstream that was never listed', TIMEOUT, async () => {
+  const hanging = slow();
+  const instructed = memoryUpstream({ lists: { tools: [ECHO] }, capabilities: { tools: {}, logging: {} } });
+  await using gateway = await testCore({ hanging, up: { memory: instructed } }, { lists: { waitMs: FOREVER_MS } });
+  const client = await gateway.connect({ view: 'up' });
+  assert.equal(client.initialized.object('capabilities')?.raw('logging'), '{}');
+  hanging.release();
+});
+
+test('N-04 a list waits once for an upstream that hangs, and not after a restart', TIMEOUT, async () => {
+  const hanging = slow();
+  const lists = { waitMs: 50 };
+  await using gateway = await testCore({ up: { memory: healthy() }, hanging }, { lists });
+  const first = await gateway.connect();
+  assert.deepEqual(await toolNames(first), ['up__echo']);
+  lists.waitMs = FOREVER_MS;
+  const second = await gateway.connect();
+  assert.deepEqual(await toolNames(second), ['up__echo']);
+  await gateway.restart();
+  const third = await gateway.connect();
+  assert.deepEqual(await toolNames(third), ['up__echo']);
+  const alone = await gateway.connect({ view: 'hanging' });
+  assert.deepEqual(await toolNames(alone), []);
+  hanging.release();
+});
+
+test('N-04 an upstream that failed is waited for again once it was listed', TIMEOUT, async () => {
+  let fails = true;
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    start: () => (fails ? Promise.reject(new Error('does not start')) : Promise.resolve()),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const first = await gateway.connect();
+  assert.deepEqual(await toolNames(first), []);
+  fails = false;
+  await first.heard(LIST_CHANGED);
+  assert.deepEqual(await toolNames(first), ['up__echo']);
+  await gateway.restart();
+  assert.deepEqual(await toolNames(await gateway.connect()), ['up__echo']);
+});
+
+test('N-05 lists that arrive one after another are announced together', TIMEOUT, async () => {
+  const starting = Array.from({ length: 10 }, slow);
+  const upstreams = Object.fromEntries(starting.map((one, i) => [`u${i}`, one]));
+  await using gateway = await testCore(upstreams, { lists: { waitMs: 0 } });
+  const client = await gateway.connect();
+  client.notify('notifications/initialized');
+  assert.deepEqual(await toolNames(client), []);
+  for (const { release } of starting) {
+    release();
+    await new Promise(setImmediate);
+  }
+  await client.heard(LIST_CHANGED);
+  assert.equal((await toolNames(client)).length, 10);
+  const announced = client.listened.filter((message) => 'method' in message && message.method === LIST_CHANGED);
+  assert.equal(announced.length, 1);
+});
+
+test('N-05 a change that a client sees in its list is not announced to it', TIMEOUT, async () => {
+  const late = slow();
+  await using gateway = await testCore({ up: { memory: healthy() }, late }, { lists: { waitMs: FOREVER_MS } });
+  const client = await gateway.connect();
+  client.notify('notifications/initialized');
+  const listing = toolNames(client);
+  late.release();
+  assert.deepEqual(await listing, ['up__echo', 'late__echo']);
+  late.tools.push({ ...ECHO, name: 'more' });
+  late.memory.peers[0]?.say(`{"jsonrpc":"2.0","method":"${LIST_CHANGED}"}`);
+  await client.heard(LIST_CHANGED);
+  assert.equal(client.listened.filter((message) => 'method' in message && message.method === LIST_CHANGED).length, 1);
+  assert.deepEqual(await toolNames(client), ['up__echo', 'late__echo', 'late__more']);
+});
+
+test('N-62 the gauge of listed tools is right at each scrape, for every endpoint', TIMEOUT, async () => {
+  const late = slow();
+  await using gateway = await testCore({ up: { memory: healthy() }, late }, { lists: { waitMs: FOREVER_MS } });
+  const counts = async () =>
+    (await gateway.metrics.text()).split('\n').filter((line) => line.startsWith('linkspan_catalog_tools{'));
+  const before = await counts();
+  assert.ok(before.includes('linkspan_catalog_tools{view="_merged",era="legacy"} 0'), before.join('\n'));
+  late.release();
+  await toolNames(await gateway.connect());
+  const after = await counts();
+  for (const [view, count] of [
+    ['_merged', 2],
+    ['up', 1],
+    ['late', 1],
+  ] as const) {
+    assert.ok(after.includes(`linkspan_catalog_tools{view="${view}",era="legacy"} ${count}`), after.join('\n'));
+  }
+});
