@@ -92,7 +92,7 @@ test('N-40 the status names the eras, the revisions and how they were found out'
     up: { ...upstream.config, era: 'auto' },
     held: { ...upstream.config, era: 'legacy' },
   });
-  await gateway.connect();
+  await (await gateway.connect()).result('tools/list');
   const [up, held] = gateway.core.status();
   const none = { prompts: 0, resources: 0, listProblems: [] };
   const answered = { how: 'initialize answered', revision: '2025-11-25', servedIn: 'legacy', tools: 1, ...none };
