@@ -1,0 +1,16 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import * as fc from 'fast-check';
+import { reservedFor } from '../../src/catalog/callable.ts';
+
+const text = fc.string({ unit: fc.constantFrom('a', 'b', '_'), maxLength: 4 });
+
+test('N-62 a reserved name is found as by comparing it with each prefix in turn', () => {
+  const prefixes = fc.array(fc.tuple(text, text), { maxLength: 6 });
+  fc.assert(
+    fc.property(prefixes, text, text, (all, own, name) => {
+      const first = all.find(([other]) => !own.startsWith(other) && name.startsWith(other))?.[1];
+      assert.equal(reservedFor(all, own, name), first);
+    }),
+  );
+});
