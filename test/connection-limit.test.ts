@@ -20,14 +20,15 @@ test('N-26 the limit of descriptors is known here', () => {
   assert.ok((openFileLimit() ?? Infinity) > 64);
 });
 
-test('N-26 a connection beyond the limit is closed and counted, and the others stay', { timeout: 20_000 }, async () => {
+test('N-26 a connection beyond the limit is closed and counted, and the others stay', { timeout: 20_000 }, async (t) => {
   let dropped = 0;
   const handler = {
     app: { fetch: () => new Response('here') },
     drain: () => undefined,
     onConnectionDropped: () => dropped++,
   };
-  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => handler, 2);
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => handler, 1, 2);
+  t.after(() => listener.close());
   const port = Number(new URL(listener.origin).port);
   const open = async (): Promise<Socket> => {
     const socket = connect(port, '127.0.0.1');
@@ -43,5 +44,4 @@ test('N-26 a connection beyond the limit is closed and counted, and the others s
   const [chunk] = await once(first, 'data');
   assert.match(String(chunk), /^HTTP\/1\.1 200 /);
   for (const socket of [first, second]) socket.destroy();
-  await listener.close();
 });
