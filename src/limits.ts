@@ -63,6 +63,16 @@ export const LIMITS = {
   notificationsPerSecond: 2_000,
   /** A request body of which nothing came for so long is refused. */
   bodyStallMs: 10_000,
+  /** 1xx heads before one response of an upstream. */
+  interimResponses: 16,
+  /** Levels of objects and arrays in each member of a message. */
+  jsonDepth: 64,
+  /** Members of one object, at any depth. */
+  clientObjectMembers: 10_000,
+  upstreamObjectMembers: 100_000,
+  /** Objects, arrays, strings, numbers and literals of one message, at all depths. */
+  clientMessageValues: 100_000,
+  upstreamMessageValues: 1_000_000,
 } as const;
 
 export type LimitName = keyof typeof LIMITS;

@@ -4,8 +4,8 @@ import {
   isBatch,
   type Message,
   MessageError,
-  parseBatch,
-  parseStrictly,
+  parseClientBatch,
+  parseClientMessage,
   type Request,
 } from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
@@ -42,29 +42,13 @@ export function toRefusal({ code, message }: MessageError): GatewayError {
   return new GatewayError(code === -32700 ? 'parse-error' : 'invalid-request', { message });
 }
 
-/** Parses a batch, to check that it is JSON throughout and to count it. */
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch (thrown) {
-    throw new MessageError(-32700, `not JSON: ${thrown instanceof SyntaxError ? thrown.message : 'unreadable'}`);
-  }
-}
-
 /**
- * Reads the input of a client. Stricter than `parseMessage`, since raw pieces of it are forwarded: the text is JSON throughout.
+ * Reads a message or batch of a client. Stricter than `parseMessage`: decisions depend on what it says.
  *
  * @throws {MessageError}
  */
 export function readInput(text: string): ClientInput {
-  if (!isBatch(text)) return parseStrictly(text);
-  // The count is checked before the items: each of them could cost an error of its own.
-  const items = parsed(text);
-  const count = Array.isArray(items) ? items.length : 0;
-  if (count === 0 || count > MAX_BATCH) {
-    throw new MessageError(-32600, `a batch holds 1 to ${MAX_BATCH} messages, not ${count}`);
-  }
-  return parseBatch(text);
+  return isBatch(text) ? parseClientBatch(text, MAX_BATCH) : parseClientMessage(text);
 }
 
 /** Judges the headers of a request that belongs to a session. */

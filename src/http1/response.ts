@@ -1,3 +1,4 @@
+import { LIMITS } from '../limits.ts';
 import { WireError } from './error.ts';
 import { ChunkReader } from './chunks.ts';
 import { readHead, type ResponseHead } from './head.ts';
@@ -33,6 +34,8 @@ export class ResponseReader {
   /** Bytes of the body that are still to come, where that is known. */
   #left = 0;
   #chunks: ChunkReader | undefined;
+  /** Interim heads (1xx) before the head of this response. */
+  #interim = 0;
   #keptText = '';
   #keptHead: ResponseHead | undefined;
 
@@ -44,6 +47,7 @@ export class ResponseReader {
   start(): void {
     this.#state = 'head';
     this.#begun = '';
+    this.#interim = 0;
   }
 
   /** Nothing more is told of this response. */
@@ -110,7 +114,12 @@ export class ResponseReader {
     this.#begun = '';
     const end = at + blank + 4 - before;
     const head = this.#parse(text.slice(0, blank + 4));
-    if (head.status < 200) return end;
+    if (head.status < 200) {
+      if (++this.#interim > LIMITS.interimResponses) {
+        throw broken(`more than ${LIMITS.interimResponses} interim responses before a response`);
+      }
+      return end;
+    }
     return this.#begin(head, end === length) ? end : length;
   }
 

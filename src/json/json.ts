@@ -5,13 +5,16 @@
 
 import {
   CLOSE_OBJECT,
+  CLIENT_BOUNDS,
   COMMA,
-  isOdd,
+  duplicate,
+  type JsonBounds,
   JsonTextError,
-  judged,
   MAX_DEPTH,
   OPEN_OBJECT,
   QUOTE,
+  scanner,
+  scanStrictly,
   skipColon,
   skipName,
   skipSpace,
@@ -21,7 +24,7 @@ import {
 import { ShapeTree } from './shapes.ts';
 import { RecentTexts, TextCache } from './memo.ts';
 
-export { JsonTextError, MAY_BE_BROKEN } from './scan.ts';
+export { CLIENT_BOUNDS, type JsonBounds, JsonTextError, MAY_BE_BROKEN, UPSTREAM_BOUNDS } from './scan.ts';
 
 /** With more members than this, an object is given an index. */
 const FEW = 12;
@@ -31,7 +34,8 @@ const PLAIN = /^[\w$./-]*$/;
 
 /** The member in which peers say the same again and again. */
 const REPEATED = '_meta';
-const repeated = new RecentTexts();
+/** Those of clients are judged more strictly, and so are kept apart. */
+const repeated = { client: new RecentTexts(), upstream: new RecentTexts() };
 
 /** The member of a message that is looked into as well. */
 export type Preparsed = 'params' | 'result';
@@ -51,9 +55,6 @@ interface Source {
   readonly raws: readonly string[];
   readonly isAscii: boolean;
 }
-
-/** Where the object that was read last ends. No other is begun before somebody has asked. */
-let objectEnd = 0;
 
 /**
  * The members of one JSON object, each as the raw text of its value, in the order they came. Immutable.
@@ -87,21 +88,17 @@ export class RawObject {
    */
   static parse(text: string, preparsed?: Preparsed, isAscii = false): RawObject {
     const shapes = preparsed === undefined ? undefined : SHAPE_TREES[preparsed].around;
+    scanner.values = 0;
     const object = RawObject.#read(text, 0, preparsed, MAX_DEPTH, isAscii, shapes);
-    const rest = skipSpace(text, objectEnd);
+    const rest = skipSpace(text, scanner.objectEnd);
     if (rest < text.length) throw new JsonTextError('text after the object', rest);
     object.#text = text;
     return object;
   }
 
-  /**
-   * The same for text that has to be JSON throughout, strings included.
-   *
-   * @throws {JsonTextError} as `parse` does.
-   * @throws {SyntaxError} for what is wrong inside a string.
-   */
-  static parseStrictly(text: string, preparsed?: Preparsed): RawObject {
-    return judged(text, () => RawObject.parse(text, preparsed));
+  /** The same for text that has to be JSON throughout, strings included, and within these bounds. @throws {JsonTextError} */
+  static parseStrictly(text: string, bounds: JsonBounds, preparsed?: Preparsed, isAscii = false): RawObject {
+    return scanStrictly(text, bounds, () => RawObject.parse(text, preparsed, isAscii));
   }
 
   static #read(
@@ -120,21 +117,25 @@ export class RawObject {
     if (text.charCodeAt(i) !== OPEN_OBJECT) throw new JsonTextError('expected an object', i);
     i = skipSpace(text, i + 1);
     if (text.charCodeAt(i) === CLOSE_OBJECT) {
-      source.to = objectEnd = i + 1;
+      source.to = scanner.objectEnd = i + 1;
       return object;
     }
     let shape = shapes?.root;
-    for (;;) {
+    const { bounds } = scanner;
+    for (let count = 1; ; count++) {
+      if (count > bounds.members.max) {
+        throw new JsonTextError(`more than ${bounds.members.max} members in one object`, i, bounds.members.limit);
+      }
       const expected = shape?.nextAt(text, i);
       let name: string;
       let value: number;
       if (expected === undefined) {
         const nameAt = i;
         i = skipName(text, nameAt);
-        const isPlain = !isOdd;
+        const isPlain = !scanner.isNameOdd;
         name = isPlain ? text.slice(nameAt + 1, i - 1) : unquote(text.slice(nameAt, i), nameAt);
         const isThere = shape === undefined ? object.#find(name) >= 0 : shape.names.includes(name);
-        if (isThere) throw new JsonTextError(`member "${name.slice(0, 40)}" appears twice`, nameAt);
+        if (isThere) throw duplicate(name, nameAt);
         value = skipColon(text, i);
         const follower = isPlain ? shape?.follow(name) : undefined;
         if (follower === undefined && shape !== undefined) names.push(...shape.names);
@@ -146,19 +147,20 @@ export class RawObject {
       }
       // Only inside of what is opened, so that all of them keep to the same depth.
       const isRepeated = name === REPEATED && maxDepth < MAX_DEPTH;
-      let raw = isRepeated ? repeated.at(text, value) : undefined;
+      const recent = scanner.bounds === CLIENT_BOUNDS ? repeated.client : repeated.upstream;
+      let raw = isRepeated ? recent.at(text, value) : undefined;
       if (raw !== undefined) {
         i = value + raw.length;
       } else if (name === preparsed && text.charCodeAt(value) === OPEN_OBJECT) {
         object.#preparsedName = name;
         object.#preparsed = RawObject.#read(text, value, undefined, maxDepth - 1, isAscii, SHAPE_TREES[name].within);
-        i = objectEnd;
+        i = scanner.objectEnd;
         raw = text.slice(value, i);
         object.#preparsed.#text = raw;
       } else {
         i = skipValue(text, value, maxDepth);
         raw = text.slice(value, i);
-        if (isRepeated) raw = repeated.keep(raw);
+        if (isRepeated) raw = recent.keep(raw);
       }
       if (shape === undefined) {
         object.#index?.set(name, names.length);
@@ -172,7 +174,7 @@ export class RawObject {
       if (next !== COMMA) throw new JsonTextError('expected "," or "}"', i);
       i = skipSpace(text, i + 1);
     }
-    source.to = objectEnd = i + 1;
+    source.to = scanner.objectEnd = i + 1;
     if (shape !== undefined) object.#names = shape.names;
     return object;
   }
@@ -324,6 +326,7 @@ export function arrayText(items: readonly string[]): string {
 
 /** The raw text of each item of a JSON array. @throws {JsonTextError} */
 export function rawItems(text: string): string[] {
+  scanner.values = 0;
   let i = skipSpace(text, 0);
   if (text[i] !== '[') throw new JsonTextError('expected an array', i);
   const items: string[] = [];
@@ -344,6 +347,11 @@ export function rawItems(text: string): string[] {
   const rest = skipSpace(text, i + 1);
   if (rest < text.length) throw new JsonTextError('text after the array', rest);
   return items;
+}
+
+/** The same for text that has to be JSON throughout, within these bounds. @throws {JsonTextError} */
+export function rawItemsStrictly(text: string, bounds: JsonBounds): string[] {
+  return scanStrictly(text, bounds, () => rawItems(text));
 }
 
 /** The same JSON without line breaks, which JSON allows only between tokens: what a line or an event can carry. */

@@ -1,4 +1,13 @@
-import { JsonTextError, type Preparsed, quoted, RawObject, rawItems } from '../json/json.ts';
+import {
+  CLIENT_BOUNDS,
+  type JsonBounds,
+  JsonTextError,
+  type Preparsed,
+  quoted,
+  RawObject,
+  rawItemsStrictly,
+  UPSTREAM_BOUNDS,
+} from '../json/json.ts';
 import { LIMITS } from '../limits.ts';
 import { TextCache } from '../json/memo.ts';
 
@@ -54,13 +63,17 @@ export type Message = Request | Notification | Response;
 /** The text is no JSON-RPC message. `id` is the raw id where one could still be read, else `null`. */
 export class MessageError extends Error {
   override readonly name = 'MessageError';
+  /** -32700 where the text is no JSON, -32600 where it is JSON and no message, or JSON we do not carry. */
   readonly code: -32700 | -32600;
   readonly id: Id;
+  /** The bound it goes beyond, or `duplicate` where an object names a member twice. */
+  readonly refused: JsonTextError['refused'];
 
-  constructor(code: -32700 | -32600, what: string, id: Id = 'null') {
+  constructor(code: -32700 | -32600, what: string, id: Id = 'null', refused?: JsonTextError['refused']) {
     super(what);
     this.code = code;
     this.id = id;
+    this.refused = refused;
   }
 }
 
@@ -186,34 +199,48 @@ function toMessage(envelope: RawObject): Message {
   return parsedResult === undefined ? { kind: 'result', id, result } : { kind: 'result', id, result, parsedResult };
 }
 
-function toMessageError(thrown: unknown): MessageError {
+function toMessageError(thrown: unknown, id: Id = 'null'): MessageError {
   if (thrown instanceof MessageError) return thrown;
+  if (thrown instanceof JsonTextError && thrown.refused !== undefined) {
+    return new MessageError(-32600, `refused: ${thrown.message}`, id, thrown.refused);
+  }
   if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) {
-    return new MessageError(-32700, `not JSON: ${thrown.message}`);
+    return new MessageError(-32700, `not JSON: ${thrown.message}`, id);
   }
   throw thrown;
 }
 
+/** Returns the id of a text that is a message but for what stands inside its strings; else `null`. */
+function idOf(text: string): Id {
+  try {
+    const id = RawObject.parse(text).raw('id');
+    return id !== undefined && isId(id) ? id : 'null';
+  } catch (thrown) {
+    if (thrown instanceof JsonTextError) return 'null';
+    throw thrown;
+  }
+}
+
 /**
- * Reads one JSON-RPC message from a peer whose text is forwarded, not trusted to be perfect: string escapes are not judged.
+ * Reads one JSON-RPC message of an upstream, whose text is relayed: it has to be JSON throughout, strings included.
  *
- * @param preparsed what is going to be looked into: the parameters of a request, or its result.
+ * @param preparsed the member that the caller will read: the parameters of a request, or its result.
  * @param isAscii whether the text is known to be.
  * @throws {MessageError}
  * @see https://www.jsonrpc.org/specification
  */
 export function parseMessage(text: string, preparsed: Preparsed = 'params', isAscii = false): Message {
   try {
-    return toMessage(RawObject.parse(text, preparsed, isAscii));
+    return toMessage(RawObject.parseStrictly(text, UPSTREAM_BOUNDS, preparsed, isAscii));
   } catch (thrown) {
-    throw toMessageError(thrown);
+    throw toMessageError(thrown, thrown instanceof JsonTextError ? idOf(text) : 'null');
   }
 }
 
-/** The same for text whose pieces are sent on to whoever takes it for JSON throughout. @throws {MessageError} */
-export function parseStrictly(text: string): Message {
+/** Reads one message of a client: no object in it may name a member twice. @throws {MessageError} */
+export function parseClientMessage(text: string): Message {
   try {
-    return toMessage(RawObject.parseStrictly(text, 'params'));
+    return toMessage(RawObject.parseStrictly(text, CLIENT_BOUNDS, 'params'));
   } catch (thrown) {
     throw toMessageError(thrown);
   }
@@ -224,21 +251,37 @@ export function isBatch(text: string): boolean {
   return !text.startsWith('{') && text.trimStart().startsWith('[');
 }
 
-/** Cuts a batch into its messages. An item that is no message is its own {@link MessageError}. @throws {MessageError} */
+/** Names that appear twice in one item refuse that item alone. */
+const CLIENT_BATCH_BOUNDS: JsonBounds = { ...CLIENT_BOUNDS, unique: false };
+
+/** Cuts a batch of an upstream into its messages. An item that is no message is its own {@link MessageError}. @throws {MessageError} */
 export function parseBatch(text: string): (Message | MessageError)[] {
-  let items;
+  return cutBatch(text, UPSTREAM_BOUNDS).map((item) => readItem(item, parseMessage));
+}
+
+/** The same for a batch of a client, of at most `maxItems`. @throws {MessageError} */
+export function parseClientBatch(text: string, maxItems: number): (Message | MessageError)[] {
+  const items = cutBatch(text, CLIENT_BATCH_BOUNDS);
+  if (items.length === 0 || items.length > maxItems) {
+    throw new MessageError(-32600, `a batch holds 1 to ${maxItems} messages, not ${items.length}`);
+  }
+  return items.map((item) => readItem(item, parseClientMessage));
+}
+
+function cutBatch(text: string, bounds: JsonBounds): string[] {
   try {
-    items = rawItems(text);
+    return rawItemsStrictly(text, bounds);
   } catch (thrown) {
     throw toMessageError(thrown);
   }
-  return items.map((item) => {
-    try {
-      return parseMessage(item);
-    } catch (thrown) {
-      return toMessageError(thrown);
-    }
-  });
+}
+
+function readItem(text: string, parse: (text: string) => Message): Message | MessageError {
+  try {
+    return parse(text);
+  } catch (thrown) {
+    return toMessageError(thrown);
+  }
 }
 
 const methods = new TextCache<string>();

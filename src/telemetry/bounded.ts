@@ -1,4 +1,4 @@
-import { detach } from '../json/memo.ts';
+import { detach, type Kept, KeptMap } from '../json/memo.ts';
 
 /** What a label says instead of a value that is one too many. No name we publish starts with an underscore. */
 export const OTHER = '_other';
@@ -9,7 +9,7 @@ export const OTHER = '_other';
  */
 export class Bounded {
   readonly #limit: number;
-  readonly #seen = new Map<string, string>();
+  readonly #seen = new KeptMap<Kept>();
 
   constructor(limit: number) {
     this.#limit = limit;

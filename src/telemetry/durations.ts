@@ -1,5 +1,5 @@
 import { Histogram, type Registry } from 'prom-client';
-import { detach } from '../json/memo.ts';
+import { detach, KeptMap } from '../json/memo.ts';
 import { Bounded, OTHER } from './bounded.ts';
 import { METHODS } from './methods.ts';
 import type { Operation } from './operation.ts';
@@ -84,7 +84,7 @@ export class Durations {
   readonly #upstreams = new Bounded(MAX_UPSTREAMS);
   readonly #series = new Map<string, Series>();
   /** By tool, else by method: the same is asked again and again, and ends the same way. */
-  readonly #recent = new Map<string, Recent>();
+  readonly #recent = new KeptMap<Recent>();
 
   constructor(name: string, help: string, labels: readonly string[], registry: Registry) {
     registry.registerMetric(new Exported(name, help, labels, () => this.#series.values()));

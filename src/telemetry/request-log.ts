@@ -1,4 +1,4 @@
-import { detach } from '../json/memo.ts';
+import { detach, KeptMap } from '../json/memo.ts';
 import type { DestinationStream } from 'pino';
 
 /** What is said of each request: who asked what of whom and how it ended, without anything that was said. */
@@ -30,7 +30,7 @@ export class RequestLog {
   readonly #destination: DestinationStream;
   readonly #time: () => string;
   readonly #errorsOnly: boolean;
-  readonly #quoted = new Map<string, string>();
+  readonly #quoted = new KeptMap<string>();
   /** The line written last, and what it says but for times: the next one often says the same. */
   #last: RequestLine | undefined;
   #lastText = '';

@@ -61,7 +61,7 @@ const cases = [
     says: 'deep nesting',
     text: `{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":${'['.repeat(9_000)}${']'.repeat(9_000)}}}`,
     headers: SESSION,
-    is: 'parse-error',
+    is: 'invalid-request',
   },
   { says: 'an object that is no message', text: '{}', headers: SESSION, is: 'invalid-request' },
   { says: 'an id that is null', text: PING.replace('1', 'null'), headers: SESSION, is: 'invalid-request' },

@@ -114,6 +114,7 @@ const cases: readonly Case[] = [
   },
   { when: 'SEC-20 a compressed body', headers: { ...S, 'content-encoding': 'gzip' }, body: PING, status: 415 },
   { when: 'identity', headers: { ...S, 'content-encoding': 'identity' }, body: PING, status: 200 },
+  { when: 'N-33 Identity', headers: { ...S, 'content-encoding': 'Identity' }, body: PING, status: 200 },
   { when: 'accepting HTML', headers: { ...S, accept: 'text/html' }, body: PING, status: 406 },
   { when: 'accepting anything', headers: { ...S, accept: '*/*' }, body: PING, status: 200 },
   { when: 'accepting JSON alone', headers: { ...S, accept: 'application/json' }, body: PING, status: 200 },

@@ -193,7 +193,8 @@ test(
       lists: { tools: [ECHO] },
       request: (peer, request) => {
         if (request.method !== 'initialize') return peer.say(result(request, DONE));
-        peer.say('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"\\x","data":1}}');
+        const params = '{"level":"info","data":1,"_meta":{"a":1,"a":2}}';
+        peer.say(`{"jsonrpc":"2.0","method":"notifications/message","params":${params}}`);
         peer.say(result(request, { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: {} }));
       },
     });

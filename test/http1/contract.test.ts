@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import type { Wire } from '../../src/http1/wire.ts';
+import type { Wire, WireController } from '../../src/http1/wire.ts';
 import { WirePool } from '../../src/http1/pool.ts';
 import { TlsWire } from '../../src/http1/tls.ts';
 import { ask, closed, line, ok } from '../support/wire.ts';
@@ -54,6 +54,47 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
     await ask(wire).answer;
     assert.equal(to.sockets.length, 1);
     assert.ok(!to.came.join('').includes('not'));
+    await wire.destroy();
+  });
+
+  for (const [how, judge] of [
+    ['aborts', (controller: WireController) => controller.abort(new Error('no answer'))],
+    [
+      'throws',
+      () => {
+        throw new Error('no answer');
+      },
+    ],
+  ] as const) {
+    test(`N-20 ${name}: a handler that ${how} at the end keeps the socket from others`, LIMIT, async () => {
+      await using to = await line((socket) => socket.write(ok('x')));
+      const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
+      const { promise: judged, resolve } = Promise.withResolvers<void>();
+      ask(wire, {
+        on: {
+          onResponseEnd: (controller) => {
+            resolve();
+            judge(controller);
+          },
+        },
+      });
+      await judged;
+      await ask(wire).answer;
+      assert.equal(to.sockets.length, 2);
+      await closed(to.sockets[0] ?? assert.fail());
+      await wire.destroy();
+    });
+  }
+
+  test(`N-20 ${name}: a GET does not get the socket of a POST`, LIMIT, async () => {
+    await using to = await line((socket) => socket.write(ok('x')));
+    const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
+    await ask(wire).answer;
+    await new Promise((resolve) => {
+      setImmediate(resolve);
+    });
+    await ask(wire, { method: 'GET' }).answer;
+    assert.equal(to.sockets.length, 2);
     await wire.destroy();
   });
 

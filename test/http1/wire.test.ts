@@ -3,6 +3,7 @@ import { lookup } from 'node:dns/promises';
 import { networkInterfaces } from 'node:os';
 import { test } from 'node:test';
 
+import { LIMITS } from '../../src/limits.ts';
 import { ask, closed, holds, line, neverAccepting, ok, wireTo } from '../support/wire.ts';
 
 const LIMIT = { timeout: 20_000 };
@@ -396,4 +397,17 @@ test('destroy() fails what is under way, in whatever stage, and leaves no socket
   assertCode(await late.failure, 'destroyed');
   assert.deepEqual(late.told, ['error']);
   await to.wire.destroy();
+});
+
+test('N-29 limit interimResponses: a flood of interim responses ends the request', LIMIT, async () => {
+  const interim = 'HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n';
+  for (const [count, isAnswered] of [
+    [LIMITS.interimResponses, true],
+    [LIMITS.interimResponses + 1, false],
+  ] as const) {
+    await using to = await line((socket) => socket.write(interim.repeat(count) + ok('x')));
+    const asked = to.ask();
+    if (isAnswered) assert.equal((await asked.answer).body.toString(), 'x');
+    else assertCode(await asked.failure, 'not-http');
+  }
 });

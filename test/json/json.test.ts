@@ -11,6 +11,7 @@ import {
   oneLine,
   RawObject,
   rawItems,
+  UPSTREAM_BOUNDS,
 } from '../../src/json/json.ts';
 
 const object = fc.dictionary(fc.string(), fc.jsonValue());
@@ -155,7 +156,7 @@ test('text that ends in the middle of a string is told as such, however strictly
   for (const end of ['', 'b', 'b'.repeat(11), 'b'.repeat(12), 'b'.repeat(40)]) {
     const text = `{"a":"${end}`;
     assert.throws(() => RawObject.parse(text), /unterminated string at offset 5/);
-    assert.throws(() => RawObject.parseStrictly(text), /unterminated string at offset 5/);
+    assert.throws(() => RawObject.parseStrictly(text, UPSTREAM_BOUNDS), /unterminated string at offset 5/);
   }
 });
 

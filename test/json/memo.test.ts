@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import { readEnvelope, withEnvelope } from '../../src/protocol/envelope.ts';
 import { RawObject } from '../../src/json/json.ts';
-import { parseStrictly } from '../../src/protocol/jsonrpc.ts';
+import { parseClientMessage } from '../../src/protocol/jsonrpc.ts';
 import { standardHeaders } from '../../src/protocol/mcp-headers.ts';
 import { RecentTexts, TextCache } from '../../src/json/memo.ts';
 import { progressTokenOf } from '../../src/protocol/meta.ts';
@@ -42,7 +42,7 @@ test('nothing that is kept of a message holds on to the rest of it', () => {
     const uri = `file:///a/place/that/is/long/enough/${i}`;
     const params = `{"uri":"${uri}","pad":"${pad}","_meta":${meta}}`;
     const text = Buffer.from(`{"jsonrpc":"2.0","id":${i},"method":"resources/read","params":${params}}`).toString();
-    const message = parseStrictly(text);
+    const message = parseClientMessage(text);
     assert.ok(message.kind === 'request');
     const reading = readEnvelope(message.params);
     assert.ok(reading.kind === 'envelope');

@@ -48,7 +48,7 @@ for (const { text, kind, id } of kinds) {
 const refused = [
   { text: 'x', code: -32700, id: 'null' },
   { text: '{"jsonrpc":"2.0","id":1,"method":"ping"', code: -32700, id: 'null' },
-  { text: '{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', code: -32700, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}', code: -32600, id: 'null' },
   { text: '[]', code: -32700, id: 'null' },
   { text: '{}', code: -32600, id: 'null' },
   { text: '{"id":1,"method":"ping"}', code: -32600, id: '1' },
@@ -61,8 +61,8 @@ const refused = [
   { text: '{"jsonrpc":"2.0","id":1.5,"method":"ping"}', code: -32600, id: 'null' },
   { text: '{"jsonrpc":"2.0","id":1e3,"method":"ping"}', code: -32600, id: 'null' },
   { text: '{"jsonrpc":"2.0","id":{},"method":"ping"}', code: -32600, id: 'null' },
-  { text: '{"jsonrpc":"2.0","id":"a\nb","method":"ping"}', code: -32600, id: 'null' },
-  { text: '{"jsonrpc":"2.0","id":"\\q","method":"ping"}', code: -32600, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":"a\nb","method":"ping"}', code: -32700, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":"\\q","method":"ping"}', code: -32700, id: 'null' },
   { text: '{"jsonrpc":"2.0","id":1}', code: -32600, id: '1' },
   { text: '{"jsonrpc":"2.0","result":{}}', code: -32600, id: 'null' },
   { text: '{"jsonrpc":"2.0","id":null,"result":{}}', code: -32600, id: 'null' },
@@ -74,7 +74,7 @@ const refused = [
   { text: '{"jsonrpc":"2.0","id":1,"error":{"code":"1","message":"x"}}', code: -32600, id: '1' },
   { text: '{"jsonrpc":"2.0","id":1,"error":{"code":1.5,"message":"x"}}', code: -32600, id: '1' },
   { text: '{"jsonrpc":"2.0","id":1,"error":{"code":1e999,"message":"x"}}', code: -32600, id: '1' },
-  { text: '{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"\\q"}}', code: -32700, id: 'null' },
+  { text: '{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"\\q"}}', code: -32700, id: '1' },
 ];
 
 for (const { text, code, id } of refused) {

@@ -228,7 +228,7 @@ class HttpTransport implements Transport, PostExchangeOwner {
     about?.doubt();
     // What is not even JSON was most likely the answer; anything else with another id was not.
     if (about?.id === undefined || about.isAnswered) return;
-    if (error.code !== -32700 && error.id !== String(about.id)) return;
+    if (error.code !== -32700 && error.refused === undefined && error.id !== String(about.id)) return;
     const failure = this.#protocol('answered with something that is not JSON-RPC', error);
     const stream = this.#inFlight.get(about.id)?.stream;
     if (stream === undefined) {

@@ -1,5 +1,6 @@
 import type { HttpTarget } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
+import type { MessageError } from '../../protocol/jsonrpc.ts';
 import type { HttpOptions } from './http.ts';
 import { readRefusal, type Refused, statusFailure } from './http-failure.ts';
 import { EventGet, type StreamEnd } from './http-get.ts';
@@ -172,8 +173,17 @@ class SseTransport implements Transport, PostExchangeOwner {
       (message) => {
         if (!this.#isOver) this.#events.onMessage(message, undefined);
       },
-      (error) => this.#options.log.warn({ upstream: this.upstream, err: error }, 'not a message, dropped'),
+      (error) => this.#onMalformed(error),
     );
+  }
+
+  /** Fails the request that the text answers, where its id can still be read. */
+  #onMalformed(error: MessageError): void {
+    const { upstream } = this;
+    this.#options.log.warn({ upstream, err: error }, 'not a message, dropped');
+    if (this.#isOver || !/^\d+$/.test(error.id)) return;
+    const message = `upstream "${upstream}" answered with something that is not JSON-RPC`;
+    this.#events.onSendFailed(Number(error.id), new GatewayError('upstream-protocol', { upstream, message }, error));
   }
 
   #onEnd(end: StreamEnd): void {

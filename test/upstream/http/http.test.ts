@@ -336,3 +336,26 @@ test('many requests at once each get their own answer over connections that are 
   assert.equal(server.received.items.length, 100);
   assert.ok(server.sockets.size < 100);
 });
+
+for (const broken of ['\\q', 'a\nb', '\u0001']) {
+  const answer = (id: unknown): string => `{"jsonrpc":"2.0","id":${String(id)},"result":{"text":"${broken}"}}`;
+  const shown = JSON.stringify(broken);
+
+  test(`N-32 a JSON answer with ${shown} in a string breaks the protocol`, LIMIT, async () => {
+    await using server = await serve((request, response) => json(response, answer(request.id)));
+    await using peer = await connect(server.url);
+    peer.request(7);
+    assert.equal((await peer.failure(7)).code, 'upstream-protocol');
+  });
+
+  test(`N-32 an event with ${shown} in a string breaks the protocol`, LIMIT, async () => {
+    await using server = await serve((request, response) => {
+      // A line break within an event's data is the end of one line of it.
+      stream(response, `data: ${answer(request.id).replaceAll('\n', '\ndata: ')}\n\n`);
+      response.end();
+    });
+    await using peer = await connect(server.url);
+    peer.request(7);
+    assert.equal((await peer.failure(7)).code, 'upstream-protocol');
+  });
+}

@@ -174,3 +174,15 @@ test('close() leaves no socket, and closed is told once', LIMIT, async () => {
     ['closed'],
   );
 });
+
+test('N-32 an answer with a broken escape fails its request, and no other', LIMIT, async () => {
+  await using server = await legacy((request, response, events) => {
+    response.writeHead(202).end('Accepted');
+    events.write(event(request.id === 7 ? '{"jsonrpc":"2.0","id":7,"result":{"text":"\\q"}}' : result(request.id)));
+  });
+  await using peer = await connect(server.url, { kind: 'sse' });
+  peer.request(7);
+  peer.request(8);
+  assert.equal((await peer.failure(7)).code, 'upstream-protocol');
+  await peer.answer(8);
+});

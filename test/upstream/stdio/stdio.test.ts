@@ -109,6 +109,16 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.equal(stdio.closings, 0);
   });
 
+  for (const broken of ['\\q', '\u0001']) {
+    test(`N-32 an answer with ${JSON.stringify(broken)} in a string fails its request`, LIMIT, async () => {
+      const text = `{"jsonrpc":"2.0","id":7,"result":{"text":"${broken}"}}\n`;
+      await using stdio = await Stdio.server('stdio-bytes.ts', { env: { TEXT: text } });
+      await until(() => stdio.failed.has(7), 'the request failed');
+      assert.equal(stdio.failed.get(7)?.code, 'upstream-protocol');
+      assert.equal(stdio.closings, 0);
+    });
+  }
+
   test("a broken request of the server's fails none of ours", LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     await stdio.call('print', { text: '{"jsonrpc":"2.0","id":1,"method":"ping","params":3}\n' });
