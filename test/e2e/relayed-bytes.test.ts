@@ -10,7 +10,7 @@ import { openGateway } from '../support/open-gateway.ts';
 
 const CALL = { name: 'up__t', arguments: {} };
 /** Stands for the bytes that the upstream puts there. */
-const PLACE = '';
+const PLACE = '@@@@';
 
 interface Got {
   readonly announced: number;
@@ -57,7 +57,7 @@ for (const [what, bytes] of Object.entries(CONTENTS)) {
         assert.ok(isUtf8(body));
         const { id: told, result } = JSON.parse(body.toString());
         assert.equal(told, id);
-        assert.equal(result.content[0].text, bytes.toString());
+        assert.equal(result?.content[0].text, bytes.toString(), body.toString());
       }
     },
   );

@@ -58,6 +58,13 @@ export class Witness {
   hears(message: Rpc, text: string): string | undefined {
     // What a server did for everybody is asked for after the last call.
     if (message.id === 'init' || message.id === 'ledger') return undefined;
+    // Lists that came after initialize are announced to every session.
+    if (
+      message.method !== undefined &&
+      /^notifications\/(?:tools|prompts|resources)\/list_changed$/.test(message.method)
+    ) {
+      return undefined;
+    }
     const [nonce, ...others] = new Set(text.match(NONCE));
     if (others.length > 0) this.#fault(`many nonces in ${text}`);
     const account = nonce === undefined ? undefined : this.#byNonce.get(nonce);
