@@ -21,7 +21,8 @@ export async function startOnce(config: Config): Promise<readonly UpstreamStatus
     const core = await composeCore({ ...config, stateDir }, metrics, upstreamTransports(config, metrics, log), log);
     try {
       await core.refresh();
-      return core.status();
+      // One that failed is already being started again.
+      return core.status().map((one) => (one.state === 'starting' ? { ...one, state: 'failed' } : one));
     } finally {
       await core.stop();
     }
