@@ -134,11 +134,7 @@ export class Offers {
 
   /** The offer listed in this era that clients with these capabilities see. */
   bestIn(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
-    const own = this.get(upstream, era, capabilityKey) ?? this.get(upstream, era, '');
-    if (own !== undefined) return own;
-    // Only clients with other capabilities have come so far: their lists are better than none.
-    const [other] = this.capabilityKeysOf(upstream, era);
-    return other === undefined ? undefined : this.get(upstream, era, other);
+    return this.get(upstream, era, capabilityKey) ?? this.get(upstream, era, '');
   }
 
   /** Stops showing offers of an era that the upstream does not speak. True when clients may see others than before. */
