@@ -104,7 +104,8 @@ const MAX_NAMED = 5;
 export function noToolsNote(view: View, lifecycleOf: LifecycleOf, nowMs: number): string | undefined {
   const lines = view.upstreams.flatMap(({ id }) => {
     const lifecycle = lifecycleOf(id);
-    return lifecycle === undefined || isUp(lifecycle) ? [] : [`upstream "${id}" ${explained(lifecycle, nowMs)}`];
+    // An upstream that only starts announces its tools by list_changed.
+    return lifecycle?.phase === 'failed' ? [`upstream "${id}" ${explained(lifecycle, nowMs)}`] : [];
   });
   if (lines.length === 0) return undefined;
   const more = lines.length > MAX_NAMED ? [`and ${lines.length - MAX_NAMED} more upstreams`] : [];
