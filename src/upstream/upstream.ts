@@ -189,6 +189,8 @@ export class Upstream<Owner, User extends LinkUser> {
    * started twice. It has served no client, and was told the same capabilities.
    */
   #adoptDiscovery(keyIn: (era: Era) => string, features: ClientFeatures, user: LinkUser): void {
+    // A server asks for roots right after its start, when no client stands behind the listing process yet.
+    if (features.clientCapabilities.raw('roots') !== undefined) return;
     const era = this.#likelyEra(user.era);
     const key = keyIn(era);
     if (!this.#isProcess || isSharedKey(key) || this.#links.has(key)) return;
