@@ -154,9 +154,12 @@ export class NotificationRouter {
 
   #onListChanged(link: HolderLink, method: string): void {
     this.#parts.resourceCache.invalidate(link.upstream);
-    const reported = this.#reported.get(link) ?? new Set();
-    this.#reported.set(link, reported);
-    for (const kind of LIST_KINDS) if (method === listChanged(kind)) reported.add(kind);
+    // Many servers report the tools that they register at their start; clients know these, unless the lists differ.
+    if (link.hasAnswered) {
+      const reported = this.#reported.get(link) ?? new Set();
+      this.#reported.set(link, reported);
+      for (const kind of LIST_KINDS) if (method === listChanged(kind)) reported.add(kind);
+    }
     if (link.shared) {
       const relisted = this.#parts.upstreams.get(link.upstream)?.relist(link.era, link);
       relisted?.then(
@@ -213,6 +216,8 @@ export class NotificationRouter {
     if (offer === undefined) return;
     const common = offers.get(link.upstream, link.era, capabilityKey) ?? offers.get(link.upstream, link.era, '');
     const isOwn = common === undefined || !sameOffer(common, offer);
+    // What changed may be kept outside of the process, for other clients too.
+    if (isOwn) offers.expire(link.upstream, link.era);
     for (const holder of link.users) {
       if (link.era === 'modern' && holder.capabilityKey !== capabilityKey) continue;
       if (isOwn) holder.ownOffers.set(link.upstream, offer);

@@ -25,6 +25,7 @@ import { listOffer } from './listing.ts';
 import { type LinkOrder, Opener } from './opener.ts';
 import { retryUntilDone } from './retry-until-done.ts';
 import { detailOf, reasonOf } from './reason.ts';
+import { settlesWithin } from './settles-within.ts';
 import type { TransportOption } from './rpc/transport.ts';
 
 /** What an upstream reports to the gateway. Called in the order of arrival; must return without waiting. */
@@ -54,6 +55,8 @@ export interface UpstreamParts {
 
 /** Once clients have been served, a process that was started for its lists is kept for this long: it may report changes. */
 const DISCOVERY_IDLE_MS = 10_000;
+/** How long a client waits for the process that reads the lists before it gets one of its own. */
+const ADOPTION_WAIT_MS = 1_000;
 
 /** One configured MCP server: its state in each era, its connections, and its lists. */
 export class Upstream<Owner, User extends LinkUser> {
@@ -71,6 +74,8 @@ export class Upstream<Owner, User extends LinkUser> {
   readonly #slots = new WeakMap<Link<Owner, User>, () => void>();
   readonly #lifecycles: Record<Era, Lifecycle> = { legacy: CONFIGURED, modern: CONFIGURED };
   readonly #reviving = new Set<Era>();
+  /** The lists that are being read over a link. */
+  readonly #reading = new Map<Link<Owner, User>, Promise<Offer>>();
   /** The revision that each era was last opened in. */
   readonly #revisions: Partial<Record<Era, Revision>> = {};
   readonly #isProcess: boolean;
@@ -198,8 +203,11 @@ export class Upstream<Owner, User extends LinkUser> {
     const opening = this.#links.get(from);
     if (opening === undefined) return;
     this.#links.delete(from);
-    const adopted = opening.then((link) => {
-      if (link.key === from && this.#live.has(link)) {
+    const adopted = opening.then(async (link) => {
+      // The lists would show what this client's calls change, and they are for others too.
+      const reading = this.#reading.get(link);
+      const isFree = reading === undefined || (await settlesWithin(reading, ADOPTION_WAIT_MS));
+      if (isFree && link.key === from && this.#live.has(link)) {
         link.key = key;
         link.shared = false;
         this.#claimed.add(link);
@@ -283,7 +291,9 @@ export class Upstream<Owner, User extends LinkUser> {
     let link: Link<Owner, User> | undefined;
     try {
       link = await this.#get((era) => discoveryKey(this.#scope(era), capabilityKey), features, client, '');
-      this.#events.onLists(this.id, link.era, capabilityKey, await this.list(link, features.clientCapabilities));
+      const reading = this.list(link, features.clientCapabilities);
+      this.#reading.set(link, reading);
+      this.#events.onLists(this.id, link.era, capabilityKey, await reading);
       this.#step(link.era, { kind: 'listed' });
       // Clients with these features are notified of changes on connections of their own.
       const isSpare = this.#hasServed || !this.#isProcess;
@@ -295,6 +305,7 @@ export class Upstream<Owner, User extends LinkUser> {
       if (capabilityKey === '' || this.#isProcess) this.#revive(client, features);
       throw error;
     } finally {
+      if (link !== undefined) this.#reading.delete(link);
       if (link?.shared === true) this.#claimed.delete(link);
       for (const quota of this.#quotas) quota.closeSpares();
     }

@@ -336,6 +336,30 @@ test('N-07 the process that reads the first lists is told what the first client 
   assert.notEqual(memory.peers[0]?.capabilities.raw('sampling'), undefined);
 });
 
+test('N-07 a process whose lists are being read serves no client, whose calls could change them', TIMEOUT, async () => {
+  const grown = new Set<Peer>();
+  let held: Promise<void> | undefined;
+  const tools = ['grow', 'grown'].map((name) => ({ name, inputSchema: { type: 'object' } }));
+  const memory = memoryUpstream({
+    beforeList: () => held ?? Promise.resolve(),
+    listsOf: (peer) => ({ tools: grown.has(peer) ? tools : tools.slice(0, 1) }),
+    request: (peer, request) => {
+      grown.add(peer);
+      peer.say(result(request, { content: [] }));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  await (await gateway.connect()).result('tools/list');
+  await gateway.restart();
+  const { promise, resolve } = Promise.withResolvers<undefined>();
+  held = promise;
+  await (await gateway.connect()).result('tools/call', toolCall('up__grow'));
+  resolve(undefined);
+  const other = await gateway.connect();
+  const { tools: listed } = await other.result('tools/list');
+  assert.deepEqual(listed, [{ name: 'up__grow', inputSchema: { type: 'object' } }]);
+});
+
 test('N-60 200 sessions of one remote upstream keep their connections on the defaults', TIMEOUT, async () => {
   const memory = counting();
   const target = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;

@@ -321,3 +321,49 @@ test('N-48 a list_changed is passed on though the list turns out equal, and once
     assert.deepEqual(methods, ['notifications/tools/list_changed'], isolation);
   }
 });
+
+test('N-05 tools that a process registers while it starts are no news where the lists are equal', TIMEOUT, async () => {
+  const memory = watched({
+    capabilities: { tools: { listChanged: true } },
+    notification: (peer, { method }) => {
+      if (method === 'notifications/initialized')
+        peer.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+    },
+  });
+  await using gateway = await testCore({ up: { memory, isolation: 'session' } });
+  const [first, client] = [await gateway.connect(), await gateway.connect()];
+  await first.result('tools/call', toolCall('up__echo'));
+  await client.result('tools/call', toolCall('up__echo'));
+  // The last process was listed again for what it reported, and the lists are equal.
+  await memory.until(() => asked(memory.peers.at(-1), 'tools/list')[0]);
+  for (const peer of memory.open) peer.say('{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}');
+  await client.heard('notifications/prompts/list_changed');
+  const methods = client.listened.map((message) => ('method' in message ? message.method : undefined));
+  assert.deepEqual(methods, ['notifications/prompts/list_changed']);
+});
+
+test('a client that comes after a change of lists in another session gets lists fetched anew', TIMEOUT, async () => {
+  // The server keeps its list outside of the process.
+  let tools = [ECHO];
+  const memory = watched({
+    capabilities: { tools: { listChanged: true } },
+    listsOf: () => ({ tools }),
+    request: (peer, request) => {
+      tools = [ECHO, { ...ECHO, name: 'more' }];
+      peer.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+      peer.say(result(request, { content: [] }));
+    },
+  });
+  await using gateway = await testCore({ up: { memory, isolation: 'session' } });
+  const first = await gateway.connect();
+  await first.result('tools/list');
+  await first.result('tools/call', toolCall('up__echo'));
+  await first.heard('notifications/tools/list_changed');
+  const next = await gateway.connect();
+  const count = async () => {
+    const { tools: listed } = await next.result('tools/list');
+    return Array.isArray(listed) ? listed.length : 0;
+  };
+  if ((await count()) === 1) await next.heard('notifications/tools/list_changed');
+  assert.equal(await count(), 2);
+});

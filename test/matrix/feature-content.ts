@@ -25,7 +25,22 @@ function mustBeTool(expected: Members, actual: Members, hows: Set<string>): void
   mustEqual(wanted, actual, `tool ${string(expected['name'])}`);
 }
 
+/** The lists of a client that lists again when it hears that they have changed. */
 async function list(scene: Scene): Promise<Outcome> {
+  const since = scene.client.news.heard.length;
+  try {
+    return await listOnce(scene);
+  } catch (thrown) {
+    await scene.client.news
+      .wait('notifications/tools/list_changed', () => true, since)
+      .catch(() => {
+        throw thrown;
+      });
+    return await listOnce(scene);
+  }
+}
+
+async function listOnce(scene: Scene): Promise<Outcome> {
   const { upstream, client } = scene;
   const hows = new Set<string>();
   mustEqual(instructions(upstream), client.instructions, 'instructions');

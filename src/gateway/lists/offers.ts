@@ -153,11 +153,12 @@ export class Offers {
     return listedMs === undefined ? undefined : performance.now() - listedMs;
   }
 
-  /** The same for clients with any capabilities. */
-  youngestAgeMs(upstream: string, era: Era): number | undefined {
-    const ages = this.capabilityKeysOf(upstream, era).map((capabilityKey) => this.ageMs(upstream, era, capabilityKey));
-    const known = ages.filter((ageMs) => ageMs !== undefined);
-    return known.length === 0 ? undefined : Math.min(...known);
+  /** Marks the offers of an era as out of date: the next client's lists have them fetched again. */
+  expire(upstream: string, era: Era): void {
+    for (const capabilityKey of this.capabilityKeysOf(upstream, era)) {
+      const key = `${upstream} ${keyText({ era, capabilityKey })}`;
+      if (this.#listedMs.has(key)) this.#listedMs.set(key, Number.NEGATIVE_INFINITY);
+    }
   }
 
   /** Whether this very offer is at hand, be it from disk. */
