@@ -41,7 +41,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** May import anything, and be imported by each other alone. */
-const TOP = ['main.ts', 'cli', 'compose.ts', 'listener.ts', 'connection-limit.ts', 'upstream-status.ts'];
+const TOP = ['main.ts', 'cli', 'compose'];
 
 /** May be imported by anyone. */
 const COMMON = ['errors.ts', 'limits.ts', 'small-collections.ts'];

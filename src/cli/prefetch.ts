@@ -1,4 +1,6 @@
-import { composeCore, upstreamTransports } from '../compose.ts';
+import { startCore } from '../compose/core.ts';
+import { upstreamTransports } from '../compose/transports.ts';
+import { upstreamStatuses } from '../compose/upstream-status.ts';
 import type { UpstreamStatus } from '../operator/status.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
@@ -13,7 +15,7 @@ import { start, type StartOptions } from './start.ts';
 export async function prefetch(options: StartOptions): Promise<number> {
   const { config, log } = start('stdio', options);
   const metrics = createMetrics(VERSION);
-  const core = await composeCore(config, metrics, upstreamTransports(config, metrics, log), log);
+  const core = await startCore(config, metrics, upstreamTransports(config, metrics, log), log);
   try {
     if (!core.keepsState) {
       process.stderr.write(
@@ -22,7 +24,7 @@ export async function prefetch(options: StartOptions): Promise<number> {
       return 1;
     }
     await core.refresh();
-    const status = core.status();
+    const status = upstreamStatuses(core);
     process.stdout.write(status.map((upstream) => `${line(upstream)}\n`).join(''));
     return status.every(({ state }) => state === 'ready') ? 0 : 1;
   } finally {

@@ -1,5 +1,5 @@
-import type { Running } from '../compose.ts';
-import { compose } from '../compose.ts';
+import type { Running } from '../compose/compose.ts';
+import { compose } from '../compose/compose.ts';
 import { isExpected } from '../telemetry/log-error.ts';
 import { VERSION } from '../version.ts';
 import { listenForSignals } from './signals.ts';

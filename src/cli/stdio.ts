@@ -1,4 +1,5 @@
-import { composeCore, upstreamTransports } from '../compose.ts';
+import { startCore } from '../compose/core.ts';
+import { upstreamTransports } from '../compose/transports.ts';
 import { serveStdio } from '../downstream/stdio.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
@@ -15,7 +16,7 @@ export async function stdio(options: StartOptions): Promise<number> {
   const signals = listenForSignals(log);
 
   const metrics = createMetrics(VERSION);
-  const core = await composeCore(config, metrics, upstreamTransports(config, metrics, log), log, {
+  const core = await startCore(config, metrics, upstreamTransports(config, metrics, log), log, {
     // Its one session ends with it. A gateway that serves many clients is the owner, whenever it starts.
     mayOwnState: false,
   });

@@ -2,7 +2,9 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
-import { composeCore, upstreamTransports } from '../compose.ts';
+import { startCore } from '../compose/core.ts';
+import { upstreamTransports } from '../compose/transports.ts';
+import { upstreamStatuses } from '../compose/upstream-status.ts';
 import type { Config } from '../config/config.ts';
 import type { UpstreamStatus } from '../operator/status.ts';
 import { createLogger } from '../telemetry/log.ts';
@@ -18,11 +20,11 @@ export async function startOnce(config: Config): Promise<readonly UpstreamStatus
   try {
     const log = createLogger('silent');
     const metrics = createMetrics(VERSION);
-    const core = await composeCore({ ...config, stateDir }, metrics, upstreamTransports(config, metrics, log), log);
+    const core = await startCore({ ...config, stateDir }, metrics, upstreamTransports(config, metrics, log), log);
     try {
       await core.refresh();
       // One that failed is already being started again.
-      return core.status().map((one) => (one.state === 'starting' ? { ...one, state: 'failed' } : one));
+      return upstreamStatuses(core).map((one) => (one.state === 'starting' ? { ...one, state: 'failed' } : one));
     } finally {
       await core.stop();
     }

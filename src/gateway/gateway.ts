@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { capabilitiesAt } from '../catalog/merge.ts';
 import type { View } from '../catalog/view.ts';
-import { GatewayError, toAnswer, toGatewayError } from '../errors.ts';
+import { GatewayError } from '../errors.ts';
 import type { Principal } from '../policy/principal.ts';
 import { JsonTextError, RawObject } from '../json/json.ts';
 import { type Answer, DONE, type Notification, type Request, type Response } from '../protocol/jsonrpc.ts';
@@ -9,105 +9,51 @@ import type { HeaderLookup } from '../protocol/mcp-headers.ts';
 import { detach } from '../json/memo.ts';
 import { featuresOf, negotiate } from '../protocol/revisions.ts';
 import { TASK_METHODS } from '../protocol/tasks.ts';
-import type { RequestLog } from '../telemetry/request-log.ts';
-import { errorTypeOf } from '../telemetry/operation.ts';
-import type { Metrics } from '../telemetry/metrics.ts';
-import type { Upstream } from '../upstream/upstream.ts';
-import type { ClientGroups } from './clients/client-group.ts';
-import { type ResultTranslator, upgradedAnswer } from './forward/result-translator.ts';
-import type { Caller } from './exchange/caller.ts';
 import { capabilityKeyOf, forwardableCapabilities } from './exchange/client-capabilities.ts';
-import { Calls } from './calls/calls.ts';
+import type { Calls } from './calls/calls.ts';
 import type { ClientTasks } from './questions/client-tasks.ts';
-import type { UrlElicitations } from './questions/url-elicitations.ts';
-import type { Exchange } from './exchange/exchange.ts';
 import type { ClientSession, Front, ModernCall, ModernCaller, ModernSink, MessageSink } from './front.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
-import type { StateLosses } from './connections/state-losses.ts';
 import { LISTS, type ListAnswers } from './forward/list-answers.ts';
 import { isSeverity } from '../protocol/severity.ts';
-import { ModernRequests } from './modern/modern-requests.ts';
+import type { ModernRequests } from './modern/modern-requests.ts';
 import { OpenExchange } from './exchange/open-exchange.ts';
-import type { CallOwners } from './questions/call-owners.ts';
-import type { ParkedCalls } from './questions/parked-calls.ts';
-import type { ConnectionHolder } from './exchange/connection-holder.ts';
-import type { ResourceCache } from './forward/resource-cache.ts';
+import type { Upstreams } from './exchange/connection-holder.ts';
+import type { RequestRecorder } from './exchange/request-recorder.ts';
 import { ownerOf } from './exchange/route.ts';
 import { noToolsNote, resolve } from './calls/resolve.ts';
 import type { Lifecycle } from '../upstream/lifecycle.ts';
 import type { ListRefresher } from './lists/list-refresher.ts';
-import type { Sealer } from './handles/sealer.ts';
-import { UpgradedTasks } from './tasks/upgraded-tasks.ts';
-import { Sender } from './forward/sender.ts';
 import { Session } from './clients/session.ts';
 import type { Sessions } from './clients/sessions.ts';
-import { TaskCalls } from './calls/task-calls.ts';
-import { TaskDriver } from './tasks/task-driver.ts';
-import type { TaskIds } from './handles/task-ids.ts';
-import { Tasks } from './tasks/tasks.ts';
+import type { Tasks } from './tasks/tasks.ts';
 
 export interface GatewayParts {
   readonly views: ReadonlyMap<string, View>;
-  readonly upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
+  readonly upstreams: Upstreams;
   readonly sessions: Sessions;
   readonly listRefresher: ListRefresher;
   readonly links: HolderLinks;
-  readonly stateLosses: StateLosses;
   readonly lists: ListAnswers;
-  readonly translator: ResultTranslator;
-  readonly resourceCache: ResourceCache;
-  readonly groups: ClientGroups;
-  readonly parked: ParkedCalls;
-  readonly urlElicitations: UrlElicitations;
-  readonly sealer: Sealer;
-  readonly taskIds: TaskIds;
+  readonly calls: Calls;
+  readonly tasks: Tasks;
   readonly clientTasks: ClientTasks;
-  readonly metrics: Metrics;
+  readonly modernRequests: ModernRequests;
+  readonly recorder: RequestRecorder;
   readonly log: Logger;
-  readonly requestLog: RequestLog | undefined;
   readonly serverInfo: RawObject;
   readonly inFlightPerSession: number;
-  readonly callOwners: CallOwners;
-  readonly ownerName: string;
-  readonly tasksPerPrincipal: number;
 }
 
 /** The middle: answers what it can from its own knowledge, and carries the rest to the one upstream it belongs to. */
 export class Gateway implements Front {
   readonly #parts: GatewayParts;
-  readonly #calls: Calls;
-  readonly #modern: ModernRequests;
-  readonly #tasks: Tasks;
-  #inFlightCount = 0;
 
   constructor(parts: GatewayParts) {
     this.#parts = parts;
-    const sender = new Sender(parts.metrics, parts.stateLosses);
-    const driver = new TaskDriver(sender);
-    const { translator, taskIds: ids, tasksPerPrincipal: perPrincipal } = parts;
-    const upgradedTasks = new UpgradedTasks({ sender, translator, perPrincipal });
-    this.#calls = new Calls({
-      ...parts,
-      sender,
-      taskCalls: new TaskCalls({ sender, translator, ids, driver, upgradedTasks }),
-    });
-    this.#tasks = new Tasks({ ...parts, sender, ids, upgradedTasks });
-    this.#modern = new ModernRequests({
-      ...parts,
-      calls: this.#calls,
-      tasks: this.#tasks,
-      toFailure: (thrown, method) => upgradedAnswer(this.#toFailure(thrown, method)),
-      onServed: (caller, request, exchange, answer, durationMs) =>
-        this.#onServed(caller, request, exchange, answer, durationMs),
-    });
   }
 
   readonly #lifecycleOf = (upstream: string): Lifecycle | undefined => this.#parts.upstreams.get(upstream)?.lifecycle;
-
-  /** Requests that are not answered yet. */
-  get inFlightCount(): number {
-    return this.#inFlightCount;
-  }
 
   hasView(view: string): boolean {
     return this.#parts.views.has(view);
@@ -140,7 +86,7 @@ export class Gateway implements Front {
         .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
       return { session, answer: { kind: 'result', result: result.toString() } };
     } catch (thrown) {
-      return { session: undefined, answer: this.#toFailure(thrown, 'initialize') };
+      return { session: undefined, answer: this.#parts.recorder.fail(thrown, 'initialize') };
     }
   }
 
@@ -155,7 +101,7 @@ export class Gateway implements Front {
   async request(clientSession: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined> {
     const session = own(clientSession);
     const startedMs = performance.now();
-    this.#countIn();
+    this.#parts.recorder.begin();
     let exchange: OpenExchange | undefined;
     let answer: Answer;
     try {
@@ -165,42 +111,20 @@ export class Gateway implements Front {
         : undefined;
       const to = routing instanceof Promise ? await routing : routing;
       if (to?.kind === 'upstream') exchange.tool = to.tool;
-      const answering = to === undefined ? this.#answer(session, exchange) : this.#calls.forward(exchange, to);
+      const answering = to === undefined ? this.#answer(session, exchange) : this.#parts.calls.forward(exchange, to);
       answer = answering instanceof Promise ? await answering : answering;
     } catch (thrown) {
-      answer = this.#toFailure(thrown, request.method);
+      answer = this.#parts.recorder.fail(thrown, request.method);
     }
     if (exchange !== undefined) session.inFlight.delete(request.id);
     session.usedMs = performance.now();
-    this.#onServed(session.caller, request, exchange, answer, session.usedMs - startedMs);
+    this.#parts.recorder.end(session.caller, request, exchange, answer, session.usedMs - startedMs);
     return exchange?.isCancelledByClient === true ? undefined : answer;
   }
 
   modern(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernCall {
-    this.#countIn();
-    return this.#modern.request(request, caller, sink, lookup);
-  }
-
-  #countIn(): void {
-    this.#inFlightCount++;
-    this.#parts.metrics.requestsInFlight.add();
-  }
-
-  /** Counts it, and leaves one line about it in the log: who asked what of whom and how it ended, without what was said. */
-  #onServed(
-    { principal, revision }: Caller,
-    { method }: Request,
-    exchange: OpenExchange | undefined,
-    answer: Answer,
-    durationMs: number,
-  ): void {
-    this.#inFlightCount--;
-    this.#parts.metrics.requestsInFlight.remove();
-    const { tool, upstream, outcome } = exchange ?? {};
-    const error = outcome?.answer === answer ? outcome.error : errorTypeOf(method, answer);
-    this.#parts.metrics.served({ method, tool, error, revision, transport: 'tcp' }, durationMs / 1000);
-    const line = { method, tool, upstream, principal: principal.label, revision, error, ms: durationMs };
-    this.#parts.requestLog?.write(line);
+    this.#parts.recorder.begin();
+    return this.#parts.modernRequests.request(request, caller, sink, lookup);
   }
 
   #begin(session: Session, request: Request, sink: MessageSink): OpenExchange {
@@ -218,7 +142,7 @@ export class Gateway implements Front {
 
   #answer(session: Session, exchange: OpenExchange): Answer | Promise<Answer> {
     const { request } = exchange;
-    if (TASK_METHODS.has(request.method)) return this.#tasks.request(exchange);
+    if (TASK_METHODS.has(request.method)) return this.#parts.tasks.request(exchange);
     const list = LISTS.get(request.method);
     if (list !== undefined) return this.#parts.lists.answer(session, list, request);
     switch (request.method) {
@@ -313,19 +237,6 @@ export class Gateway implements Front {
 
   end(clientSession: ClientSession): Promise<void> {
     return this.#parts.sessions.end(own(clientSession));
-  }
-
-  #toFailure(thrown: unknown, method: string): Answer {
-    // A client's parameters are cut open only where they are needed, and may turn out broken there.
-    const isBroken = thrown instanceof JsonTextError;
-    const error = isBroken ? new GatewayError('invalid-params', { message: thrown.message }) : toGatewayError(thrown);
-    const level = error.code === 'internal-error' ? 'error' : 'info';
-    this.#parts.log[level](
-      { err: error, code: error.code, method, ...error.detail },
-      'request not answered by an upstream',
-    );
-    if (error.code === 'overloaded') this.#parts.metrics.shed(error.code);
-    return toAnswer(error);
   }
 }
 

@@ -6,7 +6,6 @@ import type { RawObject } from '../json/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { type Era, MODERN, featuresOf } from '../protocol/revisions.ts';
 import type { ClientFeatures, Link } from '../upstream/link.ts';
-import type { Upstream } from '../upstream/upstream.ts';
 import { ClientGroup } from './clients/client-group.ts';
 import { elicitationIdToClient } from './questions/server-requests.ts';
 import type { UrlElicitations } from './questions/url-elicitations.ts';
@@ -16,14 +15,14 @@ import { inSlices } from './lists/in-slices.ts';
 import type { ListAnnouncer } from './lists/list-announcer.ts';
 import type { Offers } from './lists/offers.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
-import type { ConnectionHolder } from './exchange/connection-holder.ts';
+import type { ConnectionHolder, Upstreams } from './exchange/connection-holder.ts';
 import { UpdateCoalescer } from './update-coalescer.ts';
 import type { TaskMarks } from './handles/task-marks.ts';
 
 type HolderLink = Link<Exchange, ConnectionHolder>;
 
 export interface NotificationRouterParts {
-  readonly upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
+  readonly upstreams: Upstreams;
   readonly holders: Iterable<ConnectionHolder>;
   readonly offers: Offers;
   readonly announcer: ListAnnouncer;

@@ -28,6 +28,7 @@ export class ConcurrencyLimiter {
   readonly #waiting = new Map<string, Waiter[]>();
   #waitingCount = 0;
   #active = 0;
+  #idle: PromiseWithResolvers<void> | undefined;
 
   /**
    * @param limit requests in flight.
@@ -39,6 +40,15 @@ export class ConcurrencyLimiter {
     this.#limit = limit;
     this.#queueLimit = queueLimit;
     this.#queueMs = queueMs;
+  }
+
+  /** Resolves when no request is in flight and none waits. */
+  async whenIdle(): Promise<void> {
+    while (this.#active > 0) {
+      this.#idle ??= Promise.withResolvers<void>();
+      await this.#idle.promise;
+      this.#idle = undefined;
+    }
   }
 
   get hasRoom(): boolean {
@@ -80,6 +90,7 @@ export class ConcurrencyLimiter {
     const next = first?.[1][0];
     if (first === undefined || next === undefined) {
       this.#active--;
+      if (this.#active === 0) this.#idle?.resolve();
       return;
     }
     const [principal, queue] = first;

@@ -322,6 +322,11 @@ export class Upstream<Owner, User extends LinkUser> {
     return listOffer(link, { upstream: this.id, capabilities, timeoutMs: this.config.timeouts.callMs, onLimit });
   }
 
+  /** Waits until no call is under way, at most this long. */
+  async drain(limitMs: number): Promise<void> {
+    await settlesWithin(this.limiter.whenIdle(), limitMs);
+  }
+
   /** Closes every connection; nothing can be opened afterwards. Resolves when nothing is left, in bounded time. */
   async stop(): Promise<void> {
     this.#step('legacy', { kind: 'stopped' });

@@ -1,8 +1,8 @@
 import { pino } from 'pino';
 import type { Config, LimitsConfig, SessionsConfig } from '../../src/config/config.ts';
 import type { Authenticator, AuthVerdict } from '../../src/auth/authenticate.ts';
-import { createApp } from '../../src/downstream/http/app.ts';
-import { Listener } from '../../src/listener.ts';
+import { createApp, createEndpoints } from '../../src/downstream/http/app.ts';
+import { Listener } from '../../src/compose/listener.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';
 import { HonestFront } from './honest-front.ts';
@@ -102,15 +102,16 @@ export async function startEdge(
   const config = configWith(overrides);
   const metrics = createMetrics('0');
   const log = pino({ level: 'silent' });
+  const endpoints = createEndpoints({ front, config, log, metrics });
   const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', (origin) =>
-    createApp({ front, authenticator, config, origin, log, metrics }),
+    createApp({ front, endpoints, authenticator, config, origin, log, metrics }),
   );
   return {
     url: listener.origin,
     port: Number(new URL(listener.origin).port),
     front,
     metrics,
-    drain: () => listener.drain(),
+    drain: () => endpoints.drain(),
     [Symbol.asyncDispose]: () => listener.close(),
   };
 }

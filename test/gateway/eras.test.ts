@@ -6,6 +6,7 @@ import { initialize, post, rpc } from '../downstream/client.ts';
 import { legacyUpstream, modernUpstream } from '../support/http-upstream.ts';
 import { answerOf, modernPost, modernResult } from '../support/modern-wire.ts';
 import { testCore } from '../support/core.ts';
+import { upstreamStatuses } from '../../src/compose/upstream-status.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
 const TIMEOUT = { timeout: 30_000 };
@@ -93,7 +94,7 @@ test('N-40 the status names the eras, the revisions and how they were found out'
     held: { ...upstream.config, era: 'legacy' },
   });
   await (await gateway.connect()).result('tools/list');
-  const [up, held] = gateway.core.status();
+  const [up, held] = upstreamStatuses(gateway.core);
   const none = { prompts: 0, resources: 0, listProblems: [] };
   const answered = { how: 'initialize answered', revision: '2025-11-25', servedIn: 'legacy', tools: 1, ...none };
   assert.deepEqual(up?.eras, {

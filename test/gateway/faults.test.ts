@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { GatewayError } from '../../src/errors.ts';
 import type { Answer } from '../../src/protocol/jsonrpc.ts';
 import { testCore, toolCall } from '../support/core.ts';
+import { upstreamStatuses } from '../../src/compose/upstream-status.ts';
 import { memoryUpstream, result, type Script } from '../support/memory-upstream.ts';
 
 const TIMEOUT = { timeout: 20_000 };
@@ -243,6 +244,6 @@ test('R1 a start that never finishes fails in words that name the handshake', TI
   await using gateway = await testCore({ up: { memory, timeouts } });
   const client = await gateway.connect();
   await client.result('tools/list');
-  const reason = gateway.core.status()[0]?.reason ?? '';
+  const reason = upstreamStatuses(gateway.core)[0]?.reason ?? '';
   assert.match(reason, /initialize/);
 });

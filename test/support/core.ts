@@ -4,7 +4,8 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
-import { composeCore, type Core, type UpstreamTransports, upstreamTransports } from '../../src/compose.ts';
+import { type Core, startCore } from '../../src/compose/core.ts';
+import { type UpstreamTransports, upstreamTransports } from '../../src/compose/transports.ts';
 import type { Config, UpstreamConfig } from '../../src/config/config.ts';
 import type { ClientSession, MessageSink } from '../../src/gateway/front.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
@@ -245,7 +246,7 @@ export async function testCore(
       processUsage: () => wire.processUsage(),
       [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),
     };
-    return composeCore(config, metrics, reach, log, { callOwners: owners });
+    return startCore(config, metrics, reach, log, { callOwners: owners });
   };
   let core = await start();
   return {

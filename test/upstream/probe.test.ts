@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http';
 import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
-import { upstreamTransports } from '../../src/compose.ts';
+import { upstreamTransports } from '../../src/compose/transports.ts';
 import type { HttpTarget, StdioTarget, UpstreamConfig } from '../../src/config/config.ts';
 import { RawObject } from '../../src/json/json.ts';
 import type { Era } from '../../src/protocol/revisions.ts';

@@ -1,13 +1,17 @@
 import type { ServerResponse } from 'node:http';
 import type { HttpBindings } from '@hono/node-server';
+import type { Logger } from 'pino';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { type Context, Hono } from 'hono';
 import { metadataPath, protectedResourceMetadata } from '../../auth/metadata.ts';
+import type { Config } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Front } from '../../gateway/front.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
 import { Admission, type AdmissionParts } from '../admission/admission.ts';
 import { McpEndpoint } from '../mcp.ts';
 import { type IncomingPost, PostFastPath } from './post-fast-path.ts';
+import type { BodyBudget } from '../memory/body-budget.ts';
 import { createEdgeMemory } from '../memory/edge-memory.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
 import { refuse } from '../admission/refusal.ts';
@@ -15,8 +19,25 @@ import { SseEndpoint } from '../sse.ts';
 import { getShape } from '../admission/accept.ts';
 import { pageFor } from '../admission/page.ts';
 
+/** The endpoints that clients speak to. They keep streams and events, and outlive every {@link HttpApp} in front of them. */
+export interface Endpoints {
+  readonly mcp: McpEndpoint;
+  readonly sse: SseEndpoint;
+  readonly bodies: BodyBudget;
+  /** Refuses new requests, and ends streams on which no answer is due. Requests under way go on. */
+  drain(): void;
+}
+
+export interface EndpointsParts {
+  readonly front: Front;
+  readonly config: Config;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+}
+
 export interface AppParts extends AdmissionParts {
   readonly front: Front;
+  readonly endpoints: Endpoints;
 }
 
 type Env = { Bindings: HttpBindings };
@@ -25,8 +46,6 @@ export interface HttpApp {
   readonly app: Hono<Env>;
   /** Handles a request that needs no router. Returns false for the others. */
   tryFastPath(env: IncomingPost): boolean;
-  /** Refuses new requests, and ends streams on which no answer is due. Requests under way go on. */
-  drain(): void;
   /** A connection beyond the limit was closed. */
   onConnectionDropped(): void;
 }
@@ -35,24 +54,44 @@ function notAllowed(allow: string): Response {
   return refuse(new GatewayError('method-not-allowed', { message: `use ${allow}` }), undefined, { allow });
 }
 
-/** The client's edge over HTTP. Everything not named here is not found. */
-export function createApp(parts: AppParts): HttpApp {
-  const { front, config, log, metrics } = parts;
-  const admission = new Admission(parts);
+/** Creates the endpoints, with the memory that they share. */
+export function createEndpoints({ front, config, log, metrics }: EndpointsParts): Endpoints {
   const timers = new EdgeTimers(config.sessions.keepAliveMs);
   const { bodyBytes, streamsPerPrincipal } = config.limits;
   const { eventLimit, eventLimitBytes } = config.sessions;
   const limits = { events: eventLimit, bytes: eventLimitBytes };
   const memory = createEdgeMemory(config, metrics);
   const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal };
-  const onFailure = (error: unknown, outgoing: ServerResponse): Response => {
-    log.error({ err: error }, 'request failed');
+  const mcp = new McpEndpoint({ ...shared, limits, onFailure: failureHandler(log) });
+  const sse = new SseEndpoint({ ...shared, log });
+  return {
+    mcp,
+    sse,
+    bodies: memory.bodies,
+    drain() {
+      mcp.drain();
+      sse.drain();
+    },
+  };
+}
+
+/** Returns a function that logs a failure, and returns the response to the request whose handling threw. */
+function failureHandler(log: Logger): (thrown: unknown, outgoing: ServerResponse) => Response {
+  return (thrown, outgoing) => {
+    log.error({ err: thrown }, 'request failed');
     if (!outgoing.headersSent) return refuse(new GatewayError('internal-error'));
     outgoing.destroy();
     return RESPONSE_ALREADY_SENT;
   };
-  const mcp = new McpEndpoint({ ...shared, limits, onFailure });
-  const sse = new SseEndpoint({ ...shared, log });
+}
+
+/** Creates the client's edge over HTTP: admission and routes. It keeps nothing, so that a new one can take its place. */
+export function createApp(parts: AppParts): HttpApp {
+  const { front, config, log, metrics } = parts;
+  const { mcp, sse, bodies } = parts.endpoints;
+  const { bodyBytes } = config.limits;
+  const admission = new Admission(parts);
+  const onFailure = failureHandler(log);
 
   const answer = async (env: HttpBindings, view: string): Promise<Response> => {
     const admitted = await admission.admit(env, view);
@@ -107,15 +146,11 @@ export function createApp(parts: AppParts): HttpApp {
     );
   });
   app.onError((error, c) => onFailure(error, c.env.outgoing));
-  const posts = new PostFastPath({ front, admission, mcp, bodyBytes, bodies: memory.bodies, onFailure });
+  const posts = new PostFastPath({ front, admission, mcp, bodyBytes, bodies, onFailure });
 
   return {
     app,
     tryFastPath: (env) => posts.take(env),
     onConnectionDropped: () => metrics?.shed('connections'),
-    drain() {
-      mcp.drain();
-      sse.drain();
-    },
   };
 }

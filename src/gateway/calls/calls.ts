@@ -28,14 +28,14 @@ import type { HolderLinks } from '../connections/holder-links.ts';
 import { withStateLoss } from '../connections/state-losses.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
 import type { ResourceCache } from '../forward/resource-cache.ts';
 import type { Found, Route } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { TaskCalls } from './task-calls.ts';
 
 export interface CallsParts {
-  readonly upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
+  readonly upstreams: Upstreams;
   readonly links: HolderLinks;
   readonly listRefresher: ListRefresher;
   readonly translator: ResultTranslator;

@@ -96,6 +96,10 @@ export class ClientGroup extends ConnectionHolder {
     for (const listener of this.subscribers) listener.announce(method, params);
   }
 
+  onStateKept(): void {
+    // A restart ends the group, and its next request finds a new one.
+  }
+
   sendLog(): void {
     // Modern clients get log messages with the answers of their requests alone.
   }

@@ -40,10 +40,25 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   #sink: MessageSink | undefined;
   readonly #waiting = new WaitingMessages();
 
-  constructor(id: string, key: string, ref: SessionRef, caller: Caller, catalog: Catalog) {
+  readonly #onStateKept: (session: Session, upstream: string) => void;
+
+  /** @param onStateKept called when an upstream begins to keep state for it. */
+  constructor(
+    id: string,
+    key: string,
+    ref: SessionRef,
+    caller: Caller,
+    catalog: Catalog,
+    onStateKept: (session: Session, upstream: string) => void,
+  ) {
     super(key, caller, catalog);
     this.id = id;
     this.ref = ref;
+    this.#onStateKept = onStateKept;
+  }
+
+  onStateKept(upstream: string): void {
+    this.#onStateKept(this, upstream);
   }
 
   get wantsListChanges(): boolean {

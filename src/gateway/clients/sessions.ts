@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { RawObject } from '../../json/json.ts';
@@ -25,6 +26,7 @@ export interface SessionsParts {
   readonly store: SessionStore;
   readonly offers: Offers;
   readonly limits: SessionLimits;
+  readonly log: Logger;
   /** Counts the sessions in memory. */
   readonly gauge: Level;
   /** Called when a session that was released is in memory again. */
@@ -135,10 +137,17 @@ export class Sessions {
   /** Makes a session with the lists for its capabilities, from disk if need be. */
   async #make(id: string, key: string, ref: SessionRef, caller: Caller): Promise<Session> {
     const { offers } = this.#parts;
-    const session = new Session(id, key, ref, caller, offers.catalog(caller.view, 'legacy', ''));
+    const session = new Session(id, key, ref, caller, offers.catalog(caller.view, 'legacy', ''), this.#onStateKept);
     session.catalog = await offers.loadCatalog(session);
     return session;
   }
+
+  /** Keeps the name of the upstream, so that a restart can report the loss of the state. */
+  readonly #onStateKept = (session: Session, upstream: string): void => {
+    this.save(session, { kind: 'use', upstream }).catch((thrown: unknown) => {
+      this.#parts.log.debug({ err: thrown, upstream }, 'a restart will not report the loss of state');
+    });
+  };
 
   /**
    * Keeps a change of a session beyond its time in memory.

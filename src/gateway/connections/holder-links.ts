@@ -13,7 +13,7 @@ import type { Upstream } from '../../upstream/upstream.ts';
 import { atMost } from '../exchange/at-most.ts';
 import { isWanted, lowestOf } from '../exchange/log-level.ts';
 import type { Exchange } from '../exchange/exchange.ts';
-import type { ConnectionHolder, Subscription } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Subscription, Upstreams } from '../exchange/connection-holder.ts';
 import type { StateLosses } from './state-losses.ts';
 
 type HolderLink = Link<Exchange, ConnectionHolder>;
@@ -26,7 +26,7 @@ const PREPARE_MS = 1_000;
  * it can take the place of a lost one.
  */
 export class HolderLinks {
-  readonly #upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
+  readonly #upstreams: Upstreams;
   readonly #log: Logger;
   readonly #losses: StateLosses;
   /** `<upstream> <holder>` of those whose subscriptions are being brought back. */
@@ -34,7 +34,7 @@ export class HolderLinks {
   /** By URI, until the upstream has answered: two who subscribe at once are one subscription. */
   readonly #subscribing = new WeakMap<HolderLink, Map<string, Promise<Answer>>>();
 
-  constructor(upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>, losses: StateLosses, log: Logger) {
+  constructor(upstreams: Upstreams, losses: StateLosses, log: Logger) {
     this.#upstreams = upstreams;
     this.#losses = losses;
     this.#log = log;

@@ -20,8 +20,6 @@ const CAUSES: Readonly<Record<StateLoss['reason'], string>> = {
 export interface StateLossesParts {
   readonly metrics: Metrics;
   readonly log: Logger;
-  /** Called when an upstream begins to keep state for a holder. */
-  onFirstUse(holder: ConnectionHolder, upstream: string): void;
 }
 
 /**
@@ -42,7 +40,7 @@ export class StateLosses {
     if (!link.connection.mayKeepState || isCallKey(link.key)) return;
     holder.usedUpstreams ??= new Set();
     holder.usedUpstreams.add(link.upstream);
-    this.#parts.onFirstUse(holder, link.upstream);
+    holder.onStateKept(link.upstream);
   }
 
   /** Reports the loss for every user of a link that has closed. */

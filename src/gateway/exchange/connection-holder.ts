@@ -3,10 +3,17 @@ import type { Offer } from '../../catalog/offer.ts';
 import type { RawObject } from '../../json/json.ts';
 import { type Era, eraOf, featuresOf } from '../../protocol/revisions.ts';
 import type { Link, LinkUser } from '../../upstream/link.ts';
+import type { UpstreamSet } from '../../upstream/upstream-set.ts';
 import type { Caller } from './caller.ts';
 import type { Recipient, Exchange } from './exchange.ts';
 import { forwardableCapabilities, capabilityKeyOf } from './client-capabilities.ts';
 import type { Severity } from '../../protocol/severity.ts';
+
+/** A connection to an upstream, with the holders it serves. */
+export type HolderLink = Link<Exchange, ConnectionHolder>;
+
+/** The upstreams of the gateway. */
+export type Upstreams = UpstreamSet<Exchange, ConnectionHolder>;
 
 /** A subscribed resource: who owns it, and its URI there. */
 export interface Subscription {
@@ -32,9 +39,9 @@ export abstract class ConnectionHolder implements LinkUser {
   readonly clientCapabilities: RawObject;
   readonly capabilityKey: string;
   /** Connections that serve it, by upstream. */
-  readonly pendingLinks = new Map<string, Promise<Link<Exchange, ConnectionHolder>>>();
+  readonly pendingLinks = new Map<string, Promise<HolderLink>>();
   /** Those of them that are ready for use. */
-  readonly links = new Map<string, Link<Exchange, ConnectionHolder>>();
+  readonly links = new Map<string, HolderLink>();
   /** Lists of its own connections, where they differ from the lists of all. By upstream. */
   readonly ownOffers = new Map<string, Offer>();
   /** By the URI the client knows. */
@@ -93,6 +100,9 @@ export abstract class ConnectionHolder implements LinkUser {
 
   /** The request an upstream is most likely talking about when it does not say: the latest one it works on. */
   abstract latestExchangeAt(upstream: string): Exchange | undefined;
+
+  /** An upstream keeps state for this holder from now on. */
+  abstract onStateKept(upstream: string): void;
 
   /** Of whom an upstream asks something when it does not say: undefined when it cannot be told. */
   abstract recipientAt(upstream: string): Recipient | undefined;

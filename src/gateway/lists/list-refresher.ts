@@ -6,7 +6,7 @@ import type { Upstream } from '../../upstream/upstream.ts';
 import { atMost } from '../exchange/at-most.ts';
 import type { Offers } from './offers.ts';
 import type { Exchange } from '../exchange/exchange.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
 import { StartQueue } from './start-queue.ts';
 import type { StartRecords } from './start-records.ts';
 
@@ -42,7 +42,7 @@ interface Awaited {
 
 export interface ListRefresherParts {
   readonly views: ReadonlyMap<string, View>;
-  readonly upstreams: ReadonlyMap<string, ListedUpstream>;
+  readonly upstreams: Upstreams;
   readonly offers: Offers;
   readonly records: StartRecords;
   /** The longest that a list waits for an upstream that was never listed. */

@@ -14,23 +14,21 @@ import { isAnonymous } from '../../policy/principal.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { TASK_METHODS } from '../../protocol/tasks.ts';
 import { NO_FEATURES } from '../../upstream/link.ts';
-import type { Upstream } from '../../upstream/upstream.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
-import { type ResultTranslator, toolFailure } from '../forward/result-translator.ts';
+import { type ResultTranslator, toolFailure, upgradedAnswer } from '../forward/result-translator.ts';
 import { mustBeSafe } from '../questions/safe-question.ts';
 import { labelled } from '../questions/server-requests.ts';
-import type { Caller } from '../exchange/caller.ts';
 import { type Calls, InputRequiredError, UrlRequiredError } from '../calls/calls.ts';
 import type { UrlElicitations } from '../questions/url-elicitations.ts';
-import type { Exchange } from '../exchange/exchange.ts';
 import type { ModernCaller, ModernSink } from '../front.ts';
 import { SubscriptionStream, readFilter } from './subscription-stream.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { LISTS, type ListAnswers } from '../forward/list-answers.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
+import type { RequestRecorder } from '../exchange/request-recorder.ts';
 import type { CallOwners } from '../questions/call-owners.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { Found, Route } from '../exchange/route.ts';
 import { noToolsNote, resolve } from '../calls/resolve.ts';
 import type { Lifecycle } from '../../upstream/lifecycle.ts';
@@ -46,7 +44,7 @@ import { type ModernRequestHost, ModernRequest } from './modern-request.ts';
 
 export interface ModernRequestsParts {
   readonly groups: ClientGroups;
-  readonly upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
+  readonly upstreams: Upstreams;
   readonly calls: Calls;
   readonly tasks: Tasks;
   readonly taskIds: TaskIds;
@@ -61,10 +59,7 @@ export interface ModernRequestsParts {
   readonly callOwners: CallOwners;
   /** What {@link callOwners} know this process by. */
   readonly ownerName: string;
-  /** A failure as the answer that tells of it. */
-  toFailure(thrown: unknown, method: string): Answer;
-  /** Told of every request once it is answered. */
-  onServed(caller: Caller, request: Request, exchange: OpenExchange | undefined, answer: Answer, ms: number): void;
+  readonly recorder: RequestRecorder;
 }
 
 /** A state we gave out is good for this long where nothing waits for it: people need time. */
@@ -103,10 +98,10 @@ export class ModernRequests implements ModernRequestHost {
     const { caller, request, exchange, sink } = modernRequest;
     modernRequest.release();
     try {
-      this.#parts.onServed(caller, request, exchange, answer, performance.now() - sink.receivedMs);
+      this.#parts.recorder.end(caller, request, exchange, answer, performance.now() - sink.receivedMs);
     } catch (thrown) {
       // Whatever becomes of our own books, the client is answered.
-      this.#parts.toFailure(thrown, request.method);
+      this.#parts.recorder.fail(thrown, request.method);
     }
     sink.answer(answer);
   }
@@ -116,7 +111,7 @@ export class ModernRequests implements ModernRequestHost {
       if (exchange === undefined || !endsWithRequest) throw thrown;
       return await this.#toInputRequired(exchange, thrown);
     } catch (why) {
-      return this.#parts.toFailure(why, request.method);
+      return upgradedAnswer(this.#parts.recorder.fail(why, request.method));
     }
   }
 
@@ -344,14 +339,14 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   /** The call is another process's: it answers in our stead. @throws {GatewayError} `invalid-state` when it is gone. */
-  #delegate(modernRequest: ModernRequest, name: string): Promise<Answer> {
+  async #delegate(modernRequest: ModernRequest, name: string): Promise<Answer> {
     const { request, caller, sink } = modernRequest;
-    const owner = this.#parts.callOwners.find(name);
+    const owner = await this.#parts.callOwners.find(name);
     if (owner === undefined) throw new GatewayError('invalid-state', { message: 'the call is over; make it again' });
     const { promise, resolve } = Promise.withResolvers<Answer>();
     const back = { receivedMs: sink.receivedMs, send: (text: string) => sink.send(text), answer: resolve };
     modernRequest.delegateTo(owner.modern(request, caller, back));
-    return promise;
+    return await promise;
   }
 
   #resume(

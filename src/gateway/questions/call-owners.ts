@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import type { Request } from '../../protocol/jsonrpc.ts';
 import type { ModernCall, ModernCaller, ModernSink } from '../front.ts';
 
@@ -13,23 +12,26 @@ export interface CallOwner {
  * who makes it, all of it text, and where news of it goes.
  */
 export interface CallOwners {
-  /** Makes a process known. @returns its name, unguessable and never used again, and the way to forget it. */
-  join(owner: CallOwner): { readonly name: string; readonly leave: () => void };
-  /** Undefined when nobody of this name is there any more. */
-  find(name: string): CallOwner | undefined;
+  /** Makes a process known by a name that is unguessable and never used again. */
+  join(name: string, owner: CallOwner): void;
+  leave(name: string): void;
+  /** Resolves with undefined when there is no process of this name any more. */
+  find(name: string): Promise<CallOwner | undefined>;
 }
 
 /** Those of this process. */
 export class LocalCallOwners implements CallOwners {
   readonly #callOwners = new Map<string, CallOwner>();
 
-  join(owner: CallOwner): { readonly name: string; readonly leave: () => void } {
-    const name = randomUUID();
+  join(name: string, owner: CallOwner): void {
     this.#callOwners.set(name, owner);
-    return { name, leave: () => this.#callOwners.delete(name) };
   }
 
-  find(name: string): CallOwner | undefined {
+  leave(name: string): void {
+    this.#callOwners.delete(name);
+  }
+
+  async find(name: string): Promise<CallOwner | undefined> {
     return this.#callOwners.get(name);
   }
 }

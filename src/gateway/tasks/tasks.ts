@@ -17,7 +17,7 @@ import type { Caller } from '../exchange/caller.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
 import type { UpgradedSite, UpgradedTasks } from './upgraded-tasks.ts';
 import type { Sender } from '../forward/sender.ts';
 import { release } from './task-holds.ts';
@@ -25,7 +25,7 @@ import type { KnownTask, TaskIds, TaskAddress } from '../handles/task-ids.ts';
 import { ModernClient } from '../clients/modern-client.ts';
 
 export interface TasksParts {
-  readonly upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
+  readonly upstreams: Upstreams;
   readonly links: HolderLinks;
   readonly sender: Sender;
   readonly translator: ResultTranslator;

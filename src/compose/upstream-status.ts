@@ -1,23 +1,23 @@
-import type { ListProblem } from './catalog/problems.ts';
-import type { UpstreamConfig } from './config/config.ts';
-import type { ConnectionHolder } from './gateway/exchange/connection-holder.ts';
-import type { Exchange } from './gateway/exchange/exchange.ts';
-import type { Offers } from './gateway/lists/offers.ts';
-import type { EraStatus, UpstreamStatus } from './operator/status.ts';
-import type { Era } from './protocol/revisions.ts';
-import type { Lifecycle } from './upstream/lifecycle.ts';
-import type { ProcessUsage } from './upstream/stdio/process-usage.ts';
-import type { Upstream } from './upstream/upstream.ts';
+import type { ListProblem } from '../catalog/problems.ts';
+import type { UpstreamConfig } from '../config/config.ts';
+import type { ConnectionHolder } from '../gateway/exchange/connection-holder.ts';
+import type { Exchange } from '../gateway/exchange/exchange.ts';
+import type { Offers } from '../gateway/lists/offers.ts';
+import type { EraStatus, UpstreamStatus } from '../operator/status.ts';
+import type { Era } from '../protocol/revisions.ts';
+import type { Lifecycle } from '../upstream/lifecycle.ts';
+import type { Upstream } from '../upstream/upstream.ts';
+import type { Core } from './core.ts';
 
-export function explanation({ reason, detail }: Lifecycle): string | undefined {
+function explanation({ reason, detail }: Lifecycle): string | undefined {
   return detail === undefined || detail === reason ? reason : `${reason} (${detail})`;
 }
 
-export function isUp({ phase }: Lifecycle): boolean {
+function isUp({ phase }: Lifecycle): boolean {
   return phase === 'ready' || phase === 'degraded';
 }
 
-export function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers): UpstreamStatus {
+function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers): UpstreamStatus {
   const { id } = upstream;
   const { tools, prompts, lists, quarantined } = offers.catalog(id, 'legacy', '');
   const offer = offers.best(id, 'legacy', '');
@@ -64,14 +64,16 @@ function listProblems(problems: readonly ListProblem[]): readonly string[] {
   return problems.length > MAX_PROBLEMS ? [...named, `and ${problems.length - MAX_PROBLEMS} more`] : named;
 }
 
-/** The status of all upstreams, with the processes of each and their memory. */
-export function fullStatus(
-  upstreams: Iterable<Upstream<Exchange, ConnectionHolder>>,
-  offers: Offers,
-  usage: ReadonlyMap<string, ProcessUsage>,
-): readonly UpstreamStatus[] {
-  return [...upstreams].map((upstream) => {
-    const status = statusOf(upstream, offers);
+/** Returns the status of every upstream, in the order of the config. */
+export function upstreamStatuses({ upstreams, offers }: Core): readonly UpstreamStatus[] {
+  return [...upstreams.values()].map((upstream) => statusOf(upstream, offers));
+}
+
+/** Returns the same with the processes of each upstream and their memory, which takes a moment. */
+export async function fullUpstreamStatuses(core: Core): Promise<readonly UpstreamStatus[]> {
+  const usage = await core.processUsage();
+  return [...core.upstreams.values()].map((upstream) => {
+    const status = statusOf(upstream, core.offers);
     if (status.transport !== 'stdio') return status;
     const advice = sharingAdvice(upstream.config, status.connections);
     return { ...status, processes: 0, ...usage.get(upstream.id), advice };
@@ -86,4 +88,18 @@ function sharingAdvice({ isolation }: UpstreamConfig, connections: number): stri
     `${perUser}isolation: shared takes one for all; ` +
     'it fits where the server keeps nothing between calls (docs/isolation.md)'
   );
+}
+
+/** Returns whether clients can be served: the state is written, and each required upstream has been reached. */
+export function readiness({ upstreams, stateFailure }: Core): {
+  readonly ready: boolean;
+  readonly reasons: readonly string[];
+} {
+  const reasons: string[] = stateFailure === undefined ? [] : [stateFailure];
+  for (const { id, config, lifecycle } of upstreams.values()) {
+    if (!config.required || isUp(lifecycle)) continue;
+    const why = explanation(lifecycle);
+    reasons.push(`required upstream "${id}" is ${lifecycle.phase}${why === undefined ? '' : `: ${why}`}`);
+  }
+  return { ready: reasons.length === 0, reasons };
 }

@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { test } from 'node:test';
-import { connectionLimit, openFileLimit } from '../src/connection-limit.ts';
-import { Listener } from '../src/listener.ts';
+import { connectionLimit, openFileLimit } from '../../src/compose/connection-limit.ts';
+import { Listener } from '../../src/compose/listener.ts';
 
 const cases = [
   { openFiles: 256, connections: 64 },

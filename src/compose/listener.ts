@@ -2,19 +2,17 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { getRequestListener, type HttpBindings } from '@hono/node-server';
 import type { Hono } from 'hono';
-import type { Address } from './config/config.ts';
+import type { Address } from '../config/config.ts';
 import { connectionLimit, openFileLimit } from './connection-limit.ts';
-import { HeaderReusingRequest } from './downstream/http/header-reusing-request.ts';
-import type { IncomingPost } from './downstream/http/post-fast-path.ts';
-import { StartError } from './errors.ts';
+import { HeaderReusingRequest } from '../downstream/http/header-reusing-request.ts';
+import type { IncomingPost } from '../downstream/http/post-fast-path.ts';
+import { StartError } from '../errors.ts';
 
 /** Handles the requests of a listener. */
 export interface HttpHandler {
   readonly app: Pick<Hono<{ Bindings: HttpBindings }>, 'fetch'>;
   /** Handles a request before the routes see it. Returns false for one that it left to them, untouched. */
   tryFastPath?(env: IncomingPost): boolean;
-  /** Refuses new requests from now on. */
-  drain(): void;
   /** A connection beyond the limit was closed. */
   onConnectionDropped?(): void;
 }
@@ -30,13 +28,14 @@ const KEEP_ALIVE_TIMEOUT_MS = 65_000;
 export class Listener {
   /** `http://host:port`, as bound. */
   readonly origin: string;
+  /** Handles the requests that come from now on. Another handler may take its place at any time. */
+  handler: HttpHandler;
   readonly #server: Server;
-  readonly #door: HttpHandler;
 
-  private constructor(server: Server, origin: string, door: HttpHandler) {
+  private constructor(server: Server, origin: string, handler: HttpHandler) {
     this.#server = server;
     this.origin = origin;
-    this.#door = door;
+    this.handler = handler;
   }
 
   /**
@@ -54,9 +53,9 @@ export class Listener {
     ports = 1,
     connections: number = connectionLimit(openFileLimit() ?? Infinity),
   ): Promise<Listener> {
-    let door: HttpHandler | undefined;
+    let listener: Listener | undefined;
     const routed = getRequestListener(
-      (request, env) => door?.app.fetch(request, env) ?? new Response(null, { status: 503 }),
+      (request, env) => listener?.handler.app.fetch(request, env) ?? new Response(null, { status: 503 }),
       { overrideGlobalObjects: false },
     );
     const options = {
@@ -67,22 +66,18 @@ export class Listener {
       keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     };
     const server = createServer(options, (incoming, outgoing) => {
-      if (door?.tryFastPath?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
+      if (listener?.handler.tryFastPath?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
     });
     if (Number.isFinite(connections)) server.maxConnections = connections;
-    server.on('drop', () => door?.onConnectionDropped?.());
+    server.on('drop', () => listener?.handler.onConnectionDropped?.());
     // There are errors after the first: with no descriptor left, each connection that cannot be accepted is one.
     server.on('error', () => undefined);
     await listen(server, address, key, ports);
     const bound = server.address();
     const port = typeof bound === 'object' && bound !== null ? bound.port : address.port;
     const origin = `http://${address.host.includes(':') ? `[${address.host}]` : address.host}:${port}`;
-    door = make(origin);
-    return new Listener(server, origin, door);
-  }
-
-  drain(): void {
-    this.#door.drain();
+    listener = new Listener(server, origin, make(origin));
+    return listener;
   }
 
   async close(): Promise<void> {

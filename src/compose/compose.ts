@@ -1,0 +1,88 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { createAuthenticator } from '../auth/authenticate.ts';
+import type { Config } from '../config/config.ts';
+import { createApp, createEndpoints } from '../downstream/http/app.ts';
+import { createOperatorApp } from '../operator/app.ts';
+import { createMetrics } from '../telemetry/metrics.ts';
+import { VERSION } from '../version.ts';
+import { type Core, startCore } from './core.ts';
+import { Listener } from './listener.ts';
+import { upstreamTransports } from './transports.ts';
+import { fullUpstreamStatuses, readiness } from './upstream-status.ts';
+
+/** Requests under way are waited for this long when we are told to stop. */
+const DRAIN_MS = 60_000;
+const DRAIN_POLL_MS = 50;
+
+/** Ports that are tried for the operator where none was configured. */
+const OPERATOR_PORTS = 100;
+
+/** A gateway that listens. */
+export interface Running {
+  /** Of the merged endpoint. */
+  readonly url: string;
+  readonly operatorUrl: string | undefined;
+  /** Stops taking requests, lets those under way finish, and leaves nothing behind. */
+  stop(): Promise<void>;
+}
+
+export interface ComposeOptions {
+  /** Fetches the lists of all upstreams before it listens, at most until this settles. */
+  readonly warmUntil?: Promise<unknown>;
+}
+
+/** Starts the gateway and listens. @throws when an address cannot be listened on, or the state directory not be used. */
+export async function compose(config: Config, log: Logger, { warmUntil }: ComposeOptions = {}): Promise<Running> {
+  const metrics = createMetrics(VERSION);
+  const core = await startCore(config, metrics, upstreamTransports(config, metrics, log), log);
+  let isDraining = false;
+  const startedAtMs = Date.now();
+  try {
+    if (warmUntil !== undefined) await Promise.race([core.refresh(), warmUntil]);
+    const front = core.gateway;
+    const endpoints = createEndpoints({ front, config, log, metrics });
+    const listener = await Listener.open(config.listen, 'gateway.listen or --listen', (origin) => {
+      const authenticator = createAuthenticator(config.auth, { log });
+      return createApp({ front, endpoints, authenticator, config, origin, log, metrics });
+    });
+    const operatorListener =
+      config.operator === undefined
+        ? undefined
+        : await Listener.open(
+            config.operator,
+            'gateway.operator or --operator',
+            () => ({
+              app: createOperatorApp({
+                metrics,
+                version: VERSION,
+                allowedHosts: config.allowedHosts,
+                startedAtMs,
+                ready: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : readiness(core)),
+                upstreams: () => fullUpstreamStatuses(core),
+              }),
+            }),
+            config.operatorMayMove ? OPERATOR_PORTS : 1,
+          );
+    return {
+      url: `${listener.origin}/mcp`,
+      operatorUrl: operatorListener?.origin,
+      stop: async () => {
+        isDraining = true;
+        endpoints.drain();
+        await drain(core);
+        await core.stop();
+        await Promise.all([listener.close(), operatorListener?.close()]);
+      },
+    };
+  } catch (thrown) {
+    await core.stop();
+    throw thrown;
+  }
+}
+
+/** Resolves when no request is under way, in bounded time. */
+async function drain(core: Core): Promise<void> {
+  const untilMs = performance.now() + DRAIN_MS;
+  while (core.inFlightCount > 0 && performance.now() < untilMs) await sleep(DRAIN_POLL_MS);
+}

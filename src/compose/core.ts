@@ -1,0 +1,323 @@
+import { randomUUID } from 'node:crypto';
+import type { Logger } from 'pino';
+import { viewsOf } from '../catalog/view.ts';
+import type { Config } from '../config/config.ts';
+import { Calls } from '../gateway/calls/calls.ts';
+import { TaskCalls } from '../gateway/calls/task-calls.ts';
+import { ClientGroups } from '../gateway/clients/client-group.ts';
+import { Sessions } from '../gateway/clients/sessions.ts';
+import { HolderLinks } from '../gateway/connections/holder-links.ts';
+import { StateLosses } from '../gateway/connections/state-losses.ts';
+import type { ConnectionHolder, Upstreams } from '../gateway/exchange/connection-holder.ts';
+import { RequestRecorder } from '../gateway/exchange/request-recorder.ts';
+import { ListAnswers } from '../gateway/forward/list-answers.ts';
+import { PageCache } from '../gateway/forward/page-cache.ts';
+import { ResourceCache } from '../gateway/forward/resource-cache.ts';
+import { ResultTranslator } from '../gateway/forward/result-translator.ts';
+import { Sender } from '../gateway/forward/sender.ts';
+import { Gateway } from '../gateway/gateway.ts';
+import { Sealer } from '../gateway/handles/sealer.ts';
+import { TaskIds } from '../gateway/handles/task-ids.ts';
+import { TaskMarks } from '../gateway/handles/task-marks.ts';
+import { inSlices } from '../gateway/lists/in-slices.ts';
+import { ListAnnouncer } from '../gateway/lists/list-announcer.ts';
+import { ListRefresher } from '../gateway/lists/list-refresher.ts';
+import { Offers } from '../gateway/lists/offers.ts';
+import { StartRecords } from '../gateway/lists/start-records.ts';
+import { ModernRequests } from '../gateway/modern/modern-requests.ts';
+import { NotificationRouter } from '../gateway/notification-router.ts';
+import { type CallOwners, LocalCallOwners } from '../gateway/questions/call-owners.ts';
+import { ClientTasks } from '../gateway/questions/client-tasks.ts';
+import { ParkedCalls } from '../gateway/questions/parked-calls.ts';
+import { ServerRequests } from '../gateway/questions/server-requests.ts';
+import { UrlElicitations } from '../gateway/questions/url-elicitations.ts';
+import { TaskDriver } from '../gateway/tasks/task-driver.ts';
+import { Tasks } from '../gateway/tasks/tasks.ts';
+import { UpgradedTasks } from '../gateway/tasks/upgraded-tasks.ts';
+import { UpstreamEventHandler } from '../gateway/upstream-event-handler.ts';
+import { RawObject } from '../json/json.ts';
+import type { LimitName } from '../limits.ts';
+import { ERAS } from '../protocol/revisions.ts';
+import { openState, type State } from '../store/open-state.ts';
+import { requestLogBeside } from '../telemetry/log.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
+import { UpstreamSet } from '../upstream/upstream-set.ts';
+import { VERSION } from '../version.ts';
+import type { UpstreamTransports } from './transports.ts';
+import { UpstreamFactory } from './upstream-factory.ts';
+
+/** How often what is unused is released. */
+const SWEEP_MS = 5_000;
+
+/** The gateway without its listeners: everything that serves a client, however it comes. */
+export interface Core {
+  readonly gateway: Gateway;
+  readonly upstreams: Upstreams;
+  readonly offers: Offers;
+  /** Returns what the processes of stdio upstreams take at the moment, by upstream id. */
+  processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;
+  /** Why the state cannot be written at the moment, in words; undefined while it can. */
+  readonly stateFailure: string | undefined;
+  /** Whether sessions and lists outlive this process. */
+  readonly keepsState: boolean;
+  /** Requests that are not answered yet. */
+  readonly inFlightCount: number;
+  /** Begins to serve: starts timers, and the upstreams that are configured to start at once. */
+  start(): void;
+  /** Releases what is unused at this time (monotonic ms). Runs by itself every few seconds. */
+  sweep(nowMs: number): void;
+  /** Starts every upstream and asks for its lists, once. Resolves when each has answered or failed; its state says which. */
+  refresh(): Promise<void>;
+  /** Ends every session, connection and process. */
+  stop(): Promise<void>;
+}
+
+export interface CoreOptions {
+  readonly callOwners?: CallOwners;
+  /** Whether sessions are kept in the state directory, if no other process does so. The default is true. */
+  readonly mayOwnState?: boolean;
+}
+
+/** What a core is made of: the configuration, and what it works on from the outside. */
+interface CoreParts {
+  readonly config: Config;
+  readonly state: State;
+  readonly sealer: Sealer;
+  readonly metrics: Metrics;
+  readonly transports: UpstreamTransports;
+  readonly callOwners: CallOwners;
+  readonly log: Logger;
+}
+
+/**
+ * Opens the state, constructs the core and starts it.
+ *
+ * @throws when the state directory cannot be used.
+ */
+export async function startCore(
+  config: Config,
+  metrics: Metrics,
+  transports: UpstreamTransports,
+  log: Logger,
+  options: CoreOptions = {},
+): Promise<Core> {
+  const { mayOwnState: mayOwn = true, callOwners = new LocalCallOwners() } = options;
+  const state = await openState(config.stateDir, {
+    mayOwn,
+    events: {
+      writeFailed: () => metrics.stateWriteFailed(),
+      failing: (error) => log.error({ err: error, stateDir: config.stateDir }, 'state directory cannot be written'),
+      recovered: () => log.info({ stateDir: config.stateDir }, 'state directory can be written again'),
+      limitReached: (limit) => metrics.limitReached(limit),
+    },
+  });
+  if (state.notice !== undefined) {
+    log[mayOwn ? 'warn' : 'info']({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
+  }
+  const sealer = await Sealer.open(state.keys);
+  const core = createCore({ config, state, sealer, metrics, transports, callOwners, log });
+  await core.restore();
+  core.start();
+  return core;
+}
+
+/** Constructs the core, each part after those it needs. Nothing runs before it is started. */
+function createCore({ config, state, sealer, metrics, transports, callOwners, log }: CoreParts) {
+  const { limits } = config;
+  const onLimit = (limit: LimitName) => metrics.limitReached(limit);
+  const serverInfo = RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION });
+  const views = viewsOf(config);
+  const upstreams: Upstreams = new UpstreamSet();
+
+  // Lists and connections.
+  const offers = new Offers(config, views, state.offers, log, metrics);
+  const records = new StartRecords(offers.upstreamKeys(), state.offers, log);
+  const stateLosses = new StateLosses({ metrics, log });
+  const links = new HolderLinks(upstreams, stateLosses, log);
+
+  // Holders of connections: sessions of legacy clients, groups of modern ones.
+  const sessions = new Sessions({
+    sealer,
+    store: state.sessions,
+    offers,
+    limits: { ...config.sessions, perPrincipal: limits.sessionsPerPrincipal },
+    log,
+    gauge: metrics.sessions,
+    onRestored: (session, record) => {
+      const known = (record?.upstreams ?? []).filter((id) => upstreams.has(id));
+      stateLosses.onRestored(session, known);
+      links.onRestored(session);
+    },
+    onRelease: (session) => links.releaseHolder(session),
+  });
+  const groups = new ClientGroups({
+    defaultCatalog: (view) => offers.catalog(view, 'modern', ''),
+    loadCatalog: (holder) => offers.loadCatalog(holder),
+    onRelease: (group) => links.releaseHolder(group),
+    idleMs: config.sessions.idleMs,
+    perPrincipal: limits.sessionsPerPrincipal,
+  });
+  const holders: Iterable<ConnectionHolder> = {
+    *[Symbol.iterator]() {
+      yield* sessions;
+      yield* groups;
+    },
+  };
+
+  // Messages of upstreams.
+  const taskIds = new TaskIds(sealer);
+  const marks = new TaskMarks(taskIds);
+  const clientTasks = new ClientTasks();
+  const urlElicitations = new UrlElicitations();
+  const resourceCache = new ResourceCache(onLimit);
+  const announcer = new ListAnnouncer();
+  const notifications = new NotificationRouter({
+    upstreams,
+    holders,
+    offers,
+    announcer,
+    links,
+    urlElicitations,
+    resourceCache,
+    marks,
+    log,
+    onDropped: (reason) => metrics.dropped(reason),
+  });
+  const serverRequests = new ServerRequests(marks, clientTasks);
+  const upstreamEvents = new UpstreamEventHandler({ offers, links, notifications, serverRequests, metrics });
+  const factory = new UpstreamFactory({
+    limits,
+    transports,
+    events: upstreamEvents,
+    clientInfo: serverInfo,
+    metrics,
+    log,
+  });
+
+  // Requests of clients.
+  const recorder = new RequestRecorder(metrics, log, requestLogBeside(log));
+  const translator = new ResultTranslator(serverInfo);
+  const listRefresher = new ListRefresher({
+    views,
+    upstreams,
+    offers,
+    records,
+    waitMs: config.lists.waitMs,
+    refreshCatalog: (holder) => notifications.refreshCatalog(holder),
+  });
+  const lists = new ListAnswers(sealer, translator, listRefresher, announcer, new PageCache(onLimit));
+  const sender = new Sender(metrics, stateLosses);
+  const driver = new TaskDriver(sender);
+  const upgradedTasks = new UpgradedTasks({ sender, translator, perPrincipal: limits.parkedPerPrincipal });
+  const taskCalls = new TaskCalls({ sender, translator, ids: taskIds, driver, upgradedTasks });
+  const calls = new Calls({ upstreams, links, listRefresher, translator, resourceCache, sender, taskCalls });
+  const tasks = new Tasks({ upstreams, links, sender, translator, ids: taskIds, upgradedTasks });
+  const ownerName = randomUUID();
+  const parked = new ParkedCalls({
+    sealer,
+    ownerName,
+    gauge: metrics.parked,
+    ttlMs: config.sessions.parkMs,
+    perPrincipal: limits.parkedPerPrincipal,
+    perUpstream: limits.parkedPerUpstream,
+  });
+  const modernRequests = new ModernRequests({
+    groups,
+    upstreams,
+    calls,
+    tasks,
+    taskIds,
+    parked,
+    listRefresher,
+    links,
+    lists,
+    translator,
+    sealer,
+    urlElicitations,
+    inFlightPerSession: limits.inFlightPerSession,
+    callOwners,
+    ownerName,
+    recorder,
+  });
+  const gateway = new Gateway({
+    views,
+    upstreams,
+    sessions,
+    listRefresher,
+    links,
+    lists,
+    calls,
+    tasks,
+    clientTasks,
+    modernRequests,
+    recorder,
+    log,
+    serverInfo,
+    inFlightPerSession: limits.inFlightPerSession,
+  });
+
+  for (const upstream of config.upstreams) {
+    const made = factory.create(upstream);
+    upstreams.add(made);
+    offers.setEras(made.id, made.eras);
+  }
+  metrics.onScrape('readCacheBytes', () => resourceCache.bytes);
+  metrics.beforeScrape(() =>
+    inSlices(views.keys(), (view) => {
+      for (const era of ERAS) metrics.catalogTools(view, era, offers.toolCount(view, era));
+    }),
+  );
+
+  const sweep = (nowMs: number) => {
+    sessions.sweep(nowMs);
+    groups.sweep(nowMs);
+    for (const upstream of upstreams.values()) upstream.reap(nowMs);
+  };
+  let sweeping: NodeJS.Timeout | undefined;
+
+  return {
+    gateway,
+    upstreams,
+    offers,
+    processUsage: () => transports.processUsage(),
+    get stateFailure() {
+      return state.sessions.failure;
+    },
+    keepsState: state.notice === undefined,
+    get inFlightCount() {
+      return recorder.inFlightCount;
+    },
+    sweep,
+    refresh: () => listRefresher.refreshAll(),
+    /** Reads what an earlier process has left. */
+    restore: async () => {
+      await offers.restore();
+      await records.restore();
+    },
+    start: () => {
+      callOwners.join(ownerName, {
+        modern: (request, caller, sink) => gateway.modern(request, caller, sink, undefined),
+      });
+      sweeping = setInterval(() => sweep(performance.now()), SWEEP_MS).unref();
+      for (const upstream of upstreams.values()) {
+        if (upstream.config.start === 'eager') listRefresher.start(upstream);
+      }
+    },
+    /** In the reverse order of construction. */
+    stop: async () => {
+      clearInterval(sweeping);
+      callOwners.leave(ownerName);
+      sessions.releaseAll();
+      parked.close();
+      groups.releaseAll();
+      upstreamEvents.close();
+      await upstreams.stop();
+      await transports[Symbol.asyncDispose]();
+      recorder.flush();
+      await offers.flush();
+      await records.flush();
+      await state[Symbol.asyncDispose]();
+    },
+  };
+}

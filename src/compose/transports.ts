@@ -1,0 +1,65 @@
+import type { Logger } from 'pino';
+import type { Config, UpstreamConfig } from '../config/config.ts';
+import type { Wire } from '../http1/wire.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import { httpTransport } from '../upstream/http/http.ts';
+import { modernHttpTransport } from '../upstream/http/http-modern.ts';
+import { upstreamWire } from '../upstream/http/http-wire.ts';
+import { sseTransport } from '../upstream/http/sse.ts';
+import type { TransportOption } from '../upstream/rpc/transport.ts';
+import { NpxCommands } from '../upstream/stdio/npx-command.ts';
+import { ProcessGuard } from '../upstream/stdio/process-guard.ts';
+import { type ProcessUsage, ProcessUsages } from '../upstream/stdio/process-usage.ts';
+import { stdioTransport } from '../upstream/stdio/stdio.ts';
+import { VERSION } from '../version.ts';
+
+/** How upstreams are reached, and what that takes. */
+export interface UpstreamTransports extends AsyncDisposable {
+  /** Ways to one upstream, the preferred first. */
+  transportsTo(upstream: UpstreamConfig): readonly TransportOption[];
+  /** What the processes of stdio upstreams take at the moment, by upstream id. */
+  processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;
+}
+
+/** Over stdio and HTTP. Disposing ends whatever the transports share. */
+export function upstreamTransports(config: Config, metrics: Metrics, log: Logger): UpstreamTransports {
+  const guard = new ProcessGuard(log);
+  const npx = new NpxCommands(config.stateDir, guard, log);
+  const usages = new ProcessUsages(guard.tagged, (limit) => metrics.limitReached(limit));
+  const shared: Wire[] = [];
+  return {
+    transportsTo: ({ id, target, era, timeouts }) => {
+      const { messageBytes } = config.limits;
+      if (target.kind === 'stdio') {
+        const onNonProtocolOutput = () => metrics.stdioJunk(id);
+        const start = stdioTransport(target, {
+          upstream: id,
+          messageBytes,
+          log,
+          guard,
+          npx,
+          onNonProtocolOutput,
+          onPause: () => metrics.limitReached('notificationsPerSecond'),
+        });
+        return [{ era: era === 'auto' ? 'either' : era, isProcess: true, tellsWhichCall: false, start }];
+      }
+      const wire = upstreamWire(target, timeouts);
+      shared.push(wire);
+      const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}` };
+      const isProcess = false;
+      const startSse = sseTransport(target, options);
+      const sse: TransportOption = { era: 'legacy', isProcess, tellsWhichCall: false, start: startSse };
+      if (target.kind === 'sse') return [sse];
+      const startModern = modernHttpTransport(target, options);
+      const modern: TransportOption = { era: 'modern', isProcess, tellsWhichCall: true, start: startModern };
+      const startHttp = httpTransport(target, options);
+      const legacy: TransportOption = { era: 'legacy', isProcess, tellsWhichCall: true, start: startHttp };
+      return [...(era === 'legacy' ? [] : [modern]), ...(era === 'modern' ? [] : [legacy, sse])];
+    },
+    processUsage: () => usages.byUpstream(),
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all(shared.map((wire) => wire.destroy()));
+      await guard[Symbol.asyncDispose]();
+    },
+  };
+}

@@ -1,0 +1,52 @@
+import type { Logger } from 'pino';
+import type { Config, UpstreamConfig } from '../config/config.ts';
+import type { ConnectionHolder } from '../gateway/exchange/connection-holder.ts';
+import type { Exchange } from '../gateway/exchange/exchange.ts';
+import type { RawObject } from '../json/json.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { ConnectionQuota } from '../upstream/connection-quota.ts';
+import { processQuota, remoteQuota } from '../upstream/quotas.ts';
+import { Upstream, type UpstreamEvents } from '../upstream/upstream.ts';
+import { openFileLimit } from './connection-limit.ts';
+import type { UpstreamTransports } from './transports.ts';
+
+export interface UpstreamFactoryParts {
+  readonly limits: Config['limits'];
+  readonly transports: UpstreamTransports;
+  readonly events: UpstreamEvents<Exchange, ConnectionHolder>;
+  /** How the gateway introduces itself to upstreams. */
+  readonly clientInfo: RawObject;
+  readonly metrics: Metrics;
+  readonly log: Logger;
+}
+
+/** Constructs upstreams from their configuration. All of them share the quotas of processes and remote connections. */
+export class UpstreamFactory {
+  readonly #parts: UpstreamFactoryParts;
+  readonly #processes: ConnectionQuota;
+  readonly #remote: ConnectionQuota;
+
+  constructor(parts: UpstreamFactoryParts) {
+    this.#parts = parts;
+    this.#processes = processQuota(parts.limits.processes, parts.metrics.processes);
+    this.#remote = remoteQuota(openFileLimit() ?? Infinity);
+  }
+
+  create(config: UpstreamConfig): Upstream<Exchange, ConnectionHolder> {
+    const { transports, events, clientInfo, metrics, log } = this.#parts;
+    metrics.upstreamState(config.id, 'configured');
+    const upstream = new Upstream(
+      {
+        config,
+        transports: transports.transportsTo(config),
+        quota: config.target.kind === 'stdio' ? this.#processes : this.#remote,
+        clientInfo,
+        log,
+        onLimit: (limit) => metrics.limitReached(limit),
+      },
+      events,
+    );
+    metrics.upstreamEras(config.id, upstream.eras);
+    return upstream;
+  }
+}

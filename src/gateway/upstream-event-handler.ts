@@ -1,0 +1,80 @@
+import type { Offer } from '../catalog/offer.ts';
+import type { Notification } from '../protocol/jsonrpc.ts';
+import { type Era, ERAS } from '../protocol/revisions.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+import type { Eras } from '../upstream/eras.ts';
+import type { Lifecycle } from '../upstream/lifecycle.ts';
+import type { CloseReason, Link } from '../upstream/link.ts';
+import type { ServerRequest } from '../upstream/rpc/connection.ts';
+import type { UpstreamEvents } from '../upstream/upstream.ts';
+import type { HolderLinks } from './connections/holder-links.ts';
+import type { ConnectionHolder } from './exchange/connection-holder.ts';
+import type { Exchange } from './exchange/exchange.ts';
+import { ChangeGatherer } from './lists/change-gatherer.ts';
+import type { Offers } from './lists/offers.ts';
+import type { NotificationRouter } from './notification-router.ts';
+import type { ServerRequests } from './questions/server-requests.ts';
+
+type HolderLink = Link<Exchange, ConnectionHolder>;
+
+export interface UpstreamEventHandlerParts {
+  readonly offers: Offers;
+  readonly links: HolderLinks;
+  readonly notifications: NotificationRouter;
+  readonly serverRequests: ServerRequests;
+  readonly metrics: Metrics;
+}
+
+/** Passes the events of upstreams on to the parts of the gateway that they concern. */
+export class UpstreamEventHandler implements UpstreamEvents<Exchange, ConnectionHolder> {
+  readonly #parts: UpstreamEventHandlerParts;
+  /** Changes of lists, which reach clients together. */
+  readonly #changes: ChangeGatherer;
+
+  constructor(parts: UpstreamEventHandlerParts) {
+    this.#parts = parts;
+    const { offers, notifications } = parts;
+    this.#changes = new ChangeGatherer((changed) => {
+      for (const [upstream, eras] of changed) for (const era of eras) offers.reportProblems(upstream, era);
+      void notifications.onListsChanged(changed.keys());
+    });
+  }
+
+  onNotification(link: HolderLink, notification: Notification, about: Exchange | undefined): void {
+    this.#parts.notifications.onNotification(link, notification, about);
+  }
+
+  onServerRequest(link: HolderLink, request: ServerRequest<Exchange>): void {
+    this.#parts.serverRequests.relay(link, request);
+  }
+
+  onLinkClosed(link: HolderLink, reason: CloseReason): void {
+    this.#parts.links.onLinkClosed(link, reason);
+    this.#parts.notifications.onLinkClosed(link);
+    if (reason === 'crash' || reason === 'forgotten') this.#parts.metrics.upstreamRestarted(link.upstream);
+  }
+
+  onStateChange(upstream: string, after: Lifecycle): void {
+    this.#parts.metrics.upstreamState(upstream, after.phase);
+  }
+
+  onEras(upstream: string, eras: Eras): void {
+    this.#parts.metrics.upstreamEras(upstream, eras);
+    if (!this.#parts.offers.setEras(upstream, eras)) return;
+    for (const era of ERAS) this.#changes.add(upstream, era, true);
+  }
+
+  onLists(upstream: string, era: Era, capabilityKey: string, offer: Offer): void {
+    const { offers, notifications } = this.#parts;
+    const isStart = offers.ageMs(upstream, era, capabilityKey) === undefined;
+    const isChanged = offers.update(upstream, era, capabilityKey, offer);
+    // Those of lists from disk are not in the log of this process.
+    if (isChanged || isStart) this.#changes.add(upstream, era, isStart);
+    if (isChanged && capabilityKey === '') notifications.refreshVariants(upstream, era);
+  }
+
+  /** Announces no more changes of lists. */
+  close(): void {
+    this.#changes.close();
+  }
+}

@@ -1,0 +1,72 @@
+import type { LinkUser } from './link.ts';
+import type { Upstream } from './upstream.ts';
+
+/** The upstreams of a gateway, by id. Members come and go while calls are under way. */
+export class UpstreamSet<Owner, User extends LinkUser> {
+  readonly #members = new Map<string, Upstream<Owner, User>>();
+  /** Members that were taken out and are not stopped yet. */
+  readonly #leaving = new Set<Promise<void>>();
+
+  get(id: string): Upstream<Owner, User> | undefined {
+    return this.#members.get(id);
+  }
+
+  has(id: string): boolean {
+    return this.#members.has(id);
+  }
+
+  values(): Iterable<Upstream<Owner, User>> {
+    return this.#members.values();
+  }
+
+  /** @throws {RangeError} when there is one of this id. */
+  add(upstream: Upstream<Owner, User>): void {
+    if (this.#members.has(upstream.id)) throw new RangeError(`upstream "${upstream.id}" is there already`);
+    this.#members.set(upstream.id, upstream);
+  }
+
+  /**
+   * Puts an upstream in the place of the one with its id. New calls go to the new one; the old one is stopped when its calls
+   * have ended, after `drainMs` in any case. Resolves then.
+   *
+   * @throws {RangeError} when there is none of this id.
+   */
+  async replace(upstream: Upstream<Owner, User>, drainMs: number): Promise<void> {
+    const before = this.#member(upstream.id);
+    this.#members.set(upstream.id, upstream);
+    await this.#stop(before, drainMs);
+  }
+
+  /**
+   * Takes an upstream out. It gets no more calls, and is stopped when those under way have ended, after `drainMs` in any case.
+   * Resolves then.
+   *
+   * @throws {RangeError} when there is none of this id.
+   */
+  async remove(id: string, drainMs: number): Promise<void> {
+    const upstream = this.#member(id);
+    this.#members.delete(id);
+    await this.#stop(upstream, drainMs);
+  }
+
+  /** Stops every upstream, those that are being drained too. Resolves when nothing of them is left, in bounded time. */
+  async stop(): Promise<void> {
+    await Promise.all([...this.#members.values()].map((upstream) => upstream.stop()));
+    await Promise.all(this.#leaving);
+  }
+
+  #member(id: string): Upstream<Owner, User> {
+    const upstream = this.#members.get(id);
+    if (upstream === undefined) throw new RangeError(`there is no upstream "${id}"`);
+    return upstream;
+  }
+
+  async #stop(upstream: Upstream<Owner, User>, drainMs: number): Promise<void> {
+    const stopping = upstream
+      .drain(drainMs)
+      .then(() => upstream.stop())
+      .finally(() => this.#leaving.delete(stopping));
+    this.#leaving.add(stopping);
+    await stopping;
+  }
+}

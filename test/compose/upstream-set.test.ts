@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { testCore, toolCall } from '../support/core.ts';
+import { memoryUpstream, result } from '../support/memory-upstream.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const DRAIN_MS = 60_000;
+const TOOLS = { tools: [{ name: 'wait', inputSchema: { type: 'object' } }] };
+
+/** An upstream whose calls wait until they are released. */
+function waiting() {
+  const { promise: released, resolve: release } = Promise.withResolvers<undefined>();
+  const memory = memoryUpstream({
+    lists: TOOLS,
+    request: (peer, request) => void released.then(() => peer.say(result(request, { content: [] }))),
+  });
+  return { memory, release: () => release(undefined) };
+}
+
+test('an upstream that is removed ends its calls, takes no new ones, and leaves no connection', TIMEOUT, async () => {
+  const { memory, release } = waiting();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const call = client.result('tools/call', toolCall('up__wait'));
+  await memory.until(() => memory.requests('tools/call')[0]);
+  const removed = gateway.core.upstreams.remove('up', DRAIN_MS);
+  assert.equal(gateway.core.upstreams.has('up'), false);
+  await assert.rejects(client.result('tools/call', toolCall('up__wait')));
+  assert.equal(memory.open.size > 0, true, 'the call under way keeps its connection');
+  release();
+  assert.deepEqual((await call)['content'], []);
+  await removed;
+  assert.equal(memory.open.size, 0);
+});
+
+test('an upstream that is removed is stopped when its calls do not end in time', TIMEOUT, async () => {
+  const { memory } = waiting();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const call = client.result('tools/call', toolCall('up__wait'));
+  const failed = assert.rejects(call);
+  await memory.until(() => memory.requests('tools/call')[0]);
+  await gateway.core.upstreams.remove('up', 1);
+  assert.equal(memory.open.size, 0);
+  await failed;
+});
+
+test('an upstream takes the place of another while a call is under way at the old one', TIMEOUT, async () => {
+  const [before, after] = [waiting(), waiting()];
+  await using gateway = await testCore({ up: { memory: before.memory } });
+  await using other = await testCore({ up: { memory: after.memory } });
+  const client = await gateway.connect();
+  const call = client.result('tools/call', toolCall('up__wait'));
+  await before.memory.until(() => before.memory.requests('tools/call')[0]);
+  const upstream = other.core.upstreams.get('up');
+  assert.ok(upstream !== undefined);
+  const replaced = gateway.core.upstreams.replace(upstream, DRAIN_MS);
+  assert.equal(gateway.core.upstreams.get('up'), upstream);
+  before.release();
+  await call;
+  await replaced;
+  assert.equal(before.memory.open.size, 0);
+});
+
+test('a set has one upstream of each id', TIMEOUT, async () => {
+  const { memory } = waiting();
+  await using gateway = await testCore({ up: { memory } });
+  const { upstreams } = gateway.core;
+  const upstream = upstreams.get('up');
+  assert.ok(upstream !== undefined);
+  assert.throws(() => upstreams.add(upstream), /"up" is there already/);
+  await assert.rejects(upstreams.remove('none', 0), /there is no upstream "none"/);
+});
