@@ -180,9 +180,10 @@ export async function composeCore(
       });
     },
   });
-  const links = new HolderLinks(upstreams, stateLosses, log);
-  const urlElicitations = new UrlElicitations();
   const onLimit = (limit: LimitName) => metrics.limitReached(limit);
+  const siblingsOf = (holder: ConnectionHolder) => groups.siblingsOf(holder);
+  const links = new HolderLinks({ upstreams, stateLosses, log, siblingsOf, onLimit });
+  const urlElicitations = new UrlElicitations();
   const resourceCache = new ResourceCache(onLimit);
   metrics.onScrape('readCacheBytes', () => resourceCache.bytes);
   const sessions = new Sessions({
@@ -233,9 +234,9 @@ export async function composeCore(
   const notifications = new NotificationRouter({
     upstreams,
     holders,
+    siblingsOf,
     offers,
     announcer,
-    links,
     urlElicitations,
     resourceCache,
     marks,

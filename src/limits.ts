@@ -14,6 +14,8 @@ export const LIMITS = {
   /** Resources that one session is subscribed to. */
   subscriptionsPerSession: 1_000,
   subscriptionUriBytes: 4 * KIB,
+  /** Resources that one upstream connection is subscribed to, for the listeners of a principal's other connections. */
+  siblingSubscriptions: 1_000,
   /** Log levels and subscriptions that outlive a restart. */
   sessionRecordBytesPerPrincipal: 8 * MIB,
   sessionRecordBytes: 64 * MIB,

@@ -10,7 +10,7 @@ import type { Upstream } from '../upstream/upstream.ts';
 import { ClientGroup } from './clients/client-group.ts';
 import { elicitationIdToClient } from './questions/server-requests.ts';
 import type { UrlElicitations } from './questions/url-elicitations.ts';
-import type { HolderLinks } from './connections/holder-links.ts';
+import { subscribersOf } from './connections/link-subscriptions.ts';
 import type { ResourceCache } from './forward/resource-cache.ts';
 import { inSlices } from './lists/in-slices.ts';
 import type { ListAnnouncer } from './lists/list-announcer.ts';
@@ -25,9 +25,10 @@ type HolderLink = Link<Exchange, ConnectionHolder>;
 export interface NotificationRouterParts {
   readonly upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
   readonly holders: Iterable<ConnectionHolder>;
+  /** The other client groups of a holder's principal. None for a session. */
+  readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
   readonly offers: Offers;
   readonly announcer: ListAnnouncer;
-  readonly links: HolderLinks;
   readonly urlElicitations: UrlElicitations;
   readonly resourceCache: ResourceCache;
   readonly marks: TaskMarks;
@@ -46,7 +47,7 @@ export class NotificationRouter {
 
   constructor(parts: NotificationRouterParts) {
     this.#parts = parts;
-    this.#updates = new UpdateCoalescer((link, uri, params) => this.#announceUpdate(link, uri, params));
+    this.#updates = new UpdateCoalescer((from, uri, params) => this.#announceUpdate(from, uri, params));
   }
 
   onNotification(link: HolderLink, notification: Notification, about: Exchange | undefined): void {
@@ -105,12 +106,14 @@ export class NotificationRouter {
   #routeUpdate(link: HolderLink, { params }: Notification): void {
     this.#parts.resourceCache.invalidate(link.upstream);
     const uri = params?.string('uri');
-    if (params !== undefined && uri !== undefined) this.#updates.add(link, uri, params);
+    if (params !== undefined && uri !== undefined) this.#updates.add(updateKey(link), link, uri, params);
   }
 
-  #announceUpdate(link: HolderLink, uri: string, params: RawObject): void {
-    for (const holder of this.#parts.links.subscribers(link, uri)) {
-      const viewed = holder.catalog.view.upstreams.find(({ id }) => id === link.upstream);
+  /** @param links of one upstream. */
+  #announceUpdate(links: Iterable<HolderLink>, uri: string, params: RawObject): void {
+    const [first] = links;
+    for (const holder of subscribersOf(links, uri)) {
+      const viewed = holder.catalog.view.upstreams.find(({ id }) => id === first?.upstream);
       if (viewed === undefined) continue;
       const known = JSON.stringify(uriToClient(viewed, uri));
       holder.announce('notifications/resources/updated', params.with('uri', known));
@@ -187,6 +190,13 @@ export class NotificationRouter {
     }
   }
 
+  /** Returns the users of a private connection, and the siblings of those that are client groups. */
+  #audience(link: HolderLink): ReadonlySet<ConnectionHolder> {
+    const audience = new Set(link.users);
+    for (const user of link.users) for (const sibling of this.#parts.siblingsOf(user)) audience.add(sibling);
+    return audience;
+  }
+
   /** The lists of a private connection changed, which concerns the users of that connection alone. */
   async #relist(link: HolderLink): Promise<void> {
     const { log } = this.#parts;
@@ -196,7 +206,7 @@ export class NotificationRouter {
         for (const features of link.era === 'modern' ? distinctFeatures(link.users) : [link]) {
           await this.#relistFor(link, features);
         }
-        this.#announceReported(link, link.users);
+        this.#announceReported(link, this.#audience(link));
       } while (this.#listing.get(link) === true);
     } catch (thrown) {
       log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
@@ -272,6 +282,12 @@ export class NotificationRouter {
   #announceLists(holder: ConnectionHolder, kinds: readonly ListKind[]): void {
     this.#parts.announcer.add(holder, kinds);
   }
+}
+
+/** Equal for links whose updates reach the same listeners: those of one principal's client groups at one upstream. */
+function updateKey(link: HolderLink): HolderLink | string {
+  const [user] = link.users;
+  return link.shared || !(user instanceof ClientGroup) ? link : `${link.upstream} ${user.principal}`;
 }
 
 /** One holder for each set of capabilities. */

@@ -39,7 +39,10 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
   /** Whether it serves many clients at once, or none: the gateway alone, for its lists. */
   shared: boolean;
   readonly users: Set<User>;
-  /** Subscribed resources by the upstream's URI, and who wants to hear of them. While there are any, the link is not idle. */
+  /**
+   * Subscribed resources by the upstream's URI, with the holders that hear of them. While a user of the link is one of those,
+   * the link is not idle; other holders have subscribed on links of their own.
+   */
   readonly subscribers: Map<string, Set<User>>;
   /** Tasks it works on for clients that ask about them now and then, and whose they are. While there are any, it is not idle. */
   readonly tasks: Map<string, Owner>;
@@ -57,5 +60,13 @@ export type CloseReason = 'idle' | 'crash' | 'forgotten' | 'released';
 
 /** Whether no call, subscription or task needs it at this moment. */
 export function isIdle<Owner, User extends LinkUser>(link: Link<Owner, User>): boolean {
-  return link.connection.inFlight === 0 && link.subscribers.size === 0 && link.tasks.size === 0;
+  return link.connection.inFlight === 0 && link.tasks.size === 0 && !isSubscribed(link);
+}
+
+/** Whether a user of the link is subscribed to a resource. */
+function isSubscribed<Owner, User extends LinkUser>({ subscribers, users }: Link<Owner, User>): boolean {
+  for (const holders of subscribers.values()) {
+    for (const holder of holders) if (users.has(holder)) return true;
+  }
+  return false;
 }

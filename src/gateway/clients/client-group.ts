@@ -137,6 +137,7 @@ export class ClientGroups {
   readonly #parts: ClientGroupsParts;
   readonly #pending = new Map<string, Promise<ClientGroup>>();
   readonly #ready = new Map<string, ClientGroup>();
+  readonly #byPrincipal = new Map<string, Set<ClientGroup>>();
   /** By who asks: the same caller is mostly the same object. */
   #byCaller = new WeakMap<Caller, ClientGroup>();
   /** Names of sets of capabilities: what many declare is the same object, too. */
@@ -150,6 +151,18 @@ export class ClientGroups {
     for (const group of this.#ready.values()) {
       yield group;
       yield* group.exclusiveGroups();
+    }
+  }
+
+  /**
+   * Returns the other groups of a group's principal, at all endpoints. A session has no siblings: its client has one
+   * connection to each upstream.
+   */
+  *siblingsOf(holder: ConnectionHolder): Iterable<ClientGroup> {
+    if (!(holder instanceof ClientGroup)) return;
+    for (const group of this.#byPrincipal.get(holder.principal) ?? []) {
+      if (group !== holder) yield group;
+      for (const exclusive of group.exclusiveGroups()) if (exclusive !== holder) yield exclusive;
     }
   }
 
@@ -191,6 +204,8 @@ export class ClientGroups {
       const group = new ClientGroup(key, caller, this.#parts.defaultCatalog(caller.view));
       group.catalog = await this.#parts.loadCatalog(group);
       this.#ready.set(key, group);
+      const ofPrincipal = this.#byPrincipal.get(group.principal) ?? new Set();
+      this.#byPrincipal.set(group.principal, ofPrincipal.add(group));
       return group;
     } finally {
       this.#pending.delete(key);
@@ -204,11 +219,10 @@ export class ClientGroups {
    * @throws {GatewayError} `overloaded`
    */
   #makeRoom(principal: string): void {
-    let count = 0;
+    const groups = this.#byPrincipal.get(principal) ?? new Set();
+    const count = groups.size;
     let oldest: ClientGroup | undefined;
-    for (const group of this.#ready.values()) {
-      if (group.principal !== principal) continue;
-      count++;
+    for (const group of groups) {
       if (group.isReleasable && (oldest === undefined || group.usedMs < oldest.usedMs)) oldest = group;
     }
     if (count < this.#parts.perPrincipal) return;
@@ -234,6 +248,9 @@ export class ClientGroups {
 
   #release(group: ClientGroup): void {
     this.#ready.delete(group.key);
+    const ofPrincipal = this.#byPrincipal.get(group.principal);
+    ofPrincipal?.delete(group);
+    if (ofPrincipal?.size === 0) this.#byPrincipal.delete(group.principal);
     this.#byCaller = new WeakMap();
     for (const exclusive of group.exclusiveGroups()) this.#parts.onRelease(exclusive);
     this.#parts.onRelease(group);
