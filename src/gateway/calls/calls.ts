@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Source } from '../../catalog/callable.ts';
-import { sourceOf } from '../../catalog/catalog.ts';
+import { isListedResource, sourceOf } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
 import {
@@ -21,6 +21,7 @@ import type { Call } from '../../upstream/rpc/call.ts';
 import { type Link, NO_FEATURES } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { type ResultTranslator, NEEDS_URL, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
+import { atMost } from '../exchange/at-most.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import { canBeAsked, capabilitiesFor, modernCapabilities } from '../exchange/client-capabilities.ts';
 import { collectInput, MAX_ROUNDS } from '../questions/collect-input.ts';
@@ -89,6 +90,9 @@ export class UrlRequiredError extends Error {
 
 /** How long after refusing a message an upstream's end has certainly been noticed. */
 const RESEND_MS = 150;
+
+/** The longest that the error of a read waits for lists. */
+const LISTS_WAIT_MS = 2_000;
 
 /** Of the modern era: what is in the headers and what is in the body differ. */
 const HEADER_MISMATCH = -32020;
@@ -208,6 +212,7 @@ export class Calls {
           if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
             throw new UrlRequiredError(readUrlElicitations(upstream.id, exchange, answer.error));
           }
+          if (answer.kind === 'error') await this.#awaitLists(exchange);
           return this.#toClient(exchange, { upstream: upstream.id, isModern: false, source }, answer);
         } catch (thrown) {
           if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
@@ -236,6 +241,14 @@ export class Calls {
   ): Call<Exchange> {
     const asked = exchange.request.method === 'tools/call' ? params.with('task', undefined) : params;
     return this.#sender.send(exchange, upstream, link, { params: asked, headers: headersOf(source, params), ended });
+  }
+
+  /** A resource that is in no list may only not be listed yet. Waits until it is, before the error of a read is translated. */
+  async #awaitLists({ client, holder, request: { method, params } }: OpenExchange): Promise<void> {
+    if (method !== 'resources/read' || client.caller.revision !== MODERN) return;
+    if (isListedResource(client.catalog, params?.string('uri') ?? '')) return;
+    const refreshing = this.#parts.listRefresher.refreshFor(holder);
+    if (refreshing !== undefined) await atMost([refreshing], LISTS_WAIT_MS);
   }
 
   /** The answer in the words of the client, with the loss of the upstream's state where that is not reported yet. */
@@ -289,6 +302,7 @@ export class Calls {
         return await this.#parts.taskCalls.onCreated(exchange, upstream, link, asked, source);
       }
       if (asked === undefined) {
+        if (answer.kind === 'error') await this.#awaitLists(exchange);
         if (isRead) {
           resourceCache.store({ ...read, params: sent }, version, answer, performance.now());
         }
