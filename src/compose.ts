@@ -242,6 +242,7 @@ export async function composeCore(
     marks,
     log,
     onDropped,
+    onLimit,
   });
   const listRefresher = new ListRefresher({
     views,

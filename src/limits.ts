@@ -46,6 +46,9 @@ export const LIMITS = {
   listingBytes: 16 * MIB,
   listingItems: 50_000,
   listingPages: 1_000,
+  /** Connections of single clients that are listed again at once. */
+  privateListings: 32,
+  privateListingsPerUpstream: 8,
   /** One tool, prompt, resource or template in the list of an upstream. */
   listItemBytes: 256 * KIB,
   /** Resource templates of one upstream. */

@@ -1,11 +1,12 @@
 import type { Logger } from 'pino';
-import { LIST_KINDS, type ListKind, sameOffer } from '../catalog/offer.ts';
+import { LIST_KINDS, type ListKind } from '../catalog/offer.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { uriToClient } from '../catalog/uri.ts';
 import type { RawObject } from '../json/json.ts';
+import type { LimitName } from '../limits.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { type Era, MODERN, featuresOf } from '../protocol/revisions.ts';
-import type { ClientFeatures, Link } from '../upstream/link.ts';
+import type { Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { ClientGroup } from './clients/client-group.ts';
 import { elicitationIdToClient } from './questions/server-requests.ts';
@@ -14,7 +15,9 @@ import { subscribersOf } from './connections/link-subscriptions.ts';
 import type { ResourceCache } from './forward/resource-cache.ts';
 import { inSlices } from './lists/in-slices.ts';
 import type { ListAnnouncer } from './lists/list-announcer.ts';
+import { ListingQueue } from './lists/listing-queue.ts';
 import type { Offers } from './lists/offers.ts';
+import { PrivateLists } from './lists/private-lists.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
 import type { ConnectionHolder } from './exchange/connection-holder.ts';
 import { UpdateCoalescer } from './update-coalescer.ts';
@@ -34,19 +37,28 @@ export interface NotificationRouterParts {
   readonly marks: TaskMarks;
   readonly log: Logger;
   onDropped(reason: string): void;
+  readonly onLimit: (limit: LimitName) => void;
 }
 
 /** Routes notifications of upstreams to the sessions and client groups that they concern, and to no other. */
 export class NotificationRouter {
   readonly #parts: NotificationRouterParts;
-  /** Links whose lists are being fetched; true when they changed again meanwhile. */
-  readonly #listing = new Map<HolderLink, boolean>();
+  readonly #privateLists: PrivateLists;
   /** Lists that a link said have changed, until they are fetched again. */
   readonly #reported = new Map<HolderLink, Set<ListKind>>();
   readonly #updates: UpdateCoalescer<HolderLink>;
 
   constructor(parts: NotificationRouterParts) {
     this.#parts = parts;
+    this.#privateLists = new PrivateLists({
+      ...parts,
+      queue: new ListingQueue(parts.onLimit),
+      refreshCatalog: (holder) => this.refreshCatalog(holder),
+      onListed: (link, isFetched) => {
+        if (isFetched) this.#announceReported(link, this.#audience(link));
+        else this.#reported.delete(link);
+      },
+    });
     this.#updates = new UpdateCoalescer((from, uri, params) => this.#announceUpdate(from, uri, params));
   }
 
@@ -171,9 +183,7 @@ export class NotificationRouter {
       );
       return;
     }
-    const isListing = this.#listing.has(link);
-    this.#listing.set(link, isListing);
-    if (!isListing) void this.#relist(link);
+    this.#privateLists.onChanged(link);
   }
 
   /** Announces the changes that an upstream reported, also where its lists turned out equal. */
@@ -190,52 +200,16 @@ export class NotificationRouter {
     }
   }
 
+  /** The link was closed: its users see the lists of all clients again. */
+  onLinkClosed(link: HolderLink): void {
+    this.#privateLists.onLinkClosed(link);
+  }
+
   /** Returns the users of a private connection, and the siblings of those that are client groups. */
   #audience(link: HolderLink): ReadonlySet<ConnectionHolder> {
     const audience = new Set(link.users);
     for (const user of link.users) for (const sibling of this.#parts.siblingsOf(user)) audience.add(sibling);
     return audience;
-  }
-
-  /** The lists of a private connection changed, which concerns the users of that connection alone. */
-  async #relist(link: HolderLink): Promise<void> {
-    const { log } = this.#parts;
-    try {
-      do {
-        this.#listing.set(link, false);
-        for (const features of link.era === 'modern' ? distinctFeatures(link.users) : [link]) {
-          await this.#relistFor(link, features);
-        }
-        this.#announceReported(link, this.#audience(link));
-      } while (this.#listing.get(link) === true);
-    } catch (thrown) {
-      log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
-    } finally {
-      this.#reported.delete(link);
-      this.#listing.delete(link);
-    }
-  }
-
-  /** A modern connection serves clients of different capabilities, and is listed for each set of them. */
-  async #relistFor(link: HolderLink, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<void> {
-    const { upstreams, offers } = this.#parts;
-    const offer = await upstreams.get(link.upstream)?.list(link, clientCapabilities);
-    if (offer === undefined) return;
-    const common = offers.get(link.upstream, link.era, capabilityKey) ?? offers.get(link.upstream, link.era, '');
-    const isOwn = common === undefined || !sameOffer(common, offer);
-    for (const holder of link.users) {
-      if (link.era === 'modern' && holder.capabilityKey !== capabilityKey) continue;
-      if (isOwn) holder.ownOffers.set(link.upstream, offer);
-      else holder.ownOffers.delete(link.upstream);
-      this.refreshCatalog(holder);
-    }
-  }
-
-  /** Removes from the catalogs of its users the lists that a closed connection alone had shown. */
-  onLinkClosed(link: HolderLink): void {
-    for (const holder of link.users) {
-      if (holder.ownOffers.delete(link.upstream)) this.refreshCatalog(holder);
-    }
   }
 
   /**
@@ -288,11 +262,6 @@ export class NotificationRouter {
 function updateKey(link: HolderLink): HolderLink | string {
   const [user] = link.users;
   return link.shared || !(user instanceof ClientGroup) ? link : `${link.upstream} ${user.principal}`;
-}
-
-/** One holder for each set of capabilities. */
-function distinctFeatures(holders: Iterable<ConnectionHolder>): Iterable<ClientFeatures> {
-  return new Map([...holders].map((holder) => [holder.capabilityKey, holder])).values();
 }
 
 function listChanged(kind: ListKind): string {

@@ -33,6 +33,8 @@ export interface Script {
   readonly lists?: Partial<Record<'tools' | 'prompts' | 'resources' | 'resourceTemplates', readonly object[]>>;
   /** What this conversation's lists are, where they are not everybody's. */
   listsOf?(peer: Peer): Script['lists'];
+  /** Awaited before a list is answered. */
+  hold?(peer: Peer, request: Request): Promise<void>;
   /** Awaited before a conversation begins, which it can prevent. */
   start?(): Promise<void>;
   /** Whether `initialize`, too, is left to the script. */
@@ -132,8 +134,12 @@ export function memoryUpstream(script: Script): MemoryUpstream {
       }
       const list = [...LISTS].find(([method]) => method === message.method)?.[1];
       if (list !== undefined) {
-        const lists = script.listsOf?.(peer) ?? script.lists;
-        return peer.say(result(message, { [list]: lists?.[list] ?? [] }));
+        const answer = () => {
+          const lists = script.listsOf?.(peer) ?? script.lists;
+          peer.say(result(message, { [list]: lists?.[list] ?? [] }));
+        };
+        if (script.hold === undefined) return answer();
+        return void script.hold(peer, message).then(answer);
       }
       if (script.request === undefined) return peer.say(result(message, {}));
       return script.request(peer, message);
