@@ -50,9 +50,10 @@ import { ProcessGuard } from './upstream/stdio/process-guard.ts';
 import { sseTransport } from './upstream/http/sse.ts';
 import { stdioTransport } from './upstream/stdio/stdio.ts';
 import type { TransportOption } from './upstream/rpc/transport.ts';
+import { isUp } from './upstream/lifecycle.ts';
 import { Upstream, type UpstreamEvents } from './upstream/upstream.ts';
 import type { Wire } from './http1/wire.ts';
-import { explanation, fullStatus, isUp, statusOf } from './upstream-status.ts';
+import { explanation, fullStatus, statusOf } from './upstream-status.ts';
 import { VERSION } from './version.ts';
 
 const SWEEP_MS = 5_000;

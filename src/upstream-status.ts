@@ -13,10 +13,6 @@ export function explanation({ reason, detail }: Lifecycle): string | undefined {
   return detail === undefined || detail === reason ? reason : `${reason} (${detail})`;
 }
 
-export function isUp({ phase }: Lifecycle): boolean {
-  return phase === 'ready' || phase === 'degraded';
-}
-
 export function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers): UpstreamStatus {
   const { id } = upstream;
   const { tools, prompts, lists, quarantined } = offers.catalog(id, 'legacy', '');

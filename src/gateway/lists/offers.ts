@@ -153,13 +153,6 @@ export class Offers {
     return listedMs === undefined ? undefined : performance.now() - listedMs;
   }
 
-  /** The same for clients with any capabilities. */
-  youngestAgeMs(upstream: string, era: Era): number | undefined {
-    const ages = this.capabilityKeysOf(upstream, era).map((capabilityKey) => this.ageMs(upstream, era, capabilityKey));
-    const known = ages.filter((ageMs) => ageMs !== undefined);
-    return known.length === 0 ? undefined : Math.min(...known);
-  }
-
   /** Whether this very offer is at hand, be it from disk. */
   async load(upstream: string, era: Era, capabilityKey: string): Promise<boolean> {
     const key = { era, capabilityKey };
