@@ -83,9 +83,14 @@ export class LinkSubscriptions {
   }
 }
 
-/** Whether the upstream declares subscriptions, and the link lasts long enough for them. */
-export function canSubscribe(link: HolderLink): boolean {
-  return link.hello.capabilities.object('resources')?.raw('subscribe') === 'true' && !isCallKey(link.key);
+/**
+ * Whether a subscription may be sent on this link. A legacy upstream needs to declare resources only: servers of the Python
+ * SDK 1.x declare `subscribe: false` and serve subscriptions, and the others refuse by themselves.
+ */
+export function canSubscribe({ era, hello, key }: HolderLink): boolean {
+  const resources = hello.capabilities.object('resources');
+  if (resources === undefined || isCallKey(key)) return false;
+  return era === 'legacy' || resources.raw('subscribe') === 'true';
 }
 
 /** Returns the holders that are subscribed to a resource, or to one that it is a part of. Each comes once. */
