@@ -3,27 +3,17 @@ import type { Source } from '../../catalog/callable.ts';
 import { isListedResource, sourceOf } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
-import {
-  type InputRequest,
-  type InputRequired,
-  isPlain,
-  mayAsk,
-  readResult,
-  type Retry,
-  withRetry,
-} from '../../protocol/input-required.ts';
+import { type InputRequired, isPlain, type Retry, withRetry } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
-import { type Answer, parsed, type RpcError } from '../../protocol/jsonrpc.ts';
+import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../../protocol/mcp-headers.ts';
 import { MODERN, type Revision } from '../../protocol/revisions.ts';
-import { declaresTasks } from '../../protocol/tasks.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
 import { type Link, NO_FEATURES } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { type ResultTranslator, NEEDS_URL, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
 import { atMost } from '../exchange/at-most.ts';
 import type { Exchange } from '../exchange/exchange.ts';
-import { canBeAsked, capabilitiesFor, modernCapabilities } from '../exchange/client-capabilities.ts';
 import { collectInput, MAX_ROUNDS } from '../questions/collect-input.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { withStateLoss } from '../connections/state-losses.ts';
@@ -33,6 +23,7 @@ import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { ResourceCache } from '../forward/resource-cache.ts';
 import type { Found, Route } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
+import { inputRequiredError, readAsking, urlRequiredError } from './asking-answers.ts';
 import type { TaskCalls } from './task-calls.ts';
 
 export interface CallsParts {
@@ -57,35 +48,6 @@ export interface ResultSink {
 interface FirstResponse {
   readonly link: Link<Exchange, ConnectionHolder>;
   readonly first: Answer | GatewayError;
-}
-
-/** A modern upstream's questions to a modern client, which carries them itself. */
-export class InputRequiredError extends Error {
-  override readonly name = 'InputRequiredError';
-  readonly inputRequired: InputRequired;
-
-  constructor(asked: InputRequired) {
-    super('input required');
-    this.inputRequired = asked;
-  }
-}
-
-/** A page a user must open before a legacy upstream makes the call. */
-export interface UrlElicitation {
-  readonly elicitationId: string;
-  readonly url: string;
-  readonly message: string;
-}
-
-/** A legacy upstream refused the call until a modern client's user has opened some pages. */
-export class UrlRequiredError extends Error {
-  override readonly name = 'UrlRequiredError';
-  readonly elicitations: readonly UrlElicitation[];
-
-  constructor(pages: readonly UrlElicitation[]) {
-    super('pages must be opened');
-    this.elicitations = pages;
-  }
 }
 
 /** How long after refusing a message an upstream's end has certainly been noticed. */
@@ -210,7 +172,7 @@ export class Calls {
             answer = called.answer;
           }
           if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
-            throw new UrlRequiredError(readUrlElicitations(upstream.id, exchange, answer.error));
+            throw urlRequiredError(upstream.id, exchange, answer.error);
           }
           if (answer.kind === 'error') await this.#awaitLists(exchange);
           return this.#toClient(exchange, { upstream: upstream.id, isModern: false, source }, answer);
@@ -296,8 +258,7 @@ export class Calls {
         source = sourceAfterRelist(exchange) ?? source;
         continue;
       }
-      const asked =
-        answer.kind === 'result' ? readInputRequired(upstream.id, exchange, answer.parsedResult) : undefined;
+      const asked = answer.kind === 'result' ? readAsking(upstream.id, exchange, answer.parsedResult) : undefined;
       if (asked instanceof RawObject) {
         return await this.#parts.taskCalls.onCreated(exchange, upstream, link, asked, source);
       }
@@ -309,8 +270,7 @@ export class Calls {
         return this.#toClient(exchange, { upstream: upstream.id, isModern: true, source }, answer);
       }
       if (exchange.client.caller.revision === MODERN) {
-        for (const request of asked.inputRequests) mustBeDeclared(upstream.id, exchange, request);
-        throw new InputRequiredError(asked);
+        throw inputRequiredError(upstream.id, exchange, asked);
       }
       const retry = await this.#collectInput(exchange, upstream, asked);
       if (!('requestState' in retry)) return retry;
@@ -344,27 +304,6 @@ function paramsKnownTo(method: string, revision: Revision, params: RawObject): R
   return isStrange ? params.with('context', undefined) : params;
 }
 
-/** Only what the request declared may be asked about it. @throws {GatewayError} `missing-capability`, `upstream-protocol` */
-function mustBeDeclared(
-  upstream: string,
-  { client }: Exchange,
-  { method, params = RawObject.EMPTY }: InputRequest,
-): void {
-  if (canBeAsked(client.clientCapabilities, method, params)) return;
-  const requiredCapabilities = capabilitiesFor(method, params);
-  if (requiredCapabilities === undefined) {
-    const message = `upstream "${upstream}" asks for ${method}, which no client can be asked for`;
-    throw new GatewayError('upstream-protocol', { upstream, message });
-  }
-  const say = `upstream "${upstream}" asks for ${method}`;
-  throw new GatewayError('missing-capability', {
-    upstream,
-    executed: 'unknown',
-    message: say,
-    data: { requiredCapabilities },
-  });
-}
-
 const NO_HEADERS: readonly Header[] = [];
 
 /** `Mcp-Param-…` of a call, by the schema of the tool. */
@@ -376,66 +315,6 @@ function headersOf(source: Source | undefined, params: RawObject): readonly Head
 function sourceAfterRelist({ client: { catalog }, tool }: OpenExchange): Source | undefined {
   const owner = tool === undefined ? undefined : catalog.tools.get(tool);
   return owner === undefined ? undefined : sourceOf(catalog, owner);
-}
-
-/** @throws {GatewayError} `missing-capability`, `upstream-protocol` */
-function readUrlElicitations(
-  upstream: string,
-  exchange: Exchange,
-  { message, data }: RpcError,
-): readonly UrlElicitation[] {
-  const { client, request } = exchange;
-  const listed: unknown = typeof data === 'object' && data !== null && 'elicitations' in data ? data.elicitations : [];
-  const pages = (Array.isArray(listed) ? listed : []).flatMap((one: unknown) => (isUrlElicitation(one) ? [one] : []));
-  if (pages.length === 0 || !mayAsk(request.method)) {
-    const what = pages.length === 0 ? 'names none' : `${request.method} cannot wait for that`;
-    const say = `upstream "${upstream}" wants pages opened, and ${what}: ${message}`;
-    throw new GatewayError('upstream-protocol', { upstream, executed: 'no', message: say });
-  }
-  if (client.clientCapabilities.object('elicitation')?.raw('url') === undefined) {
-    const requiredCapabilities = { elicitation: { url: {} } };
-    throw new GatewayError('missing-capability', { upstream, message, data: { requiredCapabilities } });
-  }
-  return pages;
-}
-
-function isUrlElicitation(one: unknown): one is UrlElicitation {
-  return (
-    typeof one === 'object' &&
-    one !== null &&
-    ['elicitationId', 'url', 'message'].every(
-      (key) => typeof Object.getOwnPropertyDescriptor(one, key)?.value === 'string',
-    )
-  );
-}
-
-/** The questions in a result, or the task, if that is what it is. @throws {GatewayError} `upstream-protocol` */
-function readInputRequired(
-  upstream: string,
-  { request, client }: Exchange,
-  result: RawObject,
-): InputRequired | RawObject | undefined {
-  const { method } = request;
-  const reading = readResult(result);
-  const broke = (why: string) =>
-    new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" answered with ${why}` });
-  switch (reading.kind) {
-    case 'complete':
-    case 'absent':
-      return undefined;
-    case 'input-required':
-      if (!mayAsk(method)) throw broke(`questions, which ${method} may not be answered with`);
-      return reading.asked;
-    case 'task':
-      if (method !== 'tools/call' || !declaresTasks(modernCapabilities(client))) {
-        throw broke('a task, which nobody asked for');
-      }
-      return reading.result;
-    case 'unknown':
-      throw broke(`a result of type ${reading.resultType}, which nobody declared`);
-    case 'malformed':
-      throw broke(`a result that ${reading.why}`);
-  }
 }
 
 /** Only what the upstream said it did not take may be sent again. */

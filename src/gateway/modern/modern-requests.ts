@@ -20,7 +20,8 @@ import { type ResultTranslator, toolFailure } from '../forward/result-translator
 import { mustBeSafe } from '../questions/safe-question.ts';
 import { labelled } from '../questions/server-requests.ts';
 import type { Caller } from '../exchange/caller.ts';
-import { type Calls, InputRequiredError, UrlRequiredError } from '../calls/calls.ts';
+import { InputRequiredError, UrlRequiredError } from '../calls/asking-answers.ts';
+import type { Calls } from '../calls/calls.ts';
 import type { UrlElicitations } from '../questions/url-elicitations.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { ModernCaller, ModernSink } from '../front.ts';
