@@ -44,7 +44,7 @@ export interface NotificationRouterParts {
 export class NotificationRouter {
   readonly #parts: NotificationRouterParts;
   readonly #privateLists: PrivateLists;
-  /** Lists that a link said have changed, until they are fetched again. */
+  /** Lists that a link reported as changed and that are not fetched again yet. */
   readonly #reported = new Map<HolderLink, Set<ListKind>>();
   readonly #updates: UpdateCoalescer<HolderLink>;
 
@@ -67,8 +67,8 @@ export class NotificationRouter {
     switch (method) {
       case 'notifications/progress':
         if (about?.progressToken !== undefined && about.advances(Number(params?.raw('progress')))) {
-          const told = params && this.#parts.marks.withTaskId(link, about.client, params);
-          about.client.notify(method, told?.with('progressToken', about.progressToken), about);
+          const marked = params && this.#parts.marks.withTaskId(link, about.client, params);
+          about.client.notify(method, marked?.with('progressToken', about.progressToken), about);
         }
         return;
       case 'notifications/message':
@@ -91,7 +91,10 @@ export class NotificationRouter {
     }
   }
 
-  /** Who hears what a connection says about no call: the only one behind it, else nobody can tell. */
+  /**
+   * Returns the recipient of a notification: the client of the call it is about, else the only user of the connection;
+   * undefined where that is ambiguous.
+   */
   #recipient(link: HolderLink, about: Exchange | undefined): Recipient | undefined {
     if (about !== undefined) return { client: about.client, exchange: about, isUnambiguous: true };
     if (link.shared || link.users.size !== 1) return undefined;
@@ -132,7 +135,7 @@ export class NotificationRouter {
     }
   }
 
-  /** Clients hear of their own tasks, and of no others'. */
+  /** Routes a change of a task to the clients whose task it is. */
   #routeTask(link: HolderLink, { method, params }: Notification): void {
     const task = params?.string('taskId');
     if (params === undefined || task === undefined) return;
@@ -157,13 +160,13 @@ export class NotificationRouter {
       this.#parts.onDropped('notification-unattributable');
       return;
     }
-    // A modern client knows none of these: it hears of the end of a page by the answer to its call.
+    // A modern client knows none of these: the answer to its call says that a page was closed.
     if (to.client.caller.revision === MODERN) return;
     const mapped =
       method === 'notifications/elicitation/complete' && elicitationId !== undefined
         ? params?.with('elicitationId', JSON.stringify(elicitationIdToClient(to.client, link.upstream, elicitationId)))
         : params;
-    // What it says of its own accord may come between two requests.
+    // A notification about no request may come between two requests.
     if (!to.client.notify(method, mapped, about)) to.client.announce(method, mapped);
   }
 

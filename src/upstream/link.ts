@@ -4,13 +4,13 @@ import type { Connection } from './rpc/connection.ts';
 import type { ServerHello } from './initialize.ts';
 import type { UpstreamSubscription } from './upstream-subscription.ts';
 
-/** What a client can do that an upstream may use, and the name of that set: equal for equal ones, `''` for none. */
+/** The capabilities of a client that an upstream may use, and the key of that set: equal for equal sets, `''` for none. */
 export interface ClientFeatures {
   readonly clientCapabilities: RawObject;
   readonly capabilityKey: string;
 }
 
-/** The features of a client that can do nothing which an upstream may use. */
+/** The features of a client without capabilities that an upstream may use. */
 export const NO_FEATURES: ClientFeatures = { clientCapabilities: RawObject.EMPTY, capabilityKey: '' };
 
 /** A holder of connections: a client session, or a group of modern clients. */
@@ -44,7 +44,7 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
    * the link is not idle; other holders have subscribed on links of their own.
    */
   readonly subscribers: Map<string, Set<User>>;
-  /** Tasks it works on for clients that ask about them now and then, and whose they are. While there are any, it is not idle. */
+  /** Tasks that it works on, with their owners, which ask about them now and then. While there are any, the link is not idle. */
   readonly tasks: Map<string, Owner>;
   /** Monotonic ms of the last call's start or end. */
   usedMs: number;

@@ -36,30 +36,30 @@ export interface CallsParts {
   readonly taskCalls: TaskCalls;
 }
 
-/** Told how a call ends, once. */
+/** Receives the end of a call, once. */
 export interface ResultSink {
   resolve(answer: Answer): void;
   reject(thrown: unknown): void;
-  /** Told by what this comes to. */
+  /** Ends as this promise does. */
   follow(answering: Promise<Answer>): void;
 }
 
-/** A call that was made already, and what came of it at first. */
+/** A call that was sent already, and its first answer. */
 interface FirstResponse {
   readonly link: Link<Exchange, ConnectionHolder>;
   readonly first: Answer | GatewayError;
 }
 
-/** How long after refusing a message an upstream's end has certainly been noticed. */
+/** The end of an upstream that refused a message is noticed within this time. */
 const RESEND_MS = 150;
 
 /** The longest that the error of a read waits for lists. */
 const LISTS_WAIT_MS = 2_000;
 
-/** Of the modern era: what is in the headers and what is in the body differ. */
+/** Of the modern era: headers and body differ. */
 const HEADER_MISMATCH = -32020;
 
-/** Carries requests to the upstreams they belong to, at most once each, and brings the answers back in the client's words. */
+/** Sends requests to their upstreams, at most once each, and translates the answers for the client. */
 export class Calls {
   readonly #parts: CallsParts;
   readonly #sender: Sender;
@@ -70,8 +70,10 @@ export class Calls {
   }
 
   /**
-   * @throws {GatewayError} why there is no answer of the upstream.
-   * @throws {InputRequiredError} to modern clients alone.
+   * Sends a request where its route leads, when the upstream has room for it.
+   *
+   * @throws {GatewayError} where the upstream has not answered.
+   * @throws {InputRequiredError} for modern clients alone.
    */
   forward(exchange: OpenExchange, to: Route): Promise<Answer> {
     if (to.kind === 'nowhere') throw to.error;
@@ -85,8 +87,8 @@ export class Calls {
   }
 
   /**
-   * The same for whoever is told, in place of a promise: none is made where a modern upstream is there, has room, and answers in
-   * one round, as it mostly does.
+   * Does the same and reports the end to a sink. Makes no promise where a modern upstream is connected, has room, and answers in
+   * one round, which is the usual case.
    *
    * @throws {GatewayError} before anything was sent.
    */
@@ -135,9 +137,9 @@ export class Calls {
   }
 
   /**
-   * Whoever calls it has a place at the upstream, which is given back at the end.
+   * Makes a call that has a slot at the upstream, and releases the slot at the end.
    *
-   * @param begun where a modern upstream was asked already.
+   * @param begun the call, where it was sent to a modern upstream already.
    */
   async #call(
     exchange: OpenExchange,
@@ -178,7 +180,7 @@ export class Calls {
           return this.#toClient(exchange, { upstream: upstream.id, isModern: false, source }, answer);
         } catch (thrown) {
           if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
-          // A process that ended is known to be gone only a moment after it takes nothing any more.
+          // The end of a process is noticed a moment after it stops reading.
           if (links.ready(holder, upstream.id) === link) await sleep(RESEND_MS);
         } finally {
           upstream.onCallEnd(link);
@@ -190,9 +192,9 @@ export class Calls {
   }
 
   /**
-   * Asks a modern upstream, which decides on tasks itself.
+   * Sends a request to a modern upstream, which decides on tasks itself.
    *
-   * @param ended told before whoever waits for the answer.
+   * @param ended is called before the promise of the answer settles.
    */
   #askModern(
     exchange: OpenExchange,
@@ -213,15 +215,15 @@ export class Calls {
     if (refreshing !== undefined) await atMost([refreshing], LISTS_WAIT_MS);
   }
 
-  /** The answer in the words of the client, with the loss of the upstream's state where that is not reported yet. */
+  /** Translates an answer for the client, and adds the loss of the upstream's state where that is not reported yet. */
   #toClient(exchange: OpenExchange, given: UpstreamResult, answer: Answer): Answer {
     return withStateLoss(exchange.holder, given.upstream, this.#parts.translator.toClient(exchange, given, answer));
   }
 
   /**
-   * A modern upstream may answer with questions, and is then asked again.
+   * Sends a request to a modern upstream, and sends it again with the client's answers as long as the upstream asks.
    *
-   * @param first what it answered already.
+   * @param first the answer to the request, where it was sent already.
    */
   async #converse(
     exchange: OpenExchange,
@@ -251,7 +253,7 @@ export class Calls {
       const given = isFirst ? first : await this.#askModern(exchange, upstream, link, { params: sent, source }).answer;
       const answer = given.kind === 'result' ? parsed(given) : given;
       if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
-        // It refused before it ran anything: the schemas in the catalog are old.
+        // The upstream refused before it ran anything: the schemas in the catalog are old.
         hasRefreshed = true;
         await upstream.relist(exchange.holder.era, upstream.isPersonal ? exchange.holder : NO_FEATURES);
         this.#parts.listRefresher.bringUpToDate(exchange.holder);
@@ -282,7 +284,7 @@ export class Calls {
     throw new GatewayError('upstream-protocol', { upstream: upstream.id, message });
   }
 
-  /** What the client said, or how the call ends where it would not. */
+  /** Returns the client's answers, or the result of the call where the client refuses. */
   async #collectInput(
     exchange: OpenExchange,
     upstream: Upstream<Exchange, ConnectionHolder>,
@@ -317,7 +319,7 @@ function sourceAfterRelist({ client: { catalog }, tool }: OpenExchange): Source 
   return owner === undefined ? undefined : sourceOf(catalog, owner);
 }
 
-/** Only what the upstream said it did not take may be sent again. */
+/** Whether the upstream has not received the request, so that it may be sent again. */
 function wasNeverSeen(thrown: unknown): boolean {
   if (!(thrown instanceof GatewayError)) return false;
   const executed = thrown.detail.executed ?? thrown.row.executed;

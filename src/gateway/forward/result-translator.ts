@@ -23,10 +23,10 @@ export const NEEDS_URL = -32042;
 /** A capability is missing that the request did not declare; of the modern era. */
 const MISSING_CAPABILITY = -32021;
 
-/** Header mismatch, unsupported version: what a modern upstream says about the words we chose. */
+/** Header mismatch, unsupported version: errors of a modern upstream about what the gateway wrote, not the client. */
 const OURS_ALONE = new Set([-32020, -32022]);
 
-/** What an upstream answered, and in which words. */
+/** Where an answer comes from. */
 export interface UpstreamResult {
   readonly upstream: string;
   readonly isModern: boolean;
@@ -34,11 +34,11 @@ export interface UpstreamResult {
   readonly source: Source | undefined;
 }
 
-/** Puts answers into the words of whoever asked. */
+/** Translates answers of upstreams to the revision of the client, with the URIs that the client knows. */
 export class ResultTranslator {
   readonly #serverInfo: string;
 
-  /** @param serverInfo who we say we are. */
+  /** @param serverInfo name and version of the gateway. */
   constructor(serverInfo: RawObject) {
     this.#serverInfo = serverInfo.toString();
   }
@@ -131,7 +131,7 @@ function unlistedUri({ catalog }: Client, { method, params }: Request): string |
   return uri === undefined || isListedResource(catalog, uri) ? undefined : uri;
 }
 
-/** It is our request that the upstream would not have, not the client's. */
+/** Returns the failure for an upstream that refused the gateway's part of a request, not the client's. */
 function betweenUs(upstream: string, { message }: RpcError): GatewayError {
   const say = `upstream "${upstream}" refused how it was asked: ${message}`;
   return new GatewayError('upstream-protocol', { upstream, executed: 'no', message: say });
@@ -142,7 +142,7 @@ function lacksNothing(client: Client, { data }: RpcError): boolean {
   return isNamed && declaresAll(client.caller.capabilities, data.requiredCapabilities);
 }
 
-/** The client said once what it can do, and cannot say more now: a model may make something of the reason. */
+/** Answers a legacy client, which declared its capabilities once and cannot declare more: a model may read the reason. */
 function incapable(upstream: string, method: string, { message }: RpcError): Answer {
   const say = `upstream "${upstream}" needs what the client cannot do: ${message}`;
   if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', message: say });
