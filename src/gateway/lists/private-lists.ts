@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { sameOffer } from '../../catalog/offer.ts';
 import type { ClientFeatures, Link } from '../../upstream/link.ts';
@@ -27,6 +27,7 @@ export class PrivateLists {
   readonly #parts: PrivateListsParts;
   /** Links whose lists are being fetched; true where they changed again meanwhile. */
   readonly #listing = new Map<HolderLink, boolean>();
+  #lastTurn: Promise<void> = Promise.resolve();
 
   constructor(parts: PrivateListsParts) {
     this.#parts = parts;
@@ -69,11 +70,19 @@ export class PrivateLists {
     }
   }
 
+  /** Resolves in a turn of the event loop of its own: each listing makes a catalog, and many may arrive together. */
+  #nextTurn(): Promise<void> {
+    this.#lastTurn = this.#lastTurn.then(() => nextTurn());
+    return this.#lastTurn;
+  }
+
   /** A modern connection serves clients of different capabilities, and is listed for each set of them. */
   async #listFor(link: HolderLink, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<void> {
     const { upstreams, offers } = this.#parts;
     const offer = await upstreams.get(link.upstream)?.list(link, clientCapabilities);
     if (offer === undefined) return;
+    await this.#nextTurn();
+    if (link.connection.isClosed) return;
     const common = offers.get(link.upstream, link.era, capabilityKey) ?? offers.get(link.upstream, link.era, '');
     const isOwn = common === undefined || !sameOffer(common, offer);
     for (const holder of link.users) {
