@@ -14,6 +14,8 @@ export const LIMITS = {
   /** Resources that one session is subscribed to. */
   subscriptionsPerSession: 1_000,
   subscriptionUriBytes: 4 * KIB,
+  /** Resources that one upstream connection is subscribed to, for the listeners of a principal's other connections. */
+  siblingSubscriptions: 1_000,
   /** Log levels and subscriptions that outlive a restart. */
   sessionRecordBytesPerPrincipal: 8 * MIB,
   sessionRecordBytes: 64 * MIB,
@@ -44,6 +46,9 @@ export const LIMITS = {
   listingBytes: 16 * MIB,
   listingItems: 50_000,
   listingPages: 1_000,
+  /** Connections of single clients that are listed again at once. */
+  privateListings: 32,
+  privateListingsPerUpstream: 8,
   /** One tool, prompt, resource or template in the list of an upstream. */
   listItemBytes: 256 * KIB,
   /** Resource templates of one upstream. */

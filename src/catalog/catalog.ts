@@ -11,7 +11,14 @@ import type { ListKind, Offer } from './offer.ts';
 import type { ListName } from './page.ts';
 import { toolTextFor } from './publish.ts';
 import { Shared } from './shared.ts';
-import { locateAll, locateResource, locateTemplate, type Resolution, type Resources } from './resources/resources.ts';
+import {
+  isListedBy,
+  locateAll,
+  locateResource,
+  locateTemplate,
+  type Resolution,
+  type Resources,
+} from './resources/resources.ts';
 import type { View } from './view.ts';
 
 /** The merged offers of one endpoint. An immutable snapshot: a change makes another one. */
@@ -206,6 +213,15 @@ export function resolvePrompt(catalog: Catalog, name: string): Target | undefine
 /** Finds the upstream of a resource, for read, subscribe and unsubscribe. */
 export function resolveResource(catalog: Catalog, uri: string): Resolution {
   return locateResource(catalog.resources, catalog.fallback, catalog.view.upstreams.length === 1, uri);
+}
+
+/**
+ * Whether the one upstream of a resource lists it, or a template that its URI fits. Other URIs go to an upstream because they
+ * carry its id, or because the view has a fallback.
+ */
+export function isListedResource(catalog: Catalog, uri: string): boolean {
+  const owner = resolveResource(catalog, uri);
+  return owner.kind === 'one' && isListedBy(catalog.resources, owner.upstream, owner.uri);
 }
 
 /** Finds the upstream that completes a `ref/resource`, whose `uri` is a template or a URI. */

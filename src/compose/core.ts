@@ -134,7 +134,9 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, lo
   const offers = new Offers(config, views, state.offers, log, metrics);
   const records = new StartRecords(offers.upstreamKeys(), state.offers, log);
   const stateLosses = new StateLosses({ metrics, log });
-  const links = new HolderLinks(upstreams, stateLosses, log);
+  // The groups of a principal share what their connections hear; they are constructed below.
+  const siblingsOf = (holder: ConnectionHolder) => groups.siblingsOf(holder);
+  const links = new HolderLinks({ upstreams, stateLosses, log, siblingsOf, onLimit });
 
   // Holders of connections: sessions of legacy clients, groups of modern ones.
   const sessions = new Sessions({
@@ -175,14 +177,15 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, lo
   const notifications = new NotificationRouter({
     upstreams,
     holders,
+    siblingsOf,
     offers,
     announcer,
-    links,
     urlElicitations,
     resourceCache,
     marks,
     log,
     onDropped: (reason) => metrics.dropped(reason),
+    onLimit,
   });
   const serverRequests = new ServerRequests(marks, clientTasks);
   const upstreamEvents = new UpstreamEventHandler({ offers, links, notifications, serverRequests, metrics });

@@ -5,16 +5,12 @@ import type { Exchange } from '../gateway/exchange/exchange.ts';
 import type { Offers } from '../gateway/lists/offers.ts';
 import type { EraStatus, UpstreamStatus } from '../operator/status.ts';
 import type { Era } from '../protocol/revisions.ts';
-import type { Lifecycle } from '../upstream/lifecycle.ts';
+import { isUp, type Lifecycle } from '../upstream/lifecycle.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import type { Core } from './core.ts';
 
 function explanation({ reason, detail }: Lifecycle): string | undefined {
   return detail === undefined || detail === reason ? reason : `${reason} (${detail})`;
-}
-
-function isUp({ phase }: Lifecycle): boolean {
-  return phase === 'ready' || phase === 'degraded';
 }
 
 function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers): UpstreamStatus {

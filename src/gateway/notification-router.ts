@@ -1,19 +1,22 @@
 import type { Logger } from 'pino';
-import { LIST_KINDS, type ListKind, sameOffer } from '../catalog/offer.ts';
+import { LIST_KINDS, type ListKind } from '../catalog/offer.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { uriToClient } from '../catalog/uri.ts';
 import type { RawObject } from '../json/json.ts';
+import type { LimitName } from '../limits.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { type Era, MODERN, featuresOf } from '../protocol/revisions.ts';
-import type { ClientFeatures, Link } from '../upstream/link.ts';
+import type { Link } from '../upstream/link.ts';
 import { ClientGroup } from './clients/client-group.ts';
 import { elicitationIdToClient } from './questions/server-requests.ts';
 import type { UrlElicitations } from './questions/url-elicitations.ts';
-import type { HolderLinks } from './connections/holder-links.ts';
+import { subscribersOf } from './connections/link-subscriptions.ts';
 import type { ResourceCache } from './forward/resource-cache.ts';
 import { inSlices } from './lists/in-slices.ts';
 import type { ListAnnouncer } from './lists/list-announcer.ts';
+import { ListingQueue } from './lists/listing-queue.ts';
 import type { Offers } from './lists/offers.ts';
+import { PrivateLists } from './lists/private-lists.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
 import type { ConnectionHolder, Upstreams } from './exchange/connection-holder.ts';
 import { UpdateCoalescer } from './update-coalescer.ts';
@@ -24,28 +27,44 @@ type HolderLink = Link<Exchange, ConnectionHolder>;
 export interface NotificationRouterParts {
   readonly upstreams: Upstreams;
   readonly holders: Iterable<ConnectionHolder>;
+  /** The other client groups of a holder's principal. None for a session. */
+  readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
   readonly offers: Offers;
   readonly announcer: ListAnnouncer;
-  readonly links: HolderLinks;
   readonly urlElicitations: UrlElicitations;
   readonly resourceCache: ResourceCache;
   readonly marks: TaskMarks;
   readonly log: Logger;
   onDropped(reason: string): void;
+  readonly onLimit: (limit: LimitName) => void;
+}
+
+/** The lists that a connection reported as changed: before it had answered its first call, and afterwards. */
+interface Report {
+  readonly atStart: Set<ListKind>;
+  readonly afterwards: Set<ListKind>;
 }
 
 /** Routes notifications of upstreams to the sessions and client groups that they concern, and to no other. */
 export class NotificationRouter {
   readonly #parts: NotificationRouterParts;
-  /** Links whose lists are being fetched; true when they changed again meanwhile. */
-  readonly #listing = new Map<HolderLink, boolean>();
-  /** Lists that a link said have changed, until they are fetched again. */
-  readonly #reported = new Map<HolderLink, Set<ListKind>>();
+  readonly #privateLists: PrivateLists;
+  /** Lists that a link reported as changed and that are not fetched again yet. */
+  readonly #reported = new Map<HolderLink, Report>();
   readonly #updates: UpdateCoalescer<HolderLink>;
 
   constructor(parts: NotificationRouterParts) {
     this.#parts = parts;
-    this.#updates = new UpdateCoalescer((link, uri, params) => this.#announceUpdate(link, uri, params));
+    this.#privateLists = new PrivateLists({
+      ...parts,
+      queue: new ListingQueue(parts.onLimit),
+      refreshCatalog: (holder) => this.refreshCatalog(holder),
+      onListed: (link, outcome) => {
+        if (outcome === 'failed') this.#reported.delete(link);
+        else this.#announceReported(link, this.#audience(link), outcome === 'differs');
+      },
+    });
+    this.#updates = new UpdateCoalescer((from, uri, params) => this.#announceUpdate(from, uri, params));
   }
 
   onNotification(link: HolderLink, notification: Notification, about: Exchange | undefined): void {
@@ -53,8 +72,8 @@ export class NotificationRouter {
     switch (method) {
       case 'notifications/progress':
         if (about?.progressToken !== undefined && about.advances(Number(params?.raw('progress')))) {
-          const told = params && this.#parts.marks.withTaskId(link, about.client, params);
-          about.client.notify(method, told?.with('progressToken', about.progressToken), about);
+          const marked = params && this.#parts.marks.withTaskId(link, about.client, params);
+          about.client.notify(method, marked?.with('progressToken', about.progressToken), about);
         }
         return;
       case 'notifications/message':
@@ -77,7 +96,10 @@ export class NotificationRouter {
     }
   }
 
-  /** Who hears what a connection says about no call: the only one behind it, else nobody can tell. */
+  /**
+   * Returns the recipient of a notification: the client of the call it is about, else the only user of the connection;
+   * undefined where that is ambiguous.
+   */
   #recipient(link: HolderLink, about: Exchange | undefined): Recipient | undefined {
     if (about !== undefined) return { client: about.client, exchange: about, isUnambiguous: true };
     if (link.shared || link.users.size !== 1) return undefined;
@@ -104,19 +126,21 @@ export class NotificationRouter {
   #routeUpdate(link: HolderLink, { params }: Notification): void {
     this.#parts.resourceCache.invalidate(link.upstream);
     const uri = params?.string('uri');
-    if (params !== undefined && uri !== undefined) this.#updates.add(link, uri, params);
+    if (params !== undefined && uri !== undefined) this.#updates.add(updateKey(link), link, uri, params);
   }
 
-  #announceUpdate(link: HolderLink, uri: string, params: RawObject): void {
-    for (const holder of this.#parts.links.subscribers(link, uri)) {
-      const viewed = holder.catalog.view.upstreams.find(({ id }) => id === link.upstream);
+  /** @param links of one upstream. */
+  #announceUpdate(links: Iterable<HolderLink>, uri: string, params: RawObject): void {
+    const [first] = links;
+    for (const holder of subscribersOf(links, uri)) {
+      const viewed = holder.catalog.view.upstreams.find(({ id }) => id === first?.upstream);
       if (viewed === undefined) continue;
       const known = JSON.stringify(uriToClient(viewed, uri));
       holder.announce('notifications/resources/updated', params.with('uri', known));
     }
   }
 
-  /** Clients hear of their own tasks, and of no others'. */
+  /** Routes a change of a task to the clients whose task it is. */
   #routeTask(link: HolderLink, { method, params }: Notification): void {
     const task = params?.string('taskId');
     if (params === undefined || task === undefined) return;
@@ -141,28 +165,26 @@ export class NotificationRouter {
       this.#parts.onDropped('notification-unattributable');
       return;
     }
-    // A modern client knows none of these: it hears of the end of a page by the answer to its call.
+    // A modern client knows none of these: the answer to its call says that a page was closed.
     if (to.client.caller.revision === MODERN) return;
     const mapped =
       method === 'notifications/elicitation/complete' && elicitationId !== undefined
         ? params?.with('elicitationId', JSON.stringify(elicitationIdToClient(to.client, link.upstream, elicitationId)))
         : params;
-    // What it says of its own accord may come between two requests.
+    // A notification about no request may come between two requests.
     if (!to.client.notify(method, mapped, about)) to.client.announce(method, mapped);
   }
 
   #onListChanged(link: HolderLink, method: string): void {
     this.#parts.resourceCache.invalidate(link.upstream);
-    // Many servers report the tools that they register at their start; clients know these, unless the lists differ.
-    if (link.hasAnswered) {
-      const reported = this.#reported.get(link) ?? new Set();
-      this.#reported.set(link, reported);
-      for (const kind of LIST_KINDS) if (method === listChanged(kind)) reported.add(kind);
-    }
+    const report = this.#reported.get(link) ?? { atStart: new Set(), afterwards: new Set() };
+    this.#reported.set(link, report);
+    const kinds = link.hasAnswered ? report.afterwards : report.atStart;
+    for (const kind of LIST_KINDS) if (method === listChanged(kind)) kinds.add(kind);
     if (link.shared) {
       const relisted = this.#parts.upstreams.get(link.upstream)?.relist(link.era, link);
       relisted?.then(
-        () => this.#announceReported(link, this.#parts.holders),
+        () => this.#announceReported(link, this.#parts.holders, false),
         (thrown: unknown) => {
           this.#reported.delete(link);
           this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
@@ -170,16 +192,19 @@ export class NotificationRouter {
       );
       return;
     }
-    const isListing = this.#listing.has(link);
-    this.#listing.set(link, isListing);
-    if (!isListing) void this.#relist(link);
+    this.#privateLists.onChanged(link);
   }
 
-  /** Announces the changes that an upstream reported, also where its lists turned out equal. */
-  #announceReported(link: HolderLink, holders: Iterable<ConnectionHolder>): void {
-    const kinds = this.#reported.get(link);
+  /**
+   * Announces the changes that an upstream reported, also where its lists turned out equal, unless it only started: many servers
+   * report the tools that they register then.
+   */
+  #announceReported(link: HolderLink, holders: Iterable<ConnectionHolder>, isDifferent: boolean): void {
+    const report = this.#reported.get(link);
     this.#reported.delete(link);
-    if (kinds === undefined) return;
+    if (report === undefined) return;
+    const kinds = isDifferent ? report.afterwards.union(report.atStart) : report.afterwards;
+    if (kinds.size === 0) return;
     for (const holder of holders) {
       const isViewed = holder.catalog.view.upstreams.some(({ id }) => id === link.upstream);
       if (!isViewed || !holder.wantsListChanges) continue;
@@ -189,47 +214,16 @@ export class NotificationRouter {
     }
   }
 
-  /** The lists of a private connection changed, which concerns the users of that connection alone. */
-  async #relist(link: HolderLink): Promise<void> {
-    const { log } = this.#parts;
-    try {
-      do {
-        this.#listing.set(link, false);
-        for (const features of link.era === 'modern' ? distinctFeatures(link.users) : [link]) {
-          await this.#relistFor(link, features);
-        }
-        this.#announceReported(link, link.users);
-      } while (this.#listing.get(link) === true);
-    } catch (thrown) {
-      log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
-    } finally {
-      this.#reported.delete(link);
-      this.#listing.delete(link);
-    }
-  }
-
-  /** A modern connection serves clients of different capabilities, and is listed for each set of them. */
-  async #relistFor(link: HolderLink, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<void> {
-    const { upstreams, offers } = this.#parts;
-    const offer = await upstreams.get(link.upstream)?.list(link, clientCapabilities);
-    if (offer === undefined) return;
-    const common = offers.get(link.upstream, link.era, capabilityKey) ?? offers.get(link.upstream, link.era, '');
-    const isOwn = common === undefined || !sameOffer(common, offer);
-    // What changed may be kept outside of the process, for other clients too.
-    if (isOwn) offers.expire(link.upstream, link.era);
-    for (const holder of link.users) {
-      if (link.era === 'modern' && holder.capabilityKey !== capabilityKey) continue;
-      if (isOwn) holder.ownOffers.set(link.upstream, offer);
-      else holder.ownOffers.delete(link.upstream);
-      this.refreshCatalog(holder);
-    }
-  }
-
-  /** Removes from the catalogs of its users the lists that a closed connection alone had shown. */
+  /** The link was closed: its users see the lists of all clients again. */
   onLinkClosed(link: HolderLink): void {
-    for (const holder of link.users) {
-      if (holder.ownOffers.delete(link.upstream)) this.refreshCatalog(holder);
-    }
+    this.#privateLists.onLinkClosed(link);
+  }
+
+  /** Returns the users of a private connection, and the siblings of those that are client groups. */
+  #audience(link: HolderLink): ReadonlySet<ConnectionHolder> {
+    const audience = new Set(link.users);
+    for (const user of link.users) for (const sibling of this.#parts.siblingsOf(user)) audience.add(sibling);
+    return audience;
   }
 
   /**
@@ -278,9 +272,10 @@ export class NotificationRouter {
   }
 }
 
-/** One holder for each set of capabilities. */
-function distinctFeatures(holders: Iterable<ConnectionHolder>): Iterable<ClientFeatures> {
-  return new Map([...holders].map((holder) => [holder.capabilityKey, holder])).values();
+/** Equal for links whose updates reach the same listeners: those of one principal's client groups at one upstream. */
+function updateKey(link: HolderLink): HolderLink | string {
+  const [user] = link.users;
+  return link.shared || !(user instanceof ClientGroup) ? link : `${link.upstream} ${user.principal}`;
 }
 
 function listChanged(kind: ListKind): string {

@@ -3,42 +3,57 @@ import type { RawObject } from '../json/json.ts';
 /** Updates of one resource within this time are announced once at its start and once at its end. */
 const WINDOW_MS = 25;
 
-/** One source's updates of the last moment, by URI; with parameters where another one came since the announcement. */
-type Window = Map<string, RawObject | undefined>;
+/** Updates that came after the announcement at the start of a window. */
+interface Waiting<Source> {
+  readonly sources: Set<Source>;
+  /** Of the latest one. */
+  params: RawObject;
+}
+
+/** The updates of one key in the last moment, by URI. */
+type Window<Source> = Map<string, Waiting<Source> | undefined>;
 
 /** Announces the first update of a resource at once, and those that follow closely together. */
 export class UpdateCoalescer<Source> {
-  readonly #announce: (source: Source, uri: string, params: RawObject) => void;
-  readonly #windows = new Map<Source, Window>();
+  readonly #announce: (sources: Iterable<Source>, uri: string, params: RawObject) => void;
+  readonly #windows = new Map<unknown, Window<Source>>();
 
-  constructor(announce: (source: Source, uri: string, params: RawObject) => void) {
+  constructor(announce: (sources: Iterable<Source>, uri: string, params: RawObject) => void) {
     this.#announce = announce;
   }
 
-  add(source: Source, uri: string, params: RawObject): void {
-    const window = this.#windows.get(source);
+  /** @param key equal for sources whose updates reach the same listeners. */
+  add(key: unknown, source: Source, uri: string, params: RawObject): void {
+    const window = this.#windows.get(key);
     if (window?.has(uri) === true) {
-      window.set(uri, params);
+      const waiting = window.get(uri);
+      if (waiting === undefined) window.set(uri, { sources: new Set([source]), params });
+      else {
+        waiting.sources.add(source);
+        waiting.params = params;
+      }
       return;
     }
-    if (window === undefined) this.#open(source, [uri]);
+    if (window === undefined) this.#open(key, [uri]);
     else window.set(uri, undefined);
-    this.#announce(source, uri, params);
+    this.#announce([source], uri, params);
   }
 
-  #open(source: Source, uris: readonly string[]): void {
-    this.#windows.set(source, new Map(uris.map((uri) => [uri, undefined])));
-    setTimeout(() => this.#close(source), WINDOW_MS).unref();
+  #open(key: unknown, uris: readonly string[]): void {
+    this.#windows.set(key, new Map(uris.map((uri) => [uri, undefined])));
+    setTimeout(() => this.#close(key), WINDOW_MS).unref();
   }
 
-  #close(source: Source): void {
-    const waiting = [...(this.#windows.get(source) ?? [])].filter(([, params]) => params !== undefined);
-    this.#windows.delete(source);
-    if (waiting.length === 0) return;
-    this.#open(
-      source,
-      waiting.map(([uri]) => uri),
+  #close(key: unknown): void {
+    const updates = [...(this.#windows.get(key) ?? [])].flatMap(([uri, waiting]) =>
+      waiting === undefined ? [] : [{ uri, ...waiting }],
     );
-    for (const [uri, params] of waiting) if (params !== undefined) this.#announce(source, uri, params);
+    this.#windows.delete(key);
+    if (updates.length === 0) return;
+    this.#open(
+      key,
+      updates.map(({ uri }) => uri),
+    );
+    for (const { sources, uri, params } of updates) this.#announce(sources, uri, params);
   }
 }

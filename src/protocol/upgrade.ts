@@ -86,6 +86,17 @@ export function upgradeError(error: RpcError): RpcError {
   return error.code === RESOURCE_NOT_FOUND ? { ...error, code: INVALID_PARAMS } : error;
 }
 
+/**
+ * Returns the error of a server that does not know a resource, as 2026-07-28 requires it: with its code, and the URI in `data`.
+ * The SDKs of older servers answer with codes of their own: 0, -32002, -32603.
+ *
+ * @param uri as the client knows it.
+ */
+export function unknownResourceError({ message, data }: RpcError, uri: string): RpcError {
+  const kept = typeof data === 'object' && data !== null && !Array.isArray(data) ? data : {};
+  return { code: INVALID_PARAMS, message, data: { ...kept, uri } };
+}
+
 /** Members of a server request of 2025-11-25 that an entry of `inputRequests` does not have. */
 const LEGACY_REQUEST_MEMBERS = ['elicitationId', 'task', '_meta'];
 

@@ -86,7 +86,7 @@ export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, ran
   if (state.phase === 'stopped') return state;
   switch (event.kind) {
     case 'starting':
-      return state.phase === 'ready' || state.phase === 'degraded' ? state : { ...state, phase: 'starting' };
+      return isUp(state) ? state : { ...state, phase: 'starting' };
     case 'connected':
       return { ...state, phase: 'ready', reason: undefined, detail: undefined, attempts: 0, retryAtMs: 0 };
     case 'start-failed':
@@ -109,11 +109,16 @@ export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, ran
   }
 }
 
+/** Whether the upstream serves requests now. */
+export function isUp({ phase }: Lifecycle): boolean {
+  return phase === 'ready' || phase === 'degraded';
+}
+
 /** Sums up the states of the two eras. An era that is not used says nothing. */
 export function overall(legacy: Lifecycle, modern: Lifecycle): Lifecycle {
   if (isUnused(modern)) return legacy;
   if (isUnused(legacy) || legacy.phase === modern.phase) return modern;
-  const serving = [legacy, modern].find(({ phase }) => phase === 'ready' || phase === 'degraded');
+  const serving = [legacy, modern].find(isUp);
   if (serving === undefined) return legacy.phase === 'failed' ? legacy : modern;
   const other = serving === legacy ? modern : legacy;
   if (other.phase === 'starting') return serving;

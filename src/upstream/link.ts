@@ -4,13 +4,13 @@ import type { Connection } from './rpc/connection.ts';
 import type { ServerHello } from './initialize.ts';
 import type { UpstreamSubscription } from './upstream-subscription.ts';
 
-/** What a client can do that an upstream may use, and the name of that set: equal for equal ones, `''` for none. */
+/** The capabilities of a client that an upstream may use, and the key of that set: equal for equal sets, `''` for none. */
 export interface ClientFeatures {
   readonly clientCapabilities: RawObject;
   readonly capabilityKey: string;
 }
 
-/** The features of a client that can do nothing which an upstream may use. */
+/** The features of a client without capabilities that an upstream may use. */
 export const NO_FEATURES: ClientFeatures = { clientCapabilities: RawObject.EMPTY, capabilityKey: '' };
 
 /** A holder of connections: a client session, or a group of modern clients. */
@@ -39,9 +39,12 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
   /** Whether it serves many clients at once, or none: the gateway alone, for its lists. */
   shared: boolean;
   readonly users: Set<User>;
-  /** Subscribed resources by the upstream's URI, and who wants to hear of them. While there are any, the link is not idle. */
+  /**
+   * Subscribed resources by the upstream's URI, with the holders that hear of them. While a user of the link is one of those,
+   * the link is not idle; other holders have subscribed on links of their own.
+   */
   readonly subscribers: Map<string, Set<User>>;
-  /** Tasks it works on for clients that ask about them now and then, and whose they are. While there are any, it is not idle. */
+  /** Tasks that it works on, with their owners, which ask about them now and then. While there are any, the link is not idle. */
   readonly tasks: Map<string, Owner>;
   /** Monotonic ms of the last call's start or end. */
   usedMs: number;
@@ -57,5 +60,13 @@ export type CloseReason = 'idle' | 'crash' | 'forgotten' | 'released';
 
 /** Whether no call, subscription or task needs it at this moment. */
 export function isIdle<Owner, User extends LinkUser>(link: Link<Owner, User>): boolean {
-  return link.connection.inFlight === 0 && link.subscribers.size === 0 && link.tasks.size === 0;
+  return link.connection.inFlight === 0 && link.tasks.size === 0 && !isSubscribed(link);
+}
+
+/** Whether a user of the link is subscribed to a resource. */
+function isSubscribed<Owner, User extends LinkUser>({ subscribers, users }: Link<Owner, User>): boolean {
+  for (const holders of subscribers.values()) {
+    for (const holder of holders) if (users.has(holder)) return true;
+  }
+  return false;
 }

@@ -341,7 +341,7 @@ test('N-07 a process whose lists are being read serves no client, whose calls co
   let held: Promise<void> | undefined;
   const tools = ['grow', 'grown'].map((name) => ({ name, inputSchema: { type: 'object' } }));
   const memory = memoryUpstream({
-    beforeList: () => held ?? Promise.resolve(),
+    hold: () => held ?? Promise.resolve(),
     listsOf: (peer) => ({ tools: grown.has(peer) ? tools : tools.slice(0, 1) }),
     request: (peer, request) => {
       grown.add(peer);

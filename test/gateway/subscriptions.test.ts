@@ -169,8 +169,8 @@ test('two URIs for one resource are two subscriptions, and one outlives the othe
   assert.equal(memory.requests('resources/unsubscribe').length, 0);
 });
 
-test('a subscription to what an upstream cannot watch is refused', TIMEOUT, async () => {
-  const memory = watched({ capabilities: { resources: {} } });
+test('a subscription at an upstream that declares no resources is refused, and not sent', TIMEOUT, async () => {
+  const memory = watched({ capabilities: { tools: {} } });
   await using gateway = await testCore({ up: { memory }, watching: { memory: watched() } });
   const client = await gateway.connect();
   const { answer } = await client.request('resources/subscribe', { uri: URI });

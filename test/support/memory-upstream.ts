@@ -34,7 +34,7 @@ export interface Script {
   /** What this conversation's lists are, where they are not everybody's. */
   listsOf?(peer: Peer): Script['lists'];
   /** Awaited before a list is answered. */
-  beforeList?(): Promise<void>;
+  hold?(peer: Peer, request: Request): Promise<void>;
   /** Awaited before a conversation begins, which it can prevent. */
   start?(): Promise<void>;
   /** Whether `initialize`, too, is left to the script. */
@@ -138,7 +138,8 @@ export function memoryUpstream(script: Script): MemoryUpstream {
           const lists = script.listsOf?.(peer) ?? script.lists;
           peer.say(result(message, { [list]: lists?.[list] ?? [] }));
         };
-        return script.beforeList === undefined ? answer() : void script.beforeList().then(answer);
+        if (script.hold === undefined) return answer();
+        return void script.hold(peer, message).then(answer);
       }
       if (script.request === undefined) return peer.say(result(message, {}));
       return script.request(peer, message);

@@ -1,7 +1,16 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import { backoffMs } from '../../src/upstream/rpc/backoff.ts';
-import { admit, CONFIGURED, type Lifecycle, type LifecycleEvent, overall, step } from '../../src/upstream/lifecycle.ts';
+import {
+  admit,
+  CONFIGURED,
+  isUp,
+  type Lifecycle,
+  type LifecycleEvent,
+  overall,
+  PHASES,
+  step,
+} from '../../src/upstream/lifecycle.ts';
 
 function after(events: readonly (readonly [number, LifecycleEvent])[]): Lifecycle {
   return events.reduce((state, [atMs, event]) => step(state, event, atMs, 0), CONFIGURED);
@@ -23,6 +32,13 @@ test('an upstream that starts is ready, without a reason', () => {
   assert.equal(state.phase, 'ready');
   assert.equal(state.reason, undefined);
   assert.deepEqual(admit(state, 10), { kind: 'go' });
+});
+
+test('an upstream is up in the phases in which it serves', () => {
+  assert.deepEqual(
+    PHASES.filter((phase) => isUp({ ...CONFIGURED, phase })),
+    ['ready', 'degraded'],
+  );
 });
 
 test('R1 after a failed start the next try waits a little, and longer each time', () => {

@@ -162,6 +162,11 @@ function ownersOf(resources: Resources, uri: string): readonly string[] {
   return [...resources.index.find(uri)];
 }
 
+/** Whether the upstream lists this URI, in its own form, or a template that the URI fits. */
+export function isListedBy(resources: Resources, upstream: string, uri: string): boolean {
+  return resources.listed.get(uri)?.includes(upstream) === true || resources.index.find(uri).has(upstream);
+}
+
 /**
  * Finds the upstream of a URI: by the id in it; else by the upstream that lists it in its own form, which models copy from
  * free text; else by the templates that it fits; else `fallback`, except that a web URI of one upstream is never shown to another.

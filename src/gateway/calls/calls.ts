@@ -1,28 +1,19 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Source } from '../../catalog/callable.ts';
-import { sourceOf } from '../../catalog/catalog.ts';
+import { isListedResource, sourceOf } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
-import {
-  type InputRequest,
-  type InputRequired,
-  isPlain,
-  mayAsk,
-  readResult,
-  type Retry,
-  withRetry,
-} from '../../protocol/input-required.ts';
+import { type InputRequired, isPlain, type Retry, withRetry } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
-import { type Answer, parsed, type RpcError } from '../../protocol/jsonrpc.ts';
+import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../../protocol/mcp-headers.ts';
 import { MODERN, type Revision } from '../../protocol/revisions.ts';
-import { declaresTasks } from '../../protocol/tasks.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
 import { type Link, NO_FEATURES } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { type ResultTranslator, NEEDS_URL, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
+import { atMost } from '../exchange/at-most.ts';
 import type { Exchange } from '../exchange/exchange.ts';
-import { canBeAsked, capabilitiesFor, modernCapabilities } from '../exchange/client-capabilities.ts';
 import { collectInput, MAX_ROUNDS } from '../questions/collect-input.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { withStateLoss } from '../connections/state-losses.ts';
@@ -32,6 +23,7 @@ import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.
 import type { ResourceCache } from '../forward/resource-cache.ts';
 import type { Found, Route } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
+import { inputRequiredError, readAsking, urlRequiredError } from './asking-answers.ts';
 import type { TaskCalls } from './task-calls.ts';
 
 export interface CallsParts {
@@ -44,56 +36,30 @@ export interface CallsParts {
   readonly taskCalls: TaskCalls;
 }
 
-/** Told how a call ends, once. */
+/** Receives the end of a call, once. */
 export interface ResultSink {
   resolve(answer: Answer): void;
   reject(thrown: unknown): void;
-  /** Told by what this comes to. */
+  /** Ends as this promise does. */
   follow(answering: Promise<Answer>): void;
 }
 
-/** A call that was made already, and what came of it at first. */
+/** A call that was sent already, and its first answer. */
 interface FirstResponse {
   readonly link: Link<Exchange, ConnectionHolder>;
   readonly first: Answer | GatewayError;
 }
 
-/** A modern upstream's questions to a modern client, which carries them itself. */
-export class InputRequiredError extends Error {
-  override readonly name = 'InputRequiredError';
-  readonly inputRequired: InputRequired;
-
-  constructor(asked: InputRequired) {
-    super('input required');
-    this.inputRequired = asked;
-  }
-}
-
-/** A page a user must open before a legacy upstream makes the call. */
-export interface UrlElicitation {
-  readonly elicitationId: string;
-  readonly url: string;
-  readonly message: string;
-}
-
-/** A legacy upstream refused the call until a modern client's user has opened some pages. */
-export class UrlRequiredError extends Error {
-  override readonly name = 'UrlRequiredError';
-  readonly elicitations: readonly UrlElicitation[];
-
-  constructor(pages: readonly UrlElicitation[]) {
-    super('pages must be opened');
-    this.elicitations = pages;
-  }
-}
-
-/** How long after refusing a message an upstream's end has certainly been noticed. */
+/** The end of an upstream that refused a message is noticed within this time. */
 const RESEND_MS = 150;
 
-/** Of the modern era: what is in the headers and what is in the body differ. */
+/** The longest that the error of a read waits for lists. */
+const LISTS_WAIT_MS = 2_000;
+
+/** Of the modern era: headers and body differ. */
 const HEADER_MISMATCH = -32020;
 
-/** Carries requests to the upstreams they belong to, at most once each, and brings the answers back in the client's words. */
+/** Sends requests to their upstreams, at most once each, and translates the answers for the client. */
 export class Calls {
   readonly #parts: CallsParts;
   readonly #sender: Sender;
@@ -104,8 +70,10 @@ export class Calls {
   }
 
   /**
-   * @throws {GatewayError} why there is no answer of the upstream.
-   * @throws {InputRequiredError} to modern clients alone.
+   * Sends a request where its route leads, when the upstream has room for it.
+   *
+   * @throws {GatewayError} where the upstream has not answered.
+   * @throws {InputRequiredError} for modern clients alone.
    */
   forward(exchange: OpenExchange, to: Route): Promise<Answer> {
     if (to.kind === 'nowhere') throw to.error;
@@ -119,8 +87,8 @@ export class Calls {
   }
 
   /**
-   * The same for whoever is told, in place of a promise: none is made where a modern upstream is there, has room, and answers in
-   * one round, as it mostly does.
+   * Does the same and reports the end to a sink. Makes no promise where a modern upstream is connected, has room, and answers in
+   * one round, which is the usual case.
    *
    * @throws {GatewayError} before anything was sent.
    */
@@ -169,9 +137,9 @@ export class Calls {
   }
 
   /**
-   * Whoever calls it has a place at the upstream, which is given back at the end.
+   * Makes a call that has a slot at the upstream, and releases the slot at the end.
    *
-   * @param begun where a modern upstream was asked already.
+   * @param begun the call, where it was sent to a modern upstream already.
    */
   async #call(
     exchange: OpenExchange,
@@ -206,12 +174,13 @@ export class Calls {
             answer = called.answer;
           }
           if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
-            throw new UrlRequiredError(readUrlElicitations(upstream.id, exchange, answer.error));
+            throw urlRequiredError(upstream.id, exchange, answer.error);
           }
+          if (answer.kind === 'error') await this.#awaitLists(exchange);
           return this.#toClient(exchange, { upstream: upstream.id, isModern: false, source }, answer);
         } catch (thrown) {
           if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
-          // A process that ended is known to be gone only a moment after it takes nothing any more.
+          // The end of a process is noticed a moment after it stops reading.
           if (links.ready(holder, upstream.id) === link) await sleep(RESEND_MS);
         } finally {
           upstream.onCallEnd(link);
@@ -223,9 +192,9 @@ export class Calls {
   }
 
   /**
-   * Asks a modern upstream, which decides on tasks itself.
+   * Sends a request to a modern upstream, which decides on tasks itself.
    *
-   * @param ended told before whoever waits for the answer.
+   * @param ended is called before the promise of the answer settles.
    */
   #askModern(
     exchange: OpenExchange,
@@ -238,15 +207,23 @@ export class Calls {
     return this.#sender.send(exchange, upstream, link, { params: asked, headers: headersOf(source, params), ended });
   }
 
-  /** The answer in the words of the client, with the loss of the upstream's state where that is not reported yet. */
+  /** A resource that is in no list may only not be listed yet. Waits until it is, before the error of a read is translated. */
+  async #awaitLists({ client, holder, request: { method, params } }: OpenExchange): Promise<void> {
+    if (method !== 'resources/read' || client.caller.revision !== MODERN) return;
+    if (isListedResource(client.catalog, params?.string('uri') ?? '')) return;
+    const refreshing = this.#parts.listRefresher.refreshFor(holder);
+    if (refreshing !== undefined) await atMost([refreshing], LISTS_WAIT_MS);
+  }
+
+  /** Translates an answer for the client, and adds the loss of the upstream's state where that is not reported yet. */
   #toClient(exchange: OpenExchange, given: UpstreamResult, answer: Answer): Answer {
     return withStateLoss(exchange.holder, given.upstream, this.#parts.translator.toClient(exchange, given, answer));
   }
 
   /**
-   * A modern upstream may answer with questions, and is then asked again.
+   * Sends a request to a modern upstream, and sends it again with the client's answers as long as the upstream asks.
    *
-   * @param first what it answered already.
+   * @param first the answer to the request, where it was sent already.
    */
   async #converse(
     exchange: OpenExchange,
@@ -276,27 +253,26 @@ export class Calls {
       const given = isFirst ? first : await this.#askModern(exchange, upstream, link, { params: sent, source }).answer;
       const answer = given.kind === 'result' ? parsed(given) : given;
       if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
-        // It refused before it ran anything: the schemas in the catalog are old.
+        // The upstream refused before it ran anything: the schemas in the catalog are old.
         hasRefreshed = true;
         await upstream.relist(exchange.holder.era, upstream.isPersonal ? exchange.holder : NO_FEATURES);
         this.#parts.listRefresher.bringUpToDate(exchange.holder);
         source = sourceAfterRelist(exchange) ?? source;
         continue;
       }
-      const asked =
-        answer.kind === 'result' ? readInputRequired(upstream.id, exchange, answer.parsedResult) : undefined;
+      const asked = answer.kind === 'result' ? readAsking(upstream.id, exchange, answer.parsedResult) : undefined;
       if (asked instanceof RawObject) {
         return await this.#parts.taskCalls.onCreated(exchange, upstream, link, asked, source);
       }
       if (asked === undefined) {
+        if (answer.kind === 'error') await this.#awaitLists(exchange);
         if (isRead) {
           resourceCache.store({ ...read, params: sent }, version, answer, performance.now());
         }
         return this.#toClient(exchange, { upstream: upstream.id, isModern: true, source }, answer);
       }
       if (exchange.client.caller.revision === MODERN) {
-        for (const request of asked.inputRequests) mustBeDeclared(upstream.id, exchange, request);
-        throw new InputRequiredError(asked);
+        throw inputRequiredError(upstream.id, exchange, asked);
       }
       const retry = await this.#collectInput(exchange, upstream, asked);
       if (!('requestState' in retry)) return retry;
@@ -308,7 +284,7 @@ export class Calls {
     throw new GatewayError('upstream-protocol', { upstream: upstream.id, message });
   }
 
-  /** What the client said, or how the call ends where it would not. */
+  /** Returns the client's answers, or the result of the call where the client refuses. */
   async #collectInput(
     exchange: OpenExchange,
     upstream: Upstream<Exchange, ConnectionHolder>,
@@ -330,27 +306,6 @@ function paramsKnownTo(method: string, revision: Revision, params: RawObject): R
   return isStrange ? params.with('context', undefined) : params;
 }
 
-/** Only what the request declared may be asked about it. @throws {GatewayError} `missing-capability`, `upstream-protocol` */
-function mustBeDeclared(
-  upstream: string,
-  { client }: Exchange,
-  { method, params = RawObject.EMPTY }: InputRequest,
-): void {
-  if (canBeAsked(client.clientCapabilities, method, params)) return;
-  const requiredCapabilities = capabilitiesFor(method, params);
-  if (requiredCapabilities === undefined) {
-    const message = `upstream "${upstream}" asks for ${method}, which no client can be asked for`;
-    throw new GatewayError('upstream-protocol', { upstream, message });
-  }
-  const say = `upstream "${upstream}" asks for ${method}`;
-  throw new GatewayError('missing-capability', {
-    upstream,
-    executed: 'unknown',
-    message: say,
-    data: { requiredCapabilities },
-  });
-}
-
 const NO_HEADERS: readonly Header[] = [];
 
 /** `Mcp-Param-…` of a call, by the schema of the tool. */
@@ -364,67 +319,7 @@ function sourceAfterRelist({ client: { catalog }, tool }: OpenExchange): Source 
   return owner === undefined ? undefined : sourceOf(catalog, owner);
 }
 
-/** @throws {GatewayError} `missing-capability`, `upstream-protocol` */
-function readUrlElicitations(
-  upstream: string,
-  exchange: Exchange,
-  { message, data }: RpcError,
-): readonly UrlElicitation[] {
-  const { client, request } = exchange;
-  const listed: unknown = typeof data === 'object' && data !== null && 'elicitations' in data ? data.elicitations : [];
-  const pages = (Array.isArray(listed) ? listed : []).flatMap((one: unknown) => (isUrlElicitation(one) ? [one] : []));
-  if (pages.length === 0 || !mayAsk(request.method)) {
-    const what = pages.length === 0 ? 'names none' : `${request.method} cannot wait for that`;
-    const say = `upstream "${upstream}" wants pages opened, and ${what}: ${message}`;
-    throw new GatewayError('upstream-protocol', { upstream, executed: 'no', message: say });
-  }
-  if (client.clientCapabilities.object('elicitation')?.raw('url') === undefined) {
-    const requiredCapabilities = { elicitation: { url: {} } };
-    throw new GatewayError('missing-capability', { upstream, message, data: { requiredCapabilities } });
-  }
-  return pages;
-}
-
-function isUrlElicitation(one: unknown): one is UrlElicitation {
-  return (
-    typeof one === 'object' &&
-    one !== null &&
-    ['elicitationId', 'url', 'message'].every(
-      (key) => typeof Object.getOwnPropertyDescriptor(one, key)?.value === 'string',
-    )
-  );
-}
-
-/** The questions in a result, or the task, if that is what it is. @throws {GatewayError} `upstream-protocol` */
-function readInputRequired(
-  upstream: string,
-  { request, client }: Exchange,
-  result: RawObject,
-): InputRequired | RawObject | undefined {
-  const { method } = request;
-  const reading = readResult(result);
-  const broke = (why: string) =>
-    new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" answered with ${why}` });
-  switch (reading.kind) {
-    case 'complete':
-    case 'absent':
-      return undefined;
-    case 'input-required':
-      if (!mayAsk(method)) throw broke(`questions, which ${method} may not be answered with`);
-      return reading.asked;
-    case 'task':
-      if (method !== 'tools/call' || !declaresTasks(modernCapabilities(client))) {
-        throw broke('a task, which nobody asked for');
-      }
-      return reading.result;
-    case 'unknown':
-      throw broke(`a result of type ${reading.resultType}, which nobody declared`);
-    case 'malformed':
-      throw broke(`a result that ${reading.why}`);
-  }
-}
-
-/** Only what the upstream said it did not take may be sent again. */
+/** Whether the upstream has not received the request, so that it may be sent again. */
 function wasNeverSeen(thrown: unknown): boolean {
   if (!(thrown instanceof GatewayError)) return false;
   const executed = thrown.detail.executed ?? thrown.row.executed;

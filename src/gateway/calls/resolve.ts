@@ -2,7 +2,7 @@ import { prefixesOf } from '../../catalog/callable.ts';
 import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
-import type { Lifecycle } from '../../upstream/lifecycle.ts';
+import { isUp, type Lifecycle } from '../../upstream/lifecycle.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import { type Route, route } from '../exchange/route.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
@@ -72,10 +72,6 @@ function ownerByPrefix(view: View, name: string, isUri: boolean): string | undef
   const longest = Math.max(...fitting.map(([prefix]) => prefix.length));
   const [only, ...others] = fitting.filter(([prefix]) => prefix.length === longest);
   return others.length === 0 ? only?.[1] : undefined;
-}
-
-function isUp({ phase }: Lifecycle): boolean {
-  return phase === 'ready' || phase === 'degraded';
 }
 
 /** Whether only a change of the config can help. */

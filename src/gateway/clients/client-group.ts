@@ -9,17 +9,17 @@ import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import { forwardableCapabilities, capabilityKeyOf } from '../exchange/client-capabilities.ts';
 import { ConnectionHolder } from '../exchange/connection-holder.ts';
 
-/** Somebody who hears of what belongs to no request: a `subscriptions/listen` stream. */
+/** A `subscriptions/listen` stream: receives notifications that belong to no request. */
 export interface Subscriber {
   announce(method: string, params: RawObject | undefined): void;
-  /** An upstream says that a task of somebody's has changed. */
+  /** An upstream reports a change of a task, which may be another client's. */
   onTaskChange(link: Link<Exchange, ConnectionHolder>, task: string): void;
   close(): void;
 }
 
 /**
- * Modern clients are unknown from one request to the next. What servers of the legacy era keep for a client is kept for an
- * group: all requests of one principal to one endpoint that declare the same capabilities.
+ * All modern requests of one principal to one endpoint that declare the same capabilities. Modern clients are unknown from one
+ * request to the next, so servers of the legacy era keep for a group what they keep for a client.
  */
 export class ClientGroup extends ConnectionHolder {
   readonly isOneClient = false;
@@ -27,7 +27,7 @@ export class ClientGroup extends ConnectionHolder {
   /** Requests that wait for an answer of ours, exclusiveGroups included and parked calls not. */
   inFlightCount = 0;
   readonly subscribers = new Set<Subscriber>();
-  /** More of its kind, by upstream, each for one request at a time: see {@link forUpstream}. */
+  /** Exclusive groups by upstream, each for one request at a time: see {@link forUpstream}. */
   readonly #exclusiveGroups = new Map<string, ClientGroup[]>();
   #lastExclusive = 0;
 
@@ -50,7 +50,7 @@ export class ClientGroup extends ConnectionHolder {
   }
 
   /**
-   * Whose connection a request to this upstream goes by.
+   * Returns the group whose connection carries a request to this upstream: this one or an exclusive one.
    *
    * @param isExclusive whether a question from the upstream could not be told from one about another request, so that each
    *   request needs a connection to itself.
@@ -66,7 +66,7 @@ export class ClientGroup extends ConnectionHolder {
     return exclusive;
   }
 
-  /** The exclusive of this key; itself, where there is none. */
+  /** Returns the exclusive group of this key; this group where there is none. */
   byKey(key: string): ClientGroup {
     for (const exclusive of this.exclusiveGroups()) if (exclusive.key === key) return exclusive;
     return this;
@@ -81,12 +81,11 @@ export class ClientGroup extends ConnectionHolder {
     for (const exclusiveGroups of this.#exclusiveGroups.values()) yield* exclusiveGroups;
   }
 
-  /** Lets go of exclusiveGroups nobody uses. */
-  removeIdleExclusives(drop: (exclusive: ClientGroup) => void): void {
+  /** Removes exclusive groups without a request and a connection. */
+  removeIdleExclusives(onRemove: (exclusive: ClientGroup) => void): void {
     for (const [upstream, exclusiveGroups] of this.#exclusiveGroups) {
-      // One whose connection is gone costs nothing but its name.
       const kept = exclusiveGroups.filter((exclusive) => exclusive.working.size > 0 || exclusive.links.size > 0);
-      for (const exclusive of exclusiveGroups) if (!kept.includes(exclusive)) drop(exclusive);
+      for (const exclusive of exclusiveGroups) if (!kept.includes(exclusive)) onRemove(exclusive);
       if (kept.length === 0) this.#exclusiveGroups.delete(upstream);
       else this.#exclusiveGroups.set(upstream, kept);
     }
@@ -120,30 +119,31 @@ export class ClientGroup extends ConnectionHolder {
   override close(): void {
     super.close();
     for (const listener of this.subscribers) listener.close();
-    for (const exchange of this.working) exchange.cancel('the gateway let it go');
+    for (const exchange of this.working) exchange.cancel('the gateway released it');
     for (const exclusive of this.exclusiveGroups()) exclusive.close();
   }
 }
 
 export interface ClientGroupsParts {
-  /** What clients that can do this see at this endpoint, looked for on disk too. */
+  /** Returns the catalog of a holder, made of offers in memory and on disk. */
   loadCatalog(holder: ConnectionHolder): Promise<Catalog>;
-  /** Told before one is let go. */
+  /** Is called before a group is released. */
   onRelease(group: ClientGroup): void;
   readonly idleMs: number;
   readonly perPrincipal: number;
-  /** What is known before anything is: the endpoint's lists for clients without features. */
+  /** Returns the endpoint's catalog for clients without features. */
   defaultCatalog(view: string): Catalog;
 }
 
-/** The groups in use. */
+/** The client groups in use, found by their callers and by their principals. */
 export class ClientGroups {
   readonly #parts: ClientGroupsParts;
   readonly #pending = new Map<string, Promise<ClientGroup>>();
   readonly #ready = new Map<string, ClientGroup>();
-  /** By who asks: the same caller is mostly the same object. */
+  readonly #byPrincipal = new Map<string, Set<ClientGroup>>();
+  /** By caller: requests of one client mostly have the same caller object. */
   #byCaller = new WeakMap<Caller, ClientGroup>();
-  /** Names of sets of capabilities: what many declare is the same object, too. */
+  /** Capability keys by declared capabilities, which are mostly the same object too. */
   readonly #capabilityKeys = new WeakMap<RawObject, string>();
 
   constructor(parts: ClientGroupsParts) {
@@ -157,7 +157,19 @@ export class ClientGroups {
     }
   }
 
-  /** At once where it is known. @throws {GatewayError} `invalid-params` for capabilities that are too large; `overloaded`. */
+  /**
+   * Returns the other groups of a group's principal, at all endpoints. A session has no siblings: its client has one
+   * connection to each upstream.
+   */
+  *siblingsOf(holder: ConnectionHolder): Iterable<ClientGroup> {
+    if (!(holder instanceof ClientGroup)) return;
+    for (const group of this.#byPrincipal.get(holder.principal) ?? []) {
+      if (group !== holder) yield group;
+      for (const exclusive of group.exclusiveGroups()) if (exclusive !== holder) yield exclusive;
+    }
+  }
+
+  /** Returns the group of a caller; a promise only where it has to be made. @throws {GatewayError} `invalid-params` for capabilities that are too large; `overloaded`. */
   of(caller: Caller, nowMs: number): ClientGroup | Promise<ClientGroup> {
     const claimed = this.#byCaller.get(caller);
     if (claimed !== undefined) {
@@ -195,6 +207,8 @@ export class ClientGroups {
       const group = new ClientGroup(key, caller, this.#parts.defaultCatalog(caller.view));
       group.catalog = await this.#parts.loadCatalog(group);
       this.#ready.set(key, group);
+      const ofPrincipal = this.#byPrincipal.get(group.principal) ?? new Set();
+      this.#byPrincipal.set(group.principal, ofPrincipal.add(group));
       return group;
     } finally {
       this.#pending.delete(key);
@@ -208,11 +222,10 @@ export class ClientGroups {
    * @throws {GatewayError} `overloaded`
    */
   #makeRoom(principal: string): void {
-    let count = 0;
+    const groups = this.#byPrincipal.get(principal) ?? new Set();
+    const count = groups.size;
     let oldest: ClientGroup | undefined;
-    for (const group of this.#ready.values()) {
-      if (group.principal !== principal) continue;
-      count++;
+    for (const group of groups) {
       if (group.isReleasable && (oldest === undefined || group.usedMs < oldest.usedMs)) oldest = group;
     }
     if (count < this.#parts.perPrincipal) return;
@@ -238,6 +251,9 @@ export class ClientGroups {
 
   #release(group: ClientGroup): void {
     this.#ready.delete(group.key);
+    const ofPrincipal = this.#byPrincipal.get(group.principal);
+    ofPrincipal?.delete(group);
+    if (ofPrincipal?.size === 0) this.#byPrincipal.delete(group.principal);
     this.#byCaller = new WeakMap();
     for (const exclusive of group.exclusiveGroups()) this.#parts.onRelease(exclusive);
     this.#parts.onRelease(group);

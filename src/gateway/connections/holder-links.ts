@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { GatewayError, toAnswer } from '../../errors.ts';
+import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type Answer, DONE } from '../../protocol/jsonrpc.ts';
 import { detach } from '../../json/memo.ts';
@@ -8,18 +8,29 @@ import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
 import type { CloseReason, Link } from '../../upstream/link.ts';
-import type { UpstreamSubscription } from '../../upstream/upstream-subscription.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { atMost } from '../exchange/at-most.ts';
 import { isWanted, lowestOf } from '../exchange/log-level.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { ConnectionHolder, Subscription, Upstreams } from '../exchange/connection-holder.ts';
+import type { LimitName } from '../../limits.ts';
+import { canSubscribe, LinkSubscriptions } from './link-subscriptions.ts';
+import { SiblingSubscriptions } from './sibling-subscriptions.ts';
 import type { StateLosses } from './state-losses.ts';
 
 type HolderLink = Link<Exchange, ConnectionHolder>;
 
-/** A call does not wait longer than this for an upstream to take note of log levels and subscriptions. */
+/** A call waits at most this long until an upstream has answered log levels and subscriptions. */
 const PREPARE_MS = 1_000;
+
+export interface HolderLinksParts {
+  readonly upstreams: Upstreams;
+  readonly stateLosses: StateLosses;
+  readonly log: Logger;
+  /** The other client groups of a holder's principal. None for a session. */
+  readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
+  readonly onLimit: (limit: LimitName) => void;
+}
 
 /**
  * The connections of each holder. Before a new one is used it gets the log level and the subscriptions of its holder, so that
@@ -29,15 +40,18 @@ export class HolderLinks {
   readonly #upstreams: Upstreams;
   readonly #log: Logger;
   readonly #losses: StateLosses;
-  /** `<upstream> <holder>` of those whose subscriptions are being brought back. */
+  readonly #subscriptions = new LinkSubscriptions((link, method, uri) =>
+    this.#call(link, method, RawObject.of({ uri })),
+  );
+  readonly #siblings: SiblingSubscriptions;
+  /** `<upstream> <holder>` of holders whose subscriptions are being restored. */
   readonly #restoring = new Set<string>();
-  /** By URI, until the upstream has answered: two who subscribe at once are one subscription. */
-  readonly #subscribing = new WeakMap<HolderLink, Map<string, Promise<Answer>>>();
 
-  constructor(upstreams: Upstreams, losses: StateLosses, log: Logger) {
+  constructor({ upstreams, stateLosses, log, siblingsOf, onLimit }: HolderLinksParts) {
     this.#upstreams = upstreams;
-    this.#losses = losses;
+    this.#losses = stateLosses;
     this.#log = log;
+    this.#siblings = new SiblingSubscriptions({ subscriptions: this.#subscriptions, siblingsOf, onLimit, log });
   }
 
   /** Returns the link that serves this holder, if it is open. In the era of the holder's client, where the upstream has it. */
@@ -75,10 +89,10 @@ export class HolderLinks {
       upstream.releaseUser(holder);
       throw new GatewayError('session-unknown', { message: 'the session ended' });
     }
-    const told = [...holder.subscriptions]
+    const resubscribing = [...holder.subscriptions]
       .filter(([, to]) => to.upstream === link.upstream)
       .map(([known, { uri }]) => this.#resubscribe(link, holder, known, uri));
-    await atMost([...told, this.#setLevel(link)], PREPARE_MS);
+    await atMost([...resubscribing, this.#siblings.onLinkOpen(link, holder), this.#setLevel(link)], PREPARE_MS);
     return link;
   }
 
@@ -92,21 +106,21 @@ export class HolderLinks {
     this.#losses.onLinkClosed(link, reason);
   }
 
-  /** A holder has come back: whoever owes it news is reached again, though nobody calls. */
+  /** Connects a restored session to the upstreams that it is subscribed at, before it calls. */
   onRestored(holder: ConnectionHolder): void {
-    const owing = new Set([...holder.subscriptions.values()].map(({ upstream }) => upstream));
-    for (const upstream of owing) this.#restoreSubscriptions(holder, upstream);
+    const upstreams = new Set([...holder.subscriptions.values()].map(({ upstream }) => upstream));
+    for (const upstream of upstreams) this.#restoreSubscriptions(holder, upstream);
   }
 
-  /** Connects again and again until the session's subscriptions hold, or it has none any more. */
+  /** Connects until the holder's subscriptions are restored, or it has none any more. */
   #restoreSubscriptions(holder: ConnectionHolder, upstream: string): void {
     const key = `${upstream} ${holder.key}`;
     if (this.#restoring.has(key)) return;
     this.#restoring.add(key);
-    const isOwed = () =>
+    const isSubscribed = () =>
       !holder.closed.aborted && [...holder.subscriptions.values()].some((to) => to.upstream === upstream);
     const attempts = async () => {
-      for (let attempt = 1; isOwed(); attempt++) {
+      for (let attempt = 1; isSubscribed(); attempt++) {
         try {
           await this.open(holder, upstream);
           return;
@@ -119,7 +133,7 @@ export class HolderLinks {
     void attempts().finally(() => this.#restoring.delete(key));
   }
 
-  /** Sends the lowest level that anybody on each connection wants. */
+  /** Sends each connection of a holder the lowest level that a user of the connection wants. */
   async applyLogLevel(holder: ConnectionHolder): Promise<void> {
     const links = [...holder.links.values()];
     await atMost(
@@ -128,16 +142,16 @@ export class HolderLinks {
     );
   }
 
-  /** A request wants to hear of this level and above; its connection may have been asked for less. */
+  /** Lowers the level of a connection where a request wants log messages of this level, and the connection sends fewer. */
   async ensureLogLevel(holder: ConnectionHolder, link: HolderLink, level: Severity): Promise<void> {
     if (holder.logLevel !== undefined && isWanted(level, holder.logLevel)) return;
     holder.logLevel = level;
     await atMost([this.#setLevel(link)], PREPARE_MS);
   }
 
-  /** Never rejects: without it there are more or fewer log messages, and that is all. */
+  /** Never rejects: a failure only means more or fewer log messages. */
   async #setLevel(link: HolderLink): Promise<void> {
-    // In the modern era each request says it for itself.
+    // In the modern era each request carries its own level.
     if (link.hello.capabilities.raw('logging') === undefined || link.era === 'modern') return;
     const level = lowestOf([...link.users].map((holder) => holder.logLevel));
     if (level === undefined) return;
@@ -150,18 +164,21 @@ export class HolderLinks {
 
   async subscribe(holder: ConnectionHolder, known: string, to: Subscription): Promise<Answer> {
     const link = await this.open(holder, to.upstream);
-    const canSubscribe = link.hello.capabilities.object('resources')?.raw('subscribe') === 'true';
-    if (!canSubscribe || isCallKey(link.key)) {
+    if (!canSubscribe(link)) {
       this.#upstreams.get(to.upstream)?.onCallEnd(link);
-      const why = canSubscribe ? 'is connected for each call alone and keeps no subscriptions' : 'has no subscriptions';
+      const why = isCallKey(link.key)
+        ? 'is connected for each call alone and keeps no subscriptions'
+        : 'has no subscriptions';
       throw new GatewayError('method-not-found', {
         upstream: to.upstream,
         message: `upstream "${to.upstream}" ${why}`,
       });
     }
-    const answer = await this.#addSubscriber(link, holder, to.uri);
-    if (answer.kind === 'result')
-      holder.subscriptions.set(detach(known), { upstream: to.upstream, uri: detach(to.uri) });
+    const answer = await this.#subscriptions.add(link, holder, to.uri);
+    if (answer.kind === 'error') return answer;
+    const subscription = { upstream: to.upstream, uri: detach(to.uri) };
+    holder.subscriptions.set(detach(known), subscription);
+    await atMost([this.#siblings.onSubscribed(holder, subscription)], PREPARE_MS);
     return answer;
   }
 
@@ -170,18 +187,22 @@ export class HolderLinks {
     const isStillWanted = [...holder.subscriptions.values()].some(
       ({ upstream, uri }) => upstream === to.upstream && uri === to.uri,
     );
+    if (!had || isStillWanted) return DONE;
+    this.#siblings.onUnsubscribed(holder, to);
     const link = holder.links.get(to.upstream);
-    if (!had || isStillWanted || link === undefined) return DONE;
-    return (await this.#removeSubscriber(link, holder, to.uri)) ?? DONE;
+    return (link && (await this.#subscriptions.remove(link, holder, to.uri))) ?? DONE;
   }
 
-  /** The holder is over: gives back all that was kept for it. */
+  /** Gives back all links and subscriptions of a holder. */
   releaseHolder(holder: ConnectionHolder): void {
+    this.#siblings.release(holder);
     for (const link of holder.links.values()) {
+      const isOwn = link.users.size === 1 && this.#upstreams.get(link.upstream)?.config.isolation === 'session';
+      // A link of its own ends with the holder, and its subscriptions with it.
+      if (isOwn && !link.shared) continue;
       for (const [uri, holders] of link.subscribers) {
-        // A link of its own ends with the holder, and its subscriptions with it.
-        if (!holders.has(holder) || this.#upstreams.get(link.upstream)?.config.isolation === 'session') continue;
-        this.#removeSubscriber(link, holder, uri).catch((thrown: unknown) => {
+        if (!holders.has(holder)) continue;
+        this.#subscriptions.remove(link, holder, uri).catch((thrown: unknown) => {
           this.#log.debug({ err: thrown, upstream: link.upstream }, 'not unsubscribed');
         });
       }
@@ -191,77 +212,14 @@ export class HolderLinks {
     for (const upstream of this.#upstreams.values()) upstream.releaseUser(holder);
   }
 
-  /** Sessions that are subscribed to an upstream's resource, or to one it is a part of. */
-  *subscribers(link: HolderLink, uri: string): Iterable<ConnectionHolder> {
-    const told = new Set<ConnectionHolder>();
-    for (const [subscribed, holders] of link.subscribers) {
-      if (!isWithin(uri, subscribed)) continue;
-      for (const holder of holders) {
-        if (told.has(holder)) continue;
-        told.add(holder);
-        yield holder;
-      }
-    }
-  }
-
-  /** The first who wants to hear of a resource makes us subscribe; the others join. */
-  async #addSubscriber(link: HolderLink, holder: ConnectionHolder, uri: string): Promise<Answer> {
-    while (!link.subscribers.has(uri)) {
-      const joined = this.#subscribing.get(link)?.get(uri);
-      const answer = await (joined ?? this.#subscribe(link, uri));
-      if (answer.kind === 'error') return answer;
-      // Whoever began it may have been the only one, and gone meanwhile.
-      if (joined === undefined) break;
-    }
-    if (holder.closed.aborted) {
-      if (!link.subscribers.has(uri)) await this.#setSubscription(link, 'resources/unsubscribe', uri);
-      throw new GatewayError('session-unknown', { message: 'the session ended' });
-    }
-    const holders = link.subscribers.get(uri) ?? new Set();
-    link.subscribers.set(uri, holders.add(holder));
-    return DONE;
-  }
-
-  /** The very promise of the answer: see {@link #tune}. */
-  #subscribe(link: HolderLink, uri: string): Promise<Answer> {
-    const underWay = this.#subscribing.get(link) ?? new Map<string, Promise<Answer>>();
-    this.#subscribing.set(link, underWay);
-    const subscribing = this.#setSubscription(link, 'resources/subscribe', uri);
-    underWay.set(uri, subscribing);
-    const over = () => underWay.delete(uri);
-    subscribing.then(over, over);
-    return subscribing;
-  }
-
-  /** Nobody knows what has changed since the connection before this one. */
+  /** Subscribes a new link to what the holder was subscribed to. What changed meanwhile is unknown, so it is announced. */
   async #resubscribe(link: HolderLink, holder: ConnectionHolder, known: string, uri: string): Promise<void> {
     try {
-      const answer = await this.#addSubscriber(link, holder, uri);
+      const answer = await this.#subscriptions.add(link, holder, uri);
       if (answer.kind === 'result') holder.announce('notifications/resources/updated', RawObject.of({ uri: known }));
     } catch (thrown) {
       this.#log.warn({ err: thrown, upstream: link.upstream }, 'not subscribed again');
     }
-  }
-
-  /** The last one makes us unsubscribe, and gets the upstream's answer. */
-  async #removeSubscriber(link: HolderLink, holder: ConnectionHolder, uri: string): Promise<Answer | undefined> {
-    const holders = link.subscribers.get(uri);
-    if (holders === undefined || !holders.delete(holder) || holders.size > 0) return undefined;
-    link.subscribers.delete(uri);
-    return await this.#setSubscription(link, 'resources/unsubscribe', uri);
-  }
-
-  /** Begins or ends to hear of a resource, in the words of the link's era. */
-  #setSubscription(
-    link: HolderLink,
-    method: 'resources/subscribe' | 'resources/unsubscribe',
-    uri: string,
-  ): Promise<Answer> {
-    // Not a tick later than the answer: the first update may come right behind it.
-    if (link.subscription === undefined) return this.#call(link, method, RawObject.of({ uri }));
-    if (method === 'resources/subscribe') return addToSubscription(link.subscription, link.upstream, uri);
-    link.subscription.remove(uri);
-    return Promise.resolve(DONE);
   }
 
   #call(link: HolderLink, method: string, params: RawObject): Promise<Answer> {
@@ -270,14 +228,4 @@ export class HolderLinks {
     const limits = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined } as const;
     return link.connection.call(method, params, limits).answer;
   }
-}
-
-async function addToSubscription(listening: UpstreamSubscription, upstream: string, uri: string): Promise<Answer> {
-  if (await listening.add(uri)) return DONE;
-  return toAnswer(new GatewayError('unknown-resource', { upstream, message: uri, data: { uri } }));
-}
-
-/** A server may report a part of what was subscribed to. */
-export function isWithin(uri: string, subscribed: string): boolean {
-  return uri === subscribed || uri.startsWith(subscribed.endsWith('/') ? subscribed : `${subscribed}/`);
 }

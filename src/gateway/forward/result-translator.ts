@@ -1,14 +1,15 @@
 import type { Source } from '../../catalog/callable.ts';
 import { type Caching, readCaching, UNCACHED } from '../../catalog/caching.ts';
+import { isListedResource } from '../../catalog/catalog.ts';
 import { errorToClient, toClient as urisToClient } from '../../catalog/rewrite.ts';
 import type { ViewUpstream } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
-import { type Answer, parsed, type Result, type RpcError } from '../../protocol/jsonrpc.ts';
+import { type Answer, parsed, type Request, type Result, type RpcError } from '../../protocol/jsonrpc.ts';
 import { downgradeResult } from '../../protocol/downgrade.ts';
 import { hasWrappedOutput, downgradeModernError, downgradeModernResult } from '../../protocol/downgrade-modern.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
-import { upgradeError, upgradeResult, withStamp } from '../../protocol/upgrade.ts';
+import { unknownResourceError, upgradeError, upgradeResult, withStamp } from '../../protocol/upgrade.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { isSafeUrl } from '../questions/safe-question.ts';
 import { isAnonymous } from '../../policy/principal.ts';
@@ -22,10 +23,10 @@ export const NEEDS_URL = -32042;
 /** A capability is missing that the request did not declare; of the modern era. */
 const MISSING_CAPABILITY = -32021;
 
-/** Header mismatch, unsupported version: what a modern upstream says about the words we chose. */
+/** Header mismatch, unsupported version: errors of a modern upstream about what the gateway wrote, not the client. */
 const OURS_ALONE = new Set([-32020, -32022]);
 
-/** What an upstream answered, and in which words. */
+/** Where an answer comes from. */
 export interface UpstreamResult {
   readonly upstream: string;
   readonly isModern: boolean;
@@ -33,11 +34,11 @@ export interface UpstreamResult {
   readonly source: Source | undefined;
 }
 
-/** Puts answers into the words of whoever asked. */
+/** Translates answers of upstreams to the revision of the client, with the URIs that the client knows. */
 export class ResultTranslator {
   readonly #serverInfo: string;
 
-  /** @param serverInfo who we say we are. */
+  /** @param serverInfo name and version of the gateway. */
   constructor(serverInfo: RawObject) {
     this.#serverInfo = serverInfo.toString();
   }
@@ -49,7 +50,7 @@ export class ResultTranslator {
     if (viewed === undefined) return answer;
     const { revision } = client.caller;
     try {
-      if (answer.kind === 'error') return errorAnswer(client, given, method, errorToClient(answer.error, viewed));
+      if (answer.kind === 'error') return errorAnswer(client, given, request, errorToClient(answer.error, viewed));
       // The usual case, and nothing to do.
       if (revision !== MODERN && !given.isModern) {
         const result = downgradeResult(method, revision, urisToClient(method, viewed, answer.result));
@@ -101,14 +102,20 @@ export class ResultTranslator {
   }
 }
 
-function errorAnswer(client: Client, given: UpstreamResult, method: string, error: RpcError): Answer {
+function errorAnswer(client: Client, given: UpstreamResult, request: Request, error: RpcError): Answer {
+  const { method } = request;
   if (given.isModern && OURS_ALONE.has(error.code)) throw betweenUs(given.upstream, error);
   if (client.caller.revision === MODERN) {
-    if (given.isModern && error.code === MISSING_CAPABILITY && lacksNothing(client, error)) {
+    if (given.isModern && error.code === MISSING_CAPABILITY) {
+      if (!lacksNothing(client, error)) return { kind: 'error', error };
       const message = `upstream "${given.upstream}" needs what cannot be carried to it: ${error.message}`;
       throw new GatewayError('client-unreachable', { upstream: given.upstream, executed: 'no', message });
     }
-    return { kind: 'error', error: upgradeError(error) };
+    const unlisted = unlistedUri(client, request);
+    return {
+      kind: 'error',
+      error: unlisted === undefined ? upgradeError(error) : unknownResourceError(error, unlisted),
+    };
   }
   if (given.isModern) {
     if (error.code === MISSING_CAPABILITY) return incapable(given.upstream, method, error);
@@ -118,7 +125,13 @@ function errorAnswer(client: Client, given: UpstreamResult, method: string, erro
   return { kind: 'error', error: { ...error, data: elicitationsToClient(client, given.upstream, error.data) } };
 }
 
-/** It is our request that the upstream would not have, not the client's. */
+/** Returns the URI of a read, as the client knows it, where no list and no template has it. */
+function unlistedUri({ catalog }: Client, { method, params }: Request): string | undefined {
+  const uri = method === 'resources/read' ? params?.string('uri') : undefined;
+  return uri === undefined || isListedResource(catalog, uri) ? undefined : uri;
+}
+
+/** Returns the failure for an upstream that refused the gateway's part of a request, not the client's. */
 function betweenUs(upstream: string, { message }: RpcError): GatewayError {
   const say = `upstream "${upstream}" refused how it was asked: ${message}`;
   return new GatewayError('upstream-protocol', { upstream, executed: 'no', message: say });
@@ -129,7 +142,7 @@ function lacksNothing(client: Client, { data }: RpcError): boolean {
   return isNamed && declaresAll(client.caller.capabilities, data.requiredCapabilities);
 }
 
-/** The client said once what it can do, and cannot say more now: a model may make something of the reason. */
+/** Answers a legacy client, which declared its capabilities once and cannot declare more: a model may read the reason. */
 function incapable(upstream: string, method: string, { message }: RpcError): Answer {
   const say = `upstream "${upstream}" needs what the client cannot do: ${message}`;
   if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', message: say });

@@ -1,0 +1,116 @@
+import { GatewayError, toAnswer } from '../../errors.ts';
+import { type Answer, DONE } from '../../protocol/jsonrpc.ts';
+import { isCallKey } from '../../upstream/connection-key.ts';
+import type { Link } from '../../upstream/link.ts';
+import type { UpstreamSubscription } from '../../upstream/upstream-subscription.ts';
+import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Exchange } from '../exchange/exchange.ts';
+
+type HolderLink = Link<Exchange, ConnectionHolder>;
+
+export type SubscriptionMethod = 'resources/subscribe' | 'resources/unsubscribe';
+
+/** Sends a subscription to a legacy upstream. */
+export type SendSubscription = (link: HolderLink, method: SubscriptionMethod, uri: string) => Promise<Answer>;
+
+/** Subscribes links to resources, once for all holders that hear of the resource on the link. */
+export class LinkSubscriptions {
+  readonly #send: SendSubscription;
+  /** By URI, subscriptions that the upstream has not answered yet. A second holder waits for the same answer. */
+  readonly #pending = new WeakMap<HolderLink, Map<string, Promise<Answer>>>();
+
+  constructor(send: SendSubscription) {
+    this.#send = send;
+  }
+
+  /**
+   * Adds a holder to the subscribers of a resource. The first one makes the gateway subscribe.
+   *
+   * @throws {GatewayError} `session-unknown` when the holder is closed meanwhile.
+   */
+  async add(link: HolderLink, holder: ConnectionHolder, uri: string): Promise<Answer> {
+    while (!link.subscribers.has(uri)) {
+      const joined = this.#pending.get(link)?.get(uri);
+      const answer = await (joined ?? this.#subscribe(link, uri));
+      if (answer.kind === 'error') return answer;
+      // The holder that began the subscription may have been the only one, and closed meanwhile.
+      if (joined === undefined) break;
+    }
+    if (holder.closed.aborted) {
+      if (!link.subscribers.has(uri)) await this.#set(link, 'resources/unsubscribe', uri);
+      throw new GatewayError('session-unknown', { message: 'the session ended' });
+    }
+    const holders = link.subscribers.get(uri) ?? new Set();
+    link.subscribers.set(uri, holders.add(holder));
+    return DONE;
+  }
+
+  /** Removes a holder. The last one makes the gateway unsubscribe, and gets the upstream's answer. */
+  async remove(link: HolderLink, holder: ConnectionHolder, uri: string): Promise<Answer | undefined> {
+    const holders = link.subscribers.get(uri);
+    if (holders === undefined || !holders.delete(holder) || holders.size > 0) return undefined;
+    link.subscribers.delete(uri);
+    return await this.#set(link, 'resources/unsubscribe', uri);
+  }
+
+  /** Returns the number of resources that the link is subscribed to, or is being subscribed to. */
+  count(link: HolderLink): number {
+    return link.subscribers.size + (this.#pending.get(link)?.size ?? 0);
+  }
+
+  /** Whether the link is subscribed to the resource, or is being subscribed to it. */
+  has(link: HolderLink, uri: string): boolean {
+    return link.subscribers.has(uri) || this.#pending.get(link)?.has(uri) === true;
+  }
+
+  /** Returns the promise of the answer itself, as {@link #set} does. */
+  #subscribe(link: HolderLink, uri: string): Promise<Answer> {
+    const pending = this.#pending.get(link) ?? new Map<string, Promise<Answer>>();
+    this.#pending.set(link, pending);
+    const subscribing = this.#set(link, 'resources/subscribe', uri);
+    pending.set(uri, subscribing);
+    const onEnd = () => pending.delete(uri);
+    subscribing.then(onEnd, onEnd);
+    return subscribing;
+  }
+
+  /** Returns the promise of the answer itself: the first update may come right behind the answer. */
+  #set(link: HolderLink, method: SubscriptionMethod, uri: string): Promise<Answer> {
+    if (link.subscription === undefined) return this.#send(link, method, uri);
+    if (method === 'resources/subscribe') return addToSubscription(link.subscription, link.upstream, uri);
+    link.subscription.remove(uri);
+    return Promise.resolve(DONE);
+  }
+}
+
+/**
+ * Whether a subscription may be sent on this link. A legacy upstream needs to declare resources only: servers of the Python
+ * SDK 1.x declare `subscribe: false` and serve subscriptions, and the others refuse by themselves.
+ */
+export function canSubscribe({ era, hello, key }: HolderLink): boolean {
+  const resources = hello.capabilities.object('resources');
+  if (resources === undefined || isCallKey(key)) return false;
+  return era === 'legacy' || resources.raw('subscribe') === 'true';
+}
+
+/** Returns the holders that are subscribed to a resource, or to one that it is a part of. Each comes once. */
+export function subscribersOf(links: Iterable<HolderLink>, uri: string): ReadonlySet<ConnectionHolder> {
+  const found = new Set<ConnectionHolder>();
+  for (const { subscribers } of links) {
+    for (const [subscribed, holders] of subscribers) {
+      if (!isWithin(uri, subscribed)) continue;
+      for (const holder of holders) found.add(holder);
+    }
+  }
+  return found;
+}
+
+/** Whether a URI is the subscribed one or a part of it: a server may report a part of what was subscribed to. */
+export function isWithin(uri: string, subscribed: string): boolean {
+  return uri === subscribed || uri.startsWith(subscribed.endsWith('/') ? subscribed : `${subscribed}/`);
+}
+
+async function addToSubscription(subscription: UpstreamSubscription, upstream: string, uri: string): Promise<Answer> {
+  if (await subscription.add(uri)) return DONE;
+  return toAnswer(new GatewayError('unknown-resource', { upstream, message: uri, data: { uri } }));
+}

@@ -1,0 +1,117 @@
+import type { Logger } from 'pino';
+import { LIMITS, type LimitName } from '../../limits.ts';
+import type { Link } from '../../upstream/link.ts';
+import type { ConnectionHolder, Subscription } from '../exchange/connection-holder.ts';
+import type { Exchange } from '../exchange/exchange.ts';
+import { canSubscribe, type LinkSubscriptions } from './link-subscriptions.ts';
+
+type HolderLink = Link<Exchange, ConnectionHolder>;
+
+export interface SiblingSubscriptionsParts {
+  readonly subscriptions: LinkSubscriptions;
+  /** The other client groups of a holder's principal. None for a session. */
+  readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
+  readonly onLimit: (limit: LimitName) => void;
+  readonly log: Logger;
+}
+
+/**
+ * Subscribes the links of a client group to the resources that its sibling groups listen to.
+ *
+ * The requests of one modern client may declare different capabilities, so that it listens in one group and calls in another.
+ * Their links are different sessions of the upstream, and many servers report a change only in the session that made it.
+ */
+export class SiblingSubscriptions {
+  readonly #parts: SiblingSubscriptionsParts;
+
+  constructor(parts: SiblingSubscriptionsParts) {
+    this.#parts = parts;
+  }
+
+  /** A link was opened for this holder: subscribes it to the resources that siblings listen to. Never rejects. */
+  async onLinkOpen(link: HolderLink, holder: ConnectionHolder): Promise<void> {
+    if (!canMiss(link)) return;
+    const adding: Promise<void>[] = [];
+    for (const [sibling, to] of this.#wantedBySiblings(holder, link.upstream)) {
+      if (this.#isFull(link, to.uri)) break;
+      adding.push(this.#add(link, sibling, to));
+    }
+    await Promise.all(adding);
+  }
+
+  /** A holder has subscribed to a resource: subscribes the links of its siblings too. Never rejects. */
+  async onSubscribed(holder: ConnectionHolder, to: Subscription): Promise<void> {
+    const add = async (link: HolderLink) => {
+      if (canMiss(link) && isWanted(holder, to) && !this.#isFull(link, to.uri)) await this.#add(link, holder, to);
+    };
+    const adding: Promise<void>[] = [];
+    for (const sibling of this.#parts.siblingsOf(holder)) {
+      const ready = sibling.links.get(to.upstream);
+      if (ready !== undefined) adding.push(add(ready));
+      // A link that is being opened keeps no listener waiting.
+      else sibling.pendingLinks.get(to.upstream)?.then(add, () => undefined);
+    }
+    await Promise.all(adding);
+  }
+
+  /** A holder does not listen to a resource any more. */
+  onUnsubscribed(holder: ConnectionHolder, { upstream, uri }: Subscription): void {
+    for (const sibling of this.#parts.siblingsOf(holder)) {
+      const link = sibling.links.get(upstream);
+      // A link that serves the holder too is its own.
+      if (link !== undefined && !link.users.has(holder)) this.#remove(link, holder, uri);
+    }
+  }
+
+  /** A holder is released. */
+  release(holder: ConnectionHolder): void {
+    for (const to of holder.subscriptions.values()) this.onUnsubscribed(holder, to);
+  }
+
+  *#wantedBySiblings(
+    holder: ConnectionHolder,
+    upstream: string,
+  ): Iterable<[sibling: ConnectionHolder, to: Subscription]> {
+    for (const sibling of this.#parts.siblingsOf(holder)) {
+      for (const to of sibling.subscriptions.values()) if (to.upstream === upstream) yield [sibling, to];
+    }
+  }
+
+  #isFull(link: HolderLink, uri: string): boolean {
+    const { subscriptions, onLimit } = this.#parts;
+    if (subscriptions.has(link, uri) || subscriptions.count(link) < LIMITS.siblingSubscriptions) return false;
+    onLimit('siblingSubscriptions');
+    return true;
+  }
+
+  async #add(link: HolderLink, holder: ConnectionHolder, to: Subscription): Promise<void> {
+    if (link.subscribers.get(to.uri)?.has(holder) === true) return;
+    const { subscriptions, log } = this.#parts;
+    try {
+      await subscriptions.add(link, holder, to.uri);
+    } catch (thrown) {
+      // The holder's own link is subscribed; it only does not hear of changes that this one makes.
+      log.debug({ err: thrown, upstream: link.upstream }, 'not subscribed on the connection of a sibling');
+      return;
+    }
+    if (!isWanted(holder, to)) this.#remove(link, holder, to.uri);
+  }
+
+  #remove(link: HolderLink, holder: ConnectionHolder, uri: string): void {
+    const { subscriptions, log } = this.#parts;
+    subscriptions.remove(link, holder, uri).catch((thrown: unknown) => {
+      log.debug({ err: thrown, upstream: link.upstream }, 'not unsubscribed');
+    });
+  }
+}
+
+/** Whether the link can take subscriptions, and is none that all clients share anyway. */
+function canMiss(link: HolderLink): boolean {
+  return !link.shared && !link.connection.isClosed && canSubscribe(link);
+}
+
+/** Whether the holder still listens to the resource. */
+function isWanted({ closed, subscriptions }: ConnectionHolder, to: Subscription): boolean {
+  if (closed.aborted) return false;
+  return [...subscriptions.values()].some(({ upstream, uri }) => upstream === to.upstream && uri === to.uri);
+}

@@ -1,0 +1,113 @@
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { sameOffer } from '../../catalog/offer.ts';
+import type { ClientFeatures, Link } from '../../upstream/link.ts';
+import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
+import type { Exchange } from '../exchange/exchange.ts';
+import type { ListingQueue } from './listing-queue.ts';
+import type { Offers } from './offers.ts';
+import { LEAST_GAP_MS } from './pace.ts';
+
+type HolderLink = Link<Exchange, ConnectionHolder>;
+
+export interface PrivateListsParts {
+  readonly upstreams: Upstreams;
+  readonly offers: Offers;
+  readonly queue: ListingQueue;
+  readonly log: Logger;
+  /** Gives a holder the catalog of the offers as they are. */
+  refreshCatalog(holder: ConnectionHolder): void;
+  /** The lists of the link were fetched, and equal those of all clients or differ from them; or they could not be fetched. */
+  readonly onListed: (link: HolderLink, outcome: 'equal' | 'differs' | 'failed') => void;
+}
+
+/** Fetches the lists of private connections again after they changed. They concern the users of the connection alone. */
+export class PrivateLists {
+  readonly #parts: PrivateListsParts;
+  /** Links whose lists are being fetched; true where they changed again meanwhile. */
+  readonly #listing = new Map<HolderLink, boolean>();
+  #lastTurn: Promise<void> = Promise.resolve();
+
+  constructor(parts: PrivateListsParts) {
+    this.#parts = parts;
+  }
+
+  /** The upstream reported a change on this link. Reports during a listing lead to one more. */
+  onChanged(link: HolderLink): void {
+    const isListing = this.#listing.has(link);
+    this.#listing.set(link, isListing);
+    if (!isListing) void this.#listWhileChanged(link);
+  }
+
+  /** Each listing waits for its turn anew, after a pause of its own length: a link may report changes without end. */
+  async #listWhileChanged(link: HolderLink): Promise<void> {
+    const { queue, log, onListed } = this.#parts;
+    try {
+      do {
+        let tookMs = 0;
+        let isOwn = false;
+        await queue.run(link.upstream, async () => {
+          if (link.connection.isClosed) return;
+          this.#listing.set(link, false);
+          const begunMs = performance.now();
+          isOwn = await this.#list(link);
+          tookMs = performance.now() - begunMs;
+        });
+        onListed(link, isOwn ? 'differs' : 'equal');
+        if (this.#listing.get(link) === true) await sleep(Math.min(tookMs, LEAST_GAP_MS), undefined, { ref: false });
+      } while (this.#listing.get(link) === true && !link.connection.isClosed);
+    } catch (thrown) {
+      log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
+      onListed(link, 'failed');
+    } finally {
+      this.#listing.delete(link);
+    }
+  }
+
+  /** Resolves with whether the lists differ from those of all clients. */
+  async #list(link: HolderLink): Promise<boolean> {
+    let isOwn = false;
+    for (const features of link.era === 'modern' ? distinctFeatures(link.users) : [link]) {
+      if (await this.#listFor(link, features)) isOwn = true;
+    }
+    return isOwn;
+  }
+
+  /** Resolves in a turn of the event loop of its own: each listing makes a catalog, and many may arrive together. */
+  #nextTurn(): Promise<void> {
+    this.#lastTurn = this.#lastTurn.then(() => nextTurn());
+    return this.#lastTurn;
+  }
+
+  /** A modern connection serves clients of different capabilities, and is listed for each set of them. */
+  async #listFor(link: HolderLink, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<boolean> {
+    const { upstreams, offers } = this.#parts;
+    const offer = await upstreams.get(link.upstream)?.list(link, clientCapabilities);
+    if (offer === undefined) return false;
+    await this.#nextTurn();
+    if (link.connection.isClosed) return false;
+    const common = offers.get(link.upstream, link.era, capabilityKey) ?? offers.get(link.upstream, link.era, '');
+    const isOwn = common === undefined || !sameOffer(common, offer);
+    // What changed may be kept outside of the process, for other clients too.
+    if (isOwn) offers.expire(link.upstream, link.era);
+    for (const holder of link.users) {
+      if (link.era === 'modern' && holder.capabilityKey !== capabilityKey) continue;
+      if (isOwn) holder.ownOffers.set(link.upstream, offer);
+      else holder.ownOffers.delete(link.upstream);
+      this.#parts.refreshCatalog(holder);
+    }
+    return isOwn;
+  }
+
+  /** Removes from the catalogs of its users the lists that a closed connection alone had shown. */
+  onLinkClosed(link: HolderLink): void {
+    for (const holder of link.users) {
+      if (holder.ownOffers.delete(link.upstream)) this.#parts.refreshCatalog(holder);
+    }
+  }
+}
+
+/** Returns one holder for each set of capabilities. */
+function distinctFeatures(holders: Iterable<ConnectionHolder>): Iterable<ClientFeatures> {
+  return new Map([...holders].map((holder) => [holder.capabilityKey, holder])).values();
+}

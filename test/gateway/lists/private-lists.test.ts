@@ -1,0 +1,236 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { LIMITS } from '../../../src/limits.ts';
+import type { Principal } from '../../../src/policy/principal.ts';
+import type { Message, Request } from '../../../src/protocol/jsonrpc.ts';
+import { type TestClient, testCore, type TestCore, toolCall } from '../../support/core.ts';
+import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../../support/memory-upstream.ts';
+import { modernRequest } from '../../support/modern-client.ts';
+
+const TIMEOUT = { timeout: 60_000 };
+const LIST_CHANGED = 'notifications/tools/list_changed';
+const STORM = `{"jsonrpc":"2.0","method":"${LIST_CHANGED}"}`;
+const TOOL = { name: 'echo', inputSchema: { type: 'object' } };
+const CLIENTS = 200;
+const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as const;
+/** Each session has a connection of its own. */
+const PRIVATE = { target: HTTP, maxConnections: 2 * CLIENTS };
+
+/** Lists that wait until they are let go, with the most that waited at once. */
+class Gate {
+  readonly #waiting = new Map<() => void, string>();
+  readonly #onChange = new Set<() => void>();
+  #isOpen = true;
+  readonly peaks = new Map<string, number>();
+  peak = 0;
+
+  /** Holds lists from now on. */
+  shut(): void {
+    this.#isOpen = false;
+  }
+
+  /** Lets all lists go that wait, and any later one. */
+  open(): void {
+    this.#isOpen = true;
+    for (const go of this.#waiting.keys()) go();
+    this.#waiting.clear();
+  }
+
+  /** Lets those go that wait now. */
+  letGo(): void {
+    const waiting = [...this.#waiting.keys()];
+    this.#waiting.clear();
+    for (const go of waiting) go();
+  }
+
+  count(upstream: string): number {
+    return [...this.#waiting.values()].filter((one) => one === upstream).length;
+  }
+
+  async hold(upstream: string): Promise<void> {
+    if (this.#isOpen) return;
+    await new Promise<void>((resolve) => {
+      this.#waiting.set(resolve, upstream);
+      this.peaks.set(upstream, Math.max(this.peaks.get(upstream) ?? 0, this.count(upstream)));
+      this.peak = Math.max(this.peak, this.#waiting.size);
+      for (const tell of this.#onChange) tell();
+    });
+  }
+
+  /** Resolves when it holds this, looking again with each list that waits. */
+  async until(holds: () => boolean): Promise<void> {
+    while (!holds()) {
+      await new Promise<void>((resolve) => {
+        const tell = () => {
+          this.#onChange.delete(tell);
+          resolve();
+        };
+        this.#onChange.add(tell);
+      });
+    }
+  }
+}
+
+function held(gate: Gate, upstream: string): MemoryUpstream {
+  return memoryUpstream({ lists: { tools: [TOOL] }, hold: () => gate.hold(upstream) });
+}
+
+/** Sessions that have each called every one of these upstreams, on connections of their own. */
+async function sessions(gateway: TestCore, count: number, upstreams: readonly string[]): Promise<TestClient[]> {
+  const clients: TestClient[] = [];
+  for (let n = 0; n < count; n++) {
+    const client = await gateway.connect();
+    for (const id of upstreams) await client.result('tools/call', toolCall(`${id}__echo`));
+    clients.push(client);
+  }
+  return clients;
+}
+
+/** Every connection of a session reports a change. */
+function storm(memory: MemoryUpstream): void {
+  for (const peer of memory.open) if (peer.heard.some(isCall)) peer.say(STORM);
+}
+
+/** Resolves when all that is under way in this process has begun. */
+async function turns(): Promise<void> {
+  for (let turn = 0; turn < 20; turn++) await nextTurn();
+}
+
+async function limitsReached(gateway: TestCore, limit: string): Promise<number> {
+  const text = await gateway.metrics.text();
+  return Number(new RegExp(`linkspan_limit_reached_total\\{limit="${limit}"\\} (\\d+)`).exec(text)?.[1] ?? 0);
+}
+
+test('N-63 a storm of list_changed is listed in turns: limit privateListingsPerUpstream', TIMEOUT, async () => {
+  const gate = new Gate();
+  const memory = held(gate, 'up');
+  await using gateway = await testCore({ up: { memory, ...PRIVATE } });
+  const clients = await sessions(gateway, CLIENTS, ['up']);
+  gate.shut();
+  storm(memory);
+  await gate.until(() => gate.count('up') === LIMITS.privateListingsPerUpstream);
+  await turns();
+  gate.open();
+  for (const client of clients) await client.heard(LIST_CHANGED);
+  assert.equal(gate.peak, LIMITS.privateListingsPerUpstream);
+  const waited = CLIENTS - LIMITS.privateListingsPerUpstream;
+  assert.equal(await limitsReached(gateway, 'privateListingsPerUpstream'), waited);
+});
+
+test('N-63 an upstream with many connections keeps no other from being listed', TIMEOUT, async () => {
+  const gate = new Gate();
+  const [big, small] = [held(gate, 'big'), held(gate, 'small')];
+  await using gateway = await testCore({ big: { memory: big, ...PRIVATE }, small: { memory: small, ...PRIVATE } });
+  await sessions(gateway, 50, ['big']);
+  const [client] = await sessions(gateway, 1, ['small']);
+  gate.shut();
+  storm(big);
+  await gate.until(() => gate.count('big') === LIMITS.privateListingsPerUpstream);
+  storm(small);
+  await gate.until(() => gate.count('small') === 1);
+  gate.open();
+  await client?.heard(LIST_CHANGED);
+});
+
+test('N-63 all upstreams together list in turns: limit privateListings', TIMEOUT, async () => {
+  const gate = new Gate();
+  const ids = Array.from(
+    { length: LIMITS.privateListings / LIMITS.privateListingsPerUpstream + 1 },
+    (_, n) => `up${n}`,
+  );
+  const each = ids.map((id) => ({ id, memory: held(gate, id) }));
+  await using gateway = await testCore(Object.fromEntries(each.map(({ id, memory }) => [id, { memory, ...PRIVATE }])));
+  const clients = await sessions(gateway, LIMITS.privateListingsPerUpstream, ids);
+  gate.shut();
+  for (const { memory } of each) storm(memory);
+  await gate.until(() => gate.peak === LIMITS.privateListings);
+  await turns();
+  // The last upstream comes next, whichever listing ends.
+  const last = ids.at(-1) ?? '';
+  assert.equal(gate.count(last), 0);
+  gate.letGo();
+  await gate.until(() => gate.count(last) > 0);
+  gate.open();
+  for (const client of clients) await client.heard(LIST_CHANGED);
+  assert.equal(gate.peak, LIMITS.privateListings);
+  assert.equal(await limitsReached(gateway, 'privateListings'), LIMITS.privateListingsPerUpstream);
+});
+
+test('N-63 a connection that reports changes all the time keeps no other waiting', TIMEOUT, async () => {
+  const gate = new Gate();
+  const memory = held(gate, 'up');
+  await using gateway = await testCore({ up: { memory, ...PRIVATE } });
+  await sessions(gateway, 2 * LIMITS.privateListingsPerUpstream, ['up']);
+  const peers = [...memory.open].filter((peer) => peer.heard.some(isCall));
+  const noisy = peers.slice(0, LIMITS.privateListingsPerUpstream);
+  const listed = () => new Set(peers.filter((peer) => peer.heard.findLastIndex(isList) > peer.heard.findIndex(isCall)));
+  gate.shut();
+  for (const peer of peers) peer.say(STORM);
+  await gate.until(() => listed().size === noisy.length);
+  for (const peer of noisy) peer.say(STORM);
+  gate.letGo();
+  await gate.until(() => listed().size === peers.length);
+  gate.open();
+});
+
+test('N-63 a session whose connection ends while it waits is not listed, and others are', TIMEOUT, async () => {
+  const gate = new Gate();
+  const memory = held(gate, 'up');
+  await using gateway = await testCore({ up: { memory, ...PRIVATE } });
+  const clients = await sessions(gateway, 2 * LIMITS.privateListingsPerUpstream, ['up']);
+  gate.shut();
+  storm(memory);
+  await gate.until(() => gate.count('up') === LIMITS.privateListingsPerUpstream);
+  const [gone, ...kept] = clients.slice(LIMITS.privateListingsPerUpstream);
+  const count = memory.requests('tools/list').length;
+  assert.ok(gone !== undefined);
+  await gateway.core.gateway.end(gone.session);
+  gate.open();
+  for (const client of kept) await client.heard(LIST_CHANGED);
+  assert.equal(memory.requests('tools/list').length, count + kept.length);
+});
+
+test('N-63 connections that listen anew after a break are listed in turns', TIMEOUT, async () => {
+  const gate = new Gate();
+  const listens = new Map<Peer, Request>();
+  const complete = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };
+  const memory = memoryUpstream({
+    isRaw: true,
+    lists: { tools: [TOOL] },
+    hold: () => gate.hold('up'),
+    request: (peer, request) => {
+      if (request.method === 'server/discover') {
+        const capabilities = { tools: { listChanged: true } };
+        return peer.say(result(request, { ...complete, supportedVersions: ['2026-07-28'], capabilities }));
+      }
+      if (request.method !== 'subscriptions/listen') return peer.say(result(request, { ...complete, content: [] }));
+      listens.set(peer, request);
+      const method = 'notifications/subscriptions/acknowledged';
+      const _meta = { 'io.modelcontextprotocol/subscriptionId': Number(request.id) };
+      return peer.say(JSON.stringify({ jsonrpc: '2.0', method, params: { notifications: {}, _meta } }));
+    },
+  });
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  for (let n = 0; n < 3 * LIMITS.privateListingsPerUpstream; n++) {
+    const principal: Principal = { key: `user ${n}`, label: `user ${n}`, scopes: [] };
+    const { error } = await modernRequest(gateway, 'tools/call', toolCall('up__echo'), { principal }).reply;
+    assert.equal(error, undefined);
+  }
+  gate.shut();
+  const before = memory.requests('subscriptions/listen').length;
+  for (const [peer, request] of listens) peer.say(result(request, {}));
+  await memory.until(() => memory.requests('subscriptions/listen').length >= before + listens.size || undefined);
+  await turns();
+  gate.open();
+  await memory.until(() => memory.requests('tools/list').length > listens.size || undefined);
+  assert.equal(gate.peak, LIMITS.privateListingsPerUpstream);
+});
+
+function isCall(message: Message): boolean {
+  return message.kind === 'request' && message.method === 'tools/call';
+}
+
+function isList(message: Message): boolean {
+  return message.kind === 'request' && message.method === 'tools/list';
+}

@@ -1,0 +1,311 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import type { UpstreamConfig } from '../../src/config/config.ts';
+import { LIMITS } from '../../src/limits.ts';
+import type { Principal } from '../../src/policy/principal.ts';
+import { testCore, type TestCore, toolCall } from '../support/core.ts';
+import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../support/memory-upstream.ts';
+import { type ModernOptions, type ModernRequest, modernRequest } from '../support/modern-client.ts';
+
+const TIMEOUT = { timeout: 10_000 };
+const URI = 'up+test://a';
+const UPDATED = 'notifications/resources/updated';
+const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
+const LIST_CHANGED = 'notifications/tools/list_changed';
+/** Clients with these have connections of their own, and one for each call. */
+const CAN_BE_ASKED = { capabilities: { elicitation: {} } };
+const OTHER: Principal = { key: 'other', label: 'other', scopes: [] };
+
+/** A server that keeps subscriptions for each conversation. `touch` changes its resource, `grow` its tools, `hold` waits. */
+function keeper(resources: readonly string[] = ['test://a']): MemoryUpstream {
+  const subscribed = new WeakMap<Peer, Set<string>>();
+  const grown = new WeakSet<Peer>();
+  const of = (peer: Peer) => subscribed.get(peer) ?? new Set<string>();
+  return memoryUpstream({
+    capabilities: { tools: { listChanged: true }, resources: { subscribe: true } },
+    listsOf: (peer) => ({
+      tools: ['touch', 'grow', 'hold', ...(grown.has(peer) ? ['grown'] : [])].map((name) => ({
+        name,
+        inputSchema: { type: 'object' },
+      })),
+      resources: resources.map((uri) => ({ uri, name: uri })),
+    }),
+    request: (peer, request) => {
+      const uri = request.params?.string('uri') ?? '';
+      if (request.method === 'resources/subscribe') subscribed.set(peer, of(peer).add(uri));
+      if (request.method === 'resources/unsubscribe') of(peer).delete(uri);
+      const tool = request.method === 'tools/call' ? request.params?.string('name') : undefined;
+      if (tool === 'hold') return;
+      if (tool === 'touch' && of(peer).has('test://a')) update(peer);
+      if (tool === 'grow') {
+        grown.add(peer);
+        peer.say(`{"jsonrpc":"2.0","method":"${LIST_CHANGED}"}`);
+      }
+      peer.say(result(request, { content: [] }));
+    },
+  });
+}
+
+/** The same in the modern era: one process for all that a principal does at an endpoint. */
+function modernKeeper(): MemoryUpstream {
+  const listening = new WeakMap<Peer, string>();
+  const complete = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };
+  const meta = (id: string) => ({ _meta: { 'io.modelcontextprotocol/subscriptionId': Number(id) } });
+  const say = (peer: Peer, method: string, params: object = {}) => {
+    const id = listening.get(peer);
+    if (id !== undefined) peer.say(JSON.stringify({ jsonrpc: '2.0', method, params: { ...params, ...meta(id) } }));
+  };
+  return memoryUpstream({
+    isRaw: true,
+    lists: { tools: ['grow', 'touch'].map((name) => ({ name, inputSchema: { type: 'object' } })) },
+    request: (peer, request) => {
+      if (request.method === 'server/discover') {
+        const capabilities = { tools: { listChanged: true } };
+        return peer.say(result(request, { ...complete, supportedVersions: ['2026-07-28'], capabilities }));
+      }
+      if (request.method === 'subscriptions/listen') {
+        listening.set(peer, request.id);
+        const notifications: unknown = JSON.parse(request.params?.raw('notifications') ?? '{}');
+        return say(peer, ACKNOWLEDGED, { notifications });
+      }
+      if (request.params?.string('name') === 'grow') say(peer, LIST_CHANGED);
+      return peer.say(result(request, { ...complete, content: [] }));
+    },
+  });
+}
+
+function update(peer: Peer): void {
+  peer.say(JSON.stringify({ jsonrpc: '2.0', method: UPDATED, params: { uri: 'test://a' } }));
+}
+
+function listen(gateway: TestCore, notifications: object, options: ModernOptions = {}): Listener {
+  const said = Promise.withResolvers<void>();
+  const waiting = new Map<string, () => void>();
+  const request = modernRequest(
+    gateway,
+    'subscriptions/listen',
+    { notifications },
+    {
+      ...options,
+      onMessage: (message) => {
+        if (!('method' in message)) return;
+        if (message.method === ACKNOWLEDGED) said.resolve();
+        waiting.get(message.method)?.();
+      },
+    },
+  );
+  const heard = () => request.said.flatMap((message) => ('method' in message ? [message.method] : [])).slice(1);
+  return {
+    request,
+    acknowledged: said.promise,
+    heard,
+    hears: (method) =>
+      new Promise((resolve) => {
+        if (heard().includes(method)) resolve();
+        else waiting.set(method, resolve);
+      }),
+  };
+}
+
+interface Listener {
+  readonly request: ModernRequest;
+  readonly acknowledged: Promise<void>;
+  /** The notifications after the acknowledgement, by method. */
+  heard(): readonly string[];
+  hears(method: string): Promise<void>;
+}
+
+async function call(gateway: TestCore, tool: string, options: ModernOptions = CAN_BE_ASKED): Promise<void> {
+  const { error } = await modernRequest(gateway, 'tools/call', toolCall(`up__${tool}`), options).reply;
+  assert.equal(error, undefined);
+}
+
+const RESOURCE = { resourceSubscriptions: [URI] };
+const TOOLS = { toolsListChanged: true };
+
+/** The conversations in which this was asked. */
+function askedIn(memory: MemoryUpstream, method: string): readonly Peer[] {
+  return memory.peers.filter((peer) =>
+    peer.heard.some((message) => message.kind === 'request' && message.method === method),
+  );
+}
+
+suite('N-47 a listener hears what a call of the same principal changes', () => {
+  for (const isolation of ['session', 'principal', 'shared'] satisfies UpstreamConfig['isolation'][]) {
+    test(`in a resource, over another connection, isolation ${isolation}`, TIMEOUT, async () => {
+      const memory = keeper();
+      await using gateway = await testCore({ up: { memory, isolation } });
+      const listener = listen(gateway, RESOURCE);
+      await listener.acknowledged;
+      await call(gateway, 'touch');
+      await listener.hears(UPDATED);
+      assert.deepEqual(listener.heard(), [UPDATED]);
+    });
+
+    test(`in the lists, over another connection, isolation ${isolation}`, TIMEOUT, async () => {
+      const memory = keeper();
+      await using gateway = await testCore({ up: { memory, isolation } });
+      const listener = listen(gateway, TOOLS);
+      await listener.acknowledged;
+      await call(gateway, 'grow');
+      await listener.hears(LIST_CHANGED);
+    });
+  }
+
+  test('over a connection that was there before it listened', TIMEOUT, async () => {
+    const memory = keeper();
+    await using gateway = await testCore({ up: { memory } });
+    await call(gateway, 'touch');
+    const listener = listen(gateway, RESOURCE);
+    await listener.acknowledged;
+    await call(gateway, 'touch');
+    await listener.hears(UPDATED);
+  });
+
+  test('over the connection of one call beside another', TIMEOUT, async () => {
+    const memory = keeper();
+    await using gateway = await testCore({ up: { memory } });
+    const listener = listen(gateway, { ...RESOURCE, ...TOOLS }, CAN_BE_ASKED);
+    await listener.acknowledged;
+    const held = modernRequest(gateway, 'tools/call', toolCall('up__hold'), CAN_BE_ASKED);
+    await memory.until(() => memory.requests('tools/call')[0]);
+    await call(gateway, 'touch');
+    assert.equal(askedIn(memory, 'tools/call').length, 2, 'not a connection of its own');
+    await listener.hears(UPDATED);
+    await call(gateway, 'grow');
+    await listener.hears(LIST_CHANGED);
+    held.call.cancel('enough');
+    await held.reply;
+  });
+
+  test('at another endpoint', TIMEOUT, async () => {
+    const memory = keeper();
+    await using gateway = await testCore({ up: { memory } });
+    const listener = listen(gateway, { resourceSubscriptions: ['test://a'], ...TOOLS }, { view: 'up' });
+    await listener.acknowledged;
+    await call(gateway, 'touch');
+    await listener.hears(UPDATED);
+    await call(gateway, 'grow');
+    await listener.hears(LIST_CHANGED);
+  });
+
+  test('in the lists of a modern process, where it listens to nothing else', TIMEOUT, async () => {
+    const memory = modernKeeper();
+    await using gateway = await testCore({ up: { memory, era: 'modern' } });
+    const listener = listen(gateway, TOOLS);
+    await listener.acknowledged;
+    // The stream of the process stands once it was listed.
+    await call(gateway, 'touch');
+    await memory.until(() => askedIn(memory, 'subscriptions/listen').length > 0 || undefined);
+    await call(gateway, 'grow');
+    await listener.hears(LIST_CHANGED);
+  });
+});
+
+suite('N-47 a listener hears nothing', () => {
+  test('of what another principal changes', TIMEOUT, async () => {
+    const memory = keeper();
+    await using gateway = await testCore({ up: { memory } });
+    const [own, foreign] = [
+      listen(gateway, { ...RESOURCE, ...TOOLS }),
+      listen(gateway, { ...RESOURCE, ...TOOLS }, { principal: OTHER }),
+    ];
+    await Promise.all([own.acknowledged, foreign.acknowledged]);
+    for (const tool of ['touch', 'grow']) await call(gateway, tool);
+    await Promise.all([own.hears(UPDATED), own.hears(LIST_CHANGED)]);
+    assert.deepEqual(foreign.heard(), []);
+    // What is meant for it comes.
+    await call(gateway, 'grow', { ...CAN_BE_ASKED, principal: OTHER });
+    await foreign.hears(LIST_CHANGED);
+    assert.deepEqual(foreign.heard(), [LIST_CHANGED]);
+  });
+
+  test('of what a session of the same principal changes on its own connection', TIMEOUT, async () => {
+    const memory = keeper();
+    await using gateway = await testCore({ up: { memory } });
+    const listener = listen(gateway, { ...RESOURCE, ...TOOLS });
+    await listener.acknowledged;
+    const session = await gateway.connect();
+    for (const tool of ['touch', 'grow']) await session.result('tools/call', toolCall(`up__${tool}`));
+    await session.heard(LIST_CHANGED);
+    assert.deepEqual(listener.heard(), []);
+  });
+});
+
+suite('N-47 subscriptions on the connections of sibling groups', () => {
+  test('end with the listener', TIMEOUT, async () => {
+    const memory = keeper();
+    await using gateway = await testCore({ up: { memory } });
+    await call(gateway, 'touch');
+    const listener = listen(gateway, RESOURCE);
+    await listener.acknowledged;
+    assert.equal(memory.requests('resources/subscribe').length, 2);
+    listener.request.call.close();
+    await listener.request.reply;
+    await memory.until(() => memory.requests('resources/unsubscribe').length === 2 || undefined);
+  });
+
+  test('stay as long as one of two listeners wants them', TIMEOUT, async () => {
+    const memory = keeper();
+    await using gateway = await testCore({ up: { memory } });
+    await call(gateway, 'touch');
+    const [a, b] = [listen(gateway, RESOURCE), listen(gateway, RESOURCE, { capabilities: { sampling: {} } })];
+    await Promise.all([a.acknowledged, b.acknowledged]);
+    a.request.call.close();
+    await a.request.reply;
+    await call(gateway, 'touch');
+    await b.hears(UPDATED);
+    b.request.call.close();
+    await b.request.reply;
+    await memory.until(() => memory.requests('resources/unsubscribe').length === 3 || undefined);
+    assert.equal(memory.requests('resources/subscribe').length, 3, 'one for each connection');
+  });
+
+  test('keep no connection open', TIMEOUT, async () => {
+    const memory = keeper();
+    // Shorter than groups are kept, so that only the connection is closed.
+    const idleMs = 1_000;
+    await using gateway = await testCore({ up: { memory, idleMs } });
+    const listener = listen(gateway, RESOURCE);
+    await listener.acknowledged;
+    await call(gateway, 'touch');
+    const [called] = askedIn(memory, 'tools/call');
+    const [listening] = askedIn(memory, 'resources/subscribe');
+    assert.ok(called !== undefined && listening !== undefined && called !== listening);
+    gateway.core.sweep(performance.now() + 2 * idleMs);
+    await memory.until(() => !memory.open.has(called) || undefined);
+    assert.ok(memory.open.has(listening));
+  });
+
+  test('are bounded: limit siblingSubscriptions', TIMEOUT, async () => {
+    const names = Array.from({ length: LIMITS.siblingSubscriptions + 1 }, (_, n) => `test://${n}`);
+    const memory = keeper(names);
+    await using gateway = await testCore({ up: { memory } });
+    const halves = [names.slice(0, 600), names.slice(600)];
+    for (const half of halves) {
+      const listener = listen(gateway, { resourceSubscriptions: half.map((uri) => `up+${uri}`) });
+      await listener.acknowledged;
+    }
+    await call(gateway, 'touch');
+    const [called] = askedIn(memory, 'tools/call');
+    const asked = called?.heard.filter((one) => one.kind === 'request' && one.method === 'resources/subscribe');
+    assert.equal(asked?.length, LIMITS.siblingSubscriptions);
+    assert.match(await gateway.metrics.text(), /linkspan_limit_reached_total\{limit="siblingSubscriptions"\} 1/);
+  });
+});
+
+test('N-47 one change that many connections report is announced once now and once later', TIMEOUT, async () => {
+  const memory = keeper();
+  await using gateway = await testCore({ up: { memory } });
+  const sets = [{ elicitation: {} }, { sampling: {} }, { roots: {} }, { elicitation: {}, sampling: {} }];
+  for (const capabilities of sets) await call(gateway, 'touch', { capabilities });
+  const listener = listen(gateway, { ...RESOURCE, ...TOOLS });
+  await listener.acknowledged;
+  for (const peer of memory.open) update(peer);
+  await call(gateway, 'grow');
+  await listener.hears(LIST_CHANGED);
+  assert.deepEqual(
+    listener.heard().filter((method) => method === UPDATED),
+    [UPDATED, UPDATED],
+  );
+});

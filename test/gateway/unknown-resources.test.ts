@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { suite, test } from 'node:test';
+import { testCore, type TestCore } from '../support/core.ts';
+import { legacyUpstream, modernUpstream, type Served, type ServerScript } from '../support/http-upstream.ts';
+import { modernRequest } from '../support/modern-client.ts';
+
+const TIMEOUT = { timeout: 10_000 };
+const INVALID_PARAMS = -32_602;
+
+/** A server that answers every read with this error. */
+function failing(error: object): ServerScript {
+  const refuse = ({ id, response }: Served): undefined => {
+    response.writeHead(200, { 'content-type': 'application/json' });
+    response.end(JSON.stringify({ jsonrpc: '2.0', id, error }));
+  };
+  return {
+    resources: [{ uri: 'test://listed', name: 'listed' }],
+    resourceTemplates: [{ uriTemplate: 'test://made/{id}', name: 'made' }],
+    answers: { 'resources/read': refuse },
+  };
+}
+
+interface ReadError {
+  readonly code: number;
+  readonly message: string;
+  readonly data?: unknown;
+}
+
+async function readAsModern(gateway: TestCore, uri: string, view = ''): Promise<ReadError | undefined> {
+  return (await modernRequest(gateway, 'resources/read', { uri }, { view }).reply).error;
+}
+
+async function readAsLegacy(gateway: TestCore, uri: string): Promise<ReadError | undefined> {
+  const client = await gateway.connect();
+  const { answer } = await client.request('resources/read', { uri });
+  return answer.kind === 'error' ? answer.error : undefined;
+}
+
+for (const [era, start] of [
+  ['legacy', legacyUpstream],
+  ['modern', modernUpstream],
+] as const) {
+  suite(`N-46 a ${era} upstream that does not know a resource`, () => {
+    // Codes of the SDKs: Python, most others, Kotlin; and one of a server without resources.
+    for (const code of [0, -32_002, -32_603, -32_601]) {
+      test(`is ${INVALID_PARAMS} for a modern client where it says ${code}`, TIMEOUT, async () => {
+        await using up = await start(failing({ code, message: 'Unknown resource' }));
+        await using gateway = await testCore({ up: up.config });
+        assert.deepEqual(await readAsModern(gateway, 'up+test://other'), {
+          code: INVALID_PARAMS,
+          message: 'Unknown resource',
+          data: { uri: 'up+test://other' },
+        });
+        const alone = await readAsModern(gateway, 'test://other', 'up');
+        assert.partialDeepStrictEqual(alone, { code: INVALID_PARAMS, data: { uri: 'test://other' } });
+      });
+    }
+
+    test('keeps the rest of its data', TIMEOUT, async () => {
+      await using up = await start(failing({ code: 0, message: 'no', data: { hint: 'look elsewhere' } }));
+      await using gateway = await testCore({ up: up.config });
+      const error = await readAsModern(gateway, 'up+test://other');
+      assert.deepEqual(error?.data, { hint: 'look elsewhere', uri: 'up+test://other' });
+    });
+
+    for (const uri of ['up+test://listed', 'up+test://made/7']) {
+      test(`keeps its own code where ${uri} is listed`, TIMEOUT, async () => {
+        await using up = await start(failing({ code: 7, message: 'disk failure' }));
+        await using gateway = await testCore({ up: up.config });
+        assert.deepEqual(await readAsModern(gateway, uri), { code: 7, message: 'disk failure' });
+      });
+    }
+
+    test('keeps its own code for a legacy client', TIMEOUT, async () => {
+      await using up = await start(failing({ code: 7, message: 'Unknown resource' }));
+      await using gateway = await testCore({ up: up.config });
+      assert.deepEqual(await readAsLegacy(gateway, 'up+test://other'), { code: 7, message: 'Unknown resource' });
+    });
+  });
+}
+
+test('N-46 a modern upstream that needs a capability is not taken for one without the resource', TIMEOUT, async () => {
+  const data = { requiredCapabilities: { elicitation: {} } };
+  await using up = await modernUpstream(failing({ code: -32_021, message: 'cannot ask', data }));
+  await using gateway = await testCore({ up: up.config });
+  assert.partialDeepStrictEqual(await readAsModern(gateway, 'up+test://other'), { code: -32_021, data });
+});
