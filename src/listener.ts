@@ -11,41 +11,41 @@ import { StartError } from './errors.ts';
 /** Handles the requests of a listener. */
 export interface HttpHandler {
   readonly app: Pick<Hono<{ Bindings: HttpBindings }>, 'fetch'>;
-  /** Handles a request before the routes see it. Returns false for one that it left to them, untouched. */
+  /** Handles a request before the router. Returns false if it leaves the request, untouched, to the router. */
   tryFastPath?(env: IncomingPost): boolean;
   /** Refuses new requests from now on. */
   drain(): void;
-  /** A connection beyond the limit was closed. */
+  /** Called after a connection beyond the limit was closed. */
   onConnectionDropped?(): void;
 }
 
-/** A connection must have sent its headers, and its whole request, within these. Slow drips hold no sockets. */
+/** Deadlines for the headers and for the whole request, so that slow clients do not hold sockets. */
 const HEADERS_TIMEOUT_MS = 10_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 const CHECK_MS = 5_000;
-/** Longer than what load balancers keep idle connections for, so that it is they who close them. */
+/** Longer than load balancers keep idle connections, so that the load balancer closes them first. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;
 
 /** One listening socket. */
 export class Listener {
-  /** `http://host:port`, as bound. */
+  /** `http://host:port` with the port that was bound. */
   readonly origin: string;
   readonly #server: Server;
-  readonly #door: HttpHandler;
+  readonly #handler: HttpHandler;
 
-  private constructor(server: Server, origin: string, door: HttpHandler) {
+  private constructor(server: Server, origin: string, handler: HttpHandler) {
     this.#server = server;
     this.origin = origin;
-    this.#door = door;
+    this.#handler = handler;
   }
 
   /**
    * Listens on an address.
    *
-   * @param key where in the config the address stands.
-   * @param ports how many ports are tried, upwards, where the first is in use.
-   * @param connections how many are accepted at once.
-   * @throws {StartError} when it cannot be listened on, with what to do in words.
+   * @param key the config key of the address, for messages.
+   * @param ports how many ports to try, upwards, if the first one is in use.
+   * @param connections how many connections to accept at once.
+   * @throws {StartError} if no port can be used; the message says what to do.
    */
   static async open(
     address: Address,
@@ -54,9 +54,9 @@ export class Listener {
     ports = 1,
     connections: number = connectionLimit(openFileLimit() ?? Infinity),
   ): Promise<Listener> {
-    let door: HttpHandler | undefined;
+    let handler: HttpHandler | undefined;
     const routed = getRequestListener(
-      (request, env) => door?.app.fetch(request, env) ?? new Response(null, { status: 503 }),
+      (request, env) => handler?.app.fetch(request, env) ?? new Response(null, { status: 503 }),
       { overrideGlobalObjects: false },
     );
     const options = {
@@ -67,22 +67,22 @@ export class Listener {
       keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     };
     const server = createServer(options, (incoming, outgoing) => {
-      if (door?.tryFastPath?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
+      if (handler?.tryFastPath?.({ incoming, outgoing }) !== true) void routed(incoming, outgoing);
     });
     if (Number.isFinite(connections)) server.maxConnections = connections;
-    server.on('drop', () => door?.onConnectionDropped?.());
-    // There are errors after the first: with no descriptor left, each connection that cannot be accepted is one.
+    server.on('drop', () => handler?.onConnectionDropped?.());
+    // A server emits further errors later: with no file descriptor left, for each connection that it cannot accept.
     server.on('error', () => undefined);
     await listen(server, address, key, ports);
     const bound = server.address();
     const port = typeof bound === 'object' && bound !== null ? bound.port : address.port;
     const origin = `http://${address.host.includes(':') ? `[${address.host}]` : address.host}:${port}`;
-    door = make(origin);
-    return new Listener(server, origin, door);
+    handler = make(origin);
+    return new Listener(server, origin, handler);
   }
 
   drain(): void {
-    this.#door.drain();
+    this.#handler.drain();
   }
 
   async close(): Promise<void> {
@@ -92,7 +92,7 @@ export class Listener {
   }
 }
 
-/** Binds to the address, or where it is in use to one of the next ports. @throws {StartError} */
+/** Binds to the address, or to one of the next ports if it is in use. @throws {StartError} */
 async function listen(server: Server, { host, port }: Address, key: string, ports: number): Promise<void> {
   for (let next = port; ; next++) {
     try {
@@ -111,7 +111,7 @@ async function listen(server: Server, { host, port }: Address, key: string, port
 
 const MAX_PORT = 65_535;
 
-/** What to do about it, by error code. */
+/** What to do about a failure, by error code. */
 const ADVICE: ReadonlyMap<string, string> = new Map([
   ['EADDRINUSE', 'the port is in use by another program; stop it, or choose another port'],
   ['EACCES', 'not permitted; choose a port above 1023'],

@@ -6,7 +6,7 @@ import type { Principal } from '../policy/principal.ts';
 import type { Envelope } from '../protocol/envelope.ts';
 import {
   type Answer,
-  DONE,
+  EMPTY_RESULT,
   type Id,
   type Message,
   MessageError,
@@ -147,7 +147,7 @@ export class Peer {
     const session = this.#session;
     if (session === undefined) {
       if (message.kind !== 'request') return undefined;
-      if (message.method === 'ping') return responseText(message.id, DONE);
+      if (message.method === 'ping') return responseText(message.id, EMPTY_RESULT);
       return errorText(new GatewayError('invalid-request', { message: 'send initialize first' }), message.id);
     }
     switch (message.kind) {

@@ -7,7 +7,7 @@ import {
   type InputRequired,
   inputRequiredResult,
   isAnswerable,
-  mayAsk,
+  mayRequireInput,
   readResult,
   readRetry,
   withRetry,
@@ -77,9 +77,9 @@ for (const { name, rest, why } of malformed) {
 }
 
 test('X-012 only calls, prompts and what is read may be answered with questions', () => {
-  for (const method of ['tools/call', 'prompts/get', 'resources/read']) assert.ok(mayAsk(method));
+  for (const method of ['tools/call', 'prompts/get', 'resources/read']) assert.ok(mayRequireInput(method));
   for (const method of ['tools/list', 'completion/complete', 'tasks/result', 'server/discover'])
-    assert.ok(!mayAsk(method));
+    assert.ok(!mayRequireInput(method));
 });
 
 test('X-011 there must be a question or a state to come back with', () => {

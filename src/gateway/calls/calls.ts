@@ -6,8 +6,8 @@ import { withoutEnvelope } from '../../protocol/envelope.ts';
 import {
   type InputRequest,
   type InputRequired,
-  isPlain,
-  mayAsk,
+  isMarkedComplete,
+  mayRequireInput,
   readResult,
   type Retry,
   withRetry,
@@ -152,7 +152,7 @@ export class Calls {
     ending: ResultSink,
   ): void {
     const { link, first } = begun;
-    if (first instanceof GatewayError || first.kind === 'error' || !isPlain(first.parsedResult)) {
+    if (first instanceof GatewayError || first.kind === 'error' || !isMarkedComplete(first.parsedResult)) {
       ending.follow(this.#call(exchange, upstream, to, begun));
       return;
     }
@@ -373,7 +373,7 @@ function readUrlElicitations(
   const { client, request } = exchange;
   const listed: unknown = typeof data === 'object' && data !== null && 'elicitations' in data ? data.elicitations : [];
   const pages = (Array.isArray(listed) ? listed : []).flatMap((one: unknown) => (isUrlElicitation(one) ? [one] : []));
-  if (pages.length === 0 || !mayAsk(request.method)) {
+  if (pages.length === 0 || !mayRequireInput(request.method)) {
     const what = pages.length === 0 ? 'names none' : `${request.method} cannot wait for that`;
     const say = `upstream "${upstream}" wants pages opened, and ${what}: ${message}`;
     throw new GatewayError('upstream-protocol', { upstream, executed: 'no', message: say });
@@ -410,7 +410,7 @@ function readInputRequired(
     case 'absent':
       return undefined;
     case 'input-required':
-      if (!mayAsk(method)) throw broke(`questions, which ${method} may not be answered with`);
+      if (!mayRequireInput(method)) throw broke(`questions, which ${method} may not be answered with`);
       return reading.asked;
     case 'task':
       if (method !== 'tools/call' || !declaresTasks(modernCapabilities(client))) {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
-import { type Answer, DONE } from '../../protocol/jsonrpc.ts';
+import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import { detach } from '../../json/memo.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
@@ -171,8 +171,8 @@ export class HolderLinks {
       ({ upstream, uri }) => upstream === to.upstream && uri === to.uri,
     );
     const link = holder.links.get(to.upstream);
-    if (!had || isStillWanted || link === undefined) return DONE;
-    return (await this.#removeSubscriber(link, holder, to.uri)) ?? DONE;
+    if (!had || isStillWanted || link === undefined) return EMPTY_RESULT;
+    return (await this.#removeSubscriber(link, holder, to.uri)) ?? EMPTY_RESULT;
   }
 
   /** The holder is over: gives back all that was kept for it. */
@@ -219,7 +219,7 @@ export class HolderLinks {
     }
     const holders = link.subscribers.get(uri) ?? new Set();
     link.subscribers.set(uri, holders.add(holder));
-    return DONE;
+    return EMPTY_RESULT;
   }
 
   /** The very promise of the answer: see {@link #tune}. */
@@ -261,7 +261,7 @@ export class HolderLinks {
     if (link.subscription === undefined) return this.#call(link, method, RawObject.of({ uri }));
     if (method === 'resources/subscribe') return addToSubscription(link.subscription, link.upstream, uri);
     link.subscription.remove(uri);
-    return Promise.resolve(DONE);
+    return Promise.resolve(EMPTY_RESULT);
   }
 
   #call(link: HolderLink, method: string, params: RawObject): Promise<Answer> {
@@ -273,7 +273,7 @@ export class HolderLinks {
 }
 
 async function addToSubscription(listening: UpstreamSubscription, upstream: string, uri: string): Promise<Answer> {
-  if (await listening.add(uri)) return DONE;
+  if (await listening.add(uri)) return EMPTY_RESULT;
   return toAnswer(new GatewayError('unknown-resource', { upstream, message: uri, data: { uri } }));
 }
 
