@@ -57,41 +57,45 @@ import { VERSION } from './version.ts';
 
 const SWEEP_MS = 5_000;
 
-/** Requests under way are waited for this long when we are told to stop. */
+/** How long a stopping gateway waits for requests in flight. */
 const DRAIN_MS = 60_000;
 const DRAIN_POLL_MS = 50;
 
-/** Ports that are tried for the operator where none was configured. */
+/** How many ports are tried for the operator if none was configured. */
 const OPERATOR_PORTS = 100;
 
-/** The gateway without its doors: everything that serves a client, however it comes. */
+/** The gateway without its listeners: everything that serves a client, over any transport. */
 export interface Core {
   readonly gateway: Gateway;
-  /** Whether sessions and lists outlive this process. */
+  /** Whether sessions and lists are kept after this process. */
   readonly keepsState: boolean;
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   status(): readonly UpstreamStatus[];
-  /** The same with the processes of each upstream and their memory, which takes a moment. */
+  /** Returns the status with the processes of each upstream and their memory, which are read from the system. */
   fullStatus(): Promise<readonly UpstreamStatus[]>;
-  /** Releases what is unused at this time (monotonic ms). Runs by itself every few seconds. */
+  /**
+   * Releases unused sessions, client groups and connections. `nowMs` is monotonic. Runs every few seconds on its own.
+   */
   sweep(nowMs: number): void;
-  /** Starts every upstream and asks for its lists, once. Resolves when each has answered or failed; `status` says which. */
+  /**
+   * Starts every upstream and reads its lists, once. Resolves when each has answered or failed; `status` says which.
+   */
   refresh(): Promise<void>;
-  /** Resolves when no request is under way, or after the limit. */
+  /** Resolves when no request is in flight, or after `limitMs`. */
   drained(limitMs: number): Promise<void>;
   /** Ends every session, connection and process. */
   stop(): Promise<void>;
 }
 
-/** How upstreams are reached, and what that takes. */
+/** The transports to upstreams, and the resources that they share. */
 export interface UpstreamTransports extends AsyncDisposable {
-  /** Ways to one upstream, the preferred first. */
+  /** Returns the transports for one upstream, in order of preference. */
   transportsTo(upstream: UpstreamConfig): readonly TransportOption[];
-  /** What the processes of stdio upstreams take at the moment, by upstream id. */
+  /** Returns the number and memory of the processes of stdio upstreams, by upstream id. */
   processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;
 }
 
-/** Over stdio and HTTP. Disposing ends whatever the transports share. */
+/** Creates transports over stdio and HTTP. Disposing closes the resources that they share. */
 export function upstreamTransports(config: Config, metrics: Metrics, log: Logger): UpstreamTransports {
   const guard = new ProcessGuard(log);
   const npx = new NpxCommands(config.stateDir, guard, log);
@@ -136,11 +140,11 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
 
 export interface CoreOptions {
   readonly callOwners?: CallOwners;
-  /** Whether sessions are kept in the state directory, if no other process does so. The default is true. */
+  /** Whether sessions may be kept in the state directory, if no other process owns it. Default: true. */
   readonly mayOwnState?: boolean;
 }
 
-/** @throws when the state directory cannot be used. */
+/** Creates and starts the core. @throws if the state directory cannot be used. */
 export async function composeCore(
   config: Config,
   metrics: Metrics,
@@ -277,7 +281,7 @@ export async function composeCore(
     onLists: (upstream, era, capabilityKey, offer) => {
       const isStart = offers.ageMs(upstream, era, capabilityKey) === undefined;
       const isChanged = offers.update(upstream, era, capabilityKey, offer);
-      // Those of lists from disk are not in the log of this process.
+      // The log of this process has no problems of lists that were read from disk.
       if (isChanged || isStart) changes.add(upstream, era, isStart);
       if (isChanged && capabilityKey === '') notifications.refreshVariants(upstream, era);
     },
@@ -368,7 +372,7 @@ export async function composeCore(
   };
 }
 
-/** The state must be written, and a required upstream must have been reached; the others may come and go. */
+/** Returns whether the gateway is ready: the state can be written, and every required upstream is up. */
 function readiness(
   upstreams: Iterable<Upstream<Exchange, ConnectionHolder>>,
   stateFailure: string | undefined,
@@ -382,21 +386,24 @@ function readiness(
   return { ready: reasons.length === 0, reasons };
 }
 
-/** A gateway with its doors open. */
+/** A gateway that listens. */
 export interface Running {
-  /** Of the merged endpoint. */
+  /** URL of the merged endpoint. */
   readonly url: string;
   readonly operatorUrl: string | undefined;
-  /** Stops taking requests, lets those under way finish, and leaves nothing behind. */
+  /** Refuses new requests, waits for those in flight, and closes everything. */
   stop(): Promise<void>;
 }
 
 export interface ComposeOptions {
-  /** Fetches the lists of all upstreams before it listens, at most until this settles. */
+  /** If set, reads the lists of all upstreams before listening, at most until this promise settles. */
   readonly warmUntil?: Promise<unknown>;
 }
 
-/** @throws when an address cannot be listened on, or the state directory not be used. */
+/**
+ * Creates and starts the gateway with its listeners. @throws if it cannot listen on an address, or cannot use the state
+ * directory.
+ */
 export async function compose(config: Config, log: Logger, { warmUntil }: ComposeOptions = {}): Promise<Running> {
   const metrics = createMetrics(VERSION);
   const core = await composeCore(config, metrics, upstreamTransports(config, metrics, log), log);
@@ -404,11 +411,11 @@ export async function compose(config: Config, log: Logger, { warmUntil }: Compos
   const startedAtMs = Date.now();
   try {
     if (warmUntil !== undefined) await Promise.race([core.refresh(), warmUntil]);
-    const door = await Listener.open(config.listen, 'gateway.listen or --listen', (origin) => {
+    const listener = await Listener.open(config.listen, 'gateway.listen or --listen', (origin) => {
       const authenticator = createAuthenticator(config.auth, { log });
       return createApp({ front: core.gateway, authenticator, config, origin, log, metrics });
     });
-    const operatorDoor =
+    const operatorListener =
       config.operator === undefined
         ? undefined
         : await Listener.open(
@@ -428,14 +435,14 @@ export async function compose(config: Config, log: Logger, { warmUntil }: Compos
             config.operatorMayMove ? OPERATOR_PORTS : 1,
           );
     return {
-      url: `${door.origin}/mcp`,
-      operatorUrl: operatorDoor?.origin,
+      url: `${listener.origin}/mcp`,
+      operatorUrl: operatorListener?.origin,
       stop: async () => {
         isDraining = true;
-        door.drain();
+        listener.drain();
         await core.drained(DRAIN_MS);
         await core.stop();
-        await Promise.all([door.close(), operatorDoor?.close()]);
+        await Promise.all([listener.close(), operatorListener?.close()]);
       },
     };
   } catch (thrown) {
