@@ -67,6 +67,44 @@ for (const page of pages) {
   });
 }
 
+const decisions = globSync('[0-9]*.md', { cwd: join(ROOT, 'docs/decisions') }).toSorted();
+
+/** Longest page of a decision: it has to be read at one sitting. */
+const MAX_DECISION_LINES = 40;
+
+for (const file of decisions) {
+  test(`decision ${file} has its number, a status, and at most ${MAX_DECISION_LINES} lines`, () => {
+    const lines = read(`docs/decisions/${file}`).trimEnd().split('\n');
+    assert.equal(/^# (\d+)\. ./.exec(lines[0] ?? '')?.[1], String(Number(file.slice(0, 4))));
+    assert.match(lines[2] ?? '', /^Status: /);
+    assert.ok(lines.length <= MAX_DECISION_LINES, `${lines.length} lines`);
+  });
+}
+
+test('docs/decisions/README.md lists every decision with its title, in order', () => {
+  const expected = decisions.map((file) => {
+    const [, number, title] = /^# (\d+)\. (.+)$/m.exec(read(`docs/decisions/${file}`)) ?? [];
+    return `| ${number} | [${title}](${file}) |`;
+  });
+  const listed = read('docs/decisions/README.md')
+    .split('\n')
+    .filter((line) => /^\| \d/.test(line));
+  assert.deepEqual(listed, expected);
+});
+
+test('sources and tests name only decisions that exist', () => {
+  const numbers = new Set(decisions.map((file) => Number(file.slice(0, 4))));
+  for (const file of globSync('{src,test,bench,scripts}/**/*.ts', { cwd: ROOT })) {
+    const text = read(file);
+    for (const [path = ''] of text.matchAll(/docs\/decisions\/\d[\w.-]+\.md/g)) {
+      assert.ok(existsSync(join(ROOT, path)), `${file}: ${path}`);
+    }
+    for (const [, number] of text.matchAll(/\b(?:ADR|[Dd]ecision) (\d{1,4})\b/g)) {
+      assert.ok(numbers.has(Number(number)), `${file}: decision ${number}`);
+    }
+  }
+});
+
 test('ARCHITECTURE.md shows every folder of the sources', () => {
   const page = read('ARCHITECTURE.md');
   const folders = globSync('*', { cwd: join(ROOT, 'src') }).filter((name) =>
