@@ -97,7 +97,7 @@ function mayImport(from: string, to: string): boolean {
   return ALLOWED[importer]?.some((allowed) => allowed === imported || allowed === to) ?? false;
 }
 
-test('there are sources to look at', () => {
+test('sources and their imports are found', () => {
   assert.ok(files.length > 20);
   assert.ok(files.some((file) => imports(file).length > 0));
 });
@@ -132,7 +132,7 @@ for (const file of files) {
     }
   });
 
-  test(`src/${file} is named in kebab-case, and is no drawer`, () => {
+  test(`src/${file} has a kebab-case name that says what it holds`, () => {
     assert.match(file, /^(?:[a-z0-9]+(?:-[a-z0-9]+)*\/)*[a-z0-9]+(?:-[a-z0-9]+)*\.ts$/);
     assert.doesNotMatch(file, /(?:^|\/)(?:index|utils?|types|helpers?|constants|common)\.ts$/);
   });

@@ -36,7 +36,7 @@ function uncoded(cell: string | undefined): string {
   return (cell ?? '').replaceAll('`', '');
 }
 
-test('docs/errors.md explains every row of the error table, with its codes, and no other', () => {
+test('docs/errors.md explains exactly the rows of the error table, with codes', () => {
   const documented = rows(read('docs/errors.md')).map(([row, rpc, http, what, todo]) => {
     assert.ok(what && todo, `${row} says what happened and what to do`);
     return { row: uncoded(row), rpc: Number(rpc?.replace('−', '-')), http: Number(http) };
@@ -73,7 +73,7 @@ const decisions = globSync('[0-9]*.md', { cwd: join(ROOT, 'docs/decisions') }).t
 const MAX_DECISION_LINES = 40;
 
 for (const file of decisions) {
-  test(`decision ${file} has its number, a status, and at most ${MAX_DECISION_LINES} lines`, () => {
+  test(`decision ${file} has its number, a status and at most ${MAX_DECISION_LINES} lines`, () => {
     const lines = read(`docs/decisions/${file}`).trimEnd().split('\n');
     assert.equal(/^# (\d+)\. ./.exec(lines[0] ?? '')?.[1], String(Number(file.slice(0, 4))));
     assert.match(lines[2] ?? '', /^Status: /);
@@ -128,7 +128,7 @@ test('ARCHITECTURE.md names no source file that is not there', () => {
   );
 });
 
-test('an npm script that a page tells to run is there', () => {
+test('every npm script named on a page exists', () => {
   const manifest: unknown = JSON.parse(read('package.json'));
   assert.ok(typeof manifest === 'object' && manifest !== null && 'scripts' in manifest);
   const scripts = Object.keys(Object(manifest.scripts));
@@ -149,7 +149,7 @@ for (const file of yamls) {
 
 const KEY_HASH = 'a'.repeat(64);
 
-test('the config of the container is good once there is a key, and says how to make one before', () => {
+test('the config of the container is valid with a key, and else says how to make one', () => {
   const file = join(ROOT, 'deploy/docker/config.yaml');
   const env = { LINKSPAN_API_KEY_SHA256: KEY_HASH };
   const { config, warnings } = loadConfig(file, { env });
@@ -163,7 +163,7 @@ test('the config of the container is good once there is a key, and says how to m
 });
 
 for (const [index, [, snippet = '']] of [...read('README.md').matchAll(/```ya?ml\n([^]*?)```/g)].entries()) {
-  test(`YAML snippet ${index + 1} of README.md is a config as far as it goes`, async () => {
+  test(`YAML snippet ${index + 1} of README.md is valid as a part of a config`, async () => {
     const dir = await mkdtemp(join(tmpdir(), 'linkspan-docs-'));
     try {
       const file = join(dir, 'config.yaml');
@@ -187,7 +187,7 @@ interface Service {
   readonly volumes?: readonly string[];
 }
 
-test('SEC-46 the compose file runs the gateway without privileges, and shows it to this machine alone', () => {
+test('SEC-46 the compose file drops privileges, and publishes ports on loopback only', () => {
   const { services }: { services: Record<string, Service> } = parse(read('docker-compose.yml'));
   const gateway = services['linkspan'];
   assert.ok(gateway !== undefined);

@@ -71,14 +71,14 @@ test('docs/requirements.md has a sentence for each number, and each number once'
   assert.equal(ours.size, ids.length);
 });
 
-test('every number of docs/requirements.md is in the name of a test, except those found by trial', () => {
+test('every number of docs/requirements.md is in a test, except those found by trial', () => {
   assert.deepEqual(
     [...ours.keys()].filter((id) => !id.startsWith('N-') && !tested.has(id)),
     [],
   );
 });
 
-test('requirements of the protocol are numbered without gaps, and each says what and where', () => {
+test('protocol requirements are numbered without gaps, with sentence and link', () => {
   const expected = [
     ['T', 42],
     ['L', 18],

@@ -49,7 +49,7 @@ for (const name of ['example.yaml', 'reference.yaml']) {
 }
 
 for (const name of CLIENTS) {
-  test(`an editor finds no more wrong with ${name} than the gateway does`, () => {
+  test(`an editor accepts ${name} with the JSON schema`, () => {
     const file: unknown = read(new URL(`../fixtures/config/${name}`, import.meta.url));
     const passes = validate(file);
     const unknown = (validate.errors ?? []).map(({ params }) => String(params['additionalProperty']));
@@ -101,7 +101,7 @@ function* keysOf(
 
 const gatewayKeys = [...keysOf(schema.properties?.['gateway'] ?? {}, member(reference, 'gateway'), 'gateway')];
 
-test('the reference shows every key of the gateway, and the schema explains each', () => {
+test('the reference lists every gateway key, and the schema describes each', () => {
   assert.ok(gatewayKeys.length > 35);
   assert.deepEqual(
     gatewayKeys.filter(({ value }) => value === undefined).map(({ path }) => path),
@@ -116,14 +116,14 @@ test('the reference shows every key of the gateway, and the schema explains each
 /** What the reference shows by example. */
 const EXAMPLES = /^gateway\.(?:auth(?:\.jwt|\.apiKeys)?|profiles(?:\..*)?)$/;
 
-test('what the reference shows of the gateway is the default', () => {
+test('the gateway values in the reference are the defaults', () => {
   for (const { path, schema, value } of gatewayKeys) {
     if (schema.default === undefined || schema.properties !== undefined || EXAMPLES.test(path)) continue;
     assert.deepEqual(value, schema.default, path);
   }
 });
 
-test('the reference shows every key of an upstream with its default, and tells of every spelling of other clients', () => {
+test('the reference lists every upstream key, its default and clients’ spellings', () => {
   const upstream = schema.$defs?.['upstream'] ?? {};
   const servers = member(reference, 'mcpServers');
   const sample = Object.assign({}, member(servers, 'remote'), member(servers, 'local'));

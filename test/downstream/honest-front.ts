@@ -72,6 +72,8 @@ export class HonestFront implements Front {
   /** Methods in the order they came. */
   readonly began: string[] = [];
   readonly finished: string[] = [];
+  /** Sessions that were opened, whether or not they have ended. */
+  initialized = 0;
   readonly #gates = new Map<string, PromiseWithResolvers<void>>();
   readonly #asked = new Map<string, (response: Response) => void>();
   #last = 0;
@@ -94,6 +96,7 @@ export class HonestFront implements Front {
     const caller = { principal, view, revision, capabilities: RawObject.EMPTY, clientInfo: RawObject.EMPTY };
     const session = new HonestSession(`session-${++this.#last}`, caller);
     this.sessions.set(session.id, session);
+    this.initialized++;
     const serverInfo = { name: 'honest', version: '1' };
     return { session, answer: result({ protocolVersion: revision, capabilities: { tools: {} }, serverInfo }) };
   }

@@ -20,7 +20,7 @@ async function metric(edge: Edge, name: string, kind: string): Promise<number> {
   return Number(found?.[1] ?? Number.NaN);
 }
 
-test('N-24 N-61 the events of many sessions hold no more than the total', OPTIONS, async () => {
+test('N-24 N-61 the events of many sessions stay within the total', OPTIONS, async () => {
   await using edge = await startEdge({ sessions: { eventTotalBytes: 8 * MIB } });
   const url = `${edge.url}/mcp`;
   const before = usedBytes();
@@ -68,7 +68,7 @@ function postUnread(edge: Edge, session: string, body: string, accept = 'applica
 }
 
 for (const accept of ['application/json', 'text/event-stream']) {
-  test(`N-24 answers that nobody reads hold no more than their budget: ${accept}`, OPTIONS, async () => {
+  test(`N-24 unread answers stay within their budget: ${accept}`, OPTIONS, async () => {
     await using edge = await startEdge({ limits: { unsentTotalBytes: 32 * MIB } });
     const url = `${edge.url}/mcp`;
     const id = await initialize(url);
@@ -100,7 +100,7 @@ async function postPartly(edge: Edge, length: number, part: Buffer): Promise<Soc
   return socket;
 }
 
-test('N-26 unfinished bodies hold no more than their budget, and the next is refused with 503', OPTIONS, async () => {
+test('N-26 unfinished bodies stay within their budget, and the next one gets 503', OPTIONS, async () => {
   await using edge = await startEdge({ limits: { bodyTotalBytes: 32 * MIB } });
   const part = Buffer.alloc(3 * MIB, ' ');
   const sockets = [];
@@ -120,7 +120,7 @@ test('N-26 unfinished bodies hold no more than their budget, and the next is ref
   await until(async () => (await metric(edge, 'linkspan_held_bytes', 'bodies')) === 0);
 });
 
-test('N-26 a body in chunks of one byte holds what it is long', OPTIONS, async () => {
+test('N-26 a body in chunks of one byte takes memory in proportion to its length', OPTIONS, async () => {
   await using edge = await startEdge();
   const before = usedBytes();
   const socket = connect(edge.port, '127.0.0.1');
@@ -136,7 +136,7 @@ test('N-26 a body in chunks of one byte holds what it is long', OPTIONS, async (
   socket.destroy();
 });
 
-test('N-26 a body of any size and cut arrives whole', OPTIONS, async () => {
+test('N-26 a body of any size, split anywhere, arrives complete', OPTIONS, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -148,7 +148,7 @@ test('N-26 a body of any size and cut arrives whole', OPTIONS, async () => {
   assert.equal(await metric(edge, 'linkspan_held_bytes', 'bodies'), 0);
 });
 
-test('limit bodyStallMs: N-26 a body that stops coming is refused with 408', OPTIONS, async (t) => {
+test('limit bodyStallMs: N-26 a stalled body is refused with 408', OPTIONS, async (t) => {
   await using edge = await startEdge();
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const socket = await postPartly(edge, 1_000_000, Buffer.alloc(MIB / 2, ' '));

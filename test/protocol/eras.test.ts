@@ -126,7 +126,7 @@ function assertSame(actual: string, expected: string): void {
 }
 
 for (const [method, anyResult] of Object.entries(results)) {
-  test(`X-001 X-002 a result of ${method} comes from an older server to an older client as it was`, () => {
+  test(`X-001 X-002 a result of ${method} survives upgrade and downgrade`, () => {
     fc.assert(
       fc.property(anyResult, writing, (value, style) => {
         const legacy = written(value, style);
@@ -181,7 +181,7 @@ const items = {
 };
 
 for (const kind of ['tools', 'prompts', 'resources', 'templates'] as const) {
-  test(`X-001 X-002 a list of ${kind} comes from an older server to an older client as it was`, () => {
+  test(`X-001 X-002 a list of ${kind} survives upgrade and downgrade`, () => {
     fc.assert(
       fc.property(fc.array(items[kind], { maxLength: 3 }), writing, (list, style) => {
         for (const value of list) {
@@ -197,7 +197,7 @@ for (const kind of ['tools', 'prompts', 'resources', 'templates'] as const) {
   });
 }
 
-test('a tool that speaks of tasks and headers loses just that on its way through', () => {
+test('a tool loses only task support and header annotations on the way', () => {
   const named = fc.record({ tool: items.tools, headers: fc.array(fc.string(), { maxLength: 3 }), x: fc.jsonValue() });
   fc.assert(
     fc.property(named, writing, ({ tool, headers, x }, style) => {
@@ -239,7 +239,7 @@ const asks = {
 };
 
 for (const [method, anyAsk] of Object.entries(asks)) {
-  test(`X-003 X-010 a question by ${method} comes from an older server to an older client as it was`, () => {
+  test(`X-003 X-010 a ${method} request survives upgrade and downgrade`, () => {
     fc.assert(
       fc.property(anyAsk, writing, fc.uuid(), (value, style, elicitationId) => {
         const legacy = RawObject.parse(written(value, style));
@@ -270,7 +270,7 @@ const answers = {
 };
 
 for (const [method, anyAnswer] of Object.entries(answers)) {
-  test(`X-003 X-010 an answer to ${method} comes from an older client to an older server as it was`, () => {
+  test(`X-003 X-010 a response to ${method} survives upgrade and downgrade`, () => {
     fc.assert(
       fc.property(anyAnswer, writing, (value, style) => {
         const legacy = written(value, style);
@@ -280,7 +280,7 @@ for (const [method, anyAnswer] of Object.entries(answers)) {
   });
 }
 
-test('M-007 X-025 an error comes from an older server to an older client as it was', () => {
+test('M-007 X-025 an error survives upgrade and downgrade', () => {
   const anyError = fc.record({
     code: fc.constantFrom(-32002, -32602, -32603, 7),
     message: text,

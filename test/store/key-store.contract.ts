@@ -16,7 +16,7 @@ export function keyStoreContract(name: string, open: () => Promise<KeyStore & As
     assert.deepEqual(await store.read(), [key]);
   });
 
-  test(`${name}: a key that is added comes last, and ends those before it after the grace`, OPTIONS, async () => {
+  test(`${name}: an added key comes last, and older ones end after the grace period`, OPTIONS, async () => {
     await using store = await open();
     const [first] = await store.read();
     const nowMs = Date.now();
