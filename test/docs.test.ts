@@ -19,7 +19,7 @@ function read(file: string): string {
   return readFileSync(join(ROOT, file), 'utf8');
 }
 
-/** The cells of a page's table rows whose first cell is code. */
+/** Returns the cells of the table rows whose first cell is code. */
 function rows(page: string): string[][] {
   return page
     .split('\n')
@@ -69,7 +69,7 @@ for (const page of pages) {
 
 const decisions = globSync('[0-9]*.md', { cwd: join(ROOT, 'docs/decisions') }).toSorted();
 
-/** Longest page of a decision: it has to be read at one sitting. */
+/** Longest page of a decision, in lines. */
 const MAX_DECISION_LINES = 40;
 
 for (const file of decisions) {
@@ -153,7 +153,7 @@ test('the config of the container is valid with a key, and else says how to make
   const file = join(ROOT, 'deploy/docker/config.yaml');
   const env = { LINKSPAN_API_KEY_SHA256: KEY_HASH };
   const { config, warnings } = loadConfig(file, { env });
-  // Inside the container every address is open; the compose file decides who reaches it.
+  // Inside the container the gateway listens on every address; the compose file decides which are reachable.
   assert.deepEqual(
     warnings.filter((warning) => !warning.includes('gateway.operator')),
     [],
@@ -198,7 +198,7 @@ test('SEC-46 the compose file drops privileges, and publishes ports on loopback 
   assert.equal(gateway.stop_grace_period, '80s');
   assert.ok(gateway.healthcheck?.test.every((part) => typeof part === 'string'));
   for (const port of gateway.ports ?? []) assert.match(port, /^127\.0\.0\.1:/);
-  // A single mounted file goes stale when an editor saves by renaming.
+  // A mounted single file is not updated when an editor saves by renaming.
   for (const volume of gateway.volumes ?? []) assert.doesNotMatch(volume, /\.(?:ya?ml|json)(?::|$)/);
 });
 

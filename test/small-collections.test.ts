@@ -65,7 +65,7 @@ test('removing entries during an iteration does not change the iteration', () =>
 
 const ITEM_BYTES = 16_384;
 const ITEMS = 1_000;
-/** At the same time. */
+/** Entries that exist at the same time. */
 const THERE = 4;
 
 test('removed entries do not survive a collection of young objects', () => {
@@ -73,7 +73,7 @@ test('removed entries do not survive a collection of young objects', () => {
   const set = new ArraySet<unknown>();
   map.set(-1, map);
   set.add(set);
-  // From here on they are old.
+  // From here on, the collections are in the old generation.
   collect();
   collect();
   const before = process.memoryUsage().heapUsed;

@@ -52,7 +52,7 @@ test('SEC-02 an invalid token is refused with a challenge', { timeout: 60_000 },
     { jwt: [accepts(issuer, { requiredScopes: [] })], apiKeys: [apiKey('ci', 'the-key-of-ci')] },
     { log: SILENT },
   );
-  // The table means nothing unless a good token gets in.
+  // A valid token must be accepted, or the table proves nothing.
   principal(await ask(authenticator, await issuer.token()));
   assert.ok(BAD_TOKENS.length >= 120, `${BAD_TOKENS.length} cases`);
 

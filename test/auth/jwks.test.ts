@@ -84,7 +84,7 @@ test('R18 ten thousand made-up key ids cost at most one fetch in thirty seconds'
     at.clock.nowMs += 5;
     assert.equal(await at.kind(`made-up-${i}`), 'unknown');
   }
-  // Fifty seconds: the first, one right away and one after thirty.
+  // Fetches within fifty seconds: the first, one at once, and one after thirty seconds.
   assert.equal(at.issuer.fetches, 3);
   assert.equal(await at.kind('first'), 'keys');
 });
@@ -135,7 +135,7 @@ test('R18 a failing issuer is asked ever less often, and used once it answers', 
     assert.equal(await at.kind('first'), 'unreachable');
     at.clock.nowMs += 100;
   }
-  // In one minute: after 0, 1, 3, 7, 15 and 31 seconds.
+  // Fetches within one minute: after 0, 1, 3, 7, 15 and 31 seconds.
   assert.equal(at.issuer.fetches, 6);
 
   at.issuer.answer = undefined;

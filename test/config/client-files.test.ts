@@ -15,7 +15,7 @@ const ENV = { HOME: '/home/me', GITHUB_PAT: 'ghp_1', USER_NAME: 'me', INPUT_API_
 const LOCAL = { kind: 'stdio', env: {}, cwd: undefined };
 const REMOTE = { kind: 'http', url: 'https://example.com/mcp', headers: {} };
 
-/** What each client's file comes to: of every upstream, what it says beyond the defaults. */
+/** The upstreams of each client's file: every member that differs from the defaults. */
 const clients: readonly {
   client: string;
   file: string;

@@ -79,7 +79,7 @@ test('an editor takes a variable for any value', () => {
 const reference = read(new URL('reference.yaml', CONFIG));
 const referenceText = readFileSync(new URL('reference.yaml', CONFIG), 'utf8');
 
-/** Every key below a schema with a sample of what the reference has there. */
+/** Returns every key below a schema with the sample value of the reference. */
 function* keysOf(
   at: Schema,
   value: unknown,
@@ -113,7 +113,7 @@ test('the reference lists every gateway key, and the schema describes each', () 
   );
 });
 
-/** What the reference shows by example. */
+/** Keys whose value in the reference is an example, not the default. */
 const EXAMPLES = /^gateway\.(?:auth(?:\.jwt|\.apiKeys)?|profiles(?:\..*)?)$/;
 
 test('the gateway values in the reference are the defaults', () => {

@@ -108,7 +108,7 @@ test('N-48 a second initialize in a session is refused with HTTP 400', OPTIONS, 
   assert.equal(again.status, 400);
   assert.partialDeepStrictEqual(JSON.parse(again.text), { id: 5, error: { code: -32600 } });
   assert.equal(edge.front.sessions.size, 1);
-  // A session that is over is no reason to refuse.
+  // An ended session is no reason to refuse.
   assert.equal((await post(url, rpc(6, 'initialize', params), 'gone')).status, 200);
   const events = await getEvents(url, id);
   assert.equal(events.status, 200);

@@ -22,7 +22,7 @@ const FIELDS = [
 
 const EXPECTED = ['cache-control', 'connection', 'content-length', 'content-type', 'date', 'transfer-encoding'];
 
-/** Every break before, after and around every field. */
+/** Every kind of line break before, after and around every field. */
 const PAYLOADS = BREAKS.flatMap((line) => FIELDS.map((field) => `a${line}${line}${field}${line}${line}b`));
 
 test('the corpus has 120 texts', () => {
@@ -76,7 +76,7 @@ test('S-018 a request id can end neither an event nor a header', { timeout: 20_0
     const events = await (await postForEvents(url, rpc(text, 'count', { to: 1 }), session)).ended();
     assert.deepEqual(events.messages.at(-1), { jsonrpc: '2.0', id: text, result: { counted: 1 } });
     assert.equal(events.seen.length, 3);
-    // As it would after a restart.
+    // As after a restart.
     const id = events.lastId.replace(/-\d+\./, '-999.');
     const unknown = await (await getEvents(url, session, { 'last-event-id': id })).ended();
     assert.equal(unknown.messages.length, 1);

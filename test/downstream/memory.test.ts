@@ -10,7 +10,7 @@ import { type Edge, startEdge } from './edge.ts';
 const MIB = 1_048_576;
 const OPTIONS = { timeout: 60_000 };
 
-/** Lets the event loop turn until something holds. */
+/** Waits until a condition holds, one turn of the event loop at a time. */
 async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await holds())) await new Promise((resolve) => setImmediate(resolve));
 }
@@ -36,7 +36,7 @@ test('N-24 N-61 the events of many sessions stay within the total', OPTIONS, asy
     }
   }
   const heldBytes = usedBytes() - before;
-  // 90 MB were answered.
+  // The answers have 90 MB in total.
   assert.ok(heldBytes < 16 * MIB, `${heldBytes / MIB} MiB`);
   const counted = await metric(edge, 'linkspan_held_bytes', 'events');
   assert.ok(counted > MIB && counted <= 8 * MIB, `${counted}`);
@@ -55,7 +55,7 @@ test('N-24 an ended session gives its events back', OPTIONS, async () => {
   assert.equal(await metric(edge, 'linkspan_held_bytes', 'events'), 0);
 });
 
-/** Sends a POST and reads nothing of the response. */
+/** Sends a POST and does not read the response. */
 function postUnread(edge: Edge, session: string, body: string, accept = 'application/json'): Socket {
   const socket = connect(edge.port, '127.0.0.1');
   socket.pause();
@@ -79,7 +79,7 @@ for (const accept of ['application/json', 'text/event-stream']) {
     }
     await until(async () => (await metric(edge, 'linkspan_budget_exceeded_total', 'unsent')) > 0);
     assert.ok((await metric(edge, 'linkspan_held_bytes', 'unsent')) <= 16 * MIB);
-    // A client that reads is answered meanwhile.
+    // Meanwhile a client that reads gets its answer.
     const answer = await post(url, rpc(100, 'big', { chars: 8_000_000 }), id);
     assert.equal(JSON.parse(answer.text).result.text.length, 8_000_000);
     for (const socket of sockets) socket.destroy();
@@ -87,7 +87,7 @@ for (const accept of ['application/json', 'text/event-stream']) {
   });
 }
 
-/** Sends the head of a POST and some of its body. */
+/** Sends the headers of a POST and a part of its body. */
 async function postPartly(edge: Edge, length: number, part: Buffer): Promise<Socket> {
   const socket = connect(edge.port, '127.0.0.1');
   await once(socket, 'connect');

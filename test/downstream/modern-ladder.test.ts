@@ -71,7 +71,7 @@ interface Case extends WireOptions {
   readonly name: string;
   readonly method?: string;
   readonly params?: Readonly<Record<string, unknown>>;
-  /** 200 unless given. */
+  /** Default: 200. */
   readonly status?: number;
   readonly code?: number;
 }
@@ -226,7 +226,7 @@ suite('a modern request', () => {
       assert.equal(error?.code, code, got.text);
       assert.equal(id, 'mine');
       if (code === undefined) assert.equal(result?.['resultType'], 'complete');
-      // What is refused by its envelope or its headers has troubled nobody.
+      // A request refused for its envelope or headers has reached no upstream.
       else
         assert.deepEqual(
           upstream.received.items.slice(before).filter(({ rpc }) => rpc === method),

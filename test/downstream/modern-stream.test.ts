@@ -27,7 +27,7 @@ function progressText({ meta }: Served, progress: number | undefined): string {
   return JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken, progress } });
 }
 
-/** What a tool does is its name. */
+/** The name of a tool says what it does. */
 function act(result: Readonly<Record<string, unknown>>) {
   return (served: Served) => {
     const { id, params, response } = served;
@@ -95,7 +95,7 @@ function call(id: string, tool: string) {
   return { name: `${id}__${tool}`, arguments: {} };
 }
 
-/** With the token where the protocol has it. */
+/** Adds the progress token to `_meta`. */
 const counted = (progressToken: number | string) => ({ meta: { progressToken } });
 
 for (const id of ['new', 'old']) {

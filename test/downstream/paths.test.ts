@@ -51,7 +51,7 @@ test('N-12 a browser at / gets a page with the URL to use', BOUNDED, async () =>
   assert.match(other.headers['content-type'] ?? '', /^application\/json/);
 });
 
-/** Opens the event stream of a session and hangs up at once. Resolves with the status. */
+/** Opens the event stream of a session and closes it at once. Resolves with the status. */
 async function openStream(url: string, sessionId: string): Promise<number> {
   const headers = { accept: 'text/event-stream', 'mcp-session-id': sessionId };
   const opening = request(url, { headers, agent: false }).end();

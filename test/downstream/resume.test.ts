@@ -11,7 +11,7 @@ function upTo(count: number): number[] {
   return Array.from({ length: count }, (_, i) => i + 1);
 }
 
-/** Numbers below `limit`, the same in every run. */
+/** Returns pseudo-random numbers below `limit`, the same in every run. */
 function dice(seed: number): (limit: number) => number {
   let state = seed;
   return (limit) => {
@@ -38,7 +38,7 @@ test('REL-19 a stream that is cut 200 times arrives without gaps or duplicates',
       if (isLast) edge.front.release(gate);
       else events.close();
       await events.ended();
-      // As if what came after had been lost with the connection.
+      // Simulates that later events were lost with the connection.
       if (!isLast) events.seen.length = (lastId === '' ? 1 : 0) + roll(events.seen.length);
       numbers.push(...events.numbers);
       if (isLast) break;
@@ -67,7 +67,7 @@ test('T-030 an answer during a disconnect is delivered when the stream is resume
   const again = await (await getEvents(url, id, { 'last-event-id': one?.id ?? '' })).ended();
   assert.deepEqual(again.numbers, [2]);
   assert.deepEqual(again.messages.at(-1)?.result, { counted: 2 });
-  // As often as it likes.
+  // Repeated resumption is allowed.
   const whole = await (await getEvents(url, id, { 'last-event-id': primed?.id ?? '' })).ended();
   assert.deepEqual(whole.numbers, [1, 2]);
   assert.equal(whole.messages.at(-1)?.id, 1);
@@ -162,7 +162,7 @@ test('an answer lost by a restart is reported as outcome-unknown, once', OPTIONS
 
   await using after = await startEdge({}, undefined, front);
   const url = `${after.url}/mcp`;
-  // The names of streams begin again, and must not be taken for those before.
+  // Stream names start again, and must differ from earlier ones.
   const other = await postForEvents(url, rpc(8, 'count', { to: 1, gate: 'g' }), id);
   await other.until(({ numbers }) => numbers.length === 1);
 
@@ -230,7 +230,8 @@ test('S-001 S-003 events of one session reach neither another session nor anothe
           assert.deepEqual(got.numbers, [3, 4, 5]);
           assert.ok('result' in (got.messages.at(-1) ?? {}));
         } else {
-          // Another session's event id names nothing here: a new stream, without replay and without an error for its request.
+          // An event id of another session is unknown here: it opens a new stream, without replay and without an error
+          // for its request.
           await got.until(({ seen }) => seen.length === 1);
           assert.deepEqual(got.messages, []);
           got.close();
@@ -316,7 +317,7 @@ test('REL-20 a stalled reader loses only droppable messages, and uses little mem
   await call.until(({ seen }) => seen.length > 0);
   call.pause();
   while (edge.front.finished.length === 0) await new Promise((resolve) => setImmediate(resolve));
-  // 60 MB were said.
+  // The messages have 60 MB in total.
   const heldBytes = usedBytes() - usedBefore;
   assert.ok(heldBytes < 20 * 1_048_576, `${heldBytes / 1_048_576} MiB`);
   call.resume();

@@ -45,7 +45,7 @@ test('the SDK client of 2024-11-05 initializes and gets answers', OPTIONS, async
   await client.close();
 });
 
-/** Something on the way that can be cut. */
+/** A TCP proxy whose connections can be cut. */
 async function startWire(port: number) {
   const sockets = new Set<Socket>();
   const server = createServer((client) => {

@@ -8,7 +8,7 @@ import { HonestFront } from './honest-front.ts';
 
 const OPTIONS = { timeout: 20_000 };
 
-/** Both ends of a pair of pipes, with us as the client. */
+/** Both ends of a pair of pipes; the test is the client. */
 class Pipes {
   readonly front = new HonestFront();
   readonly input = new PassThrough();
@@ -56,7 +56,7 @@ function hello(protocolVersion = '2025-11-25'): string {
 
 test('a stdio client exchanges one message per line, in both directions', OPTIONS, async () => {
   await using pipes = new Pipes().read();
-  // Without waiting for the greeting, as a shell would.
+  // Does not wait for the answer to initialize, like a shell pipe.
   pipes.say(hello(), '{"jsonrpc":"2.0","method":"notifications/initialized"}', rpc(1, 'count', { to: 2 }));
   await pipes.until(4);
   pipes.say(rpc('a', 'ask'));

@@ -17,7 +17,7 @@ after(() => edge[Symbol.asyncDispose]());
 
 const BODY = rpc(1, 'ping');
 
-/** A whole request, byte for byte; `headers` replace ours of the same name, and a list sends several. */
+/** Returns the bytes of a request. `headers` replace the default ones of the same name; a list sends several. */
 function request(target: string, headers: Readonly<Record<string, readonly string[]>> = {}): string {
   const all = {
     Host: ['localhost'],

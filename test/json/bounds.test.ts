@@ -96,7 +96,7 @@ test('N-33 a _meta accepted from an upstream is checked again for a client', () 
   assert.throws(() => parseClientMessage(upstream), { code: -32600 });
 });
 
-/** What stands in strings, sound and broken. */
+/** Contents of strings, valid and broken. */
 const PIECES = [
   'a',
   '\\',

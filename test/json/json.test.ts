@@ -63,7 +63,7 @@ test('a preparsed member equals one parsed later, and changes stay separate', ()
   );
 });
 
-/** Few, so that the same come again in the same order, in another one, and twice. */
+/** Few names, so that they repeat in the same order, in another order, and within one object. */
 const nameText = fc.constantFrom(
   '"id"',
   '"ids"',
@@ -169,7 +169,7 @@ test('any array is cut into the texts of its items', () => {
   );
 });
 
-/** Pieces from which both valid and nearly valid objects come about often. No backslashes: escapes are not judged. */
+/** Tokens that often form valid or nearly valid objects. There are no backslashes, because escapes are not checked. */
 const SOUP = ['{', '}', '[', ']', ',', ':', '"', '"a"', '"b":', '{"c":', ' ', '\n', '\t', '\u00a0', '\v'].concat([
   '0',
   '1',
@@ -205,7 +205,7 @@ function agrees(text: string): void {
   if (ours?.includes('appears twice') === true) return;
   let theirs: unknown;
   try {
-    // Nor are control characters in strings.
+    // Control characters in strings are not checked either.
     theirs = JSON.parse(text.replaceAll(/"[^"]*"/g, (string) => string.replaceAll(/\s/g, '_')));
   } catch {
     theirs = undefined;

@@ -164,7 +164,7 @@ interface AskCase {
   readonly method: string;
   readonly revisions: readonly LegacyRevision[];
   readonly params: string;
-  /** Undefined when the client must not be asked. */
+  /** Undefined if the client must not be asked. */
   readonly lowered: string | undefined;
 }
 

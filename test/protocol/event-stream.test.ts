@@ -26,7 +26,7 @@ function read(pieces: readonly Uint8Array[], limitChars = 1_000_000): Seen {
 
 const bytes = (text: string): Uint8Array => Buffer.from(text, 'utf8');
 
-/** The same bytes, one at a time. */
+/** Splits bytes into chunks of one byte. */
 const single = (text: string): Uint8Array[] => [...bytes(text)].map((byte) => Uint8Array.of(byte));
 
 const cases: readonly { name: string; text: string; events: [string, string][]; id?: string; retryMs?: number }[] = [

@@ -84,7 +84,7 @@ for (const { text, code, id } of refused) {
   });
 }
 
-// Parsers that fold case would read another message than the one that was authorised.
+// Parsers that fold case would read another message than the gateway authorised.
 const lookalikes = ['Method', 'ID', 'Params', 'param\u017f', 'RESULT', '__proto__'];
 
 for (const key of lookalikes) {

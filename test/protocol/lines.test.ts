@@ -16,7 +16,7 @@ function split(chunks: readonly Buffer[], limitBytes: number): Line[] {
   return lines;
 }
 
-/** What the lines are by definition, with all bytes at hand. */
+/** Reference implementation: splits the complete bytes into lines. */
 function expected(bytes: Buffer, limitBytes: number): Line[] {
   const lines: Line[] = [];
   for (let start = 0; start < bytes.length;) {
@@ -62,7 +62,7 @@ suite('lines', () => {
     { text: '123456789\n', lines: [{ line: '12345678', isCut: true }] },
     { text: '12345678\r\r\n', lines: [{ line: '12345678', isCut: true }] },
     { text: '12345678\rx\n', lines: [{ line: '12345678', isCut: true }] },
-    // Eight bytes are four of these.
+    // Four of these characters take eight bytes.
     { text: 'éééé\n', lines: [{ line: 'éééé', isCut: false }] },
     {
       text: '123456789abcdef\nok\n',

@@ -23,7 +23,7 @@ function notification(method: string): Notification {
   return { kind: 'notification', method, params: undefined };
 }
 
-/** Received headers, by names as HTTP has them: in any case. */
+/** Returns a look-up of received headers by name, in any case. */
 function received(headers: readonly Header[]): HeaderLookup {
   const byName = new Map(headers.map(([name, value]) => [name.toLowerCase(), value]));
   return (name) => byName.get(name);

@@ -8,7 +8,7 @@ import { RawObject } from '../../src/json/json.ts';
 import { META, progressTokenOf, withToken } from '../../src/protocol/meta.ts';
 import { MODERN } from '../../src/protocol/revisions.ts';
 
-/** Anything, and what looks most like a token without being one. */
+/** Any members, including ones that resemble a progress token. */
 const value = fc.oneof(
   fc.jsonValue(),
   fc.constantFrom(',"progressToken":1}', '{"progressToken":2,', { progressToken: 3 }, { a: { progressToken: 'x' } }),
@@ -71,7 +71,7 @@ test('M-019 M-027 an envelope is added to _meta, with our token if one is given'
         [META.clientInfo]: { name: 'n', version: '1' },
         [META.clientCapabilities]: { roots: {} },
       };
-      // Once more, for what is made once is given twice.
+      // Twice, because the second result comes from the cache.
       for (const _ of [1, 2]) {
         const sent = withEnvelope(params, ENVELOPE, isWanted ? 7 : undefined);
         assert.deepEqual(metaOf(sent), expected);

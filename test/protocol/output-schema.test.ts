@@ -66,7 +66,7 @@ for (const { name, from, to } of texts) {
   });
 }
 
-/** Whether a schema allows a value; undefined when it is no schema. */
+/** Returns whether a schema allows a value, or undefined if the schema is invalid. */
 function allows(schema: unknown, value: unknown): boolean | undefined {
   if (typeof schema !== 'object' || schema === null) return undefined;
   try {

@@ -5,7 +5,7 @@ import type { KeyStore } from '../../src/store/key-store.ts';
 const OPTIONS = { timeout: 20_000 };
 const DAY = 24 * 3_600_000;
 
-/** What every store of sealing keys promises. */
+/** The contract of every key store. */
 export function keyStoreContract(name: string, open: () => Promise<KeyStore & AsyncDisposable>): void {
   test(`${name}: a new store has one key that does not end`, OPTIONS, async () => {
     await using store = await open();

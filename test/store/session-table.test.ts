@@ -19,7 +19,7 @@ function testTable() {
   return { table, reached, newSession };
 }
 
-/** Ends every second session of a principal: the costliest there is. Returns those that are left. */
+/** Ends every second session of a principal, the costliest pattern. Returns the sessions that remain. */
 function endEverySecond(testing: ReturnType<typeof testTable>, principal: string, count: number): SessionRef[] {
   const left: SessionRef[] = [];
   for (let i = 0; i < count; i++) {

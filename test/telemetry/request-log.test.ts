@@ -42,7 +42,7 @@ test('every request gets its own line, even if all are equal', () => {
     .trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line));
-  // What is undefined is left out.
+  // Undefined fields are omitted.
   assert.deepEqual(read, JSON.parse(JSON.stringify(expected)));
 });
 

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { createLogger } from '../../src/telemetry/log.ts';
 import { TerminalLog } from '../../src/telemetry/terminal-log.ts';
 
-/** What a terminal shows of these lines: text, without colours. */
+/** Returns the text that a terminal shows for these lines, without colours. */
 function shown(columns: number | undefined, write: (log: ReturnType<typeof createLogger>) => void): string {
   let text = '';
   const terminal = new TerminalLog({

@@ -19,11 +19,11 @@ interface Seen {
   readonly isKnown: boolean;
   readonly headers: object;
   readonly isPlain: boolean;
-  /** As Node makes them of the same request. */
+  /** The headers that Node itself makes of the same request. */
   readonly expected: object;
 }
 
-/** What a server sees of requests that come on one connection, and the status of each answer. */
+/** Sends requests over one connection. Returns what the server received, and the status of each answer. */
 async function converse(requests: readonly string[]): Promise<{ seen: readonly Seen[]; statuses: readonly number[] }> {
   const seen: Seen[] = [];
   const server = createServer({ IncomingMessage: HeaderReusingRequest }, (incoming, outgoing) => {

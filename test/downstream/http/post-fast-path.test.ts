@@ -25,7 +25,7 @@ interface Asked {
   readonly headers?: Headers;
 }
 
-/** A whole request, byte for byte. */
+/** Returns the bytes of a request. */
 function request(body: string, { verb = 'POST', target = '/mcp', headers }: Asked = {}): string {
   const all: Headers = {
     Host: 'localhost',
@@ -45,7 +45,7 @@ interface Answered {
   readonly text: string;
 }
 
-/** Everything that was answered on one connection, until `count` answers with a length have come. */
+/** Returns the text of a connection until it has `count` answers with a length. */
 async function answers(socket: Socket, count: number): Promise<Answered[]> {
   const got: Answered[] = [];
   let bytes = Buffer.alloc(0);
@@ -66,7 +66,7 @@ async function answers(socket: Socket, count: number): Promise<Answered[]> {
   return got;
 }
 
-/** One connection, used by `use` and then closed. */
+/** Opens a connection, passes it to `use`, and closes it. */
 async function onSocket<T>(use: (socket: Socket) => Promise<T>): Promise<T> {
   const socket = connect(edge.port, '127.0.0.1');
   try {

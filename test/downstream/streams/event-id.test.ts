@@ -21,7 +21,7 @@ test('an event id stays valid with any request id', () => {
       assert.doesNotThrow(() => eventText({ id, data: '' }));
       const parsed = parseEventId(id);
       assert.equal(parsed?.stream, 'tag-1');
-      // Too long to carry, or no id by our rules: then the client is not told about its request, and that is all.
+      // Too long, or not an id by our rules: the client then gets no answer for its request.
       if (parsed?.request !== undefined && request !== '-0') assert.equal(parsed.request, request);
     }),
   );

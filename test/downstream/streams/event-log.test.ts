@@ -8,7 +8,7 @@ function streamEvent(seq: number, bytes = 10, atMs = 0): StreamEvent {
   return { seq, text: `${seq}`, bytes, atMs };
 }
 
-/** Enough for any test here. */
+/** Larger than any test here needs. */
 const PLENTY = { totalBytes: 1_000_000, principalBytes: 1_000_000 };
 
 function logOf(limits: EventLimits, budget = new ByteBudget(PLENTY, () => undefined), principal = 'alice'): EventLog {

@@ -6,7 +6,7 @@ import { StreamWriter } from '../../../src/downstream/streams/stream-writer.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { notificationText, requestText, responseText } from '../../../src/protocol/jsonrpc.ts';
 
-/** Takes one write at a time, when told to. */
+/** A stream that accepts one write at a time, on demand. */
 class Reader extends Writable {
   readonly taken: string[] = [];
   #next: (() => void) | undefined;
@@ -20,7 +20,7 @@ class Reader extends Writable {
     this.#next = done;
   }
 
-  /** Takes until there is nothing left. */
+  /** Accepts writes until none is left. */
   async drain(): Promise<void> {
     while (this.#next !== undefined) {
       const next = this.#next;

@@ -150,7 +150,7 @@ test('N-65 a journal cut at any byte keeps complete changes and revives no sessi
       await writeFile(dir.journal, whole.subarray(0, length));
       for (const _again of [1, 2]) {
         await using store = await dir.open();
-        // A line is complete without its line end.
+        // A line without its line end is complete.
         const expected = states.findLast(({ bytes }) => bytes <= length + 1)?.state;
         assert.deepEqual(await stateOf(store, sessions), expected);
       }
@@ -231,7 +231,7 @@ test('N-23 two megabytes of subscriptions write about two megabytes', OPTIONS, a
   for (let i = 0; i < 1_000; i++) {
     for (const session of sessions) await subscribe(store, session, `${i}`.padEnd(1_000, 'x'));
     const { size } = await stat(dir.journal);
-    // A rewritten file is written as a whole.
+    // A rewrite writes the whole file.
     written += size >= before ? size - before : size;
     before = size;
   }

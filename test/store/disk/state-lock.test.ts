@@ -24,7 +24,7 @@ async function testDir(...below: readonly string[]) {
   };
 }
 
-/** A process that can own a state directory. */
+/** A child process that can own a state directory. */
 class Contender implements AsyncDisposable {
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
   readonly #lines: NodeJS.AsyncIterator<string>;
@@ -123,14 +123,14 @@ test('N-67 of many attempts at once, at most one succeeds, with any dead sockets
   await using dir = await testDir();
   await mkdir(join(dir.path, 'owner'));
   for (let round = 0; round < 60; round++) {
-    // A regular file is as dead as a socket whose process has gone.
+    // A regular file counts as dead, like the socket of an ended process.
     for (let i = 0; i < round % 4; i++) await writeFile(join(dir.path, 'owner', String(round + i)), '');
     let [owners, most] = [0, 0];
     const attempt = async (): Promise<StateLock | undefined> => {
       const lock = await lockState(dir.path);
       if (lock === undefined) return undefined;
       most = Math.max(most, ++owners);
-      // Every second round the owner gives it up at once, in the middle of the attempts of the others.
+      // In every second round the owner releases the directory at once, during the attempts of the others.
       if (round % 2 === 1) {
         owners--;
         await lock.release();
