@@ -1,19 +1,19 @@
 import type { Answer, RpcError } from './protocol/jsonrpc.ts';
 
-/** Whether the upstream ran the request: `no` is never said when it might have (requirement G6). */
+/** Whether the upstream ran the request. `no` is used only if it certainly did not. */
 export type Executed = 'no' | 'unknown' | 'yes';
 
 interface Row {
-  /** JSON-RPC code. Ours start at −31000: the specification reserves −32768…−32000. */
+  /** JSON-RPC code. Our own codes start at −31000, because the specification reserves −32768…−32000. */
   readonly rpc: number;
-  /** HTTP status, where the error is the whole HTTP answer. */
+  /** HTTP status if the error is the whole HTTP response. */
   readonly http: number;
   readonly text: string;
   readonly executed?: Executed;
   readonly retryable?: boolean;
 }
 
-/** Every failure we can report. `docs/errors.md` explains each row and is kept in step by a test. */
+/** Every failure that the gateway reports. `docs/errors.md` explains each row; a test keeps both in step. */
 export const ERRORS = {
   'parse-error': { rpc: -32700, http: 400, text: 'Parse error' },
   'invalid-request': { rpc: -32600, http: 400, text: 'Invalid request' },
@@ -73,16 +73,16 @@ export const ERRORS = {
 export type ErrorCode = keyof typeof ERRORS;
 
 interface ErrorDetail {
-  /** What a client may read, in one sentence: what happened and what to do. */
+  /** One sentence for the client: what happened and what to do. */
   readonly message?: string;
   readonly upstream?: string;
   readonly executed?: Executed;
   readonly retryable?: boolean;
-  /** Further members of `error.data` that a client may read. */
+  /** Further members of `error.data` for the client. */
   readonly data?: Readonly<Record<string, unknown>>;
 }
 
-/** An expected failure: a row of {@link ERRORS} and what may be told of it. The cause is for the log alone. */
+/** An expected failure: a row of {@link ERRORS} and details for the client. The cause goes to the log only. */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError';
   readonly code: ErrorCode;
@@ -99,17 +99,23 @@ export class GatewayError extends Error {
   }
 }
 
-/** A start that cannot succeed before somebody changes something. The message says what, and is all there is to know. */
+/** A failure to start that somebody has to fix first. The message says how, and needs no stack trace. */
 export class StartError extends Error {
   override readonly name = 'StartError';
 }
 
-/** The row an arbitrary thrown value is reported as. What is not a {@link GatewayError} stays unnamed to the client. */
+/**
+ * Converts a thrown value to a {@link GatewayError}. Unexpected errors become `internal-error`, without details for the
+ * client.
+ */
 export function toGatewayError(thrown: unknown): GatewayError {
   return thrown instanceof GatewayError ? thrown : new GatewayError('internal-error', {}, thrown);
 }
 
-/** What a client reads: the row's code, the sentence, and `data` = `{ code, executed, retryable, upstream, … }`. */
+/**
+ * Returns the JSON-RPC error for a client: the row's code, the message, and `data` with `{ code, executed, retryable,
+ * upstream, … }`.
+ */
 export function toRpcError(thrown: unknown): RpcError {
   const { code, detail, message, row } = toGatewayError(thrown);
   const data = {

@@ -3,9 +3,9 @@ import type { RunOptions } from './cli/run.ts';
 import type { StartOptions } from './cli/start.ts';
 import type { ValidateOptions } from './cli/validate.ts';
 
-// Nothing but types is imported before the version of Node is known to be one that can load it.
+// Only types are imported statically: the version of Node is checked before anything else is loaded.
 
-/** The oldest Node that our HTTP client runs on; as in package.json. */
+/** The oldest Node that can run our HTTP client; package.json names the same version. */
 const OLDEST = [22, 19] as const;
 
 const USAGE_ERROR = 2;
@@ -15,7 +15,7 @@ function isOldNode(version: string): boolean {
   return major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1]);
 }
 
-/** Runs the verb that the arguments name. Returns the exit code. */
+/** Runs the command that the arguments name. Returns the exit code. */
 async function main(argv: readonly string[]): Promise<number> {
   const { Command, CommanderError, Option } = await import('commander');
   const { VERSION } = await import('./version.ts');
@@ -132,7 +132,7 @@ if (isOldNode(process.versions.node)) {
   process.exit(1);
 }
 const exitCode = await main(process.argv.slice(2));
-// With the terminal gone there is nowhere to write to.
+// The terminal is gone, so nothing more can be written.
 process.stdout.on('error', () => process.exit(exitCode));
-// What was printed may still be on its way into a pipe.
+// Output may still be on its way into a pipe; exit after it is written.
 process.stdout.write('', () => process.exit(exitCode));

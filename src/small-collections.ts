@@ -1,25 +1,28 @@
 /**
- * A Map and a Set for what comes and goes with every request, in the order it came. They look through all they hold, the latest
- * first, so they are for the few that are under way at once.
+ * A map and a set for entries that are added and removed with every request. Both keep insertion order and search
+ * linearly, the latest entry first, so they suit the few requests that are in flight at once.
  *
- * V8's own leave a trail: a table that has seen enough come and go is replaced, and keeps pointing at the next. Once one of them
- * has grown old, all later ones live until the next full collection, with every request they ever held
- * (`docs/decisions/0011-fleeting.md`).
+ * V8's own Map and Set replace their table after enough insertions and removals, and the old table keeps pointing at
+ * the new one. Once one table is in the old generation, all later tables stay alive until the next full collection,
+ * with every request that they ever held (`docs/decisions/0011-array-collections.md`).
  */
 
-/** Where it stands, or -1. */
-function placeOf<T>(items: readonly T[], item: T): number {
+/** Returns the index of an item, or -1. */
+function indexOf<T>(items: readonly T[], item: T): number {
   let at = items.length - 1;
   while (at >= 0 && items[at] !== item) at--;
   return at;
 }
 
-/** With fewer than this behind it, they are moved one by one: `splice` makes an array of what it takes out. */
-const FEW = 64;
+/**
+ * With fewer items behind the removed one, they are moved one by one: `splice` allocates an array for the removed
+ * items.
+ */
+const SPLICE_THRESHOLD = 64;
 
 function removeAt(items: unknown[], at: number): void {
   const last = items.length - 1;
-  if (last - at >= FEW) {
+  if (last - at >= SPLICE_THRESHOLD) {
     items.splice(at, 1);
     return;
   }
@@ -34,13 +37,13 @@ export class ArraySet<T> {
     return this.#items.length;
   }
 
-  /** It must not be there yet. */
+  /** Adds an item, which must not be in the set yet. */
   add(item: T): void {
     this.#items.push(item);
   }
 
   delete(item: T): boolean {
-    const at = placeOf(this.#items, item);
+    const at = indexOf(this.#items, item);
     if (at < 0) return false;
     removeAt(this.#items, at);
     return true;
@@ -50,7 +53,7 @@ export class ArraySet<T> {
     this.#items = [];
   }
 
-  /** All that are there now, whatever becomes of them meanwhile. */
+  /** Returns a snapshot, which later changes do not affect. */
   [Symbol.iterator](): Iterator<T> {
     return this.#items.slice()[Symbol.iterator]();
   }
@@ -65,16 +68,16 @@ export class ArrayMap<K, V> {
   }
 
   has(key: K): boolean {
-    return placeOf(this.#keys, key) >= 0;
+    return indexOf(this.#keys, key) >= 0;
   }
 
   get(key: K): V | undefined {
-    const at = placeOf(this.#keys, key);
+    const at = indexOf(this.#keys, key);
     return at < 0 ? undefined : this.#values[at];
   }
 
   set(key: K, value: V): void {
-    const at = placeOf(this.#keys, key);
+    const at = indexOf(this.#keys, key);
     if (at >= 0) {
       this.#values[at] = value;
       return;
@@ -84,7 +87,7 @@ export class ArrayMap<K, V> {
   }
 
   delete(key: K): boolean {
-    const at = placeOf(this.#keys, key);
+    const at = indexOf(this.#keys, key);
     if (at < 0) return false;
     removeAt(this.#keys, at);
     removeAt(this.#values, at);
@@ -96,7 +99,7 @@ export class ArrayMap<K, V> {
     this.#values = [];
   }
 
-  /** All that are there now, whatever becomes of them meanwhile. */
+  /** Returns a snapshot, which later changes do not affect. */
   keys(): readonly K[] {
     return this.#keys.slice();
   }

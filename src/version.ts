@@ -6,5 +6,5 @@ function readVersion(): string {
   return String(version);
 }
 
-/** Of package.json, which lies one folder above the sources and above what is built from them. */
+/** The version in package.json, which is one folder above both `src/` and `dist/`. */
 export const VERSION: string = readVersion();

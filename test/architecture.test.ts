@@ -7,8 +7,8 @@ import { fileURLToPath } from 'node:url';
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 
 /**
- * Who may import whom; type-only imports count. Imports follow the request: downstream → gateway → upstream. Answers travel
- * as return values, or through callbacks handed over at construction.
+ * Folders that each folder may import; type-only imports count. Imports follow the request: downstream → gateway → upstream.
+ * Answers travel as return values, or through callbacks passed at construction.
  */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   json: [],
@@ -33,20 +33,20 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   gateway: ['json', 'protocol', 'catalog', 'policy', 'config', 'store', 'upstream', 'telemetry'],
   downstream: ['gateway', 'policy', 'auth', 'json', 'protocol', 'config', 'store', 'telemetry', 'catalog'],
   operator: ['gateway', 'config', 'telemetry'],
-  // A failure is what a message says of it.
+  // Every failure can become a JSON-RPC error.
   'errors.ts': ['protocol'],
   'small-collections.ts': [],
   'limits.ts': [],
   'version.ts': [],
 };
 
-/** May import anything, and be imported by each other alone. */
+/** May import anything, and may be imported only by each other. */
 const TOP = ['main.ts', 'cli', 'compose'];
 
 /** May be imported by anyone. */
 const COMMON = ['errors.ts', 'limits.ts', 'small-collections.ts'];
 
-/** Past this many lines a file holds more than one idea. Past 300, a reviewer asks for the second one. */
+/** A longer file holds more than one idea. From 300 lines on, a reviewer asks for the second one. */
 const MAX_LINES = 500;
 
 /** Sub-folders in the order of imports: each may import only from those before it. `.` is the folder itself. */
@@ -79,14 +79,14 @@ function specifiers(file: string): string[] {
   return [...source.matchAll(STATIC), ...source.matchAll(DYNAMIC)].map(([, specifier = '']) => specifier);
 }
 
-/** Files of ours that a file imports, as paths below `src`. */
+/** Returns the project files that a file imports, as paths below `src`. */
 function imports(file: string): string[] {
   return specifiers(file)
     .filter((specifier) => specifier.startsWith('.'))
     .map((specifier) => normalize(join(dirname(file), specifier)));
 }
 
-/** The folder below `src`, or the file itself where it lies directly there. */
+/** Returns the folder below `src`, or the file itself if it is directly there. */
 function part(file: string): string {
   return file.split('/', 1)[0] ?? '';
 }
@@ -97,18 +97,18 @@ function mayImport(from: string, to: string): boolean {
   return ALLOWED[importer]?.some((allowed) => allowed === imported || allowed === to) ?? false;
 }
 
-test('there are sources to look at', () => {
+test('sources and their imports are found', () => {
   assert.ok(files.length > 20);
   assert.ok(files.some((file) => imports(file).length > 0));
 });
 
-/** `gateway/tasks/tasks.ts` → `tasks`; `gateway/front.ts` → `.` */
+/** Returns the sub-folder of a file: `gateway/tasks/tasks.ts` → `tasks`; `gateway/front.ts` → `.` */
 function floor(file: string): string {
   const [, folder = '', below] = file.split('/');
   return below === undefined ? '.' : folder;
 }
 
-/** Contracts between floors that hold no code. */
+/** Contracts between sub-folders, without code. */
 const SHARED_CONTRACTS = ['gateway/front.ts'];
 
 for (const [folder, floors] of Object.entries(FLOORS)) {
@@ -132,7 +132,7 @@ for (const file of files) {
     }
   });
 
-  test(`src/${file} is named in kebab-case, and is no drawer`, () => {
+  test(`src/${file} has a kebab-case name that says what it holds`, () => {
     assert.match(file, /^(?:[a-z0-9]+(?:-[a-z0-9]+)*\/)*[a-z0-9]+(?:-[a-z0-9]+)*\.ts$/);
     assert.doesNotMatch(file, /(?:^|\/)(?:index|utils?|types|helpers?|constants|common)\.ts$/);
   });

@@ -19,7 +19,7 @@ function read(file: string): string {
   return readFileSync(join(ROOT, file), 'utf8');
 }
 
-/** The cells of a page's table rows whose first cell is code. */
+/** Returns the cells of the table rows whose first cell is code. */
 function rows(page: string): string[][] {
   return page
     .split('\n')
@@ -36,7 +36,7 @@ function uncoded(cell: string | undefined): string {
   return (cell ?? '').replaceAll('`', '');
 }
 
-test('docs/errors.md explains every row of the error table, with its codes, and no other', () => {
+test('docs/errors.md explains exactly the rows of the error table, with codes', () => {
   const documented = rows(read('docs/errors.md')).map(([row, rpc, http, what, todo]) => {
     assert.ok(what && todo, `${row} says what happened and what to do`);
     return { row: uncoded(row), rpc: Number(rpc?.replace('−', '-')), http: Number(http) };
@@ -67,14 +67,52 @@ for (const page of pages) {
   });
 }
 
-test('ARCHITECTURE.md shows every folder of the sources', () => {
+const decisions = globSync('[0-9]*.md', { cwd: join(ROOT, 'docs/decisions') }).toSorted();
+
+/** Longest page of a decision, in lines. */
+const MAX_DECISION_LINES = 40;
+
+for (const file of decisions) {
+  test(`decision ${file} has its number, a status and at most ${MAX_DECISION_LINES} lines`, () => {
+    const lines = read(`docs/decisions/${file}`).trimEnd().split('\n');
+    assert.equal(/^# (\d+)\. ./.exec(lines[0] ?? '')?.[1], String(Number(file.slice(0, 4))));
+    assert.match(lines[2] ?? '', /^Status: /);
+    assert.ok(lines.length <= MAX_DECISION_LINES, `${lines.length} lines`);
+  });
+}
+
+test('docs/decisions/README.md lists every decision with its title, in order', () => {
+  const expected = decisions.map((file) => {
+    const [, number, title] = /^# (\d+)\. (.+)$/m.exec(read(`docs/decisions/${file}`)) ?? [];
+    return `| ${number} | [${title}](${file}) |`;
+  });
+  const listed = read('docs/decisions/README.md')
+    .split('\n')
+    .filter((line) => /^\| \d/.test(line));
+  assert.deepEqual(listed, expected);
+});
+
+test('sources and tests name only decisions that exist', () => {
+  const numbers = new Set(decisions.map((file) => Number(file.slice(0, 4))));
+  for (const file of globSync('{src,test,bench,scripts}/**/*.ts', { cwd: ROOT })) {
+    const text = read(file);
+    for (const [path = ''] of text.matchAll(/docs\/decisions\/\d[\w.-]+\.md/g)) {
+      assert.ok(existsSync(join(ROOT, path)), `${file}: ${path}`);
+    }
+    for (const [, number] of text.matchAll(/\b(?:ADR|[Dd]ecision) (\d{1,4})\b/g)) {
+      assert.ok(numbers.has(Number(number)), `${file}: decision ${number}`);
+    }
+  }
+});
+
+test('ARCHITECTURE.md has a row for every folder and sub-folder of the sources', () => {
   const page = read('ARCHITECTURE.md');
-  const folders = globSync('*', { cwd: join(ROOT, 'src') }).filter((name) =>
+  const folders = globSync('**', { cwd: join(ROOT, 'src') }).filter((name) =>
     statSync(join(ROOT, 'src', name)).isDirectory(),
   );
-  assert.ok(folders.length > 5);
+  assert.ok(folders.length > 20);
   assert.deepEqual(
-    folders.filter((name) => !page.includes(`${name}/`)),
+    folders.filter((name) => name !== '.' && name !== '' && !page.includes(`| \`src/${name}/\` |`)),
     [],
   );
 });
@@ -90,7 +128,7 @@ test('ARCHITECTURE.md names no source file that is not there', () => {
   );
 });
 
-test('an npm script that a page tells to run is there', () => {
+test('every npm script named on a page exists', () => {
   const manifest: unknown = JSON.parse(read('package.json'));
   assert.ok(typeof manifest === 'object' && manifest !== null && 'scripts' in manifest);
   const scripts = Object.keys(Object(manifest.scripts));
@@ -111,11 +149,11 @@ for (const file of yamls) {
 
 const KEY_HASH = 'a'.repeat(64);
 
-test('the config of the container is good once there is a key, and says how to make one before', () => {
+test('the config of the container is valid with a key, and else says how to make one', () => {
   const file = join(ROOT, 'deploy/docker/config.yaml');
   const env = { LINKSPAN_API_KEY_SHA256: KEY_HASH };
   const { config, warnings } = loadConfig(file, { env });
-  // Inside the container every address is open; the compose file decides who reaches it.
+  // Inside the container the gateway listens on every address; the compose file decides which are reachable.
   assert.deepEqual(
     warnings.filter((warning) => !warning.includes('gateway.operator')),
     [],
@@ -125,7 +163,7 @@ test('the config of the container is good once there is a key, and says how to m
 });
 
 for (const [index, [, snippet = '']] of [...read('README.md').matchAll(/```ya?ml\n([^]*?)```/g)].entries()) {
-  test(`YAML snippet ${index + 1} of README.md is a config as far as it goes`, async () => {
+  test(`YAML snippet ${index + 1} of README.md is valid as a part of a config`, async () => {
     const dir = await mkdtemp(join(tmpdir(), 'linkspan-docs-'));
     try {
       const file = join(dir, 'config.yaml');
@@ -149,7 +187,7 @@ interface Service {
   readonly volumes?: readonly string[];
 }
 
-test('SEC-46 the compose file runs the gateway without privileges, and shows it to this machine alone', () => {
+test('SEC-46 the compose file drops privileges, and publishes ports on loopback only', () => {
   const { services }: { services: Record<string, Service> } = parse(read('docker-compose.yml'));
   const gateway = services['linkspan'];
   assert.ok(gateway !== undefined);
@@ -160,7 +198,7 @@ test('SEC-46 the compose file runs the gateway without privileges, and shows it 
   assert.equal(gateway.stop_grace_period, '80s');
   assert.ok(gateway.healthcheck?.test.every((part) => typeof part === 'string'));
   for (const port of gateway.ports ?? []) assert.match(port, /^127\.0\.0\.1:/);
-  // A single mounted file goes stale when an editor saves by renaming.
+  // A mounted single file is not updated when an editor saves by renaming.
   for (const volume of gateway.volumes ?? []) assert.doesNotMatch(volume, /\.(?:ya?ml|json)(?::|$)/);
 });
 

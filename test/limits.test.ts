@@ -38,7 +38,7 @@ test('docs/limits.md lists every fixed bound with its value, and no other', () =
   assert.deepEqual(Object.fromEntries(rows.map(({ name, value }) => [name, value])), { ...LIMITS });
 });
 
-test('docs/limits.md says for each bound whom it holds for, what happens beyond it, and which metric shows it', async () => {
+test('docs/limits.md has scope, effect and metric for each bound', async () => {
   const text = await createMetrics('0').text();
   for (const { name, scope, beyond, metric } of rows) {
     assert.ok(scope !== '' && beyond !== '', `${name}: scope and consequence`);

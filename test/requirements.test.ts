@@ -5,8 +5,11 @@ import { test } from 'node:test';
 import { FEATURES } from './matrix/words.ts';
 import { PENDING, REQUIREMENTS } from './requirements.ts';
 
-/** Text that begins with numbers, as the names of tests do, in tables too: `T-005 T-006 …`. */
-const NAMED = /['"`]((?:[A-Z]+-?\d+ )*[TLMX]-\d{3}\b(?: [A-Z]+-?\d+\b)*)/g;
+/** A number of a requirement: `T-005`, `SEC-34`, `R1`. Names of algorithms such as `RS256` have more digits. */
+const NUMBER = String.raw`(?:[TLMXSA]-\d{3}|(?:SEC|REL|N)-\d{2}|[GRD]\d{1,2})`;
+
+/** Text that begins with numbers, as the names of tests do, also in tables: `T-005 T-006 …`, `${name}: N-24 …`. */
+const NAMED = new RegExp(`(?:['"\`]|\\$\\{name\\}: |limit \\w+: )(${NUMBER}(?: ${NUMBER})*)(?=[ :'"\`])`, 'g');
 
 const ROOT = import.meta.dirname;
 const files = globSync('**/*.ts', { cwd: ROOT }).filter((file) => !/^requirements(?:\.test)?\.ts$/.test(file));
@@ -21,6 +24,13 @@ for (const file of files) {
 
 const known = new Set(REQUIREMENTS.map(({ id }) => id));
 
+/** Number → sentence, of the requirements that are not the specification's. */
+const ours = new Map(
+  [...readFileSync(join(ROOT, '../docs/requirements.md'), 'utf8').matchAll(/^\| `([^`]+)` \| (.+) \|$/gm)].map(
+    ([, id = '', says = '']) => [id, says] as const,
+  ),
+);
+
 test('every requirement of the protocol has a test that names it', (t) => {
   for (const [id, why] of Object.entries(PENDING)) t.diagnostic(`pending: ${id}: ${why}`);
   const missing = REQUIREMENTS.filter(
@@ -32,8 +42,14 @@ test('every requirement of the protocol has a test that names it', (t) => {
   );
 });
 
-test('no test names a requirement that there is not', () => {
-  const strangers = [...tested].filter(([id]) => /^[TLMX]-/.test(id) && !known.has(id));
+test('every number in the name of a test is in a table of requirements', () => {
+  assert.ok(tested.size > 150);
+  for (const file of files) {
+    for (const [, code = ''] of readFileSync(join(ROOT, file), 'utf8').matchAll(/\btest\(\s*['"`]([A-Z]+-\d+)\b/g)) {
+      assert.match(code, new RegExp(`^${NUMBER}$`), `${file} names a test ${code}`);
+    }
+  }
+  const strangers = [...tested].filter(([id]) => !known.has(id) && !ours.has(id));
   assert.deepEqual(
     strangers.map(([id, where]) => `${id} in ${[...where].join(', ')}`),
     [],
@@ -44,7 +60,25 @@ test('no test names a requirement that there is not', () => {
   );
 });
 
-test('requirements are numbered without gaps, and each says what and where', () => {
+test('docs/requirements.md has a sentence for each number, and each number once', () => {
+  const page = readFileSync(join(ROOT, '../docs/requirements.md'), 'utf8');
+  const ids = [...page.matchAll(/^\| `([^`]+)`/gm)].map(([, id = '']) => id);
+  assert.deepEqual(
+    ids.filter((id, at) => ids.indexOf(id) !== at || known.has(id)),
+    [],
+  );
+  for (const [id, says] of ours) assert.match(says, /^[A-Z`].{10,}\.$/, id);
+  assert.equal(ours.size, ids.length);
+});
+
+test('every number of docs/requirements.md is in a test, except those found by trial', () => {
+  assert.deepEqual(
+    [...ours.keys()].filter((id) => !id.startsWith('N-') && !tested.has(id)),
+    [],
+  );
+});
+
+test('protocol requirements are numbered without gaps, with sentence and link', () => {
   const expected = [
     ['T', 42],
     ['L', 18],

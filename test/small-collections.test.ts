@@ -8,7 +8,7 @@ import { collect } from './support/used-bytes.ts';
 
 const steps = fc.array(fc.tuple(fc.constantFrom('set', 'delete'), fc.nat({ max: 6 }), fc.nat()));
 
-test('a map of what comes and goes holds what any map would, in the order it came', () => {
+test('ArrayMap behaves like Map, in insertion order', () => {
   fc.assert(
     fc.property(steps, (taken) => {
       const map = new ArrayMap<number, number>();
@@ -31,7 +31,7 @@ test('a map of what comes and goes holds what any map would, in the order it cam
   );
 });
 
-test('a set of what comes and goes holds what any set would, in the order it came', () => {
+test('ArraySet behaves like Set, in insertion order', () => {
   fc.assert(
     fc.property(steps, (taken) => {
       const set = new ArraySet<number>();
@@ -51,7 +51,7 @@ test('a set of what comes and goes holds what any set would, in the order it cam
   );
 });
 
-test('what is taken out while all are gone through changes nothing about who is visited', () => {
+test('removing entries during an iteration does not change the iteration', () => {
   const set = new ArraySet<number>();
   for (const item of [1, 2, 3]) set.add(item);
   const visited: number[] = [];
@@ -65,15 +65,15 @@ test('what is taken out while all are gone through changes nothing about who is 
 
 const ITEM_BYTES = 16_384;
 const ITEMS = 1_000;
-/** At the same time. */
+/** Entries that exist at the same time. */
 const THERE = 4;
 
-test('what went is no burden to the collector of young objects, however old the collection is', () => {
+test('removed entries do not survive a collection of young objects', () => {
   const map = new ArrayMap<number, unknown>();
   const set = new ArraySet<unknown>();
   map.set(-1, map);
   set.add(set);
-  // From here on they are old.
+  // From here on, the collections are in the old generation.
   collect();
   collect();
   const before = process.memoryUsage().heapUsed;

@@ -12,24 +12,26 @@ import { VerifiedTokens } from './verified-tokens.ts';
 
 interface AuthRefusal {
   readonly kind: 'refused';
-  /** 503 is "cannot tell now": a client told 401 would throw a good token away. */
+  /** 503: the credentials cannot be checked now. With 401, a client would discard a valid token. */
   readonly status: 400 | 401 | 403 | 503;
   /** The value of `WWW-Authenticate`. */
   readonly challenge: string | undefined;
-  /** For logs and metrics: one of a few texts, with nothing of the request in it. */
+  /** For logs and metrics: one of a few constant texts, without content of the request. */
   readonly why: string;
 }
 
 export type AuthVerdict = { readonly kind: 'principal'; readonly principal: Principal } | AuthRefusal;
 
-/** Says who sent a request. There is no answer "nobody". */
+/** Authenticates requests. Every request has a principal or is refused. */
 export interface Authenticator {
   /**
-   * @param headers every `Authorization` header the request had, from its raw headers.
-   * @param endpoint canonical URI of the endpoint that is asked, which is the audience a token must have.
+   * Authenticates a request.
+   *
+   * @param headers every `Authorization` header of the request, from its raw headers.
+   * @param endpoint canonical URI of the requested endpoint, which is the audience that a token must have.
    */
   authenticate(headers: Authorization, endpoint: string): Promise<AuthVerdict>;
-  /** The same, where it is known without waiting that the answer is a principal: of most requests. */
+  /** Returns the principal of a request if it is known without waiting, as for most requests; else undefined. */
   known(headers: Authorization, endpoint: string): Principal | undefined;
 }
 
@@ -39,7 +41,7 @@ interface Authorization {
 
 interface AuthenticatorDeps {
   readonly log: Logger;
-  /** Wall clock, ms since the epoch. */
+  /** Wall clock in ms since the epoch. */
   readonly now?: () => number;
   /** Monotonic, ms. */
   readonly clock?: () => number;
@@ -48,10 +50,10 @@ interface AuthenticatorDeps {
 const INVALID = 'the token is not valid here; get a new one';
 
 /**
- * Without any credentials configured everyone is {@link LOCAL}; that the gateway then listens on loopback alone is the config's
- * affair.
+ * Creates the authenticator. Without configured credentials every client is {@link LOCAL}; the config then allows
+ * loopback addresses only.
  *
- * @throws {TypeError} when the config accepts what nobody should.
+ * @throws {TypeError} if the config allows unsafe algorithms, URLs or keys.
  */
 export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps): Authenticator {
   if (config.jwt.length === 0 && config.apiKeys.length === 0) {
@@ -74,7 +76,7 @@ export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps)
     return { kind: 'refused', status, challenge, why };
   }
 
-  async function judge(token: string, header: ProtectedHeaderParameters, endpoint: string): Promise<JwtVerdict> {
+  async function verify(token: string, header: ProtectedHeaderParameters, endpoint: string): Promise<JwtVerdict> {
     try {
       return await verifyJwt(token, header, issuers, endpoint, now());
     } catch (thrown) {
@@ -83,7 +85,7 @@ export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps)
     }
   }
 
-  /** All of the header stands for all of the token, and is not even parsed when we know it. */
+  /** Returns the cache key of a request. It covers the whole header, so a known header is not even parsed. */
   const keyOf = (header: string, endpoint: string) => `${hash('sha256', header)} ${endpoint}`;
 
   return {
@@ -112,7 +114,7 @@ export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps)
         verified.add(key, principal, nowMs, Infinity);
         return { kind: 'principal', principal };
       }
-      const verdict = await judge(token, header, endpoint);
+      const verdict = await verify(token, header, endpoint);
       switch (verdict.kind) {
         case 'principal':
           verified.add(key, verdict.principal, nowMs, verdict.expiresAtMs);
@@ -135,7 +137,10 @@ export function createAuthenticator(config: AuthConfig, deps: AuthenticatorDeps)
   };
 }
 
-/** Before we know whose token it will be, naming a scope that another issuer does not have would make that one refuse. */
+/**
+ * Returns the scopes that all issuers require. A challenge without a token names only these: an issuer would refuse a
+ * scope that only another issuer has.
+ */
 function sharedScopes(issuers: readonly Issuer[]): readonly string[] {
   const [first, ...rest] = issuers;
   const scopes = first?.config.requiredScopes ?? [];

@@ -1,7 +1,7 @@
-/** What the `Authorization` headers of one request amount to. */
+/** The outcome of reading the `Authorization` headers of a request. */
 export type Credentials =
   | { readonly kind: 'token'; readonly token: string }
-  /** Nothing, or a scheme we do not speak: an invitation to bring a bearer token is the answer. */
+  /** No credentials, or another scheme. The answer asks for a bearer token. */
   | { readonly kind: 'none'; readonly why: string }
   | { readonly kind: 'malformed'; readonly why: string };
 
@@ -11,9 +11,9 @@ const SCHEME = /^([A-Za-z][A-Za-z0-9!#$%&'*+.^_`|~-]*)(?: +(.*))?$/;
 const TOKEN = /^[A-Za-z0-9._~+/-]+=*$/;
 
 /**
- * Reads the one bearer token of a request.
+ * Reads the bearer token of a request, which must have exactly one `Authorization` header.
  *
- * @param authorization every `Authorization` header as it came: Node's own view shows only the first of several.
+ * @param authorization every `Authorization` header of the request; Node's `headers` holds only the first.
  */
 export function credentialsOf(authorization: readonly string[]): Credentials {
   const [header] = authorization;

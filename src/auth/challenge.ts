@@ -1,7 +1,7 @@
 interface Challenge {
-  /** URL of the protected resource metadata, where there is any. */
+  /** URL of the protected resource metadata, if there is any. */
   readonly metadata: string | undefined;
-  /** Absent where no credentials came at all. */
+  /** Absent if the request had no credentials. */
   readonly error?: 'invalid_request' | 'invalid_token' | 'insufficient_scope';
   /** One sentence for people. */
   readonly description?: string;
@@ -9,13 +9,14 @@ interface Challenge {
 }
 
 /**
- * Clients take the scopes we name as the ones to ask for, and whether they want to be refreshed without their user is not ours to
- * ask for them.
+ * The scope that is never named: clients request the scopes of a challenge, and whether to use refresh tokens is the
+ * client's decision.
  */
-const NEVER_ASKED = 'offline_access';
+const NEVER_REQUESTED = 'offline_access';
 
+/** Returns the scopes that a challenge or the metadata may name. */
 export function askable(scopes: readonly string[]): readonly string[] {
-  return scopes.filter((scope) => scope !== NEVER_ASKED);
+  return scopes.filter((scope) => scope !== NEVER_REQUESTED);
 }
 
 function quoted(text: string): string {
@@ -23,7 +24,7 @@ function quoted(text: string): string {
 }
 
 /**
- * The value of `WWW-Authenticate`.
+ * Returns the value of `WWW-Authenticate`.
  *
  * @see https://www.rfc-editor.org/rfc/rfc6750#section-3
  * @see https://www.rfc-editor.org/rfc/rfc9728#section-5.1

@@ -7,11 +7,11 @@ const LIMIT_BYTES = 256 * 1024;
 
 export interface KeySet {
   readonly keysFor: ReturnType<typeof createLocalJWKSet>;
-  /** Ids of the keys, `''` for those that have none. */
+  /** Key ids; `''` for keys without one. */
   readonly kids: ReadonlySet<string>;
 }
 
-/** @throws {TypeError} unless it is `https:`, or `http:` to this machine. */
+/** Returns the URL of a JWK Set unchanged. @throws {TypeError} unless it is `https:`, or `http:` to this machine. */
 export function checkedJwksUrl(text: string): string {
   const { protocol, hostname } = new URL(text);
   if (protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname.replace(/^\[|\]$/g, '')))) return text;
@@ -22,7 +22,10 @@ function isJwk(value: unknown): value is JWK {
   return typeof value === 'object' && value !== null && 'kty' in value && typeof value.kty === 'string';
 }
 
-/** A key we cannot make sense of costs only itself. */
+/**
+ * Parses a JWK Set. Keys of unknown form are dropped; the others stay usable. @throws {TypeError} if it is not a JWK
+ * Set.
+ */
 function parse(text: string): JSONWebKeySet {
   const document: unknown = JSON.parse(text);
   if (typeof document !== 'object' || document === null || !('keys' in document) || !Array.isArray(document.keys)) {
@@ -32,14 +35,14 @@ function parse(text: string): JSONWebKeySet {
 }
 
 /**
- * Fetches a JWK Set, following no redirect.
+ * Fetches a JWK Set. Redirects are not followed.
  *
- * @throws when it cannot be had whole, in time and below the size limit, or is none.
+ * @throws if the set is not received completely within 5 s and 256 KiB, or is not a JWK Set.
  */
 export async function downloadKeySet(url: string): Promise<KeySet> {
   const { statusCode, body } = await request(url, {
     headers: { accept: 'application/jwk-set+json, application/json' },
-    // Once in minutes: a connection kept for that long would be dead more often than not.
+    // Fetches are minutes apart; an idle connection would mostly be closed by then.
     reset: true,
     signal: AbortSignal.timeout(TIMEOUT_MS),
   });

@@ -2,13 +2,15 @@ import { type CryptoKey, errors } from 'jose';
 import type { Logger } from 'pino';
 import { checkedJwksUrl, downloadKeySet, type KeySet } from './jwks-download.ts';
 
-/** With a verified token kept for a minute, a key the issuer withdrew is dead after ten. */
+/**
+ * How long keys are fresh. A verified token is cached for another minute, so a withdrawn key stops working after ten.
+ */
 const FRESH_MS = 9 * 60_000;
-/** While the issuer cannot be reached, keys we have go on working for this long. */
+/** How long keys stay usable while the issuer cannot be reached. */
 const STALE_MS = 60 * 60_000;
-/** Between fetches that a key id we do not know brought about: anybody can make such ids up. */
-const ASK_EVERY_MS = 30_000;
-/** One stuck client's retired key must not use up every such fetch. */
+/** Shortest time between fetches caused by unknown key ids, because anyone can invent key ids. */
+const UNKNOWN_KEY_FETCH_MS = 30_000;
+/** How long an absent key id is remembered, so that one client with an old key does not use up every such fetch. */
 const ABSENT_MS = 60_000;
 const ABSENT_LIMIT = 1_000;
 const FIRST_RETRY_MS = 1_000;
@@ -18,7 +20,7 @@ type Found =
   | { readonly kind: 'keys'; readonly keys: readonly CryptoKey[] }
   /** The issuer has no such key. */
   | { readonly kind: 'unknown' }
-  /** Nobody can say: the issuer could not be asked. */
+  /** It is unknown whether the issuer has the key, because the issuer could not be reached. */
   | { readonly kind: 'unreachable' };
 
 interface JwksDeps {
@@ -38,8 +40,9 @@ async function matching(set: KeySet, alg: string, kid: string | undefined): Prom
 }
 
 /**
- * The public keys of one issuer, fetched when first needed, then again when they are old or an unknown one is named. jose's own
- * remote set fails with the first failed fetch and asks a dead endpoint on every request.
+ * The public keys of one issuer. Fetches them at first use, when they are old, and when a token names an unknown key.
+ *
+ * jose's own remote set fails with the first failed fetch, and asks a dead endpoint on every request.
  */
 export class Jwks {
   readonly #url: string;
@@ -50,8 +53,8 @@ export class Jwks {
   #loading: Promise<void> | undefined;
   #failures = 0;
   #retryMs = -Infinity;
-  #askedMs = -Infinity;
-  /** Key id → until when its absence is believed. */
+  #unknownKeyFetchMs = -Infinity;
+  /** Absent key ids, with the time until which they count as absent. */
   readonly #absent = new Map<string, number>();
 
   /** @throws {TypeError} unless the URL is https, or http to this machine. */
@@ -61,24 +64,24 @@ export class Jwks {
     this.#clock = clock;
   }
 
-  /** @throws when the named key cannot be used. */
+  /** Finds the keys for an algorithm and a key id. @throws if the named key cannot be used. */
   async find(alg: string, kid: string | undefined): Promise<Found> {
     const sinceMs = this.#clock();
-    await this.#freshen(sinceMs);
+    await this.#refreshIfOld(sinceMs);
     let found = await this.#known(alg, kid);
     if (found === undefined && this.#loading !== undefined) {
       await this.#loading;
       found = await this.#known(alg, kid);
     }
-    if (found === undefined && this.#loadedMs < sinceMs && this.#mayAskFor(kid)) {
-      this.#askedMs = this.#clock();
+    if (found === undefined && this.#loadedMs < sinceMs && this.#mayFetchFor(kid)) {
+      this.#unknownKeyFetchMs = this.#clock();
       await this.#load();
       found = await this.#known(alg, kid);
     }
     if (found !== undefined) return found;
 
     if (this.#usable() === undefined || this.#failures > 0) return { kind: 'unreachable' };
-    if (this.#loadedMs >= sinceMs) this.#remember(kid);
+    if (this.#loadedMs >= sinceMs) this.#rememberAbsent(kid);
     return { kind: 'unknown' };
   }
 
@@ -91,25 +94,25 @@ export class Jwks {
     if (set === undefined) return undefined;
     const keys = await matching(set, alg, kid);
     if (keys.length > 0) return { kind: 'keys', keys };
-    // It is there, but not for this algorithm.
+    // The key exists, but not for this algorithm.
     return set.kids.has(kid ?? '') ? { kind: 'unknown' } : undefined;
   }
 
-  async #freshen(nowMs: number): Promise<void> {
+  async #refreshIfOld(nowMs: number): Promise<void> {
     if (nowMs - this.#loadedMs < FRESH_MS) return;
     const isFailing = this.#failures > 0;
     if (nowMs >= this.#retryMs) void this.#load();
-    // An endpoint that hangs would cost every request a timeout.
+    // Otherwise a hanging endpoint would delay every request by its timeout.
     if (this.#usable() === undefined || !isFailing) await this.#loading;
   }
 
-  #mayAskFor(kid: string | undefined): boolean {
+  #mayFetchFor(kid: string | undefined): boolean {
     const nowMs = this.#clock();
     const untilMs = this.#absent.get(kid ?? '') ?? -Infinity;
-    return nowMs >= this.#retryMs && nowMs - this.#askedMs >= ASK_EVERY_MS && nowMs >= untilMs;
+    return nowMs >= this.#retryMs && nowMs - this.#unknownKeyFetchMs >= UNKNOWN_KEY_FETCH_MS && nowMs >= untilMs;
   }
 
-  #remember(kid = ''): void {
+  #rememberAbsent(kid = ''): void {
     this.#absent.delete(kid);
     if (this.#absent.size >= ABSENT_LIMIT) {
       const [oldest = kid] = this.#absent.keys();
@@ -118,7 +121,7 @@ export class Jwks {
     this.#absent.set(kid, this.#clock() + ABSENT_MS);
   }
 
-  /** One fetch at a time, whoever waits for it. Never rejects. */
+  /** Fetches the keys; concurrent callers share one fetch. Never rejects. */
   #load(): Promise<void> {
     this.#loading ??= this.#fetch().finally(() => {
       this.#loading = undefined;

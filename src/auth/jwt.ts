@@ -13,13 +13,16 @@ import type { JwtIssuerConfig } from '../config/config.ts';
 import type { Principal } from '../policy/principal.ts';
 import { Jwks } from './jwks.ts';
 
-/** Whoever can check a symmetric signature can also make one, so there is no symmetric algorithm here. */
+/** Asymmetric algorithms only: a key that verifies a symmetric signature can also create one. */
 const ALGORITHMS: ReadonlySet<string> = new Set(
   'RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA Ed25519'.split(' '),
 );
 const DEFAULT_ALGORITHMS = ['RS256', 'ES256', 'EdDSA', 'PS256'];
 
-/** Absent is fine too; an ID token or a logout token of the same issuer says otherwise, or has another audience. */
+/**
+ * Accepted values of `typ`, which may also be absent. ID tokens and logout tokens of the same issuer have another `typ`
+ * or audience.
+ */
 const TYPES = new Set(['jwt', 'at+jwt', 'application/jwt', 'application/at+jwt']);
 
 const LEEWAY_S = 30;
@@ -37,10 +40,10 @@ export type JwtVerdict =
   | { readonly kind: 'principal'; readonly principal: Principal; readonly expiresAtMs: number }
   | { readonly kind: 'invalid'; readonly why: string; readonly issuer?: Issuer }
   | { readonly kind: 'lacking'; readonly scopes: readonly string[] }
-  /** It might be valid: we could not find out. */
+  /** The token could not be checked and may be valid. */
   | { readonly kind: 'undecided'; readonly why: string };
 
-/** @throws {TypeError} when the config accepts what nobody should, or names an issuer twice. */
+/** Creates the issuers. @throws {TypeError} if the config allows an unsafe algorithm, or names an issuer twice. */
 export function issuersOf(
   configs: readonly JwtIssuerConfig[],
   deps: { readonly log: Logger; readonly clock: () => number },
@@ -57,7 +60,10 @@ export function issuersOf(
   return issuers;
 }
 
-/** The header of what has the form of a JWT, and undefined for everything else. What has the form is never taken for a key. */
+/**
+ * Returns the header of a token in the form of a JWT, or undefined for any other token. A token in that form is never
+ * looked up as an API key.
+ */
 export function jwtHeader(token: string): ProtectedHeaderParameters | undefined {
   if (!COMPACT.test(token)) return undefined;
   try {
@@ -67,12 +73,14 @@ export function jwtHeader(token: string): ProtectedHeaderParameters | undefined 
   }
 }
 
-/** One text for one (issuer, subject, client) and no other; of a fixed length, since it becomes part of sealed handles. */
+/**
+ * Returns a unique key for (issuer, subject, client). It has a fixed length, because it becomes part of sealed handles.
+ */
 function principalKey(issuer: string, subject: string, clientId: string | undefined): string {
   return `jwt:${hash('sha256', JSON.stringify([issuer, subject, clientId ?? null]), 'base64url')}`;
 }
 
-/** `scope` of RFC 9068; `scp` of Entra (a text) and of Okta (a list). */
+/** Returns the scopes: `scope` of RFC 9068, or `scp` of Entra (text) and Okta (list). */
 function scopesOf({ scope, scp }: JWTPayload): string[] {
   const granted = scope ?? scp;
   const texts: unknown[] = Array.isArray(granted) ? granted : typeof granted === 'string' ? granted.split(' ') : [];
@@ -81,7 +89,7 @@ function scopesOf({ scope, scp }: JWTPayload): string[] {
 
 function principalOf(payload: JWTPayload): Principal | undefined {
   const { iss, sub } = payload;
-  // Many issuers say it the way of ID tokens.
+  // Many issuers name the client in `azp`, as in ID tokens.
   const clientId = 'client_id' in payload ? payload['client_id'] : payload['azp'];
   if (typeof iss !== 'string' || typeof sub !== 'string' || sub === '') return undefined;
   if (clientId !== undefined && typeof clientId !== 'string') return undefined;
@@ -119,8 +127,11 @@ function unverifiedIssuer(token: string): string | undefined {
   }
 }
 
-/** The claims under the first key whose signature it is. @throws {errors.JOSEError} what is wrong with the token. */
-async function claims(
+/**
+ * Returns the claims, verified with the first key that matches the signature. @throws {errors.JOSEError} if the token
+ * is invalid.
+ */
+async function verifiedClaims(
   token: string,
   keys: readonly CryptoKey[],
   options: Parameters<typeof jwtVerify>[2],
@@ -138,9 +149,9 @@ async function claims(
 }
 
 /**
- * Says whose a JWT is, for one endpoint.
+ * Verifies a JWT for one endpoint.
  *
- * @throws what is no fault of the token, such as a key of the issuer's that is too weak to use.
+ * @throws if the failure is not the token's, such as a key of the issuer that is too weak to use.
  * @see https://www.rfc-editor.org/rfc/rfc9068#section-4
  */
 export async function verifyJwt(
@@ -164,7 +175,7 @@ export async function verifyJwt(
 
   let payload: JWTPayload;
   try {
-    payload = await claims(token, found.keys, {
+    payload = await verifiedClaims(token, found.keys, {
       algorithms: [...algorithms],
       issuer: config.issuer,
       audience: config.audiences.length === 0 ? endpoint : [...config.audiences],

@@ -10,21 +10,22 @@ interface ProtectedResourceMetadata {
 
 const WELL_KNOWN = '/.well-known/oauth-protected-resource';
 
-/** `/mcp/x` → `/.well-known/oauth-protected-resource/mcp/x`. */
+/** Returns the path of the metadata of an endpoint: `/mcp/x` → `/.well-known/oauth-protected-resource/mcp/x`. */
 export function metadataPath(path: string): string {
   return path === '/' ? WELL_KNOWN : WELL_KNOWN + path;
 }
 
-/** Where the metadata of an endpoint is, given the endpoint's URI. */
+/** Returns the URL of the metadata of an endpoint, given the endpoint's URI. */
 export function metadataUrl(endpoint: string): string {
   const { origin, pathname } = new URL(endpoint);
   return origin + metadataPath(pathname);
 }
 
 /**
- * How a client gets a token for an endpoint, or undefined where there is nothing to get: API keys are handed out by people.
+ * Returns the protected resource metadata of an endpoint, which says where to get a token. Returns undefined without
+ * token issuers: API keys have no metadata.
  *
- * @param endpoint the endpoint's external URI, which clients compare with the one they called.
+ * @param endpoint the endpoint's external URI; clients compare it with the URI that they called.
  * @see https://www.rfc-editor.org/rfc/rfc9728
  */
 export function protectedResourceMetadata(

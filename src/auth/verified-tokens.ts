@@ -1,6 +1,6 @@
 import type { Principal } from '../policy/principal.ts';
 
-/** At most how long a revoked token, or one whose key was withdrawn, still works after it was last verified. */
+/** Longest time that a revoked token, or a token of a withdrawn key, is still accepted after its last verification. */
 const MAX_AGE_MS = 60_000;
 const LIMIT = 10_000;
 
@@ -11,8 +11,8 @@ interface Entry {
 }
 
 /**
- * Tokens that were verified a moment ago, by a key that must stand for the whole token and for what it was presented to. When it
- * is full the oldest entry goes, which is about the one that would have ended first.
+ * Cache of recently verified tokens. The key must be unique for the whole token and for the endpoint. A full cache
+ * removes its oldest entry, which would also have been about the first to expire.
  */
 export class VerifiedTokens {
   readonly #entries = new Map<string, Entry>();
@@ -20,7 +20,7 @@ export class VerifiedTokens {
   find(key: string, nowMs: number): Principal | undefined {
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;
-    // A clock that was set back must not lengthen anything.
+    // A clock that is set back must not extend an entry.
     if (nowMs >= entry.sinceMs && nowMs < entry.untilMs) return entry.principal;
     this.#entries.delete(key);
     return undefined;

@@ -1,6 +1,6 @@
 import { RawObject } from '../json/json.ts';
 import { MODERN, featuresOf, type Revision } from '../protocol/revisions.ts';
-import { runsTasks, TASKS_EXTENSION } from '../protocol/tasks.ts';
+import { supportsToolTasks, TASKS_EXTENSION } from '../protocol/tasks.ts';
 import { isMalformed } from './malformed.ts';
 import type { Offer } from './offer.ts';
 import type { View } from './view.ts';
@@ -50,7 +50,7 @@ function extensionsOf(known: Known): Readonly<Record<string, unknown>> | undefin
 /** Tasks of 2025-11-25, which clients of the extension are shown in its words. */
 function hasCoreTasks({ revision, capabilities }: Offer): boolean {
   try {
-    return revision !== MODERN && runsTasks(capabilities);
+    return revision !== MODERN && supportsToolTasks(capabilities);
   } catch (thrown) {
     if (isMalformed(thrown)) return false;
     throw thrown;

@@ -11,24 +11,24 @@ import { Listener } from './listener.ts';
 import { upstreamTransports } from './transports.ts';
 import { fullUpstreamStatuses, readiness } from './upstream-status.ts';
 
-/** Requests under way are waited for this long when we are told to stop. */
+/** How long a stopping gateway waits for requests in flight. */
 const DRAIN_MS = 60_000;
 const DRAIN_POLL_MS = 50;
 
-/** Ports that are tried for the operator where none was configured. */
+/** How many ports are tried for the operator if none was configured. */
 const OPERATOR_PORTS = 100;
 
 /** A gateway that listens. */
 export interface Running {
-  /** Of the merged endpoint. */
+  /** URL of the merged endpoint. */
   readonly url: string;
   readonly operatorUrl: string | undefined;
-  /** Stops taking requests, lets those under way finish, and leaves nothing behind. */
+  /** Refuses new requests, waits for those in flight, and closes everything. */
   stop(): Promise<void>;
 }
 
 export interface ComposeOptions {
-  /** Fetches the lists of all upstreams before it listens, at most until this settles. */
+  /** If set, reads the lists of all upstreams before listening, at most until this promise settles. */
   readonly warmUntil?: Promise<unknown>;
 }
 
@@ -81,7 +81,7 @@ export async function compose(config: Config, log: Logger, { warmUntil }: Compos
   }
 }
 
-/** Resolves when no request is under way, in bounded time. */
+/** Resolves when no request is in flight, in bounded time. */
 async function drain(core: Core): Promise<void> {
   const untilMs = performance.now() + DRAIN_MS;
   while (core.inFlightCount > 0 && performance.now() < untilMs) await sleep(DRAIN_POLL_MS);

@@ -50,7 +50,7 @@ import { UpstreamFactory } from './upstream-factory.ts';
 /** How often what is unused is released. */
 const SWEEP_MS = 5_000;
 
-/** The gateway without its listeners: everything that serves a client, however it comes. */
+/** The gateway without its listeners: everything that serves a client, over any transport. */
 export interface Core {
   readonly gateway: Gateway;
   readonly upstreams: Upstreams;
@@ -59,7 +59,7 @@ export interface Core {
   processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;
   /** Why the state cannot be written at the moment, in words; undefined while it can. */
   readonly stateFailure: string | undefined;
-  /** Whether sessions and lists outlive this process. */
+  /** Whether sessions and lists are kept after this process. */
   readonly keepsState: boolean;
   /** Requests that are not answered yet. */
   readonly inFlightCount: number;
@@ -75,7 +75,7 @@ export interface Core {
 
 export interface CoreOptions {
   readonly callOwners?: CallOwners;
-  /** Whether sessions are kept in the state directory, if no other process does so. The default is true. */
+  /** Whether sessions may be kept in the state directory, if no other process owns it. Default: true. */
   readonly mayOwnState?: boolean;
 }
 

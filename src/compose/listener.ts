@@ -11,22 +11,22 @@ import { StartError } from '../errors.ts';
 /** Handles the requests of a listener. */
 export interface HttpHandler {
   readonly app: Pick<Hono<{ Bindings: HttpBindings }>, 'fetch'>;
-  /** Handles a request before the routes see it. Returns false for one that it left to them, untouched. */
+  /** Handles a request before the router. Returns false if it leaves the request, untouched, to the router. */
   tryFastPath?(env: IncomingPost): boolean;
-  /** A connection beyond the limit was closed. */
+  /** Called after a connection beyond the limit was closed. */
   onConnectionDropped?(): void;
 }
 
-/** A connection must have sent its headers, and its whole request, within these. Slow drips hold no sockets. */
+/** Deadlines for the headers and for the whole request, so that slow clients do not hold sockets. */
 const HEADERS_TIMEOUT_MS = 10_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 const CHECK_MS = 5_000;
-/** Longer than what load balancers keep idle connections for, so that it is they who close them. */
+/** Longer than load balancers keep idle connections, so that the load balancer closes them first. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;
 
 /** One listening socket. */
 export class Listener {
-  /** `http://host:port`, as bound. */
+  /** `http://host:port` with the port that was bound. */
   readonly origin: string;
   /** Handles the requests that come from now on. Another handler may take its place at any time. */
   handler: HttpHandler;
@@ -41,10 +41,10 @@ export class Listener {
   /**
    * Listens on an address.
    *
-   * @param key where in the config the address stands.
-   * @param ports how many ports are tried, upwards, where the first is in use.
-   * @param connections how many are accepted at once.
-   * @throws {StartError} when it cannot be listened on, with what to do in words.
+   * @param key the config key of the address, for messages.
+   * @param ports how many ports to try, upwards, if the first one is in use.
+   * @param connections how many connections to accept at once.
+   * @throws {StartError} if no port can be used; the message says what to do.
    */
   static async open(
     address: Address,
@@ -70,7 +70,7 @@ export class Listener {
     });
     if (Number.isFinite(connections)) server.maxConnections = connections;
     server.on('drop', () => listener?.handler.onConnectionDropped?.());
-    // There are errors after the first: with no descriptor left, each connection that cannot be accepted is one.
+    // A server emits further errors later: with no file descriptor left, for each connection that it cannot accept.
     server.on('error', () => undefined);
     await listen(server, address, key, ports);
     const bound = server.address();
@@ -87,7 +87,7 @@ export class Listener {
   }
 }
 
-/** Binds to the address, or where it is in use to one of the next ports. @throws {StartError} */
+/** Binds to the address, or to one of the next ports if it is in use. @throws {StartError} */
 async function listen(server: Server, { host, port }: Address, key: string, ports: number): Promise<void> {
   for (let next = port; ; next++) {
     try {
@@ -106,7 +106,7 @@ async function listen(server: Server, { host, port }: Address, key: string, port
 
 const MAX_PORT = 65_535;
 
-/** What to do about it, by error code. */
+/** What to do about a failure, by error code. */
 const ADVICE: ReadonlyMap<string, string> = new Map([
   ['EADDRINUSE', 'the port is in use by another program; stop it, or choose another port'],
   ['EACCES', 'not permitted; choose a port above 1023'],

@@ -13,15 +13,15 @@ import { type ProcessUsage, ProcessUsages } from '../upstream/stdio/process-usag
 import { stdioTransport } from '../upstream/stdio/stdio.ts';
 import { VERSION } from '../version.ts';
 
-/** How upstreams are reached, and what that takes. */
+/** The transports to upstreams, and the resources that they share. */
 export interface UpstreamTransports extends AsyncDisposable {
-  /** Ways to one upstream, the preferred first. */
+  /** Returns the transports for one upstream, in order of preference. */
   transportsTo(upstream: UpstreamConfig): readonly TransportOption[];
-  /** What the processes of stdio upstreams take at the moment, by upstream id. */
+  /** Returns the number and memory of the processes of stdio upstreams, by upstream id. */
   processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;
 }
 
-/** Over stdio and HTTP. Disposing ends whatever the transports share. */
+/** Creates transports over stdio and HTTP. Disposing closes the resources that they share. */
 export function upstreamTransports(config: Config, metrics: Metrics, log: Logger): UpstreamTransports {
   const guard = new ProcessGuard(log);
   const npx = new NpxCommands(config.stateDir, guard, log);

@@ -2,7 +2,7 @@ import { isIPv4, isIPv6 } from 'node:net';
 
 import type { Address } from './config.ts';
 
-/** `host:port` or `[v6]:port`. Undefined when the text is neither. */
+/** Parses `host:port` or `[v6]:port`. Returns undefined if the text is neither. */
 export function parseAddress(text: string): Address | undefined {
   const [, v6, name, digits = ''] = /^(?:\[([\da-fA-F:.]+)\]|([A-Za-z0-9_.-]+)):(\d{1,5})$/.exec(text) ?? [];
   const host = v6 ?? name;
@@ -11,11 +11,12 @@ export function parseAddress(text: string): Address | undefined {
   return { host, port };
 }
 
+/** Returns the address as `host:port` or `[v6]:port`. */
 export function addressText({ host, port }: Address): string {
   return `${isIPv6(host) ? `[${host}]` : host}:${port}`;
 }
 
-/** What someone who wrote this probably meant. */
+/** Suggests a valid address for a value that is not one, or undefined. */
 export function suggestAddress(value: unknown): string | undefined {
   const text = String(value);
   if (/^:?\d{1,5}$/.test(text)) return `127.0.0.1:${text.replace(':', '')}`;
@@ -24,7 +25,7 @@ export function suggestAddress(value: unknown): string | undefined {
   return address;
 }
 
-/** Whether only this machine can reach a host. */
+/** Returns whether only this machine can reach the host. */
 export function isLoopback(host: string): boolean {
   return host.toLowerCase() === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'));
 }

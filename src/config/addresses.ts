@@ -7,30 +7,30 @@ import { problemLine } from './problem.ts';
 import type { Problem } from './problem.ts';
 import { didYouMean } from './suggest.ts';
 
-/** Addresses as the command line gives them. */
+/** Addresses given on the command line. */
 export interface AddressOptions {
   readonly listen?: string | undefined;
-  /** `off` for none. */
+  /** `off` disables the operator's port. */
   readonly operator?: string | undefined;
 }
 
-/** The same, parsed; a member is there where its option was given. */
+/** The parsed addresses of the command line; members are absent if their option was not given. */
 interface Overrides {
   readonly listen?: Address;
   readonly operator?: Address | false;
 }
 
-/** Where the gateway listens. */
+/** The addresses that the gateway listens on. */
 export interface Addresses {
   readonly listen: Address;
   /** Whether `listen` comes from the command line. */
   readonly listenOverridden: boolean;
   readonly operator: Address | undefined;
-  /** Whether the next free port is taken where that of the operator is in use: nobody chose it. */
+  /** Whether to take the next free port if the operator's port is in use. True if the port was not configured. */
   readonly operatorMayMove: boolean;
 }
 
-/** Parses the addresses of the command line. What is no address is added to the problems. */
+/** Parses the addresses of the command line. Adds invalid ones to `problems`. */
 export function readOverrides({ listen, operator }: AddressOptions, problems: Problem[]): Overrides {
   const read = (option: string, text: string): Address | undefined => {
     const address = parseAddress(text);
@@ -51,7 +51,7 @@ function optionProblem(option: string, message: string): Problem {
   return { file: option, line: 0, column: 0, key: '', message };
 }
 
-/** Decides where to listen. The command line comes before the file, and the file before the defaults. */
+/** Decides where to listen. The command line overrides the file, and the file overrides the defaults. */
 export function addressesOf(document: Document, settings: GatewaySettings, overrides: Overrides): Addresses {
   const listen = overrides.listen ?? settings.listen;
   const wanted = overrides.operator ?? settings.operator;
@@ -68,7 +68,9 @@ export function addressesOf(document: Document, settings: GatewaySettings, overr
   return { listen, listenOverridden: overrides.listen !== undefined, operator, operatorMayMove };
 }
 
-/** Refuses to be open to a network without asking anybody who they are. */
+/**
+ * Returns the problems with these addresses: open to the network without authentication, or two ports at one address.
+ */
 export function exposure(document: Document, { auth }: GatewaySettings, addresses: Addresses): Problem[] {
   const { listen, listenOverridden, operator } = addresses;
   const problems: Problem[] = [];
@@ -86,6 +88,7 @@ export function exposure(document: Document, { auth }: GatewaySettings, addresse
   return problems;
 }
 
+/** Returns warnings, one line each, about addresses that are reachable from the network. */
 export function exposureWarnings(document: Document, settings: GatewaySettings, addresses: Addresses): string[] {
   const { publicUrl, allowedHosts } = settings;
   const { listen, operator } = addresses;

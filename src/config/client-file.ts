@@ -8,20 +8,20 @@ import { problemLine } from './problem.ts';
 import { MAP_KEYS, WEAK_MAP_KEYS } from './schema.ts';
 import { didYouMean, suggest } from './suggest.ts';
 
-/** One entry of the map (or list) of upstreams: its name and where it stands. */
+/** One entry of the map (or list) of upstreams: its name and its path in the file. */
 export interface UpstreamPlace {
   readonly key: string;
   readonly path: Path;
 }
 
-/** How the client that wrote a file spells its entries. */
+/** The conventions of the client that wrote a file. */
 export interface ClientStyle {
   readonly dialect: Dialect;
-  /** What the number `timeout` of an entry counts, and which wait it bounds. */
+  /** The unit of the number `timeout` in an entry, and the wait that it bounds. */
   readonly timeout: { readonly unit: 'guess' | 'ms' | 's'; readonly bounds: 'call' | 'start' };
 }
 
-/** Where a file keeps its upstreams, and how the client that wrote it spells them. */
+/** The upstreams of a file, and the conventions of the client that wrote it. */
 export interface UpstreamMap extends ClientStyle {
   readonly path: Path;
   /** In the order of the file. */
@@ -29,15 +29,15 @@ export interface UpstreamMap extends ClientStyle {
   readonly warnings: readonly string[];
 }
 
-/** Our settings that belong under `gateway` and that no client's file has at the top. */
+/** Settings of ours that belong under `gateway`. No client's file has them at the top level. */
 const OURS = ['listen', 'operator', 'publicUrl', 'allowedHosts', 'allowedOrigins', 'stateDir', 'legacySse'];
 
 const PLAIN = { dialect: 'plain', timeout: { unit: 'guess', bounds: 'call' } } as const;
 
 /**
- * Finds the upstreams in our file or a client's.
+ * Finds the upstreams in our own config file or in a client's.
  *
- * @param project the folder whose own servers in `~/.claude.json` are served as well.
+ * @param project the folder of the project in `~/.claude.json` whose servers are served as well.
  */
 export function findUpstreams(
   document: Document,
@@ -70,24 +70,24 @@ export function findUpstreams(
   const key = first ?? WEAK_MAP_KEYS.find((key) => isRecord(data[key]));
   if (key === undefined) {
     if (chosen !== undefined) return { path: ['projects', chosen, 'mcpServers'], ...PLAIN, entries: own, warnings: [] };
-    return { problems: [noMap(document, keys, projects)] };
+    return { problems: [noMapProblem(document, keys, projects)] };
   }
 
-  const found = describe(document, data, key);
+  const found = mapAt(document, data, key);
   const map = valueAt(data, found.path) ?? null;
   const listed = isList(map) && map.every((item) => isRecord(item) && typeof item['name'] === 'string');
   if (map !== null && !isRecord(map) && !(listed && map.length > 0)) {
     return { problems: [document.problem(found.path, 'expected a map from names to upstreams')] };
   }
-  // Claude Code does the same: the servers of a project come before those of the user.
+  // As in Claude Code, the servers of a project override those of the user.
   const names = new Set(own.map(({ key }) => key));
   const entries = [...own, ...placesIn(document, found.path).filter(({ key }) => !names.has(key))];
   const others = [...projects].filter(([name]) => name !== chosen);
-  const warnings = project === undefined && others.length > 0 ? [problemLine(offer(document, projects))] : [];
+  const warnings = project === undefined && others.length > 0 ? [problemLine(leftOutProjects(document, projects))] : [];
   return { ...found, entries, warnings };
 }
 
-/** The entries at a path, in the order of the file. Continue writes a list of entries that hold their `name`. */
+/** Returns the entries at a path, in file order. Continue writes a list of entries with a `name` each. */
 function placesIn(document: Document, path: Path): readonly UpstreamPlace[] {
   const map = valueAt(document.data, path);
   if (isList(map)) {
@@ -97,13 +97,13 @@ function placesIn(document: Document, path: Path): readonly UpstreamPlace[] {
     }));
   }
   if (!isRecord(map)) return [];
-  // A JavaScript object moves keys such as "1" to the front.
+  // JavaScript objects move integer-like keys such as "1" to the front.
   return Object.keys(map)
     .map((key) => ({ key, path: [...path, key] }))
     .toSorted((a, b) => document.offset(a.path, 'key') - document.offset(b.path, 'key'));
 }
 
-/** Projects of `~/.claude.json` that have servers of their own, with how many. */
+/** Returns the projects of `~/.claude.json` that have servers, with the number of their servers. */
 function projectsOf(data: { readonly [key: string]: Data }): ReadonlyMap<string, number> {
   const found = new Map<string, number>();
   const { projects } = data;
@@ -119,7 +119,7 @@ function isFolder(name: string, project: string): boolean {
   return name === project || resolve(name) === resolve(project);
 }
 
-/** Names of projects that are shown in a message at most. */
+/** How many project names a message shows. */
 const SHOWN_PROJECTS = 8;
 
 function projectList(projects: ReadonlyMap<string, number>): string {
@@ -128,7 +128,7 @@ function projectList(projects: ReadonlyMap<string, number>): string {
   return `${shown.join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`;
 }
 
-function offer(document: Document, projects: ReadonlyMap<string, number>): Problem {
+function leftOutProjects(document: Document, projects: ReadonlyMap<string, number>): Problem {
   const message = `servers of single projects are left out; add --project <folder> for those of ${projectList(projects)}`;
   return document.problem(['projects'], message, 'key');
 }
@@ -138,21 +138,21 @@ function noSuchProject(project: string, projects: ReadonlyMap<string, number>): 
   return projects.size === 0 ? `${none}, and no other either` : `${none}; there are ${projectList(projects)}`;
 }
 
-function noMap(document: Document, keys: readonly string[], projects: ReadonlyMap<string, number>): Problem {
-  if (projects.size > 0) return offer(document, projects);
+function noMapProblem(document: Document, keys: readonly string[], projects: ReadonlyMap<string, number>): Problem {
+  if (projects.size > 0) return leftOutProjects(document, projects);
   const near = keys.map((key) => ({ key, meant: suggest(key, MAP_KEYS) })).find(({ meant }) => meant !== undefined);
   const message = `expected the upstreams in a map under "mcpServers"${didYouMean(near?.meant)}`;
   return document.problem(near === undefined ? [] : [near.key], message, 'key');
 }
 
-function describe(
+function mapAt(
   document: Document,
   data: { readonly [key: string]: Data },
   key: string,
 ): ClientStyle & { readonly path: Path } {
   if (key === 'extensions') return { path: [key], dialect: 'plain', timeout: { unit: 's', bounds: 'call' } };
   if (key === 'mcp') {
-    // The settings of VS Code kept its servers one level deeper.
+    // Settings of older VS Code versions nest the servers one level deeper.
     const servers = valueAt(data, ['mcp', 'servers']);
     const nested =
       isRecord(servers) && !['command', 'url', 'type', 'enabled'].some((name) => Object.hasOwn(servers, name));

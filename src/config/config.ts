@@ -1,15 +1,15 @@
-/** The configuration as the program uses it: parsed, with defaults, frozen. Durations are milliseconds, sizes bytes. */
+/** The parsed configuration, with defaults, frozen. Durations are milliseconds, sizes are bytes. */
 export interface Config {
-  /** The file it came from; absolute. */
+  /** Absolute path of the config file. */
   readonly file: string;
   readonly listen: Address;
-  /** Operator's port, or undefined for none. */
+  /** Address of the operator's port, or undefined for none. */
   readonly operator: Address | undefined;
-  /** Whether the next free port is taken where that one is in use: nobody chose it. */
+  /** Whether to take the next free port if that one is in use. True if the port was not configured. */
   readonly operatorMayMove: boolean;
-  /** Origin clients reach us by, without a trailing slash, where it is not simply `http://` + listen. */
+  /** Origin under which clients reach the gateway, without a trailing slash; undefined for `http://` + listen. */
   readonly publicUrl: string | undefined;
-  /** Host names (without port) accepted in `Host` besides loopback names and that of `publicUrl`. */
+  /** Host names (without port) accepted in `Host`, besides loopback names and the host of `publicUrl`. */
   readonly allowedHosts: readonly string[];
   /** Origins (scheme, host, port) accepted in `Origin` besides our own. */
   readonly allowedOrigins: readonly string[];
@@ -18,13 +18,13 @@ export interface Config {
   readonly auth: AuthConfig;
   readonly limits: LimitsConfig;
   readonly sessions: SessionsConfig;
-  /** Whether 2024-11-05 clients may come by `GET /sse`. */
+  /** Whether 2024-11-05 clients may connect by `GET /sse`. */
   readonly legacySse: boolean;
   readonly logLevel: LogLevel;
   readonly accessLog: AccessLog;
   readonly names: { readonly maxChars: number };
   readonly instructions: { readonly maxChars: number };
-  /** `waitMs` is the longest that a list waits for upstreams that were never listed. */
+  /** `waitMs` limits how long a list request waits for upstreams that have never been listed. */
   readonly lists: { readonly waitMs: number };
   readonly upstreams: readonly UpstreamConfig[];
   readonly profiles: readonly ProfileConfig[];
@@ -53,15 +53,15 @@ export interface AuthConfig {
 export interface JwtIssuerConfig {
   readonly issuer: string;
   readonly jwksUrl: string;
-  /** Accepted `aud` values; empty means the URI of the endpoint that was called. */
+  /** Accepted `aud` values. Empty: the URI of the requested endpoint. */
   readonly audiences: readonly string[];
   readonly algorithms: readonly string[];
-  /** Scopes a token must carry to use the gateway at all. */
+  /** Scopes that every token must have. */
   readonly requiredScopes: readonly string[];
 }
 
 export interface ApiKeyConfig {
-  /** Who the key stands for, in logs. */
+  /** Name of the key's owner in logs. */
   readonly name: string;
   /** SHA-256 of the key, hex. */
   readonly sha256: string;
@@ -73,30 +73,30 @@ export interface LimitsConfig {
   readonly messageBytes: number;
   readonly processes: number;
   readonly sessionsPerPrincipal: number;
-  /** Calls that wait for an answer of their modern client. */
+  /** Parked calls: they wait for an answer of their modern client. */
   readonly parkedPerPrincipal: number;
   readonly parkedPerUpstream: number;
   readonly inFlightPerSession: number;
   /** Open `subscriptions/listen` and `GET /sse` streams. */
   readonly streamsPerPrincipal: number;
-  /** Request bodies that are being received, together; undefined for a part of the heap. */
+  /** All request bodies being received, in total. Undefined: a fraction of the heap limit. */
   readonly bodyTotalBytes?: number | undefined;
-  /** Events and answers that wait for slow readers, together; undefined for a part of the heap. */
+  /** All events and answers that wait for slow readers, in total. Undefined: a fraction of the heap limit. */
   readonly unsentTotalBytes?: number | undefined;
 }
 
 export interface SessionsConfig {
-  /** After this long unused, what a session holds (processes, connections, events) is let go; its id still works. */
+  /** An unused session releases its processes, connections and events after this time. Its id stays valid. */
   readonly idleMs: number;
-  /** After this long a session id is refused. */
+  /** Maximum age of a session id. */
   readonly maxAgeMs: number;
-  /** How long a call waits for its modern client to come back with an answer. */
+  /** How long a parked call waits for the answer of its modern client. */
   readonly parkMs: number;
   readonly keepAliveMs: number;
   /** Events kept for `Last-Event-ID`, per session. */
   readonly eventLimit: number;
   readonly eventLimitBytes: number;
-  /** The same for all sessions together; undefined for a part of the heap. */
+  /** Size of the kept events of all sessions, in total. Undefined: a fraction of the heap limit. */
   readonly eventTotalBytes?: number | undefined;
 }
 
@@ -107,34 +107,34 @@ export const ERAS = ['auto', 'modern', 'legacy'] as const;
 export type Era = (typeof ERAS)[number];
 
 export interface UpstreamConfig {
-  /** `[a-z][a-z0-9-]*`, made from the key in the file: route segment, URI scheme part, metric label. */
+  /** `[a-z][a-z0-9-]*`, derived from `title`. Used as route segment, part of URI schemes, and metric label. */
   readonly id: string;
-  /** The key as the file spells it. */
+  /** The key in the config file. */
   readonly title: string;
   readonly target: StdioTarget | HttpTarget;
-  /** Put in front of tool and prompt names, separator included; empty for none. */
+  /** Prepended to tool and prompt names; includes the separator. Empty for none. */
   readonly prefix: string;
-  /** Whether resource URIs are published as they are instead of as `<id>+<scheme>:…`. True where the prefix is empty. */
+  /** Whether resource URIs are published unchanged instead of as `<id>+<scheme>:…`. True if the prefix is empty. */
   readonly rawUris: boolean;
   readonly isolation: Isolation;
-  /** How it is spoken to: as its answers show, or in one era alone. */
+  /** The era used with it. `auto`: detected from its answers. */
   readonly era: Era;
   readonly start: 'eager' | 'lazy';
   /** Whether `/readyz` waits for it. */
   readonly required: boolean;
   readonly timeouts: UpstreamTimeouts;
-  /** Requests under way at once; further ones wait in a queue of `queue` for at most `queueMs`. */
+  /** Requests in flight at once. Up to `queue` further requests wait for at most `queueMs`. */
   readonly concurrency: number;
   readonly queue: number;
   readonly queueMs: number;
-  /** A connection unused for this long is closed; the next use opens another. */
+  /** An unused connection is closed after this time; the next use opens another. */
   readonly idleMs: number;
   /** Connections (for stdio: processes) of this upstream at once. */
   readonly maxConnections: number;
   /** Globs over the upstream's own tool names; undefined includes all. */
   readonly includeTools: readonly string[] | undefined;
   readonly excludeTools: readonly string[];
-  /** Why it cannot be started, such as an unset variable: it is listed as failed with this reason and the rest goes on. */
+  /** Why it cannot be started, such as an unset variable. Such an upstream is listed as failed with this reason. */
   readonly problem: string | undefined;
 }
 
@@ -142,11 +142,11 @@ export interface UpstreamTimeouts {
   /** From start to the answer to `initialize`. */
   readonly startMs: number;
   readonly connectMs: number;
-  /** HTTP: until response headers, for requests that are answered at once. */
+  /** HTTP: until the response headers, for requests without a stream. */
   readonly firstByteMs: number;
-  /** Without progress. */
+  /** Timeout of a request that reports no progress. */
   readonly callMs: number;
-  /** With progress. */
+  /** Timeout of a request however much progress it reports. */
   readonly maxMs: number;
 }
 
@@ -154,13 +154,13 @@ export interface StdioTarget {
   readonly kind: 'stdio';
   readonly command: string;
   readonly args: readonly string[];
-  /** What the config sets, added to the allow-listed part of our own environment. */
+  /** Variables from the config, added to the allow-listed part of our own environment. */
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string | undefined;
 }
 
 export interface HttpTarget {
-  /** `http` is Streamable HTTP, falling back to `sse` where the server is one of 2024-11-05; `sse` pins that. */
+  /** `http`: Streamable HTTP, with a fallback to HTTP+SSE for servers of 2024-11-05. `sse`: HTTP+SSE only. */
   readonly kind: 'http' | 'sse';
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;

@@ -6,17 +6,20 @@ import { blankComments, isJson } from './jsonc.ts';
 import { ConfigError, keyText } from './problem.ts';
 import type { Path, Problem } from './problem.ts';
 
-/** What any value of a file may be. */
+/** Any value of a config file. */
 export type Data = string | number | boolean | null | readonly Data[] | { readonly [key: string]: Data };
 
-/** A parsed file: plain data, and where each value of it stands. */
+/** A parsed file: plain data, and the position of each value. */
 export interface Document {
-  /** As the caller spelled it. */
+  /** The path as the caller gave it. */
   readonly file: string;
   readonly data: Data;
-  /** A scalar as the file spells it: `08080`, where the data says 8080. */
+  /** Returns the source text of a scalar: `08080`, although `data` has 8080. */
   source(path: Path): string | undefined;
-  /** Where a value begins, or its key; of a value that is not there, where the nearest one around it begins. */
+  /**
+   * Returns the offset of a value or of its key. For a missing value, returns the offset of the nearest value around
+   * it.
+   */
   offset(path: Path, part: 'key' | 'value'): number;
   problem(path: Path, message: string, part?: 'key' | 'value'): Problem;
 }
@@ -27,11 +30,11 @@ interface Spot {
   readonly source: string | undefined;
 }
 
-/** Anchors and merge keys make a small file say much; this is more than any real one says. */
+/** Bounds against anchors and merge keys that expand a small file; real files stay far below. */
 const MAX_VALUES = 20_000;
 const MAX_DEPTH = 64;
 
-class Refusal extends Error {
+class ReadError extends Error {
   readonly offset: number;
   readonly path: Path;
 
@@ -42,7 +45,7 @@ class Refusal extends Error {
   }
 }
 
-/** Turns the tree of one file into data, noting where everything stands. Lives for one file. */
+/** Converts the YAML tree of one file to data, and records the position of every value. One instance per file. */
 class Reader {
   readonly spots = new Map<string, Spot>();
   readonly #anchors = new Map<string, Node>();
@@ -51,8 +54,9 @@ class Reader {
   read(node: unknown, path: Path, key: number | undefined): Data {
     const begin = startOf(node) ?? key ?? 0;
     this.#values++;
-    if (this.#values > MAX_VALUES) throw new Refusal(`more than ${MAX_VALUES} values (aliases count each time)`, begin);
-    if (path.length > MAX_DEPTH) throw new Refusal(`nested deeper than ${MAX_DEPTH} levels`, begin);
+    if (this.#values > MAX_VALUES)
+      throw new ReadError(`more than ${MAX_VALUES} values (aliases count each time)`, begin);
+    if (path.length > MAX_DEPTH) throw new ReadError(`nested deeper than ${MAX_DEPTH} levels`, begin);
 
     const target = this.#resolve(node, path);
     const source = isScalar(target) ? target.source : undefined;
@@ -66,7 +70,7 @@ class Reader {
   #resolve(node: unknown, path: Path): unknown {
     if (isAlias(node)) {
       const target = this.#anchors.get(node.source);
-      if (target === undefined) throw new Refusal(`no anchor &${node.source} before this`, startOf(node) ?? 0, path);
+      if (target === undefined) throw new ReadError(`no anchor &${node.source} before this`, startOf(node) ?? 0, path);
       return target;
     }
     if ((isScalar(node) || isMap(node) || isSeq(node)) && node.anchor !== undefined) {
@@ -81,27 +85,27 @@ class Reader {
     for (const { key, value } of pairs) {
       const at = startOf(key) ?? 0;
       const name = isScalar(key) ? (typeof key.value === 'string' ? key.value : key.source) : undefined;
-      if (name === undefined || name === '') throw new Refusal('expected a name as the key', at, path);
-      if (name === '__proto__') throw new Refusal('"__proto__" cannot be a key', at, path);
+      if (name === undefined || name === '') throw new ReadError('expected a name as the key', at, path);
+      if (name === '__proto__') throw new ReadError('"__proto__" cannot be a key', at, path);
       if (name === '<<') {
         merged.push(value);
         continue;
       }
-      if (Object.hasOwn(data, name)) throw new Refusal('this key is here twice; keep one', at, [...path, name]);
+      if (Object.hasOwn(data, name)) throw new ReadError('this key is here twice; keep one', at, [...path, name]);
       data[name] = this.read(value, [...path, name], at);
     }
     for (const value of merged) this.#merge(data, value, path);
     return data;
   }
 
-  /** `<<: *defaults`: members that the map itself does not have. */
+  /** Applies a merge key (`<<: *defaults`): adds members that the map does not have. */
   #merge(data: Record<string, Data>, value: unknown, path: Path): void {
     const target = this.#resolve(value, path);
     if (isSeq(target)) {
       for (const item of target.items) this.#merge(data, item, path);
       return;
     }
-    if (!isMap(target)) throw new Refusal('expected a map to merge', startOf(value) ?? 0, path);
+    if (!isMap(target)) throw new ReadError('expected a map to merge', startOf(value) ?? 0, path);
     const from = this.#readMap(
       target.items.filter(
         ({ key }) => !(isScalar(key) && typeof key.value === 'string' && Object.hasOwn(data, key.value)),
@@ -118,7 +122,8 @@ function startOf(node: unknown): number | undefined {
 
 /**
  * Parses YAML, JSON, or JSON with comments.
- * @throws {ConfigError} on the first few things that keep the text from being read.
+ *
+ * @throws {ConfigError} with the first few syntax errors.
  */
 export function parseText(file: string, raw: string): Document {
   const unmarked = raw.startsWith('\uFEFF') ? raw.slice(1) : raw;
@@ -132,7 +137,7 @@ export function parseText(file: string, raw: string): Document {
 
   const reader = new Reader();
   const read = (): Data => {
-    // Keys are compared by the reader: the library does it in quadratic time.
+    // The reader checks for duplicate keys, because the library does so in quadratic time.
     const document = parseDocument(text, { lineCounter: lines, prettyErrors: false, uniqueKeys: false });
     const wrong = [...document.errors, ...document.warnings];
     if (wrong.length > 0) {
@@ -165,15 +170,15 @@ export function parseText(file: string, raw: string): Document {
       problem: (path, message, part = 'value') => problemAt(offset(path, part), path, message),
     };
   } catch (thrown) {
-    if (thrown instanceof Refusal)
+    if (thrown instanceof ReadError)
       throw new ConfigError([problemAt(thrown.offset, thrown.path, thrown.message)], thrown);
-    // The parser recurses, so brackets without end exhaust the stack.
+    // The parser is recursive, so endless brackets exhaust the stack.
     if (thrown instanceof RangeError) throw new ConfigError([problemAt(0, [], 'nested too deeply')], thrown);
     throw thrown;
   }
 }
 
-/** Inside `{…}` YAML takes the brace of `${VAR}` for its own. */
+/** Returns a hint for `${VAR}` inside `{…}`, where YAML treats its brace as syntax. */
 function quoteHint(text: string, offset: number): string {
   const line = text.slice(text.lastIndexOf('\n', offset - 1) + 1, offset + 80).split('\n', 1)[0] ?? '';
   return /[{,].*[:,[]\s*\$\{/.test(line) ? ' (inside {…} and […], text with ${…} needs quotes)' : '';

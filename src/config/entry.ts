@@ -9,19 +9,19 @@ import { didYouMean, suggest } from './suggest.ts';
 import { OWN_KEYS, UPSTREAM_KEYS, upstreamSchema } from './upstream-schema.ts';
 import type { UpstreamEntry } from './upstream-schema.ts';
 
-/** One entry of the map of upstreams: expanded and checked key by key. */
+/** One upstream entry: variables expanded, and every key checked. */
 export interface CheckedEntry {
   readonly path: Path;
   readonly entry: UpstreamEntry;
-  /** Keys that the file itself has. */
+  /** Keys that are present in the file. */
   readonly given: ReadonlySet<string>;
-  /** Why it cannot be started. */
+  /** Reasons why the upstream cannot be started. */
   readonly reasons: readonly string[];
   readonly warnings: readonly string[];
 }
 
-/** Keys below which a number stands for its spelling: a port `08080` stays that. */
-const SPELLED: ReadonlySet<string> = new Set([
+/** Keys whose numbers keep their source text: a port `08080` stays `08080`. */
+const SOURCE_TEXT_KEYS: ReadonlySet<string> = new Set([
   'command',
   'args',
   'env',
@@ -31,9 +31,10 @@ const SPELLED: ReadonlySet<string> = new Set([
   'http_headers',
 ]);
 
-/** Keys below which `$NAME` is most likely meant as a variable. */
-const VARIABLES: readonly string[] = ['env', 'environment', 'envs', 'headers', 'http_headers'];
+/** Keys whose values `$NAME` are probably meant as variables. */
+const VARIABLE_KEYS: readonly string[] = ['env', 'environment', 'envs', 'headers', 'http_headers'];
 
+/** Expands the variables of one entry and checks it against the schema. */
 export function checkEntry(
   document: Document,
   path: Path,
@@ -45,10 +46,10 @@ export function checkEntry(
   const warnings: string[] = [];
   const known: Record<string, Data> = {};
   for (const [key, value] of Object.entries(isRecord(raw) ? raw : {})) {
-    // Zed and others write null for a setting that is not set.
+    // Zed and other clients write null for an unset setting.
     if (value === null && UPSTREAM_KEYS.has(key)) continue;
     if (UPSTREAM_KEYS.has(key)) {
-      known[key] = SPELLED.has(key) ? spelled(document, [...path, key], value) : value;
+      known[key] = SOURCE_TEXT_KEYS.has(key) ? sourceText(document, [...path, key], value) : value;
       continue;
     }
     const near = suggest(key, OWN_KEYS);
@@ -70,21 +71,21 @@ export function checkEntry(
     entry: section.value,
     given: givenKeys(known),
     reasons: expanded.unexpanded.map(({ path, reason }) => `${reason} (${place(document, path)})`),
-    warnings: dialect === 'plain' ? [...warnings, ...bareVariables(document, path, known)] : warnings,
+    warnings: dialect === 'plain' ? [...warnings, ...bareVariableWarnings(document, path, known)] : warnings,
   };
 }
 
-/** `config.yaml:5:32, mcpServers.github.headers.Authorization` */
+/** Returns a position as in `config.yaml:5:32, mcpServers.github.headers.Authorization`. */
 export function place(document: Document, path: Path): string {
   return placeText(document.problem(path, ''));
 }
 
-function spelled(document: Document, path: Path, value: Data): Data {
+function sourceText(document: Document, path: Path, value: Data): Data {
   if (typeof value === 'number' || typeof value === 'boolean') return document.source(path) ?? value;
-  if (isList(value)) return value.map((item, index) => spelled(document, [...path, index], item));
+  if (isList(value)) return value.map((item, index) => sourceText(document, [...path, index], item));
   if (!isRecord(value)) return value;
   return Object.fromEntries(
-    Object.entries(value).map(([key, member]) => [key, spelled(document, [...path, key], member)]),
+    Object.entries(value).map(([key, member]) => [key, sourceText(document, [...path, key], member)]),
   );
 }
 
@@ -94,8 +95,8 @@ function givenKeys(known: Readonly<Record<string, Data>>): ReadonlySet<string> {
   return new Set([...Object.keys(known), ...inner]);
 }
 
-function bareVariables(document: Document, path: Path, known: Readonly<Record<string, Data>>): string[] {
-  return VARIABLES.flatMap((key) => {
+function bareVariableWarnings(document: Document, path: Path, known: Readonly<Record<string, Data>>): string[] {
+  return VARIABLE_KEYS.flatMap((key) => {
     const map = known[key];
     return Object.entries(isRecord(map) ? map : {}).flatMap(([name, value]) => {
       const [, variable] = (typeof value === 'string' && /(?:^|\s)\$([A-Z_][A-Z0-9_]*)$/.exec(value)) || [];

@@ -3,22 +3,22 @@ import { expand } from './interpolate.ts';
 import type { Dialect, Lookup } from './interpolate.ts';
 import type { Path } from './problem.ts';
 
-/** A text that could not be expanded, and why. */
+/** A text that could not be expanded, with the reason. */
 export interface Unexpanded {
   readonly path: Path;
   readonly reason: string;
 }
 
-/** Part of a file with its `${…}` replaced. */
+/** Part of a file with `${…}` expanded. */
 export interface Expanded {
   readonly data: Data;
-  /** Paths (as JSON) of what is no longer what the file says. */
+  /** Paths (as JSON) of texts that differ from the file after expansion. */
   readonly replaced: ReadonlySet<string>;
-  /** Texts left as the file spells them. */
+  /** Texts that could not be expanded; `data` has them unchanged. */
   readonly unexpanded: readonly Unexpanded[];
 }
 
-/** Expands every text at and below `path`. Keys are never expanded. */
+/** Expands `${…}` in every text at and below `path`, but not in keys. */
 export function expandData(path: Path, data: Data, lookup: Lookup, dialect: Dialect): Expanded {
   const replaced = new Set<string>();
   const unexpanded: Unexpanded[] = [];
@@ -51,7 +51,7 @@ export function isList(value: Data | undefined): value is readonly Data[] {
   return Array.isArray(value);
 }
 
-/** The value a path leads to, or undefined. */
+/** Returns the value at a path, or undefined. */
 export function valueAt(data: Data, path: Path): Data | undefined {
   let value: Data | undefined = data;
   for (const step of path) {
@@ -62,7 +62,7 @@ export function valueAt(data: Data, path: Path): Data | undefined {
   return value;
 }
 
-/** The same data with one value set; given undefined, left out of its map. */
+/** Returns the data with one value replaced, or removed from its map if undefined. */
 export function withValue(data: Data, path: Path, value: Data | undefined): Data {
   const [step, ...rest] = path;
   if (step === undefined) return value ?? null;

@@ -4,7 +4,7 @@ import { isLoopback } from './address.ts';
 import { ACCESS_LOGS, LOG_LEVELS } from './config.ts';
 import { address, count, duration, flag, oneOf, origin, refused, size, text, texts } from './scalars.ts';
 
-/** Asymmetric only: whoever can check a symmetric signature can also make one. */
+/** Asymmetric algorithms only: a key that verifies a symmetric signature can also create one. */
 const ALGORITHMS = [
   'RS256',
   'RS384',

@@ -1,42 +1,45 @@
 /**
- * `${NAME}` and its kin in a value of the config. One grammar for all:
+ * Expands `${…}` in config values. One grammar serves the files of all clients:
  *
  *     ${NAME}  ${env:NAME}      the environment variable, which must be set
- *     ${NAME:-default}          … or this text where it is unset or empty
- *     ${NAME:?message}          … or fail with this message where it is unset or empty
- *     ${file:/path}             the text of a file, less one line break at its end
- *     ${{ secrets.NAME }}       what Continue keeps for itself: the environment variable NAME
- *     ${input:id}               what VS Code would ask for: the environment variable INPUT_ID
- *     ${workspaceFolder}  …     the places of {@link Lookup.place}
+ *     ${NAME:-default}          … or this text if it is unset or empty
+ *     ${NAME:?message}          … or fail with this message if it is unset or empty
+ *     ${file:/path}             the text of a file, without one line break at its end
+ *     ${{ secrets.NAME }}       a secret of Continue: the environment variable NAME
+ *     ${input:id}               an input of VS Code: the environment variable INPUT_ID
+ *     ${workspaceFolder}  …     the names of {@link Lookup.place}
  *     $$                        a dollar sign
  *
- * Defaults and paths may hold further `${…}`. A lone `$` is itself.
+ * Defaults and paths may contain further `${…}`. A single `$` stays as it is.
  */
 
-/** Where the values come from. */
+/** Provides the values of variables. */
 export interface Lookup {
   variable(name: string): string | undefined;
-  /** A file's text, or undefined where it cannot be read. */
+  /** Returns the text of a file, or undefined if it cannot be read. */
   file(path: string): string | undefined;
-  /** `workspaceFolder`, `userHome` and the like. */
+  /** Returns the value of `workspaceFolder`, `userHome` and similar names. */
   place(name: string): string | undefined;
 }
 
-/** How some clients spell variables besides: Gemini CLI `$NAME`, OpenCode `{env:NAME}` and `{file:path}`. */
+/** Additional variable syntax of some clients: Gemini CLI `$NAME`, OpenCode `{env:NAME}` and `{file:path}`. */
 export type Dialect = 'plain' | 'gemini' | 'opencode';
 
 export type Expansion = { readonly text: string } | { readonly problem: string };
 
 const NAME = /^(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?:(:-|:\?)([^]*))?$/;
-/** `${{ secrets.NAME }}`, as Continue writes. */
+/** Matches `{ secrets.NAME }` as written by Continue. */
 const SECRET = /^\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}$/;
-const STRANGE = /\$[A-Za-z_][A-Za-z0-9_]*|\{(?:env|file):[^{}]+\}/y;
+const DIALECT_VARIABLE = /\$[A-Za-z_][A-Za-z0-9_]*|\{(?:env|file):[^{}]+\}/y;
 
 const FORMS = 'write ${NAME}, ${NAME:-default}, ${NAME:?message}, ${env:NAME}, ${file:/path}, or $$ for a dollar sign';
 
 class Unexpandable extends Error {}
 
-/** @returns the text, or in one clause why there is none. The clause holds names and the file's own words, never a value. */
+/**
+ * Expands `${…}` in a text. Returns the text, or one clause that says why it cannot be expanded. The clause holds names
+ * and words of the file, never a value.
+ */
 export function expand(text: string, lookup: Lookup, dialect: Dialect = 'plain'): Expansion {
   try {
     return { text: expandText(text, lookup, dialect) };
@@ -54,20 +57,20 @@ function expandText(text: string, lookup: Lookup, dialect: Dialect): string {
       out += '$';
       i += 2;
     } else if (text.startsWith('${', i)) {
-      const end = closing(text, i + 2);
+      const end = closingBrace(text, i + 2);
       out += evaluate(text.slice(i + 2, end), lookup, dialect);
       i = end + 1;
     } else {
-      const strange = stranger(text, i, dialect);
-      out += strange === undefined ? text[i] : evaluate(strange.body, lookup, dialect);
-      i += strange?.length ?? 1;
+      const dialectMatch = matchDialect(text, i, dialect);
+      out += dialectMatch === undefined ? text[i] : evaluate(dialectMatch.body, lookup, dialect);
+      i += dialectMatch?.length ?? 1;
     }
   }
   return out;
 }
 
-/** Offset of the brace that closes the one before `from`; braces inside come in pairs. */
-function closing(text: string, from: number): number {
+/** Returns the offset of the brace that closes the one before `from`. Inner braces are balanced. */
+function closingBrace(text: string, from: number): number {
   let open = 1;
   for (let i = from; i < text.length; i++) {
     if (text[i] === '{') open++;
@@ -77,10 +80,10 @@ function closing(text: string, from: number): number {
   throw new Unexpandable(`"\${" without "}" (${FORMS})`);
 }
 
-function stranger(text: string, at: number, dialect: Dialect): { body: string; length: number } | undefined {
+function matchDialect(text: string, at: number, dialect: Dialect): { body: string; length: number } | undefined {
   if (dialect === 'plain' || text[at] !== (dialect === 'gemini' ? '$' : '{')) return undefined;
-  STRANGE.lastIndex = at;
-  const found = STRANGE.exec(text)?.[0];
+  DIALECT_VARIABLE.lastIndex = at;
+  const found = DIALECT_VARIABLE.exec(text)?.[0];
   if (found === undefined) return undefined;
   return { body: dialect === 'gemini' ? found.slice(1) : found.slice(1, -1), length: found.length };
 }

@@ -1,6 +1,6 @@
 import { parse, type ParseError, printParseErrorCode } from 'jsonc-parser';
 
-/** The first fault of a text that should be JSON. */
+/** The first syntax error of a JSON text. */
 export interface JsonFault {
   readonly offset: number;
   readonly message: string;
@@ -25,7 +25,7 @@ const MESSAGES: ReadonlyMap<string, string> = new Map([
   ['InvalidCharacter', 'a control character stands in a text; write it as an escape'],
 ]);
 
-/** Returns where and why a text is no JSON (comments and trailing commas are allowed), or undefined where it is. */
+/** Returns the first syntax error of a JSON text, or undefined. Comments and trailing commas are allowed. */
 export function jsonFault(text: string): JsonFault | undefined {
   const errors: ParseError[] = [];
   parse(text, errors, { allowTrailingComma: true, disallowComments: false });

@@ -1,12 +1,15 @@
-/** One JSON string, line comment or block comment. What a string holds is not a comment. */
+/**
+ * Matches one JSON string, line comment or block comment. Strings match first, so that their content is not taken for a
+ * comment.
+ */
 const TOKENS = /"(?:[^"\\\n]|\\.)*"|\/\/[^\n\r]*|\/\*[^]*?(?:\*\/|$)/g;
 
-/** The same text with comments blanked out, so that every offset, line and column stays what it was. */
+/** Replaces comments with spaces, so that every offset, line and column stays the same. */
 export function blankComments(text: string): string {
   return text.replace(TOKENS, (token) => (token.startsWith('"') ? token : token.replace(/[^\n\r]/g, ' ')));
 }
 
-/** Whether a file is JSON, by its name, or by how it begins where the name does not say. */
+/** Returns whether a file is JSON: by its name, or else by its first characters. */
 export function isJson(file: string, text: string): boolean {
   if (/\.jsonc?$/i.test(file)) return true;
   if (/\.ya?ml$/i.test(file)) return false;

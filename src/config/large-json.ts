@@ -5,18 +5,18 @@ import { jsonFault } from './json-problem.ts';
 import { ConfigError, keyText } from './problem.ts';
 import type { Path, Problem } from './problem.ts';
 
-/** Whether a member of the file can matter to us. `~/.claude.json` keeps the history of every project beside its servers. */
-function matters(path: Path, isOurs: (key: string) => boolean): boolean {
+/** Returns whether the gateway reads this member. `~/.claude.json` also keeps the history of every project. */
+function isRead(path: Path, isOurs: (key: string) => boolean): boolean {
   const [top, , inProject] = path;
   if (top === 'projects') return path.length < 3 || inProject === 'mcpServers';
   return typeof top === 'string' && isOurs(top);
 }
 
 /**
- * Parses a JSON file that is mostly about other things, such as `~/.claude.json`: reads the members that hold upstreams or our
- * settings, and skips the rest.
+ * Parses a large JSON file of a client, such as `~/.claude.json`: reads the members with upstreams and our settings,
+ * and skips the rest.
  *
- * @param isOurs whether a top-level key is one that we read.
+ * @param isOurs whether the gateway reads this top-level key.
  * @throws {ConfigError}
  */
 export function parseLargeJson(file: string, text: string, isOurs: (key: string) => boolean): Document {
@@ -40,7 +40,7 @@ export function parseLargeJson(file: string, text: string, isOurs: (key: string)
       if (name === undefined || value === undefined) continue;
       const step = String(name.value);
       const inside = [...path, step];
-      if (step === '__proto__' || !matters(inside, isOurs)) continue;
+      if (step === '__proto__' || !isRead(inside, isOurs)) continue;
       if (Object.hasOwn(data, step)) {
         throw new ConfigError([problemAt(name.offset, inside, 'this key is here twice; keep one')]);
       }

@@ -21,36 +21,36 @@ import { upstreamId } from './upstream-id.ts';
 import { readUpstream } from './upstream.ts';
 
 const FILE_LIMIT_BYTES = 1_048_576;
-/** Claude Code keeps its whole state in the file that has its servers. */
+/** Claude Code keeps all its state in the file with its servers. */
 const JSON_FILE_LIMIT_BYTES = 33_554_432;
 const UPSTREAM_LIMIT = 500;
 
 export interface LoadOptions {
   readonly env: NodeJS.ProcessEnv;
-  /** Comes before `gateway.listen`. */
+  /** Overrides `gateway.listen`. */
   readonly listen?: string | undefined;
-  /** Comes before `gateway.operator`. */
+  /** Overrides `gateway.operator`. */
   readonly operator?: string | undefined;
-  /** The folder whose own servers in `~/.claude.json` are served as well. */
+  /** The folder of the project in `~/.claude.json` whose servers are served as well. */
   readonly project?: string | undefined;
 }
 
 export interface Loaded {
-  /** Frozen all the way down. */
+  /** Deeply frozen. */
   readonly config: Config;
-  /** What was ignored or looks unintended, a line each. */
+  /** Ignored or suspicious settings, one line each. */
   readonly warnings: readonly string[];
-  /** Entries that cannot be used: each is listed as failed, and the rest goes on. */
+  /** Problems of entries. Each such upstream is listed as failed; the others are served. */
   readonly problems: readonly Problem[];
 }
 
 /**
- * Reads our config file, or any MCP client's, and never writes it.
+ * Loads our config file or that of any MCP client. Never writes to it.
  *
- * What is wrong with one entry fails that upstream alone: it is listed with the reason, and the rest goes on. A variable that an upstream needs and that is not set becomes that upstream's `problem`; in the gateway's own settings it is an
- * error.
+ * A mistake in one entry fails that upstream alone: it is listed as failed with the reason, and the others are served.
+ * A variable that is not set fails its upstream in the same way; in the gateway's own settings it is an error.
  *
- * @throws {ConfigError} with every problem found, where the file as a whole or every entry of it is wrong.
+ * @throws {ConfigError} with every problem found, if the file as a whole or every entry of it is wrong.
  */
 export function loadConfig(file: string, { env, listen, operator, project }: LoadOptions): Loaded {
   const absolute = resolve(file);
@@ -96,11 +96,11 @@ export function loadConfig(file: string, { env, listen, operator, project }: Loa
   const addresses = addressesOf(document, settings, overrides);
   const profiles = readProfiles(document, settings, upstreams, keys);
   problems.push(...profiles.problems, ...exposure(document, settings, addresses));
-  const isUseless = usable === 0 && wrongEntries.length > 0;
-  if (problems.length > 0 || isUseless) throw new ConfigError([...problems, ...wrongEntries]);
+  const hasNoUsableEntry = usable === 0 && wrongEntries.length > 0;
+  if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
   warnings.push(...profiles.warnings, ...exposureWarnings(document, settings, addresses));
 
-  const config = assemble(absolute, settings, addresses, where);
+  const config = configOf(absolute, settings, addresses, where);
   return {
     config: freeze({ ...config, upstreams, profiles: profiles.profiles }),
     warnings,
@@ -136,14 +136,14 @@ function readGateway(document: Document, where: Places, problems: Problem[]): Ga
   const expanded = expandData(path, valueAt(document.data, path) ?? {}, where, 'plain');
   const unset = expanded.unexpanded.map(({ path, reason }) => document.problem(path, reason));
   const section = checkSection(gatewaySchema, document, path, expanded);
-  const told = new Set(unset.map(({ key }) => key));
+  const reported = new Set(unset.map(({ key }) => key));
   problems.push(...unset);
   if ('value' in section) return section.value;
-  problems.push(...section.problems.filter(({ key }) => !told.has(key)));
+  problems.push(...section.problems.filter(({ key }) => !reported.has(key)));
   return undefined;
 }
 
-function assemble(
+function configOf(
   file: string,
   settings: GatewaySettings,
   { listen, operator, operatorMayMove }: Addresses,
@@ -193,7 +193,9 @@ function assemble(
   };
 }
 
-/** One for each config file, so that two gateways of one user do not share state. */
+/**
+ * Returns the default state directory. Each config file has its own, so that two gateways of one user share no state.
+ */
 function defaultStateDir(file: string, where: Places): string {
   const base = where.variable('XDG_STATE_HOME');
   const root = base !== undefined && isAbsolute(base) ? base : join(where.home, '.local', 'state');

@@ -5,15 +5,15 @@ import { parseLargeJson } from './large-json.ts';
 import { MAP_KEYS, WEAK_MAP_KEYS } from './schema.ts';
 import { parseToml } from './toml.ts';
 
-/** A larger JSON file is mostly about other things. */
+/** A larger JSON file is a client's own state, with the servers as a small part. */
 const LARGE_CHARS = 1_048_576;
 
 const OUR_KEYS: ReadonlySet<string> = new Set(['gateway', ...MAP_KEYS, ...WEAK_MAP_KEYS]);
 
-/** Parses the text of a config file, in the language that the name of the file says. @throws {ConfigError} */
+/** Parses the text of a config file as TOML, JSON or YAML, according to its name. @throws {ConfigError} */
 export function parseFile(file: string, text: string): Document {
   const unmarked = text.startsWith('\uFEFF') ? text.slice(1) : text;
   if (/\.toml$/i.test(file)) return parseToml(file, unmarked);
-  const isMostlyForeign = basename(file) === '.claude.json' || (/\.jsonc?$/i.test(file) && text.length > LARGE_CHARS);
-  return isMostlyForeign ? parseLargeJson(file, unmarked, (key) => OUR_KEYS.has(key)) : parseText(file, text);
+  const isClientState = basename(file) === '.claude.json' || (/\.jsonc?$/i.test(file) && text.length > LARGE_CHARS);
+  return isClientState ? parseLargeJson(file, unmarked, (key) => OUR_KEYS.has(key)) : parseText(file, text);
 }

@@ -4,21 +4,21 @@ import { basename, dirname, resolve, sep } from 'node:path';
 
 import type { Lookup } from './interpolate.ts';
 
-/** Directories in which clients keep their file inside a project; the project is the one above. */
+/** Directories inside a project in which clients keep their file. The project is the parent directory. */
 const CLIENT_FOLDERS = new Set(['.vscode', '.cursor', '.roo', '.gemini', '.codex', '.zed', '.continue']);
 
 const FILE_LIMIT_BYTES = 65_536;
 
-/** Where relative paths start, and what the texts of one file may refer to. */
+/** Resolves the relative paths and the `${…}` of one file. */
 export interface Places extends Lookup {
   readonly home: string;
-  /** An absolute path, from one relative to the config file or to `~`. */
+  /** Returns the absolute path for a path that is relative to the config file or to `~`. */
   resolve(path: string): string;
-  /** `~/bin/x` → `/home/me/bin/x`; other paths stay what they are. */
+  /** Expands `~` at the beginning of a path: `~/bin/x` → `/home/me/bin/x`. */
   untilde(path: string): string;
 }
 
-/** @param file the config file; absolute. */
+/** Returns the places of a config file. @param file its absolute path. */
 export function places(file: string, env: NodeJS.ProcessEnv): Places {
   const folder = dirname(file);
   const workspace = CLIENT_FOLDERS.has(basename(folder)) ? dirname(folder) : folder;
@@ -42,13 +42,13 @@ export function places(file: string, env: NodeJS.ProcessEnv): Places {
   };
 }
 
-/** A small text file, or undefined where there is none that can be read. */
+/** Returns the text of a small file, or undefined if it cannot be read. */
 function readText(path: string): string | undefined {
   try {
     const bytes = readFileSync(path);
     return bytes.length > FILE_LIMIT_BYTES ? undefined : bytes.toString('utf8');
   } catch (thrown) {
-    // Why is the operator's business on the machine; the message names the file, and that says enough.
+    // The message names the file; the operator can find the cause on this machine.
     if (thrown instanceof Error && 'code' in thrown) return undefined;
     throw thrown;
   }

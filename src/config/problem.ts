@@ -1,19 +1,22 @@
 import { basename } from 'node:path';
 
-/** Where a value stands in the file's data: keys and list positions from the top. */
+/** Path of a value in the file: keys and list indexes from the top. */
 export type Path = readonly (string | number)[];
 
-/** One thing wrong with a config file. Lines and columns count from 1; line 0 is the file as a whole. Never holds an expanded value. */
+/**
+ * One problem in a config file. Lines and columns count from 1; line 0 means the file as a whole. Never contains an
+ * expanded value.
+ */
 export interface Problem {
   readonly file: string;
   readonly line: number;
   readonly column: number;
-  /** As in `mcpServers.github.args[0]`; empty for the file as a whole. */
+  /** The path of the value, as in `mcpServers.github.args[0]`; empty for the file as a whole. */
   readonly key: string;
   readonly message: string;
 }
 
-/** The file cannot be used. The message is every problem, one a line, in the order of the file. */
+/** Reports that the file cannot be used. The message lists every problem, one per line, in file order. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly problems: readonly Problem[];
@@ -25,17 +28,18 @@ export class ConfigError extends Error {
   }
 }
 
-/** `config.yaml:5:16 mcpServers.github.timeouts.call: expected …` */
+/** Returns a problem as in `config.yaml:5:16 mcpServers.github.timeouts.call: expected …`. */
 export function problemLine({ file, line, column, key, message }: Problem): string {
   const at = line === 0 ? file : `${file}:${line}:${column}`;
   return `${at}${key === '' ? '' : ` ${key}`}: ${message}`;
 }
 
-/** `config.yaml:5:32, mcpServers.github.headers.Authorization` */
+/** Returns the position of a problem as in `config.yaml:5:32, mcpServers.github.headers.Authorization`. */
 export function placeText({ file, line, column, key }: Problem): string {
   return `${basename(file)}${line === 0 ? '' : `:${line}:${column}`}, ${key}`;
 }
 
+/** Returns a path as text, as in `mcpServers.github.args[0]`. */
 export function keyText(path: Path): string {
   let text = '';
   for (const step of path) {

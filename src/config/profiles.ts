@@ -11,7 +11,11 @@ interface ProfilesRead {
   readonly warnings: readonly string[];
 }
 
-/** @param keys of every upstream in the file, disabled ones too, by id. */
+/**
+ * Reads the profiles and checks them against the upstreams.
+ *
+ * @param keys the key of every upstream in the file by its id, disabled ones included.
+ */
 export function readProfiles(
   document: Document,
   settings: GatewaySettings,

@@ -12,7 +12,7 @@ import {
   suggestSize,
 } from './units.ts';
 
-/** How an expectation reads, and what a value that misses it probably meant. Keyed by the text of the zod issue. */
+/** Suggestions for values that a schema refuses, by the text of the zod issue. */
 export const HINTS: ReadonlyMap<string, (value: unknown) => string | undefined> = new Map([
   ['expected a duration such as "30s"', suggestDuration],
   ['expected a size such as "4MiB"', suggestSize],
@@ -21,7 +21,7 @@ export const HINTS: ReadonlyMap<string, (value: unknown) => string | undefined> 
 
 const [DURATION_EXPECTED = '', SIZE_EXPECTED = '', ADDRESS_EXPECTED = ''] = HINTS.keys();
 
-/** `"30s"`, as milliseconds. */
+/** Schema of a duration such as `"30s"`; the output is milliseconds. */
 export function duration(least: string, most: string) {
   const [minMs, maxMs] = [durationMs(least), durationMs(most)];
   return z
@@ -33,7 +33,7 @@ export function duration(least: string, most: string) {
     });
 }
 
-/** `"4MiB"`, as bytes. */
+/** Schema of a size such as `"4MiB"`; the output is bytes. */
 export function size(least: string, most: string) {
   const [minBytes, maxBytes] = [sizeBytes(least), sizeBytes(most)];
   return z
@@ -62,7 +62,7 @@ export function texts(expected = 'expected a list of texts') {
   return z.array(text(), { error: expected });
 }
 
-/** Text where people also write numbers: arguments, environment, headers. */
+/** Schema of text for which people also write numbers: arguments, environment, headers. */
 export function loose() {
   return z.union([z.string(), z.number(), z.boolean()], { error: 'expected text' }).transform(String);
 }
@@ -71,7 +71,7 @@ export function oneOf<const T extends readonly string[]>(values: T) {
   return z.enum(values, { error: `expected one of ${values.map((value) => JSON.stringify(value)).join(', ')}` });
 }
 
-/** A key that is refused with a sentence of its own. */
+/** Schema of a key that is refused with its own message. */
 export function refused(sentence: string) {
   return z.never({ error: sentence }).optional().describe(sentence);
 }
@@ -88,7 +88,7 @@ export function address() {
     });
 }
 
-/** Scheme, host and port of a URL, without a trailing slash. */
+/** Schema of an origin: scheme, host and port, without a trailing slash. */
 export function origin() {
   const error = 'expected scheme, host and port alone, such as "https://mcp.example.com"';
   return z

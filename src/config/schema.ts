@@ -5,13 +5,13 @@ import { upstreamSchema } from './upstream-schema.ts';
 
 const upstreams = (what: string) => z.record(z.string(), upstreamSchema).optional().describe(what);
 
-/** Keys that hold the map of upstreams; at most one is in a file. */
+/** Keys of the map of upstreams. A file may have at most one of them. */
 export const MAP_KEYS = ['mcpServers', 'servers', 'mcp_servers', 'context_servers'] as const;
 
-/** Keys that hold it in files where none of {@link MAP_KEYS} does; elsewhere they mean other things. */
+/** Keys of the map of upstreams in files without {@link MAP_KEYS}. In other files these keys have other meanings. */
 export const WEAK_MAP_KEYS = ['mcp', 'extensions'] as const;
 
-/** The whole file. Keys of other programs beside ours are left alone. */
+/** Schema of the whole file. Unknown keys belong to other programs and are ignored. */
 const fileSchema = z
   .looseObject({
     $schema: z.string().optional().describe('The JSON Schema of this file, for editors.'),
@@ -36,7 +36,7 @@ const fileSchema = z
 
 const REFERENCE = '\\$\\{';
 
-/** Wherever a value is checked, text with `${…}` passes: what it becomes is known at start. */
+/** Allows text with `${…}` for every value, since its expansion is known only at start. */
 function allowReferences(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map((item) => allowReferences(item));
   if (typeof schema !== 'object' || schema === null) return schema;
@@ -60,7 +60,7 @@ function allowReferences(schema: unknown): unknown {
   return { ...about, ...rest };
 }
 
-/** The JSON Schema of the file, for editors. */
+/** Returns the JSON Schema of the config file, for editors. */
 export function jsonSchema(): unknown {
   return allowReferences(z.toJSONSchema(fileSchema, { io: 'input' }));
 }

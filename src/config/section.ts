@@ -7,7 +7,7 @@ import type { Path, Problem } from './problem.ts';
 import { HINTS } from './scalars.ts';
 import { didYouMean, suggest } from './suggest.ts';
 
-/** Keys whose values are never shown, not even as the file spells them. */
+/** Keys whose values never appear in messages, not even unexpanded. */
 const SECRET = /^(?:env|environment|envs|headers|http_headers|args|url|serverUrl|httpUrl|uri|sha256|key)$/;
 
 type Section<T> = { readonly value: T } | { readonly problems: readonly Problem[] };
@@ -15,8 +15,8 @@ type Section<T> = { readonly value: T } | { readonly problems: readonly Problem[
 /**
  * Checks one part of a file against its schema.
  *
- * A variable is text, and what could not be expanded has no value at all. So an expanded text may stand for the number or
- * truth value it spells, and what is missing counts as left out: its own problem is told elsewhere.
+ * An expanded variable is text, but may stand for a number or a boolean. A text that could not be expanded counts as
+ * absent, because its problem is reported elsewhere.
  */
 export function checkSection<S extends z.ZodType>(
   schema: S,
@@ -43,7 +43,7 @@ export function checkSection<S extends z.ZodType>(
   }
 }
 
-/** `"8"` → 8, `"true"` → true; other text stays what it is. */
+/** Converts `"8"` to 8 and `"true"` to true; other text stays. */
 function scalar(text: string): Data {
   if (text === 'true' || text === 'false') return text === 'true';
   return /^-?\d{1,15}$/.test(text) ? Number(text) : text;
@@ -83,7 +83,7 @@ function explain(
   return [document.problem(path, `${message}, got ${shown(path, value)}${didYouMean(hint)}`)];
 }
 
-/** Of an expectation that lists words (`expected one of "a", "b"`), the one that was meant. */
+/** Returns the nearest of the words that a message lists (`expected one of "a", "b"`). */
 function nearest(message: string, value: Data): string | undefined {
   if (typeof value !== 'string' || !message.startsWith('expected one of')) return undefined;
   return suggest(
@@ -102,7 +102,7 @@ function typeName(expected: string): string {
   return expected === 'array' ? 'a list' : expected;
 }
 
-/** A value as the file spells it, unless it may be a secret. */
+/** Returns a value as the file has it, or its type if it may be secret. */
 function shown(path: Path, value: Data): string {
   if (value === null) return 'nothing';
   if (isList(value)) return 'a list';
@@ -114,7 +114,7 @@ function shown(path: Path, value: Data): string {
   return text.length > 60 ? `${text.slice(0, 57)}…"` : text;
 }
 
-/** The keys that the map at `path` may have. */
+/** Returns the keys that the schema allows in the map at `path`. */
 function knownKeys(schema: z.core.$ZodType, path: readonly (string | number)[]): readonly string[] {
   if (schema instanceof z.ZodPrefault || schema instanceof z.ZodOptional) return knownKeys(schema.def.innerType, path);
   const [step, ...rest] = path;

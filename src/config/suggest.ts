@@ -1,4 +1,4 @@
-/** Edits (insert, delete, replace, swap of neighbours) from one word to another, ignoring case. */
+/** Returns the edit distance (insert, delete, replace, swap of neighbours) between two words, ignoring case. */
 function distance(from: string, to: string): number {
   const a = from.toLowerCase();
   const b = to.toLowerCase();
@@ -18,7 +18,10 @@ function distance(from: string, to: string): number {
   return above[b.length] ?? 0;
 }
 
-/** The known word someone probably meant: one slip away, or two in a word of five letters and more. */
+/**
+ * Returns the known word that is nearest to a misspelled one: at most one edit away, or two in words of five letters
+ * and more.
+ */
 export function suggest(word: string, known: Iterable<string>): string | undefined {
   let best: string | undefined;
   let least = Number.POSITIVE_INFINITY;
@@ -34,7 +37,7 @@ export function suggest(word: string, known: Iterable<string>): string | undefin
   return best;
 }
 
-/** ` (did you mean "x"?)`, or nothing. */
+/** Returns ` (did you mean "x"?)`, or empty text. */
 export function didYouMean(word: string | undefined): string {
   return word === undefined ? '' : ` (did you mean ${JSON.stringify(word)}?)`;
 }

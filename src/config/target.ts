@@ -7,7 +7,7 @@ import type { Places } from './places.ts';
 import type { UpstreamEntry } from './upstream-schema.ts';
 import { TYPES } from './upstream-schema.ts';
 
-/** What is wrong with an entry as a whole, at one of its keys; without a key, at the entry. */
+/** A problem of an entry, at one of its keys; without a key, of the entry as a whole. */
 export interface Fault {
   readonly key: string | undefined;
   readonly message: string;
@@ -16,7 +16,7 @@ export interface Fault {
 export type TargetOf =
   | {
       readonly target: StdioTarget | HttpTarget;
-      /** Why it cannot be reached, besides what the entry tells already. */
+      /** Reasons why it cannot be reached, besides those of the entry. */
       readonly reasons: readonly Fault[];
       readonly warnings: readonly Fault[];
     }
@@ -27,10 +27,10 @@ type Values = Readonly<Record<string, string | null>>;
 
 const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
-/** Stands for the URL of an upstream that is never connected to (RFC 6761). */
+/** Placeholder URL of an upstream that is never connected to (RFC 6761). */
 export const UNUSABLE_URL = 'http://unusable.invalid/';
 
-/** Where an entry leads, whichever way it is spelled. */
+/** Returns the target of an entry, in our spelling or a client's. */
 export function targetOf({ entry, reasons }: CheckedEntry, places: Places): TargetOf {
   const type = entry.type === undefined ? undefined : TYPES[entry.type];
   if (type === 'own') return { leftOut: `a client carries out type "${String(entry.type)}" itself; left out` };
@@ -40,7 +40,7 @@ export function targetOf({ entry, reasons }: CheckedEntry, places: Places): Targ
 
   const commands = present(entry, ['command', 'cmd']);
   const urls = present(entry, ['url', 'serverUrl', 'httpUrl', 'uri']);
-  // Gemini CLI has both: the one is for Streamable HTTP and comes first, the other for the older transport.
+  // Gemini CLI allows both: `httpUrl` is Streamable HTTP and has precedence, `url` is HTTP+SSE.
   const url = urls.find((key) => key === 'httpUrl') ?? urls[0];
   const spare = urls.filter((key) => key !== url && !(url === 'httpUrl' && key === 'url'));
   const [command, otherCommand] = commands;
@@ -160,7 +160,7 @@ function http(
       reasons.push({ key: 'headers', message: `${name} holds a character that no header can carry` });
     }
   }
-  // A URL with a variable that is not set may be none; the upstream is listed as failed and never connected to.
+  // A URL with an unset variable may be invalid. Its upstream is listed as failed and never connected to.
   return { target: { kind, url: URL.canParse(url) ? url : UNUSABLE_URL, headers }, reasons, warnings: [] };
 }
 
@@ -177,7 +177,7 @@ function unset(key: string, name: string): Fault {
   return { key, message: `environment variable ${name} is not set` };
 }
 
-/** Without the members that are null: some clients write that for "not set". */
+/** Removes null members: some clients write null for "not set". */
 function values(map: Values | undefined): Record<string, string> {
   return Object.fromEntries(
     Object.entries(map ?? {}).flatMap(([key, value]) => (value === null ? [] : [[key, value]])),

@@ -10,14 +10,14 @@ interface Place {
   readonly column: number;
 }
 
-/** One line that begins a table, `[a."b c"]` or `[[a]]`. */
+/** Matches a line that begins a table, `[a."b c"]` or `[[a]]`. */
 const TABLE = /^\s*\[{1,2}\s*([^\]]+?)\s*\]{1,2}\s*(?:#.*)?$/;
-/** One line that begins with a key: bare, quoted or dotted. */
+/** Matches a line that begins with a key: bare, quoted or dotted. */
 const KEY = /^(\s*)((?:[\w-]+|"(?:[^"\\]|\\.)*"|'[^']*')(?:\s*\.\s*(?:[\w-]+|"(?:[^"\\]|\\.)*"|'[^']*'))*)\s*=/;
 
 /**
- * Parses TOML, as in Codex's `config.toml`. The parser gives no positions of values, so a problem names the line of the key or
- * of the table around it.
+ * Parses TOML, as in Codex's `config.toml`. The parser reports no positions of values, so a problem names the line of
+ * the key or of its table.
  *
  * @throws {ConfigError}
  */
@@ -48,7 +48,7 @@ function read(file: string, text: string): Data {
     return toData(parse(text, { maxDepth: 64 }));
   } catch (thrown) {
     if (!(thrown instanceof TomlError)) throw thrown;
-    // The rest of the parser's message quotes the file, which may hold secrets.
+    // The other lines of the parser's message quote the file, which may hold secrets.
     const [first = ''] = thrown.message.split('\n');
     const { line, column } = thrown;
     throw new ConfigError([{ file, line, column, key: '', message: first.replace(/^Invalid TOML document: /, '') }]);
@@ -67,7 +67,7 @@ function toData(value: unknown): Data {
   );
 }
 
-/** Where the tables and keys that begin a line stand, by path. */
+/** Returns the position of each table and key that begins a line, by path. */
 function placesOf(text: string): ReadonlyMap<string, Place> {
   const places = new Map<string, Place>();
   const add = (path: Path, place: Place): void => {
@@ -94,7 +94,10 @@ function placesOf(text: string): ReadonlyMap<string, Place> {
   return places;
 }
 
-/** `mcp_servers."my server"` → `['mcp_servers', 'my server']`. Empty where it is no key, such as text inside a long string. */
+/**
+ * Parses a dotted key: `mcp_servers."my server"` → `['mcp_servers', 'my server']`. Returns an empty path for other
+ * text, such as a line inside a long string.
+ */
 function pathOf(dotted: string): Path {
   const steps: string[] = [];
   try {

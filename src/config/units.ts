@@ -1,4 +1,7 @@
-/** Durations and sizes as people write them. Past this file a duration is milliseconds and a size is bytes. */
+/**
+ * Converts durations and sizes between text and numbers. Everywhere else, a duration is milliseconds and a size is
+ * bytes.
+ */
 
 const MS: ReadonlyMap<string, number> = new Map([
   ['ms', 1],
@@ -35,7 +38,7 @@ export function sizeBytes(text: string): number {
   return parse(text, BYTES, 'a size');
 }
 
-/** In the largest unit that divides it. */
+/** Returns the amount in the largest unit that divides it. */
 function print(amount: number, units: ReadonlyMap<string, number>): string {
   const [unit, factor] = [...units].toReversed().find(([, factor]) => amount % factor === 0) ?? ['', 1];
   return `${amount / factor}${unit}`;
@@ -72,7 +75,10 @@ function respell(text: string, words: readonly (readonly [RegExp, string])[]): s
   return unit === undefined ? undefined : `${amount}${unit}`;
 }
 
-/** What someone who wrote this probably meant. A number under a thousand is taken for seconds, a larger one for milliseconds. */
+/**
+ * Suggests a valid duration for a value that is not one, or undefined. A number below 1 000 counts as seconds, a larger
+ * one as milliseconds.
+ */
 export function suggestDuration(value: unknown): string | undefined {
   const number = typeof value === 'string' && /^\d{1,12}$/.test(value) ? Number(value) : value;
   if (typeof number === 'number' && Number.isSafeInteger(number) && number > 0) {
@@ -81,7 +87,7 @@ export function suggestDuration(value: unknown): string | undefined {
   return typeof value === 'string' ? respell(value, DURATION_WORDS) : undefined;
 }
 
-/** What someone who wrote this probably meant. A bare number is taken for bytes. */
+/** Suggests a valid size for a value that is not one, or undefined. A bare number counts as bytes. */
 export function suggestSize(value: unknown): string | undefined {
   const number = typeof value === 'string' && /^\d{1,12}$/.test(value) ? Number(value) : value;
   if (typeof number === 'number' && Number.isSafeInteger(number) && number > 0) return sizeText(number);

@@ -1,4 +1,7 @@
-/** Puts one separator in place of each run of characters that are neither letters nor digits, and a letter first. */
+/**
+ * Replaces each run of characters that are not letters or digits with a separator, and makes the first character a
+ * letter.
+ */
 function slug(key: string, separator: (run: string) => string): string {
   const id = key
     .toLowerCase()

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { ERAS, ISOLATIONS } from './config.ts';
 import { count, duration, flag, loose, oneOf, refused, text, texts } from './scalars.ts';
 
-/** How clients spell the transports. */
+/** Transports by the names that clients give them. `own`: the client runs such a server itself. */
 export const TYPES = {
   stdio: 'stdio',
   local: 'stdio',
@@ -58,7 +58,7 @@ const seconds = (what: string) =>
     .describe(what);
 const ignored = () => z.unknown().optional().describe("A client's own setting. Accepted and ignored.");
 
-/** Settings as we spell them. */
+/** Settings in our own spelling. */
 const OWN = {
   type: z
     .enum([...TYPE_NAMES, ...OWN_TYPE_NAMES], {
@@ -151,7 +151,7 @@ const OWN = {
     .describe("The upstream's own tool names to leave out; * stands for any text."),
 };
 
-/** The same settings as clients spell them. */
+/** The same settings in the spelling of clients. */
 const SYNONYMS = {
   cmd: text().optional().describe('`command`, as Goose spells it.'),
   environment: variables('`env`, as OpenCode spells it.'),
@@ -210,7 +210,7 @@ const SYNONYMS = {
     .describe("`includeTools`, as Copilot spells it. Codex's map of settings of single tools is ignored."),
 };
 
-/** What clients keep here for themselves. */
+/** Settings of clients that the gateway ignores. */
 const IGNORED = {
   trust: ignored(),
   name: ignored(),
@@ -227,15 +227,15 @@ const IGNORED = {
   alwaysAllow: ignored(),
 };
 
-/** Keys of ours that a slip of the pen may have meant. */
+/** Our keys, as candidates for the correction of misspelled keys. */
 export const OWN_KEYS: readonly string[] = Object.keys(OWN);
 
-/** Spellings of other programs, which the reference only has to mention. */
+/** Keys of clients, which the reference only mentions. */
 export const FOREIGN_KEYS: readonly string[] = [...Object.keys(SYNONYMS), ...Object.keys(IGNORED)];
 
 export const UPSTREAM_KEYS: ReadonlySet<string> = new Set([...OWN_KEYS, ...FOREIGN_KEYS]);
 
-/** One entry of the map of upstreams, in our spelling or a client's. Keys we do not know are taken out before. */
+/** Schema of one upstream entry, in our spelling or a client's. Unknown keys are removed before the check. */
 export const upstreamSchema = z
   .strictObject({ ...OWN, ...SYNONYMS, ...IGNORED }, { error: 'expected a map with "command" (stdio) or "url" (http)' })
   .meta({ id: 'upstream', title: 'One MCP server' });

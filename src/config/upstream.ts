@@ -11,19 +11,22 @@ import { targetOf, UNUSABLE_URL } from './target.ts';
 import { defaultPrefix, upstreamId } from './upstream-id.ts';
 import { upstreamSchema } from './upstream-schema.ts';
 
-/** Each connection is a process. */
+/** Defaults of stdio upstreams, where each connection is a process. */
 const STDIO_DEFAULTS = { concurrency: 32, idleMs: 600_000, maxConnections: 64 } as const;
-/** Enough for thousands of sessions of one upstream, 1 000 of which call at once. */
+/** Defaults of remote upstreams: enough for thousands of sessions, 1 000 of which call at once. */
 const REMOTE_DEFAULTS = { concurrency: 1_024, idleMs: 3_600_000, maxConnections: 10_000 } as const;
 
 export interface UpstreamRead {
-  /** Undefined where the entry is disabled or not ours to run. With problems, an upstream that is listed as failed. */
+  /**
+   * Undefined if the entry is disabled, or of a type that only its client can run. With problems, an upstream that is
+   * listed as failed.
+   */
   readonly config?: UpstreamConfig;
   readonly problems: readonly Problem[];
   readonly warnings: readonly string[];
 }
 
-/** Reads one entry of the map of upstreams. What is wrong with it fails this entry alone. */
+/** Reads one upstream entry. A mistake in it fails this upstream alone. */
 export function readUpstream(document: Document, style: ClientStyle, at: UpstreamPlace, places: Places): UpstreamRead {
   const { key: name, path } = at;
   const checked = checkEntry(document, path, places, style);
@@ -100,7 +103,7 @@ function configOf(
   };
 }
 
-/** An entry that cannot be used: listed as failed, with every problem of it as the reason. */
+/** Returns an upstream that is listed as failed, with every problem of its entry as the reason. */
 function unusable(
   document: Document,
   { key, path }: UpstreamPlace,
@@ -124,7 +127,7 @@ function isRemote(raw: Data | undefined): boolean {
   return isRecord(raw) && ['url', 'serverUrl', 'httpUrl', 'uri'].some((key) => Object.hasOwn(raw, key));
 }
 
-/** Our own spelling comes first, then a client's, then the default. */
+/** Reads the timeouts. Our own spelling overrides a client's, which overrides the default. */
 function timeoutsOf(
   { entry, given }: CheckedEntry,
   { timeout }: ClientStyle,
@@ -161,7 +164,10 @@ function emptyIsAll(list: readonly string[] | undefined): readonly string[] | un
   return list?.length === 0 ? undefined : list;
 }
 
-/** The tools to include, as Copilot lists them. Codex keeps settings of single tools under this key, in a map. */
+/**
+ * Returns the tools to include, as Copilot lists them. In Codex's file the key holds a map with settings of single
+ * tools.
+ */
 function toolNames(tools: Entry['tools']): readonly string[] | undefined {
   return Array.isArray(tools) ? tools : undefined;
 }

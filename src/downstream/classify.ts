@@ -12,7 +12,7 @@ import type { HeaderLookup } from '../protocol/mcp-headers.ts';
 import { type ModernInput, readModern } from './modern-envelope.ts';
 import { isLegacyRevision, LEGACY_REVISIONS, featuresOf, type Revision } from '../protocol/revisions.ts';
 
-/** One message, or the items of a batch, of which each may be broken by itself. */
+/** One message, or the items of a batch, in which an invalid item is a {@link MessageError}. */
 export type ClientInput = Message | readonly (Message | MessageError)[];
 
 /** The headers that name a session. */
@@ -31,19 +31,20 @@ interface Refused {
 export type ClassifiedPost =
   | Refused
   | ModernInput
-  /** The legacy era's handshake. It opens a session. */
+  /** The handshake of the legacy era, which opens a session. */
   | { readonly kind: 'initialize'; readonly request: Request }
-  | { readonly kind: 'session'; readonly sessionId: string; readonly said: ClientInput };
+  | { readonly kind: 'session'; readonly sessionId: string; readonly input: ClientInput };
 
 const MAX_BATCH = 20;
 
-/** Returns the error that a broken message is answered with. */
+/** Returns the error that answers an invalid message. */
 export function toRefusal({ code, message }: MessageError): GatewayError {
   return new GatewayError(code === -32700 ? 'parse-error' : 'invalid-request', { message });
 }
 
 /**
- * Reads a message or batch of a client. Stricter than `parseMessage`: decisions depend on what it says.
+ * Parses a message or batch of a client. Stricter than `parseMessage`, because the gateway routes and authorises by the
+ * content.
  *
  * @throws {MessageError}
  */
@@ -51,7 +52,7 @@ export function readInput(text: string): ClientInput {
   return isBatch(text) ? parseClientBatch(text, MAX_BATCH) : parseClientMessage(text);
 }
 
-/** Judges the headers of a request that belongs to a session. */
+/** Checks the headers of a request in a session. Returns the session id, or the error that refuses the request. */
 export function sessionOf({ sessionId, version }: SessionHeaders): string | GatewayError {
   if (version !== undefined && !isLegacyRevision(version)) {
     return new GatewayError('unsupported-version', {
@@ -67,31 +68,31 @@ export function sessionOf({ sessionId, version }: SessionHeaders): string | Gate
   return sessionId;
 }
 
-/**
- * Decides which era and which kind of message a POST body is. The body decides, never a header alone.
- */
+/** Decides the era and the kind of a POST. The body decides, never a header alone. */
 export function classify(text: string, headers: SessionHeaders, lookup: HeaderLookup): ClassifiedPost {
-  let said: ClientInput;
+  let input: ClientInput;
   try {
-    said = readInput(text);
+    input = readInput(text);
   } catch (thrown) {
     if (thrown instanceof MessageError) return { kind: 'refused', error: toRefusal(thrown), id: thrown.id };
     throw thrown;
   }
   const modern =
-    'kind' in said && (said.kind === 'request' || said.kind === 'notification') ? readModern(said, lookup) : undefined;
+    'kind' in input && (input.kind === 'request' || input.kind === 'notification')
+      ? readModern(input, lookup)
+      : undefined;
   if (modern !== undefined) return modern;
-  if ('kind' in said && said.kind === 'request' && said.method === 'initialize') {
-    return { kind: 'initialize', request: said };
+  if ('kind' in input && input.kind === 'request' && input.method === 'initialize') {
+    return { kind: 'initialize', request: input };
   }
   const session = sessionOf(headers);
   if (session instanceof GatewayError) {
-    return { kind: 'refused', error: session, id: 'kind' in said && said.kind === 'request' ? said.id : 'null' };
+    return { kind: 'refused', error: session, id: 'kind' in input && input.kind === 'request' ? input.id : 'null' };
   }
-  return { kind: 'session', sessionId: session, said };
+  return { kind: 'session', sessionId: session, input };
 }
 
-/** Returns why a session of this revision may not send this batch; undefined when it may. */
+/** Returns the error that refuses a batch in a session of this revision, or undefined if it is allowed. */
 export function refuseBatch(
   items: readonly (Message | MessageError)[],
   revision: Revision | undefined,

@@ -28,29 +28,29 @@ import { EVENT_STREAM_HEADERS } from './streams/event-stream.ts';
 export interface McpParts extends StreamsParts {
   readonly front: Front;
   readonly bodyBytes: number;
-  /** Of `subscriptions/listen`. */
+  /** Bounds `subscriptions/listen` streams. */
   readonly streamsPerPrincipal: number;
   /** Returns the response to a request whose handling threw. */
   onFailure(thrown: unknown, outgoing: ServerResponse): Response;
 }
 
 const VERBS = 'GET, POST, DELETE';
-/** Lasts until the client or the gateway ends it. */
+/** The request without an end of its own: the client or the gateway ends it. */
 const LISTEN = 'subscriptions/listen';
 
-/** Returns the request id that a refusal of this input names. */
-function idOf(said: ClientInput): Id {
-  return 'kind' in said && said.kind === 'request' ? said.id : 'null';
+/** Returns the request id for the refusal of this input. */
+function idOf(input: ClientInput): Id {
+  return 'kind' in input && input.kind === 'request' ? input.id : 'null';
 }
 
 /**
- * Streamable HTTP, on one path for every revision that has it.
+ * Serves Streamable HTTP for all revisions at one path.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
  */
 export class McpEndpoint implements ReplyParts, ModernReplyParts {
   readonly #parts: McpParts;
-  /** Of sessions that have needed events. */
+  /** Streams of sessions that have opened one. */
   readonly #streams = new Map<ClientSession, SessionStreams>();
   readonly #listens = new Set<ModernReply>();
   readonly #listenCounts: StreamCounts;
@@ -74,7 +74,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return this.#parts.metrics;
   }
 
-  /** @param endpoint external URI, shown to people. */
+  /** Handles a request to an endpoint. @param endpoint external URI, for the page that browsers get. */
   async answer(env: HttpBindings, view: string, admitted: Admitted, endpoint: string): Promise<Response> {
     if (!this.#parts.front.hasView(view)) return refuse(new GatewayError('not-found', { message: 'no such endpoint' }));
     const { method = '' } = env.incoming;
@@ -112,7 +112,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return await this.post(env.outgoing, view, admitted, shape, lookup, text);
   }
 
-  /** Answers what was POSTed. */
+  /** Answers the text of a POST. */
   post(
     outgoing: ServerResponse,
     view: string,
@@ -135,29 +135,29 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       case 'initialize':
         return this.#initialize(outgoing, posted.request, principal, view, shape, headers.sessionId);
       case 'session': {
-        const { said } = posted;
+        const { input } = posted;
         const found = this.#find(posted.sessionId, principal, view);
         return found instanceof Promise
-          ? found.then((session) => this.#inSession(outgoing, session, said, shape))
-          : this.#inSession(outgoing, found, said, shape);
+          ? found.then((session) => this.#inSession(outgoing, session, input, shape))
+          : this.#inSession(outgoing, found, input, shape);
       }
     }
   }
 
   #inSession(
     outgoing: ServerResponse,
-    session: SessionOrWhyNot,
-    said: ClientInput,
+    session: SessionOrRefusal,
+    input: ClientInput,
     shape: Shape,
   ): Response | Promise<Response> {
-    if (session instanceof GatewayError) return refuse(session, idOf(said));
-    if (!('kind' in said)) return this.#converseInBatch(outgoing, session, said, shape);
-    if (said.kind !== 'request') {
-      this.#onNotification(session, said);
+    if (session instanceof GatewayError) return refuse(session, idOf(input));
+    if (!('kind' in input)) return this.#converseInBatch(outgoing, session, input, shape);
+    if (input.kind !== 'request') {
+      this.#onNotification(session, input);
       return writeAccepted(outgoing);
     }
-    if (this.#isDraining) return refuse(new GatewayError('draining'), said.id);
-    return this.#converse(outgoing, session, said, shape);
+    if (this.#isDraining) return refuse(new GatewayError('draining'), input.id);
+    return this.#converse(outgoing, session, input, shape);
   }
 
   async #converse(outgoing: ServerResponse, session: ClientSession, request: Request, shape: Shape): Promise<Response> {
@@ -203,7 +203,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     sessionId: string | undefined,
   ): Promise<Response> {
     if (this.#isDraining) return refuse(new GatewayError('draining'), request.id);
-    // Clients that still name a session which is over open a new one.
+    // Clients that name an ended session may open a new one.
     if (sessionId !== undefined && !((await this.#find(sessionId, principal, view)) instanceof GatewayError)) {
       const message = 'this session is initialized already; send initialize without Mcp-Session-Id to open another';
       return refuse(new GatewayError('invalid-request', { message }), request.id);
@@ -247,7 +247,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return RESPONSE_ALREADY_SENT;
   }
 
-  /** Hands on a message that gets no answer. */
+  /** Passes a notification or response to the core. */
   #onNotification(session: ClientSession, message: Message): void {
     if (message.kind === 'notification') this.#parts.front.notification(session, message);
     else if (message.kind !== 'request') this.#parts.front.response(session, message);
@@ -269,7 +269,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const session = await this.#sessionOf(headers, principal, view);
     if (session instanceof GatewayError) return refuse(session);
     const { lastEventId } = headers;
-    // A client that resumes a stream for its answer is served until the end.
+    // A client that resumes a stream to get an answer is served during the drain too.
     if (this.#isDraining && lastEventId === undefined) return refuse(new GatewayError('draining'));
     const streams = this.streamsOf(session);
     if (streams === undefined) return refuse(new GatewayError('session-unknown', { message: 'initialize again' }));
@@ -310,9 +310,9 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return id instanceof GatewayError ? id : await this.#find(id, principal, view);
   }
 
-  #find(id: string, principal: Principal, view: string): SessionOrWhyNot | Promise<SessionOrWhyNot> {
+  #find(id: string, principal: Principal, view: string): SessionOrRefusal | Promise<SessionOrRefusal> {
     const found = this.#parts.front.session(id, principal, view);
-    return found instanceof Promise ? found.then(orUnknown, orThrow) : orUnknown(found);
+    return found instanceof Promise ? found.then(orUnknownSession, orRethrow) : orUnknownSession(found);
   }
 
   streamsOf(session: ClientSession): SessionStreams | undefined {
@@ -327,14 +327,14 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   }
 }
 
-type SessionOrWhyNot = ClientSession | GatewayError;
+type SessionOrRefusal = ClientSession | GatewayError;
 
-function orUnknown(session: ClientSession | undefined): SessionOrWhyNot {
+function orUnknownSession(session: ClientSession | undefined): SessionOrRefusal {
   return session ?? new GatewayError('session-unknown', { message: 'it ended or was never yours; initialize again' });
 }
 
-/** Returns an expected error as a refusal, and throws any other. */
-function orThrow(thrown: unknown): GatewayError {
+/** Returns an expected error as a refusal, and rethrows any other. */
+function orRethrow(thrown: unknown): GatewayError {
   if (thrown instanceof GatewayError) return thrown;
   throw thrown;
 }

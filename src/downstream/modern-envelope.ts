@@ -7,7 +7,7 @@ import type { Id, Notification, Request } from '../protocol/jsonrpc.ts';
 import { type HeaderLookup, standardHeaderFault } from '../protocol/mcp-headers.ts';
 import { isModernRevision, MODERN } from '../protocol/revisions.ts';
 
-/** A message of the modern era, which names its revision itself, or the reason to refuse it. */
+/** A message of the modern era, or the reason to refuse it. */
 export type ModernInput =
   | { readonly kind: 'modern'; readonly request: Request; readonly envelope: Envelope }
   /** Accepted and ignored: every notification of a client concerns a request of its own. */
@@ -17,9 +17,9 @@ export type ModernInput =
 const VERSION = 'mcp-protocol-version';
 
 /**
- * Returns a lookup of raw headers. Repeated ones are joined, which equals no single value.
+ * Returns a look-up of raw headers. Values of a repeated header are joined, so they equal no valid value.
  *
- * @param version the MCP-Protocol-Version header, which is looked up for every request.
+ * @param version the MCP-Protocol-Version header, which every request looks up.
  */
 export function headerLookup(raw: readonly string[], version: string | undefined): HeaderLookup {
   return (wanted) => {
@@ -34,10 +34,10 @@ export function headerLookup(raw: readonly string[], version: string | undefined
   };
 }
 
-/** The last caller of each principal under each envelope. */
+/** The latest caller of each principal, by envelope. */
 const callers = new WeakMap<Envelope, WeakMap<Principal, ModernCaller>>();
 
-/** Returns the caller of a request; mostly the same object for the same client. */
+/** Returns the caller of a request. Requests of one client mostly get the same object. */
 export function modernCaller(envelope: Envelope, principal: Principal, view: string): ModernCaller {
   let byPrincipal = callers.get(envelope);
   if (byPrincipal === undefined) callers.set(envelope, (byPrincipal = new WeakMap()));
@@ -54,11 +54,14 @@ function unsupported(requested: string): GatewayError {
   return new GatewayError('unsupported-revision', { message, data: { supported: [MODERN], requested } });
 }
 
-function judge(message: Request | Notification, lookup: HeaderLookup | undefined): Envelope | GatewayError | undefined {
+function readRequestEnvelope(
+  message: Request | Notification,
+  lookup: HeaderLookup | undefined,
+): Envelope | GatewayError | undefined {
   const header = lookup?.(VERSION)?.trim();
   const reading = readEnvelope(message.params);
   if (reading.kind === 'none') {
-    // Without an envelope it is of the older era, unless the header says that it is not.
+    // A request without an envelope is legacy, unless its header names the modern revision.
     if (!isModernRevision(header) || message.method === 'initialize') return undefined;
     return new GatewayError('invalid-envelope', { message: `"params._meta" needs ${reading.missing.join(' and ')}` });
   }
@@ -73,10 +76,10 @@ function judge(message: Request | Notification, lookup: HeaderLookup | undefined
 }
 
 /**
- * Reads a message as one of the modern era; undefined when it is none. Its envelope decides, and a header alone only where there is no
- * other reading.
+ * Reads a message of the modern era. Returns undefined for a legacy message. The envelope decides; a header alone
+ * decides only if there is no envelope.
  *
- * @param lookup of the request's headers; undefined over stdio.
+ * @param lookup the request's headers; undefined over stdio.
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
  */
 export function readModern(message: Request | Notification, lookup: HeaderLookup | undefined): ModernInput | undefined {
@@ -86,10 +89,10 @@ export function readModern(message: Request | Notification, lookup: HeaderLookup
       const isModern = isModernRevision(lookup?.(VERSION)?.trim()) || readEnvelope(message.params).kind !== 'none';
       return isModern ? { kind: 'modern-notification', notification: message } : undefined;
     }
-    const judged = judge(message, lookup);
-    if (judged === undefined) return undefined;
-    if (judged instanceof GatewayError) return { kind: 'refused', error: judged, id };
-    return { kind: 'modern', request: message, envelope: judged };
+    const envelope = readRequestEnvelope(message, lookup);
+    if (envelope === undefined) return undefined;
+    if (envelope instanceof GatewayError) return { kind: 'refused', error: envelope, id };
+    return { kind: 'modern', request: message, envelope: envelope };
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;
     return { kind: 'refused', error: new GatewayError('invalid-envelope', { message: thrown.message }), id };

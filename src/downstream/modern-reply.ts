@@ -6,7 +6,7 @@ import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts'
 import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Shape } from './admission/accept.ts';
-import type { DisconnectWatcher, UnderWay } from './streams/disconnect-watcher.ts';
+import type { DisconnectWatcher, InFlightRequests } from './streams/disconnect-watcher.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
 import { writeAnswer } from './reply.ts';
@@ -14,12 +14,14 @@ import { textBytes } from './streams/event-log.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
 import { EVENT_STREAM_HEADERS, STUCK_MS } from './streams/event-stream.ts';
 
-/** Later than for sessions: a stream cannot be resumed here, and once it has begun an error has no HTTP status. */
+/**
+ * Longer than in sessions, because a modern stream cannot be resumed, and after its start an error has no HTTP status.
+ */
 const DECIDE_MODERN_MS = 2_000;
 
-const GONE = 'the client disconnected';
+const DISCONNECTED = 'the client disconnected';
 
-/** HTTP status of errors that are the whole answer. */
+/** HTTP status of errors that are the whole response. */
 const STATUS: ReadonlyMap<number, number> = new Map([
   [-32601, 404],
   [-32020, 400],
@@ -32,15 +34,15 @@ export interface ModernReplyParts {
   readonly memory: EdgeMemory;
   readonly metrics: Metrics | undefined;
   readonly disconnects: DisconnectWatcher;
-  /** It was answered. */
+  /** Called after the answer was written. */
   onReplied(reply: ModernReply): void;
-  /** The answer could not be written. */
+  /** Called if the answer could not be written. */
   onFailed(thrown: unknown, response: ServerResponse): void;
 }
 
 /**
- * Answers one modern request: with a JSON body where the answer is the first message and comes soon, else with events. Nothing can be
- * resumed, so a disconnect cancels the request.
+ * Answers one modern request: with a JSON body if the answer is the first message and comes soon, else with events. A
+ * modern stream cannot be resumed, so a disconnect cancels the request.
  */
 export class ModernReply implements ModernSink {
   readonly receivedMs: number = performance.now();
@@ -51,10 +53,10 @@ export class ModernReply implements ModernSink {
   readonly #response: ServerResponse;
   readonly #shape: Shape;
   readonly #parts: ModernReplyParts;
-  readonly #underWay: UnderWay;
+  readonly #inFlight: InFlightRequests;
   #writer: StreamWriter | undefined;
-  #isOver = false;
-  #hasGone = false;
+  #isFinished = false;
+  #isDisconnected = false;
   #call: ModernCall | undefined;
 
   constructor(response: ServerResponse, request: Request, principal: string, shape: Shape, parts: ModernReplyParts) {
@@ -64,33 +66,33 @@ export class ModernReply implements ModernSink {
     this.#shape = shape;
     this.#parts = parts;
     if (shape !== 'json') parts.timers.scheduleDecision(this);
-    this.#underWay = parts.disconnects.watch(response.req.socket, this);
+    this.#inFlight = parts.disconnects.watch(response.req.socket, this);
   }
 
-  /** Sets the call that is answered here. It may have answered already. */
+  /** Sets the call whose answer this is. The call may have answered already. */
   bind(call: ModernCall): void {
     this.#call = call;
-    if (this.#hasGone) call.cancel(GONE);
+    if (this.#isDisconnected) call.cancel(DISCONNECTED);
   }
 
   /** Cancels the call of a client that disconnected. */
   onDisconnect(): void {
     this.#parts.timers.cancelDecision(this);
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#hasGone = true;
-    this.#call?.cancel(GONE);
+    if (this.#isFinished) return;
+    this.#isFinished = true;
+    this.#isDisconnected = true;
+    this.#call?.cancel(DISCONNECTED);
   }
 
-  /** Ends a call that has no end of its own. */
+  /** Closes a call that has no end of its own. */
   close(): void {
     this.#call?.close();
   }
 
   answer(answer: Answer): void {
-    this.#underWay.delete(this);
+    this.#inFlight.delete(this);
     this.#parts.onReplied(this);
-    if (this.#isOver) return;
+    if (this.#isFinished) return;
     try {
       this.#write(answer);
     } catch (thrown) {
@@ -102,7 +104,7 @@ export class ModernReply implements ModernSink {
     const { id } = this.request;
     this.#parts.timers.cancelDecision(this);
     if (this.#shape === 'events') this.#begin();
-    this.#isOver = true;
+    this.#isFinished = true;
     if (this.#writer === undefined) {
       const status = answer.kind === 'error' ? STATUS.get(answer.error.code) : undefined;
       writeAnswer(this.#response, id, answer, undefined, status);
@@ -114,7 +116,7 @@ export class ModernReply implements ModernSink {
   }
 
   send(text: string): boolean {
-    if (this.#isOver || this.#shape === 'json') return false;
+    if (this.#isFinished || this.#shape === 'json') return false;
     this.#begin();
     this.#event(text);
     return true;
@@ -134,7 +136,7 @@ export class ModernReply implements ModernSink {
   #begin(): void {
     const { timers, metrics, memory } = this.#parts;
     timers.cancelDecision(this);
-    if (this.#writer !== undefined || this.#isOver) return;
+    if (this.#writer !== undefined || this.#isFinished) return;
     const response = this.#response;
     const writer: StreamWriter = new StreamWriter(
       response,

@@ -6,7 +6,7 @@ import type { Principal } from '../policy/principal.ts';
 import type { Envelope } from '../protocol/envelope.ts';
 import {
   type Answer,
-  DONE,
+  EMPTY_RESULT,
   type Id,
   type Message,
   MessageError,
@@ -20,10 +20,10 @@ export interface PeerParts {
   readonly front: Front;
   readonly principal: Principal;
   readonly view: string;
-  /** Takes all messages to this client. */
+  /** Receives all messages to this client. */
   readonly sink: MessageSink;
   readonly log: Logger;
-  /** The gateway ended the session. */
+  /** Called when the gateway ended the session. */
   onEnd(): void;
 }
 
@@ -32,8 +32,8 @@ function errorText(error: unknown, id = 'null'): string {
 }
 
 /**
- * A client with one stream of messages in each direction, whose session ends with it: 2024-11-05 over HTTP, or any revision over
- * stdio.
+ * A client with one stream of messages in each direction, whose session ends with the streams: 2024-11-05 over
+ * HTTP+SSE, or any revision over stdio.
  */
 export class Peer {
   readonly #parts: PeerParts;
@@ -46,25 +46,25 @@ export class Peer {
     this.#parts = parts;
   }
 
-  /** Handles the input of the client and sends the answer. Never rejects. */
-  async receive(said: ClientInput): Promise<void> {
+  /** Handles input of the client and sends the answer. Never rejects. */
+  async receive(input: ClientInput): Promise<void> {
     const { sink, log } = this.#parts;
     try {
-      if (!('kind' in said)) await this.#receiveBatch(said);
-      else if (said.kind === 'request' && said.method === 'initialize' && this.#canOpen(said)) {
-        this.#opening = this.#initialize(said);
+      if (!('kind' in input)) await this.#receiveBatch(input);
+      else if (input.kind === 'request' && input.method === 'initialize' && this.#canOpen(input)) {
+        this.#opening = this.#initialize(input);
         await this.#opening;
-      } else if (!(await this.#receiveModern(said))) {
-        const text = await this.#answer(said);
+      } else if (!(await this.#receiveModern(input))) {
+        const text = await this.#answer(input);
         if (text !== undefined) sink.send(text);
       }
     } catch (thrown) {
       log.error({ err: thrown }, 'message failed');
-      if ('kind' in said && said.kind === 'request') sink.send(errorText(thrown, said.id));
+      if ('kind' in input && input.kind === 'request') sink.send(errorText(thrown, input.id));
     }
   }
 
-  /** Ends calls that have no end of their own, since no further input comes. */
+  /** Closes calls that have no end of their own, since no further input comes. */
   drain(): void {
     for (const call of this.#calls.values()) call.close();
   }
@@ -83,16 +83,16 @@ export class Peer {
     return this.#opening === undefined && readModern(request, undefined) === undefined;
   }
 
-  /** Handles a message of the modern era, which needs no session. Returns false when it is none. */
-  async #receiveModern(said: Message): Promise<boolean> {
-    if (said.kind === 'notification' && said.method === 'notifications/cancelled') {
-      const call = this.#calls.get(said.params?.raw('requestId') ?? '');
+  /** Handles a message of the modern era, which needs no session. Returns false for other messages. */
+  async #receiveModern(input: Message): Promise<boolean> {
+    if (input.kind === 'notification' && input.method === 'notifications/cancelled') {
+      const call = this.#calls.get(input.params?.raw('requestId') ?? '');
       if (call === undefined) return false;
-      call.cancel(said.params?.string('reason'));
+      call.cancel(input.params?.string('reason'));
       return true;
     }
-    if (said.kind !== 'request' && said.kind !== 'notification') return false;
-    const modern = readModern(said, undefined);
+    if (input.kind !== 'request' && input.kind !== 'notification') return false;
+    const modern = readModern(input, undefined);
     if (modern === undefined) return false;
     if (modern.kind === 'refused') this.#parts.sink.send(errorText(modern.error, modern.id));
     else if (modern.kind === 'modern') await this.#answerModern(modern.request, modern.envelope);
@@ -133,7 +133,7 @@ export class Peer {
     const { session, answer } = await front.initialize(request, principal, view);
     sink.send(responseText(request.id, answer));
     this.#session = session;
-    // A refused client may try once more.
+    // A refused client may send initialize again.
     if (session === undefined) this.#opening = undefined;
     else if (!this.#isClosed) {
       session.closed.addEventListener('abort', () => this.#parts.onEnd(), { once: true });
@@ -147,7 +147,7 @@ export class Peer {
     const session = this.#session;
     if (session === undefined) {
       if (message.kind !== 'request') return undefined;
-      if (message.method === 'ping') return responseText(message.id, DONE);
+      if (message.method === 'ping') return responseText(message.id, EMPTY_RESULT);
       return errorText(new GatewayError('invalid-request', { message: 'send initialize first' }), message.id);
     }
     switch (message.kind) {

@@ -21,14 +21,14 @@ function writeText(response: ServerResponse, status: number, text: string, bytes
   response.end(text, bytes === text.length ? 'latin1' : 'utf8');
 }
 
-/** Returns the bytes of the text in front of a result. Nearly always the id is a number, and the text ASCII. */
+/** Returns the size of the text before a result. Nearly always the id is a number, and the text ASCII. */
 function headBytes(id: Id, head: string): number {
   return id.startsWith('"') ? Buffer.byteLength(head) : head.length;
 }
 
 /**
- * Writes one answer as JSON. Joins a big result to the text around it as late as possible: asking for the length of joined text copies
- * it.
+ * Writes one answer as JSON. A large result is joined to the text around it as late as possible, because reading the
+ * length of joined text copies it.
  */
 export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, sessionId?: string, status = 200): void {
   if (answer.kind === 'error') {
@@ -50,24 +50,26 @@ export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, se
   }
 }
 
-/** A POST, and how it may be answered. */
+/** A POST, and the allowed forms of its answer. */
 export interface ReplyOptions {
   readonly session: ClientSession;
   readonly shape: Shape;
-  /** The one request it answers; undefined for a batch. */
+  /** The id of the request; undefined for a batch. */
   readonly request: Id | undefined;
-  /** Number of requests that are answered. */
+  /** Number of answers that are due. */
   readonly expected: number;
 }
 
 export interface ReplyParts {
   readonly timers: EdgeTimers;
   readonly memory: EdgeMemory;
-  /** Called for the few replies that need events. Undefined when the session has ended. */
+  /**
+   * Returns the streams of a session, for the few replies that need events. Returns undefined if the session has ended.
+   */
   streamsOf(session: ClientSession): SessionStreams | undefined;
 }
 
-/** Answers one POST: with a JSON body where the answer is the first message and comes soon, else with events. */
+/** Answers one POST: with a JSON body if the answer is the first message and comes soon, else with events. */
 export class Reply implements MessageSink {
   readonly dueMs: number = performance.now() + DECIDE_MS;
   readonly #response: ServerResponse;
@@ -93,7 +95,7 @@ export class Reply implements MessageSink {
   /**
    * Sends one of the expected answers. The last one ends the reply.
    *
-   * @param answer undefined for a request that the client cancelled: it gets no response.
+   * @param answer undefined for a request that the client cancelled, which gets no response.
    */
   answer(id: Id, answer: Answer | undefined): void {
     const { expected, request, shape } = this.#options;
@@ -108,7 +110,7 @@ export class Reply implements MessageSink {
       return;
     }
     if (request === undefined && answer !== undefined) (this.#answers ??= []).push(responseText(id, answer));
-    // In the legacy era a disconnect cancels nothing: the request ran, and its answer has no reader.
+    // In the legacy era a disconnect does not cancel: the request ran, and nobody reads its answer.
     if (!isLast || this.#response.destroyed) return;
     if (this.#answers !== undefined) {
       const text = `[${this.#answers.join(',')}]`;
@@ -127,7 +129,7 @@ export class Reply implements MessageSink {
     this.#answers = undefined;
   }
 
-  /** Ends without a response. An event stream without an event id is one that no client resumes. */
+  /** Ends without an answer. Clients do not resume an event stream without an event id. */
   #endEmpty(): void {
     if (this.#options.shape === 'json') this.#response.writeHead(202, { 'content-length': 0 });
     else this.#response.writeHead(200, EVENT_STREAM_HEADERS);

@@ -34,7 +34,7 @@ export interface SseParts {
   readonly streamsPerPrincipal: number;
 }
 
-/** The one event stream of a client of 2024-11-05, which carries all messages to it. */
+/** The event stream of a 2024-11-05 client, which carries all messages to it. */
 class EventSink implements MessageSink {
   readonly writer: StreamWriter;
   #seq = 0;
@@ -82,13 +82,14 @@ interface SseClient {
 }
 
 /**
- * HTTP+SSE of 2024-11-05: the stream of a GET names the path to POST to. The session ends with the stream.
+ * Serves HTTP+SSE of 2024-11-05: the first event of a GET stream names the path for POSTs. The session ends with the
+ * stream.
  *
  * @see https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
  */
 export class SseEndpoint {
   readonly #parts: SseParts;
-  /** By the secret in the path that the client POSTs to. */
+  /** Clients by the secret in their POST path. */
   readonly #clients = new Map<string, SseClient>();
   readonly #counts: StreamCounts;
   #isDraining = false;
@@ -134,7 +135,7 @@ export class SseEndpoint {
     return RESPONSE_ALREADY_SENT;
   }
 
-  /** Returns the view of the client with this secret. Its credentials are judged for that view. */
+  /** Returns the view of the client with this secret, for which its credentials are checked. */
   viewOf(id: string | undefined): string {
     return this.#clients.get(id ?? '')?.view ?? '';
   }
@@ -148,19 +149,19 @@ export class SseEndpoint {
     const limits = { limitBytes: bodyBytes, budget: memory.bodies, principal: principal.key };
     const text = await postedText(env, headers, limits);
     if (typeof text !== 'string') return text;
-    let said;
+    let input;
     try {
-      said = readInput(text);
+      input = readInput(text);
     } catch (thrown) {
       if (!(thrown instanceof MessageError)) throw thrown;
       return refuse(toRefusal(thrown), thrown.id);
     }
-    if (this.#isDraining && 'kind' in said && said.kind === 'request') {
-      return refuse(new GatewayError('draining'), said.id);
+    if (this.#isDraining && 'kind' in input && input.kind === 'request') {
+      return refuse(new GatewayError('draining'), input.id);
     }
     env.outgoing.writeHead(202, { 'content-type': 'text/plain', 'content-length': 8 });
     env.outgoing.end('Accepted');
-    await client.peer.receive(said);
+    await client.peer.receive(input);
     return RESPONSE_ALREADY_SENT;
   }
 

@@ -14,12 +14,12 @@ import { Peer } from './peer.ts';
 
 export interface StdioStreams {
   readonly input: Readable;
-  /** Carries the protocol and nothing else. */
+  /** Carries protocol messages only. */
   readonly output: Writable;
 }
 
 const MAX_LINE_BYTES = 16_777_216;
-/** Calls of a client that closed its input may end within this time, as at the end of a pipe. */
+/** How long calls may continue after the client closed its input, as at the end of a pipe. */
 const LAST_ANSWERS_MS = 5_000;
 
 /** Writes lines to the client, no faster than it reads. */
@@ -27,7 +27,7 @@ class LineSink implements MessageSink {
   readonly #writer: StreamWriter;
   #seq = 0;
 
-  /** @param onStall is called when the client stops reading, and when it goes on. */
+  /** @param onStall called when the client stops reading, and when it continues. */
   constructor(output: Writable, onGone: () => void, onStall: (isStalled: boolean) => void, log: Logger) {
     this.#writer = new StreamWriter(
       output,
@@ -48,7 +48,7 @@ function refusal(error: GatewayError, id = 'null'): string {
   return responseText(id, toAnswer(error));
 }
 
-/** Resolves when all are settled or the time is over. */
+/** Resolves when all promises are settled, or after `limitMs`. */
 async function settled(working: Iterable<Promise<void>>, limitMs: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setTimeout(resolve, limitMs);
@@ -67,12 +67,12 @@ export async function serveStdio(
   { input, output }: StdioStreams,
   log: Logger,
 ): Promise<void> {
-  const { promise: over, resolve: end } = Promise.withResolvers<void>();
+  const { promise: ended, resolve: end } = Promise.withResolvers<void>();
   const working = new ArraySet<Promise<void>>();
   const sink = new LineSink(
     output,
     end,
-    // A client that does not read is not read from, or its queue would grow without a bound.
+    // While the client does not read its output, its input is paused; otherwise the queue would grow without bound.
     (isStalled) => (isStalled ? input.pause() : input.resume()),
     log,
   );
@@ -99,7 +99,7 @@ export async function serveStdio(
   input.once('close', end);
   input.on('error', end);
 
-  await over;
+  await ended;
   peer.drain();
   await settled(working, LAST_ANSWERS_MS);
   await peer.close();

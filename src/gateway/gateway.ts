@@ -4,7 +4,7 @@ import type { View } from '../catalog/view.ts';
 import { GatewayError } from '../errors.ts';
 import type { Principal } from '../policy/principal.ts';
 import { JsonTextError, RawObject } from '../json/json.ts';
-import { type Answer, DONE, type Notification, type Request, type Response } from '../protocol/jsonrpc.ts';
+import { type Answer, EMPTY_RESULT, type Notification, type Request, type Response } from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/mcp-headers.ts';
 import { detach } from '../json/memo.ts';
 import { featuresOf, negotiate } from '../protocol/revisions.ts';
@@ -147,7 +147,7 @@ export class Gateway implements Front {
     if (list !== undefined) return this.#parts.lists.answer(session, list, request);
     switch (request.method) {
       case 'ping':
-        return DONE;
+        return EMPTY_RESULT;
       case 'logging/setLevel':
         return this.#setLevel(session, request);
       case 'resources/subscribe':
@@ -167,7 +167,7 @@ export class Gateway implements Front {
     await this.#parts.sessions.save(session, { kind: 'level', level });
     session.logLevel = level;
     await this.#parts.links.applyLogLevel(session);
-    return DONE;
+    return EMPTY_RESULT;
   }
 
   async #setSubscription(session: Session, { method, params }: Request): Promise<Answer> {

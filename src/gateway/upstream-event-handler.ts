@@ -68,7 +68,7 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
     const { offers, notifications } = this.#parts;
     const isStart = offers.ageMs(upstream, era, capabilityKey) === undefined;
     const isChanged = offers.update(upstream, era, capabilityKey, offer);
-    // Those of lists from disk are not in the log of this process.
+    // The log of this process has no problems of lists that were read from disk.
     if (isChanged || isStart) this.#changes.add(upstream, era, isStart);
     if (isChanged && capabilityKey === '') notifications.refreshVariants(upstream, era);
   }

@@ -1,6 +1,6 @@
 /**
- * JSON as text. A gateway passes most of what it carries on unread, so a message is cut into the raw text of its members
- * instead of being rebuilt: unknown fields, member order and long numbers travel exactly as they came.
+ * Reads JSON objects as text. A gateway relays most of a message unread, so a message is cut into the raw text of its
+ * members: unknown members, member order and long numbers stay exactly as they came.
  */
 
 import {
@@ -26,27 +26,27 @@ import { RecentTexts, TextCache } from './memo.ts';
 
 export { CLIENT_BOUNDS, type JsonBounds, JsonTextError, MAY_BE_BROKEN, UPSTREAM_BOUNDS } from './scan.ts';
 
-/** With more members than this, an object is given an index. */
-const FEW = 12;
+/** An object with more members gets an index. */
+const INDEX_THRESHOLD = 12;
 
-/** A name that is written as it is. */
+/** A name that needs no escapes. */
 const PLAIN = /^[\w$./-]*$/;
 
-/** The member in which peers say the same again and again. */
+/** The member that peers repeat in most messages. */
 const REPEATED = '_meta';
-/** Those of clients are judged more strictly, and so are kept apart. */
+/** Recent values of that member. Clients have a cache of their own, since their messages are checked more strictly. */
 const repeated = { client: new RecentTexts(), upstream: new RecentTexts() };
 
-/** The member of a message that is looked into as well. */
+/** The member that is parsed together with its message. */
 export type Preparsed = 'params' | 'result';
 
-/** The messages that are looked into there, and what is in that member. */
+/** Member names of messages (`around`) and of the preparsed member (`within`), by the preparsed member. */
 const SHAPE_TREES = {
   params: { around: new ShapeTree(), within: new ShapeTree() },
   result: { around: new ShapeTree(), within: new ShapeTree() },
 } as const satisfies Record<Preparsed, object>;
 
-/** A text in which an object stands, and where: the whole of it, and each value, as it was. */
+/** The text that an object was read from: its range, and the start and raw text of each value. */
 interface Source {
   readonly text: string;
   readonly from: number;
@@ -57,20 +57,20 @@ interface Source {
 }
 
 /**
- * The members of one JSON object, each as the raw text of its value, in the order they came. Immutable.
+ * The members of one JSON object, each as the raw text of its value, in their original order. Immutable.
  *
- * Only its own level has been looked into: member names are unique and values are well-formed up to string escapes.
+ * Only the object's own level is parsed: member names are unique, and values are well-formed up to string escapes.
  */
 export class RawObject {
   static readonly EMPTY: RawObject = new RawObject([], [], undefined, '{}');
 
   #names: readonly string[];
   readonly #raws: readonly string[];
-  /** What it was read from. Its members are the first of these, or changed from them. */
+  /** The source it was read from. The first members are those of the source, possibly changed. */
   readonly #source: Source | undefined;
   #text: string | undefined;
   #index: Map<string, number> | undefined;
-  /** The member that was looked into as well. */
+  /** The member that was parsed together with the object. */
   #preparsedName: Preparsed | undefined;
   #preparsed: RawObject | undefined;
 
@@ -82,9 +82,13 @@ export class RawObject {
   }
 
   /**
-   * @param preparsed a member that is going to be asked for as an object: looked into now, it is not looked through twice.
-   * @param isAscii whether the text is known to be.
-   * @throws {JsonTextError} when `text` is not one JSON object, or it or the open member names a member twice.
+   * Parses the text of one JSON object.
+   *
+   * @param preparsed a member that the caller will read as an object: it is parsed now, so that it is scanned once
+   *   only.
+   * @param isAscii whether the text is known to be ASCII.
+   * @throws {JsonTextError} if `text` is not one JSON object, or if the object or the preparsed member names a member
+   *   twice.
    */
   static parse(text: string, preparsed?: Preparsed, isAscii = false): RawObject {
     const shapes = preparsed === undefined ? undefined : SHAPE_TREES[preparsed].around;
@@ -96,7 +100,10 @@ export class RawObject {
     return object;
   }
 
-  /** The same for text that has to be JSON throughout, strings included, and within these bounds. @throws {JsonTextError} */
+  /**
+   * Parses the text of one JSON object that must be JSON at all levels, strings included, and within these bounds.
+   * @throws {JsonTextError}
+   */
   static parseStrictly(text: string, bounds: JsonBounds, preparsed?: Preparsed, isAscii = false): RawObject {
     return scanStrictly(text, bounds, () => RawObject.parse(text, preparsed, isAscii));
   }
@@ -134,8 +141,8 @@ export class RawObject {
         i = skipName(text, nameAt);
         const isPlain = !scanner.isNameOdd;
         name = isPlain ? text.slice(nameAt + 1, i - 1) : unquote(text.slice(nameAt, i), nameAt);
-        const isThere = shape === undefined ? object.#find(name) >= 0 : shape.names.includes(name);
-        if (isThere) throw duplicate(name, nameAt);
+        const isDuplicate = shape === undefined ? object.#find(name) >= 0 : shape.names.includes(name);
+        if (isDuplicate) throw duplicate(name, nameAt);
         value = skipColon(text, i);
         const follower = isPlain ? shape?.follow(name) : undefined;
         if (follower === undefined && shape !== undefined) names.push(...shape.names);
@@ -145,7 +152,7 @@ export class RawObject {
         value = skipSpace(text, i + expected.chars);
         shape = expected;
       }
-      // Only inside of what is opened, so that all of them keep to the same depth.
+      // Only inside a preparsed member, so that all cached texts have been checked to the same depth.
       const isRepeated = name === REPEATED && maxDepth < MAX_DEPTH;
       const recent = scanner.bounds === CLIENT_BOUNDS ? repeated.client : repeated.upstream;
       let raw = isRepeated ? recent.at(text, value) : undefined;
@@ -200,7 +207,7 @@ export class RawObject {
 
   #find(name: string): number {
     const names = this.#names;
-    if (names.length > FEW) {
+    if (names.length > INDEX_THRESHOLD) {
       this.#index ??= new Map(names.map((one, at) => [one, at]));
       return this.#index.get(name) ?? -1;
     }
@@ -208,37 +215,40 @@ export class RawObject {
     return -1;
   }
 
-  /** Raw text of a member's value. */
+  /** Returns the raw text of a member's value. */
   raw(key: string): string | undefined {
     const at = this.#find(key);
     return at < 0 ? undefined : this.#raws[at];
   }
 
-  /** A member's value when it is a string. @throws {JsonTextError} when it has an escape that is none. */
+  /** Returns a member's value if it is a string. @throws {JsonTextError} if it has an invalid escape. */
   string(key: string): string | undefined {
     const raw = this.raw(key);
     return raw?.charCodeAt(0) === QUOTE ? unquote(raw, 0) : undefined;
   }
 
-  /** A member's value when it is an object. */
+  /** Returns a member's value if it is an object. @throws {JsonTextError} */
   object(key: string): RawObject | undefined {
     if (key === this.#preparsedName) return this.#preparsed;
     const raw = this.raw(key);
     return isObjectText(raw) ? RawObject.parse(raw) : undefined;
   }
 
-  /** A member that was looked into when the object was parsed, if it is an object. */
+  /** Returns a member that was parsed together with this object, if it is an object. */
   preparsed(key: string): RawObject | undefined {
     return key === this.#preparsedName ? this.#preparsed : undefined;
   }
 
-  /** A member's value, parsed afresh. */
+  /** Parses and returns a member's value. */
   value(key: string): unknown {
     const raw = this.raw(key);
     return raw === undefined ? undefined : JSON.parse(raw);
   }
 
-  /** The same object with one member set to raw JSON text (in its old place, if it had one) or, given undefined, left out. */
+  /**
+   * Returns the object with one member set to raw JSON text (in its old position, if it has one), or removed if
+   * undefined.
+   */
   with(key: string, raw: string | undefined): RawObject {
     const at = this.#find(key);
     const names = this.#names;
@@ -251,19 +261,19 @@ export class RawObject {
     return new RawObject(names.toSpliced(at, 1), this.#raws.toSpliced(at, 1), undefined);
   }
 
-  /** The same object with the raw text of every member put through `change`. */
+  /** Returns the object with the raw text of every member transformed by `change`. */
   map(change: (raw: string, key: string) => string): RawObject {
     const raws = this.#raws.map((raw, at) => change(raw, this.#names[at] ?? ''));
     return raws.every((raw, at) => raw === this.#raws[at]) ? this : new RawObject(this.#names, raws, this.#source);
   }
 
-  /** The JSON text: as it came, but for what was changed. */
+  /** Returns the JSON text: the original, except for changed members. */
   toString(): string {
     this.#text ??= this.#source === undefined ? this.#joined(0, '{') : this.#spliced(this.#source);
     return this.#text;
   }
 
-  /** Whether its text is known to have as many bytes as characters. */
+  /** Whether its text is known to have one byte per character. */
   get isAscii(): boolean {
     const source = this.#source;
     if (source?.isAscii !== true || this.#raws.length !== source.raws.length) return false;
@@ -289,7 +299,7 @@ export class RawObject {
     return this.#joined(raws.length, spliced + text.slice(at, to - 1));
   }
 
-  /** The text of the members from this one on, after what was said before. */
+  /** Returns `before` followed by the text of the members from index `from` on. */
   #joined(from: number, before: string): string {
     let text = before;
     for (let at = from; at < this.#names.length; at++) {
@@ -299,14 +309,14 @@ export class RawObject {
   }
 }
 
-/** Of what is put in place of what came. */
+/** Whether replacement texts are ASCII. */
 const ascii = new TextCache<boolean>();
 
 function isAsciiText(text: string): boolean {
   return Buffer.byteLength(text) === text.length;
 }
 
-/** A text as a JSON string. */
+/** Returns the text as a JSON string. */
 export function quoted(text: string): string {
   return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
 }
@@ -319,12 +329,12 @@ export function isArrayText(raw: string | undefined): raw is `[${string}` {
   return raw?.startsWith('[') === true;
 }
 
-/** A JSON array of these raw texts: the opposite of {@link rawItems}. */
+/** Returns a JSON array of these raw texts; the inverse of {@link rawItems}. */
 export function arrayText(items: readonly string[]): string {
   return `[${items.join(',')}]`;
 }
 
-/** The raw text of each item of a JSON array. @throws {JsonTextError} */
+/** Returns the raw text of each item of a JSON array. @throws {JsonTextError} */
 export function rawItems(text: string): string[] {
   scanner.values = 0;
   let i = skipSpace(text, 0);
@@ -349,12 +359,12 @@ export function rawItems(text: string): string[] {
   return items;
 }
 
-/** The same for text that has to be JSON throughout, within these bounds. @throws {JsonTextError} */
+/** Returns the raw items of an array that must be JSON at all levels, within these bounds. @throws {JsonTextError} */
 export function rawItemsStrictly(text: string, bounds: JsonBounds): string[] {
   return scanStrictly(text, bounds, () => rawItems(text));
 }
 
-/** The same JSON without line breaks, which JSON allows only between tokens: what a line or an event can carry. */
+/** Returns the same JSON without line breaks, which JSON allows only between tokens, for a line or an event. */
 export function oneLine(text: string): string {
   return text.includes('\n') || text.includes('\r') ? text.replaceAll(/[\r\n]+/g, ' ') : text;
 }

@@ -1,6 +1,6 @@
 /**
- * Texts that outlive the message they came in, and caches of what is made of texts that peers send again and again. All of them
- * are bounded, and hold no message.
+ * Caches of texts that peers repeat, and of values made from them. All caches are bounded, and none of them retains a
+ * message.
  */
 
 import { CLOSE_OBJECT, MAY_BE_BROKEN } from './scan.ts';
@@ -9,23 +9,23 @@ const MAX_TEXTS = 1_000;
 const MAX_CHARS = 4_096;
 const MAX_RECENT = 8;
 
-/** Marks a text as one request's own: it is not seen again. */
+/** A text with a progress token belongs to one request, and does not repeat. */
 const PROGRESS_TOKEN = 'progressToken';
 
-/** A text that may be stored: it holds on to nothing but itself. Only {@link detach} makes one. */
+/** A text that may be stored: it retains no other text in memory. Only {@link detach} makes one. */
 export type Kept = string & { readonly [kept]: true };
 declare const kept: unique symbol;
 
 function markKept(_text: string): asserts _text is Kept {}
 
-/** Copies a text. What was cut from a message is a slice that holds on to all of it, and must not be stored. */
+/** Copies a text. A substring of a message retains the whole message in memory, and must not be stored. */
 export function detach(text: string): Kept {
   const own = Buffer.from(text).toString();
   markKept(own);
   return own;
 }
 
-/** A `Map` by text for what outlives a request: it is asked by any text, and keeps only detached ones. */
+/** A `Map` for entries that outlive a request. Any text can be looked up; only detached texts can be keys. */
 export class KeptMap<V> {
   readonly #values = new Map<string, V>();
 
@@ -56,12 +56,12 @@ interface Entry<T> {
 }
 
 /**
- * Values made from texts, made once for each. A long text, or one that belongs to a single request, is not cached. `make` must
- * make the value from the text it is given, which is detached.
+ * Caches values made from texts. Long texts, and texts that belong to a single request, are not cached. `make` must use
+ * the text that it gets, which is detached.
  */
 export class TextCache<T> {
   readonly #entries = new KeptMap<Entry<T>>();
-  /** Asked for last, and mostly asked for next. */
+  /** The last entry used; the next look-up is mostly for the same text. */
   #last: Entry<T> | undefined;
 
   of(text: string, make: (text: string) => T): T {
@@ -78,23 +78,23 @@ export class TextCache<T> {
   }
 }
 
-/** The objects that came last in one place of a message. One that comes again need not be scanned again. */
+/** The latest objects at one place of a message. An object that repeats need not be scanned again. */
 export class RecentTexts {
   readonly #texts: Kept[] = [];
 
-  /** Returns the object that begins at `at`, if it is one of these. */
+  /** Returns the known object that begins at `at`, or undefined. */
   at(text: string, at: number): string | undefined {
     for (const known of this.#texts) {
       const end = at + known.length;
-      // Faster than startsWith; and mostly not even that has to be looked at.
+      // Faster than startsWith. Comparing the last character first avoids most comparisons.
       if (text.charCodeAt(end - 1) === CLOSE_OBJECT && text.slice(at, end) === known) return known;
     }
     return undefined;
   }
 
-  /** Takes well-formed JSON, and returns the same text for others to hold. */
+  /** Adds well-formed JSON to the cache. Returns an equal text that may be stored. */
   keep(text: string): string {
-    // Of what is no object, something longer may begin the same.
+    // A text that is not an object could be the beginning of a longer value.
     if (!text.startsWith('{') || !isCacheable(text) || MAY_BE_BROKEN.test(text)) return text;
     const own = detach(text);
     if (this.#texts.length === MAX_RECENT) this.#texts.pop();

@@ -1,21 +1,21 @@
 import { detach } from './memo.ts';
 
-/** Objects with more members have no shape. */
+/** Objects with more members get no shape. */
 const MAX_MEMBERS = 12;
 const MAX_NAME_CHARS = 64;
 const MAX_SHAPES = 500;
 
-/** Where objects of one kind stand in messages, and so whose members are alike. */
+/** The shapes of objects at one place in messages, which mostly have the same members. */
 export class ShapeTree {
   #root = new KeyShape([], this);
   #shapes = 0;
 
-  /** The shape without members. */
+  /** The shape of an object without members. */
   get root(): KeyShape {
     return this.#root;
   }
 
-  /** Counts one more. When there are too many, since a peer makes up names, all are forgotten. */
+  /** Counts a new shape. Discards all shapes when there are too many, because a peer may invent names. */
   count(): void {
     if (++this.#shapes < MAX_SHAPES) return;
     this.#shapes = 0;
@@ -23,24 +23,24 @@ export class ShapeTree {
   }
 }
 
-/** The same text as V8 has it once for all, so that to compare it is to compare a pointer. */
+/** Returns V8's internalised copy of the text, so that comparing two names compares pointers. */
 function interned(text: string): string {
   return Object.keys({ [detach(text)]: undefined })[0] ?? text;
 }
 
 /**
- * The names of members, in their order, of objects that were seen: peers say the same things in the same order again and again, so
- * that a name need only be compared with the one that came there before.
+ * The member names of an object, in order. Peers send the same members in the same order, so a name is mostly equal to
+ * the one that followed last time.
  */
 export class KeyShape {
   readonly names: readonly string[];
-  /** The last of them; empty where there is none. */
+  /** The last of the names; empty if there is none. */
   readonly name: string;
-  /** How that is written with its colon, without blanks. */
+  /** The last name as JSON with its colon, without white space. */
   readonly #written: string;
   readonly #followers = new Map<string, KeyShape>();
   readonly #tree: ShapeTree;
-  /** The two that followed last. */
+  /** The two latest followers. */
   #next: KeyShape | undefined;
   #other: KeyShape | undefined;
 
@@ -51,12 +51,12 @@ export class KeyShape {
     this.#tree = tree;
   }
 
-  /** Characters of that with its quotes and its colon. */
+  /** Length of the last name with its quotes and colon. */
   get chars(): number {
     return this.#written.length;
   }
 
-  /** What follows where the next member begins like one of those that followed last, to the letter. */
+  /** Returns the latest follower whose name stands at this position of the text, or undefined. */
   nextAt(text: string, at: number): KeyShape | undefined {
     const next = this.#next;
     if (next === undefined || next.#isAt(text, at)) return next;
@@ -73,7 +73,10 @@ export class KeyShape {
     return true;
   }
 
-  /** What follows when the next member has this name, which none before it may have; undefined where that is not kept. */
+  /**
+   * Returns the shape with this name appended, or undefined if that shape is not kept. The name must not be among
+   * `names`.
+   */
   follow(name: string): KeyShape | undefined {
     let follower = this.#followers.get(name);
     if (follower === undefined) {

@@ -4,19 +4,19 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { isOwnHost } from './host.ts';
 import type { UpstreamStatus } from './status.ts';
 
-/** What the operator's port shows. Everything is asked for afresh at each request. */
+/** Data for the operator's port. Every request reads it afresh. */
 export interface OperatorView {
   readonly metrics: Metrics;
   readonly version: string;
   /** Host names accepted besides loopback names and addresses. */
   readonly allowedHosts: readonly string[];
   readonly startedAtMs: number;
-  /** Whether to send traffic here, and every reason in words why not. */
+  /** Whether to send traffic here, and all reasons against it in words. */
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   upstreams(): Promise<readonly UpstreamStatus[]>;
 }
 
-/** The operator's port: probes, metrics and status, all of it to be read and nothing to be changed. */
+/** Creates the app of the operator's port: probes, metrics and status. Nothing can be changed through it. */
 export function createOperatorApp(view: OperatorView): Hono {
   const app = new Hono();
   const startedAt = new Date(view.startedAtMs).toISOString();
@@ -38,7 +38,7 @@ export function createOperatorApp(view: OperatorView): Hono {
     const { ready, reasons } = view.ready();
     return c.json({ ready, reasons }, ready ? 200 : 503);
   });
-  // The port opens once the gateway serves, so any answer at all is a yes.
+  // The port opens after the gateway has started, so every answer means "started".
   app.get('/startupz', (c) => c.json({ started: true, startedAt }));
   app.get('/version', (c) => c.json({ name: 'linkspan', version: view.version, node: process.version }));
   app.get('/metrics', async (c) =>

@@ -1,8 +1,8 @@
 import { isIP } from 'node:net';
 
 /**
- * Whether a `Host` header can only come from someone who means us. A web page that was rebound to our address still sends its
- * own name; an address is nobody's name, and probes use it.
+ * Returns whether a `Host` header names this gateway. A web page rebound to our address (DNS rebinding) still sends its
+ * own host name. Addresses are accepted, because no page can use one as its name, and probes use them.
  */
 export function isOwnHost(header: string | undefined, allowed: readonly string[]): boolean {
   const [, name = ''] = /^(\[[\da-fA-F:.]+\]|[^:]+)(?::\d+)?$/.exec(header ?? '') ?? [];

@@ -1,41 +1,41 @@
-/** One upstream as an operator sees it. */
+/** The status of one upstream, as the operator's port shows it. */
 export interface UpstreamStatus {
   readonly id: string;
-  /** As the config file spells it. */
+  /** The key in the config file. */
   readonly title: string;
   readonly transport: 'stdio' | 'http' | 'sse';
   readonly state: 'configured' | 'starting' | 'ready' | 'degraded' | 'failed' | 'stopped';
-  /** Why it is in this state, in words, where that needs saying. */
+  /** Why it is in this state, in words; undefined if the state needs no reason. */
   readonly reason: string | undefined;
   readonly connections: number;
-  /** Of a stdio upstream: its processes with all that they have started, and their memory (PSS). Undefined where unknown. */
+  /** stdio only: its processes, including their descendants, and their memory (PSS). Undefined if unknown. */
   readonly processes?: number | undefined;
   readonly memoryBytes?: number | undefined;
-  /** Which setting would take fewer processes, where there are several. */
+  /** The setting that would need fewer processes, if several are running. */
   readonly advice?: string | undefined;
   readonly eras: Readonly<Record<'legacy' | 'modern', EraStatus>>;
-  /** How many of each are offered at `/mcp/<id>` to clients of the legacy era. */
+  /** Number of items at `/mcp/<id>` for clients of the legacy era. */
   readonly tools: number;
-  /** Tools that `includeTools` and `excludeTools` leave out. */
+  /** Number of tools removed by `includeTools` and `excludeTools`. */
   readonly filteredTools: number;
   readonly prompts: number;
   readonly resources: number;
 }
 
-/** What is known of one era of an upstream. */
+/** The status of one era of an upstream. */
 export interface EraStatus {
-  /** `unknown` until the first client of that era has come. */
+  /** `unknown` until the first client of that era has connected. */
   readonly speaks: 'yes' | 'no' | 'unknown';
-  /** How that was found out: `configured`, `initialize answered`, `server/discover refused`, … */
+  /** The evidence: `configured`, `initialize answered`, `server/discover refused`, … */
   readonly how: string | undefined;
   /** The revision that was last negotiated in this era. */
   readonly revision: string | undefined;
-  /** The era in which it serves clients of this era: the other one where it does not speak this one. */
+  /** The era in which it serves clients of this era: the other one if it does not support this one. */
   readonly servedIn: 'legacy' | 'modern' | undefined;
-  /** How many of each it was last seen to offer in this era. */
+  /** Number of items in its latest lists in this era. */
   readonly tools: number;
   readonly prompts: number;
   readonly resources: number;
-  /** The items and members of its lists that clients do not get as it lists them, and why. */
+  /** Items and members of its lists that clients do not get, and why. */
   readonly listProblems: readonly string[];
 }

@@ -1,6 +1,6 @@
-/** Who authenticated. Two principals are the same when their keys are equal. */
+/** The authenticated client. Two principals are the same if their keys are equal. */
 export interface Principal {
-  /** Stable and unique: what sessions, handles, caches and connections are bound to. */
+  /** Stable and unique. Sessions, handles, caches and connections are bound to it. */
   readonly key: string;
   /** For people and logs: a subject, the name of an API key, or `local`. */
   readonly label: string;
@@ -10,10 +10,10 @@ export interface Principal {
   readonly scopes: readonly string[];
 }
 
-/** The only principal of a gateway that listens on loopback and asks nobody for credentials. */
+/** The principal of every client if the gateway listens on loopback without authentication. */
 export const LOCAL: Principal = { key: 'local', label: 'local', scopes: [] };
 
-/** Whether nobody was asked for credentials. Only then may an answer be cached for everybody. */
+/** Returns whether clients need no credentials. Only then may an answer be cached for everyone. */
 export function isAnonymous({ key }: Principal): boolean {
   return key === LOCAL.key;
 }

@@ -1,5 +1,6 @@
 /**
- * What a 2026-07-28 upstream says, in words of 2025-11-25. `lower.ts` goes on from there to the client's own revision.
+ * Translates messages of a 2026-07-28 upstream to 2025-11-25. `downgrade.ts` translates from there to the revision of
+ * the client.
  */
 
 import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from '../json/json.ts';
@@ -14,7 +15,7 @@ const RESULT_MEMBERS = ['resultType', 'ttlMs', 'cacheScope'];
 const INVALID_PARAMS = -32602;
 const RESOURCE_NOT_FOUND = -32002;
 
-/** A tool's result with structured content that older clients read; the value itself stays readable as text. */
+/** Wraps structured content in an object, as older clients require, and repeats the value as text. */
 function wrapResult(result: RawObject, isSchemaWrapped: boolean): RawObject {
   const value = result.raw('structuredContent');
   if (value === undefined || (isObjectText(value) && !isSchemaWrapped)) return result;
@@ -27,51 +28,54 @@ function wrapResult(result: RawObject, isSchemaWrapped: boolean): RawObject {
 }
 
 /**
- * A complete result of a 2026-07-28 upstream.
+ * Translates a complete result of a 2026-07-28 upstream.
  *
- * @param isSchemaWrapped of `tools/call`: whether {@link downgradeModernTool} changed the tool's `outputSchema`, by
+ * @param isSchemaWrapped for `tools/call`: whether {@link downgradeModernTool} wrapped the tool's `outputSchema`; see
  *   {@link hasWrappedOutput}.
- * @throws {JsonTextError} when the text is not JSON after all.
+ * @throws {JsonTextError} if the text is not JSON.
  */
 export function downgradeModernResult(method: string, result: RawObject, isSchemaWrapped: boolean): RawObject {
-  let lowered = withoutModernMeta(result);
-  for (const member of RESULT_MEMBERS) lowered = lowered.with(member, undefined);
-  return method === 'tools/call' ? wrapResult(lowered, isSchemaWrapped) : lowered;
+  let downgraded = withoutModernMeta(result);
+  for (const member of RESULT_MEMBERS) downgraded = downgraded.with(member, undefined);
+  return method === 'tools/call' ? wrapResult(downgraded, isSchemaWrapped) : downgraded;
 }
 
-/** Whether older clients are shown this tool with structured content inside `{"result": …}`. @throws {JsonTextError} */
+/**
+ * Returns whether older clients get the structured content of this tool inside `{"result": …}`. @throws {JsonTextError}
+ */
 export function hasWrappedOutput(tool: RawObject): boolean {
   const schema = tool.object('outputSchema');
   return schema !== undefined && isWrapped(schema);
 }
 
-/** `true` and `false` are schemas too, which older typed clients cannot read as a property's. */
-function lowerProperties(schema: RawObject): RawObject {
+/** Replaces the schemas `true` and `false` of properties, which older typed clients cannot read. */
+function downgradeProperties(schema: RawObject): RawObject {
   const properties = schema.object('properties');
   if (properties === undefined) return schema;
-  const lowered = properties.map((raw) => {
+  const downgraded = properties.map((raw) => {
     if (raw === 'true') return '{}';
     return raw === 'false' ? '{"not":{}}' : raw;
   });
-  return schema.with('properties', lowered.toString());
+  return schema.with('properties', downgraded.toString());
 }
 
 /**
- * One tool of a list. An output schema whose root is no object is wrapped, or left out where that cannot be done.
+ * Translates one tool of a list. An output schema whose root is not an object is wrapped, or removed if it cannot be
+ * wrapped.
  *
- * @throws {JsonTextError} when the text is not JSON after all.
+ * @throws {JsonTextError} if the text is not JSON.
  */
 export function downgradeModernTool(item: string): string {
   let tool = RawObject.parse(item);
   const input = tool.object('inputSchema');
-  if (input !== undefined) tool = tool.with('inputSchema', lowerProperties(input).toString());
+  if (input !== undefined) tool = tool.with('inputSchema', downgradeProperties(input).toString());
   const output = tool.object('outputSchema');
   if (output === undefined) return tool.toString();
-  const lowered = isWrapped(output) ? wrappedSchema(output) : lowerProperties(output);
-  return tool.with('outputSchema', lowered?.toString()).toString();
+  const downgraded = isWrapped(output) ? wrappedSchema(output) : downgradeProperties(output);
+  return tool.with('outputSchema', downgraded?.toString()).toString();
 }
 
-/** An error of a 2026-07-28 upstream: a resource that is not there has a code of its own in older revisions. */
+/** Translates an error of a 2026-07-28 upstream. Older revisions have a code of their own for a missing resource. */
 export function downgradeModernError(method: string, error: RpcError): RpcError {
   const { code, data } = error;
   const isNotFound =
@@ -84,7 +88,7 @@ export function downgradeModernError(method: string, error: RpcError): RpcError 
   return isNotFound ? { ...error, code: RESOURCE_NOT_FOUND } : error;
 }
 
-/** `tool_result` blocks of sampling messages hold structured content too. */
+/** Wraps the structured content of a `tool_result` block in a sampling message. */
 function wrapToolResult(raw: string): string {
   if (!isObjectText(raw) || !raw.includes('structuredContent')) return raw;
   const block = RawObject.parse(raw);
@@ -100,27 +104,27 @@ function wrapMessage(raw: string): string {
   return message.with('content', wrapped).toString();
 }
 
-/** Sampling with tools as 2025-11-25 has it. */
-function lowerTools(params: RawObject): RawObject {
-  let lowered = params;
+/** Translates the tools and tool results of a sampling request. */
+function downgradeSamplingTools(params: RawObject): RawObject {
+  let downgraded = params;
   const tools = params.raw('tools');
   if (isArrayText(tools)) {
     const items = rawItems(tools).map((tool) => (isObjectText(tool) ? downgradeModernTool(tool) : tool));
-    lowered = lowered.with('tools', arrayText(items));
+    downgraded = downgraded.with('tools', arrayText(items));
   }
   const messages = params.raw('messages');
   if (isArrayText(messages) && messages.includes('structuredContent')) {
-    lowered = lowered.with('messages', arrayText(rawItems(messages).map(wrapMessage)));
+    downgraded = downgraded.with('messages', arrayText(rawItems(messages).map(wrapMessage)));
   }
-  return lowered;
+  return downgraded;
 }
 
 /**
- * The parameters of an entry of `inputRequests`, as an older client can be asked; undefined when its revision has no way to say
- * it.
+ * Translates the parameters of an entry of `inputRequests` for a legacy client. Returns undefined if the client's
+ * revision cannot express the request.
  *
- * @param elicitationId of a page to open, which 2025-11-25 wants named: minted by us, unique for this client.
- * @throws {JsonTextError} when the text is not JSON after all.
+ * @param elicitationId id of a URL elicitation, which 2025-11-25 requires: made by us, unique for this client.
+ * @throws {JsonTextError} if the text is not JSON.
  */
 export function downgradeInputRequest(
   method: string,
@@ -130,15 +134,15 @@ export function downgradeInputRequest(
 ): RawObject | undefined {
   switch (method) {
     case 'elicitation/create': {
-      const isPage = params.string('mode') === 'url';
+      const isUrl = params.string('mode') === 'url';
       return downgradeServerRequest(
         method,
         revision,
-        isPage ? params.with('elicitationId', JSON.stringify(elicitationId)) : params,
+        isUrl ? params.with('elicitationId', JSON.stringify(elicitationId)) : params,
       );
     }
     case 'sampling/createMessage':
-      return downgradeServerRequest(method, revision, lowerTools(params));
+      return downgradeServerRequest(method, revision, downgradeSamplingTools(params));
     case 'roots/list':
       return params;
     default:

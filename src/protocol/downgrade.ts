@@ -1,16 +1,15 @@
 /**
- * What a newer upstream says, in words an older client knows. Only what breaks a typed parser is changed: members that an old
- * schema does not name are harmless, so `title`, `icons` and the like stay.
+ * Translates messages of an upstream for clients of older revisions. Only members that break a typed parser are
+ * changed: members unknown to an old schema are harmless, so `title`, `icons` and the like stay.
  *
- * Everything here takes apart as little as it can, and leaves alone what is not shaped as it should be: judging is the
- * client's business.
+ * Parses as little as possible, and leaves malformed values alone: the client validates them.
  */
 
 import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from '../json/json.ts';
 import { featuresOf } from './revisions.ts';
 import type { LegacyRevision, RevisionFeatures } from './revisions.ts';
 
-/** Members that belong to what a block was, where it becomes a block of text. */
+/** Members that a block loses when it becomes a text block. */
 const BLOCK_MEMBERS = ['uri', 'name', 'title', 'description', 'mimeType', 'size', 'icons', 'data'];
 
 function toTextBlock(block: RawObject, text: string): string {
@@ -27,42 +26,42 @@ function linkText(block: RawObject): string {
   return description === undefined ? link : `${link}: ${description}`;
 }
 
-/** A content block as the revision knows it. */
-export function downgradeBlock(raw: string, quirks: RevisionFeatures): string {
+/** Translates a content block to a revision with these features. */
+export function downgradeBlock(raw: string, features: RevisionFeatures): string {
   if (!isObjectText(raw)) return raw;
   const block = RawObject.parse(raw);
   const type = block.string('type');
-  if (type === 'resource_link' && !quirks.resourceLinks) return toTextBlock(block, linkText(block));
-  if (type === 'audio' && !quirks.audio) {
+  if (type === 'resource_link' && !features.resourceLinks) return toTextBlock(block, linkText(block));
+  if (type === 'audio' && !features.audio) {
     const kind = block.string('mimeType') ?? 'audio';
     return toTextBlock(block, `[${kind} left out: the client's revision of the protocol has no audio]`);
   }
   return raw;
 }
 
-function hasForeignBlock(text: string, quirks: RevisionFeatures): boolean {
-  return (!quirks.resourceLinks && text.includes('"resource_link"')) || (!quirks.audio && text.includes('"audio"'));
+function hasUnsupportedBlock(text: string, features: RevisionFeatures): boolean {
+  return (!features.resourceLinks && text.includes('"resource_link"')) || (!features.audio && text.includes('"audio"'));
 }
 
 function isTextBlock(raw: string): boolean {
   return isObjectText(raw) && RawObject.parse(raw).string('type') === 'text';
 }
 
-/** The blocks, with the value as JSON behind them where none of them is text. */
+/** Returns the blocks, followed by the value as JSON text if none of them is text. */
 export function withTextOf(value: string, blocks: readonly string[]): readonly string[] {
   return blocks.some(isTextBlock) ? blocks : [...blocks, `{"type":"text","text":${JSON.stringify(value)}}`];
 }
 
-function lowerToolResult(text: string, quirks: RevisionFeatures): string {
-  const maybeStructured = !quirks.structuredContent && text.includes('"structuredContent"');
-  const foreign = hasForeignBlock(text, quirks);
-  if (!maybeStructured && !foreign) return text;
+function downgradeToolResult(text: string, features: RevisionFeatures): string {
+  const mayBeStructured = !features.structuredContent && text.includes('"structuredContent"');
+  const isUnsupported = hasUnsupportedBlock(text, features);
+  if (!mayBeStructured && !isUnsupported) return text;
 
   const result = RawObject.parse(text);
-  const value = maybeStructured ? result.raw('structuredContent') : undefined;
+  const value = mayBeStructured ? result.raw('structuredContent') : undefined;
   const content = result.raw('content') ?? '[]';
-  if ((value === undefined && !foreign) || !isArrayText(content)) return text;
-  const blocks = rawItems(content).map((block) => downgradeBlock(block, quirks));
+  if ((value === undefined && !isUnsupported) || !isArrayText(content)) return text;
+  const blocks = rawItems(content).map((block) => downgradeBlock(block, features));
   if (value === undefined) return result.with('content', arrayText(blocks)).toString();
   return result
     .with('content', arrayText(withTextOf(value, blocks)))
@@ -70,50 +69,53 @@ function lowerToolResult(text: string, quirks: RevisionFeatures): string {
     .toString();
 }
 
-function lowerPromptResult(text: string, quirks: RevisionFeatures): string {
-  if (!hasForeignBlock(text, quirks)) return text;
+function downgradePromptResult(text: string, features: RevisionFeatures): string {
+  if (!hasUnsupportedBlock(text, features)) return text;
   const result = RawObject.parse(text);
   const messages = result.raw('messages');
   if (!isArrayText(messages)) return text;
-  const lowered = rawItems(messages).map((raw) => {
+  const downgraded = rawItems(messages).map((raw) => {
     if (!isObjectText(raw)) return raw;
     const message = RawObject.parse(raw);
     const content = message.raw('content');
-    return content === undefined ? raw : message.with('content', downgradeBlock(content, quirks)).toString();
+    return content === undefined ? raw : message.with('content', downgradeBlock(content, features)).toString();
   });
-  return result.with('messages', arrayText(lowered)).toString();
+  return result.with('messages', arrayText(downgraded)).toString();
 }
 
 /**
- * The text of a result as a client of this revision can read it; the same text where there is nothing to change.
+ * Translates the text of a result for a client of this revision. Returns the same text if nothing changes.
  *
- * @throws {JsonTextError} when the text is not JSON after all.
+ * @throws {JsonTextError} if the text is not JSON.
  */
 export function downgradeResult(method: string, revision: LegacyRevision, result: string): string {
-  if (method === 'tools/call') return lowerToolResult(result, featuresOf(revision));
-  if (method === 'prompts/get') return lowerPromptResult(result, featuresOf(revision));
+  if (method === 'tools/call') return downgradeToolResult(result, featuresOf(revision));
+  if (method === 'prompts/get') return downgradePromptResult(result, featuresOf(revision));
   return result;
 }
 
 /**
- * The text of one item of a list, likewise.
+ * Translates the text of one list item for a client of this revision. Returns the same text if nothing changes.
  *
- * @throws {JsonTextError} when the text is not JSON after all.
+ * @throws {JsonTextError} if the text is not JSON.
  */
 export function downgradeListItem(
   kind: 'tools' | 'prompts' | 'resources' | 'templates',
   revision: LegacyRevision,
   item: string,
 ): string {
-  // A client that is told of an output schema waits for structured content.
-  const foreign = kind === 'tools' && !featuresOf(revision).structuredContent && item.includes('"outputSchema"');
-  return foreign ? RawObject.parse(item).with('outputSchema', undefined).toString() : item;
+  // A client that sees an output schema expects structured content.
+  const isUnsupported = kind === 'tools' && !featuresOf(revision).structuredContent && item.includes('"outputSchema"');
+  return isUnsupported ? RawObject.parse(item).with('outputSchema', undefined).toString() : item;
 }
 
 const TOOL_BLOCKS = new Set(['tool_use', 'tool_result']);
 
-/** One message per content block, since an older message holds exactly one; undefined where a block cannot be said. */
-function splitMessage(raw: string, quirks: RevisionFeatures): string[] | undefined {
+/**
+ * Splits a sampling message into one message per content block, since older messages hold exactly one block. Returns
+ * undefined if a block has no older form.
+ */
+function splitMessage(raw: string, features: RevisionFeatures): string[] | undefined {
   if (!isObjectText(raw)) return [raw];
   const message = RawObject.parse(raw);
   const content = message.raw('content');
@@ -122,27 +124,29 @@ function splitMessage(raw: string, quirks: RevisionFeatures): string[] | undefin
   for (const block of isArrayText(content) ? rawItems(content) : [content]) {
     const type = isObjectText(block) ? RawObject.parse(block).string('type') : undefined;
     if (type !== undefined && TOOL_BLOCKS.has(type)) return undefined;
-    split.push(message.with('content', downgradeBlock(block, quirks)).toString());
+    split.push(message.with('content', downgradeBlock(block, features)).toString());
   }
   return split;
 }
 
-function lowerSampling(params: RawObject, quirks: RevisionFeatures): RawObject | undefined {
-  if (quirks.samplingTools) return params;
+function downgradeSampling(params: RawObject, features: RevisionFeatures): RawObject | undefined {
+  if (features.samplingTools) return params;
   if (params.raw('tools') !== undefined) return undefined;
   const messages = params.raw('messages');
   if (!isArrayText(messages)) return params;
-  const lowered: string[] = [];
+  const downgraded: string[] = [];
   for (const message of rawItems(messages)) {
-    const split = splitMessage(message, quirks);
+    const split = splitMessage(message, features);
     if (split === undefined) return undefined;
-    lowered.push(...split);
+    downgraded.push(...split);
   }
-  return params.with('messages', arrayText(lowered));
+  return params.with('messages', arrayText(downgraded));
 }
 
-/** `oneOf: [{const, title}]` as `enum` + `enumNames`; undefined where the property has no older form. */
-function lowerProperty(raw: string): string | undefined {
+/**
+ * Translates `oneOf: [{const, title}]` to `enum` and `enumNames`. Returns undefined if the property has no older form.
+ */
+function downgradeProperty(raw: string): string | undefined {
   if (!isObjectText(raw)) return raw;
   const property = RawObject.parse(raw);
   if (property.string('type') === 'array') return undefined;
@@ -165,28 +169,28 @@ function lowerProperty(raw: string): string | undefined {
     .toString();
 }
 
-function lowerElicitation(params: RawObject, revision: LegacyRevision): RawObject | undefined {
+function downgradeElicitation(params: RawObject, revision: LegacyRevision): RawObject | undefined {
   if (revision < '2025-06-18') return undefined;
   if (featuresOf(revision).urlElicitation) return params;
   if (params.raw('mode') !== undefined && params.string('mode') !== 'form') return undefined;
   const schema = params.object('requestedSchema');
   const properties = schema?.object('properties');
   if (schema === undefined || properties === undefined) return params;
-  let lowered = properties;
+  let downgraded = properties;
   for (const name of properties.keys()) {
-    const property = lowerProperty(properties.raw(name) ?? '');
+    const property = downgradeProperty(properties.raw(name) ?? '');
     if (property === undefined) return undefined;
-    lowered = lowered.with(name, property);
+    downgraded = downgraded.with(name, property);
   }
-  if (lowered === properties) return params;
-  return params.with('requestedSchema', schema.with('properties', lowered.toString()).toString());
+  if (downgraded === properties) return params;
+  return params.with('requestedSchema', schema.with('properties', downgraded.toString()).toString());
 }
 
 /**
- * The parameters of a request from an upstream as a client of this revision can read them; undefined when the revision has no
- * way to say it, so that the client must not be asked.
+ * Translates the parameters of a server request for a client of this revision. Returns undefined if the revision cannot
+ * express the request; then the client must not be asked.
  *
- * @throws {JsonTextError} when the text is not JSON after all.
+ * @throws {JsonTextError} if the text is not JSON.
  */
 export function downgradeServerRequest(
   method: string,
@@ -195,9 +199,9 @@ export function downgradeServerRequest(
 ): RawObject | undefined {
   switch (method) {
     case 'sampling/createMessage':
-      return lowerSampling(params, featuresOf(revision));
+      return downgradeSampling(params, featuresOf(revision));
     case 'elicitation/create':
-      return lowerElicitation(params, revision);
+      return downgradeElicitation(params, revision);
     default:
       return params;
   }

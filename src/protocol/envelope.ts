@@ -1,5 +1,5 @@
 /**
- * What every 2026-07-28 request says of itself in `params._meta`, since nothing is remembered from an `initialize`.
+ * Reads and writes the envelope of a 2026-07-28 request: the members of `params._meta` that replace `initialize`.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic#meta
  */
@@ -13,19 +13,20 @@ import { isSeverity, type Severity } from './severity.ts';
 export interface Envelope {
   readonly version: ModernRevision;
   readonly clientCapabilities: RawObject;
-  /** Absent where the client would rather not say; it must be served all the same. */
+  /** Optional in the protocol: a client without it must be served too. */
   readonly clientInfo: RawObject | undefined;
-  /** The least severe log message wanted; absent when none is. */
+  /** The least severe log message that the client wants; undefined if it wants none. */
   readonly logLevel: Severity | undefined;
 }
 
 /**
- * What the parameters of a request say. `version` is there wherever it could be read, since it is compared with the header
- * before anything else is judged.
+ * The outcome of reading an envelope. `version` is set whenever it could be read, because it is compared with the HTTP
+ * header first.
  *
- * - `none`: names no version, so it is a request of the older era, unless its header says otherwise; then `missing` is why not.
- * - `unsupported`: a version we do not speak.
- * - `malformed`: required keys are missing, or a key does not hold what it should.
+ * - `none`: no version is named, so this is a legacy request, unless its header says otherwise. `missing` lists the
+ *   absent required keys.
+ * - `unsupported`: names a version that we do not support.
+ * - `malformed`: a required key is missing, or a key has a wrong value.
  */
 export type EnvelopeReading =
   | { readonly kind: 'none'; readonly missing: readonly string[] }
@@ -35,7 +36,7 @@ export type EnvelopeReading =
 
 const REQUIRED = [META.protocolVersion, META.clientCapabilities];
 
-/** Members of client capabilities that are objects where they are there at all. */
+/** Members of client capabilities that must be objects if present. */
 const CAPABILITIES = ['experimental', 'roots', 'sampling', 'elicitation', 'extensions'];
 
 const OWN_KEYS = [META.protocolVersion, META.clientInfo, META.clientCapabilities, META.logLevel];
@@ -65,19 +66,22 @@ function logLevelFault(meta: RawObject): string | undefined {
   return isFine ? undefined : `"${META.logLevel}" is no log level`;
 }
 
-/** Of nearly every request of the older era. */
-const NOTHING: EnvelopeReading = { kind: 'none', missing: REQUIRED };
+/** The reading of nearly every legacy request. */
+const NO_ENVELOPE: EnvelopeReading = { kind: 'none', missing: REQUIRED };
 
-/** A client says the same of itself with every request, so most envelopes have been read before. */
+/** Readings by raw `_meta`. A client sends the same envelope with every request, so most were read before. */
 const readings = new TextCache<EnvelopeReading>();
 
-/** Raw `_meta` by what it is put in place of: for each set of capabilities, client and log level. */
+/**
+ * Raw `_meta` with an envelope, by the `_meta` without it; one cache for each set of capabilities, client and log
+ * level.
+ */
 const metas = new WeakMap<RawObject, WeakMap<RawObject, Map<Severity | undefined, TextCache<string>>>>();
 
-/** @throws {JsonTextError} when `_meta` is no well-formed JSON after all. */
+/** Reads the envelope from the parameters of a request. @throws {JsonTextError} if `_meta` is not well-formed JSON. */
 export function readEnvelope(params: RawObject | undefined): EnvelopeReading {
   const raw = params?.raw('_meta');
-  if (raw === undefined) return NOTHING;
+  if (raw === undefined) return NO_ENVELOPE;
   return readings.of(raw, (text) => {
     const rest = splitToken(text)?.rest;
     return rest === undefined ? readText(text) : readings.of(rest, readText);
@@ -110,9 +114,10 @@ function read(meta: RawObject | undefined): EnvelopeReading {
 }
 
 /**
- * The parameters under this envelope in place of any other. Everything else in `_meta` stays, the progress token included.
+ * Returns the parameters with this envelope in place of any other. Other members of `_meta` stay, the progress token
+ * included.
  *
- * @param token of ours, in place of that.
+ * @param token our progress token, which replaces the sender's.
  */
 export function withEnvelope(params: RawObject | undefined, envelope: Envelope, token?: number): RawObject {
   const raw = params?.raw('_meta') ?? '';
@@ -129,7 +134,7 @@ export function withEnvelope(params: RawObject | undefined, envelope: Envelope, 
   return (params ?? RawObject.EMPTY).with('_meta', meta);
 }
 
-/** The envelope that was asked for last, which is mostly asked for next. */
+/** The last envelope used; the next one is mostly the same. */
 let last: { readonly envelope: Envelope; readonly cache: TextCache<string> } | undefined;
 
 function metasUnder(envelope: Envelope): TextCache<string> {
@@ -152,7 +157,7 @@ function findMetas({ clientCapabilities, clientInfo = RawObject.EMPTY, logLevel 
   return cache;
 }
 
-/** The parameters as an upstream of the older era reads them, which has heard all that in `initialize`. */
+/** Returns the parameters without the envelope, for a legacy upstream, which learns the same from `initialize`. */
 export function withoutEnvelope(params: RawObject): RawObject {
   return withoutMeta(params, OWN_KEYS);
 }

@@ -2,18 +2,18 @@ import { StringDecoder } from 'node:string_decoder';
 
 import { createParser, type EventSourceParser } from 'eventsource-parser';
 
-/** A comment: keeps a connection alive and means nothing. */
+/** An SSE comment: keeps a connection alive, and readers ignore it. */
 export const COMMENT = ':\n\n';
 
-/** Where a reader of an event stream stands, and what it needs to come back. */
+/** The position of a reader in an event stream, from which it can resume. */
 export interface StreamPosition {
-  /** Id of the last event that had one; empty when there is none. */
+  /** Id of the last event with an id; empty before the first one. */
   lastEventId: string;
-  /** How long the server asked to wait before coming back, in milliseconds. */
+  /** Delay before a reconnect, as the server asked, in milliseconds. */
   retryMs: number | undefined;
 }
 
-/** One event is bigger than we carry. */
+/** Reports an event that exceeds the limit. */
 export class EventTooLargeError extends Error {
   override readonly name = 'EventTooLargeError';
 
@@ -23,7 +23,7 @@ export class EventTooLargeError extends Error {
 }
 
 /**
- * Reads the bytes of one event stream, cut anywhere.
+ * Parses the bytes of one event stream; chunks may end anywhere.
  *
  * @see https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream
  */
@@ -32,8 +32,8 @@ export class EventReader {
   #decoder: StringDecoder | undefined;
 
   /**
-   * @param position is kept up to date, also by events without data, before `onEvent` is called.
-   * @param limitChars of one event, in UTF-16 units.
+   * @param position is updated before `onEvent` is called, also by events without data.
+   * @param limitChars the largest accepted event, in UTF-16 code units.
    */
   constructor(position: StreamPosition, limitChars: number, onEvent: (type: string, data: string) => void) {
     this.#parser = createParser({
@@ -49,19 +49,19 @@ export class EventReader {
         onEvent(event ?? 'message', data);
       },
       onError(error) {
-        // The other complaints are about fields the specification says to ignore.
+        // The other errors concern fields that the specification tells readers to ignore.
         if (error.type === 'max-buffer-size-exceeded') throw new EventTooLargeError(limitChars);
       },
     });
   }
 
-  /** @throws {EventTooLargeError} and is of no use afterwards. */
+  /** Parses the next bytes. @throws {EventTooLargeError} The reader cannot be used afterwards. */
   feed(chunk: Buffer): void {
     this.#parser.feed(this.#decode(chunk));
   }
 
   #decode(chunk: Buffer): string {
-    // Nearly every chunk ends with a line break, and then no character is cut.
+    // Nearly every chunk ends with a line break, and then no character is split.
     if (this.#decoder === undefined && (chunk.at(-1) ?? 0) < 0x80) return chunk.toString('utf8');
     this.#decoder ??= new StringDecoder('utf8');
     return this.#decoder.write(chunk);
@@ -71,7 +71,7 @@ export class EventReader {
 export interface EventFields {
   readonly id?: string | undefined;
   readonly event?: string | undefined;
-  /** One line of text; empty for an event that only carries an id. */
+  /** One line of text; empty for an event that carries only an id. */
   readonly data: string;
   readonly retryMs?: number | undefined;
 }
@@ -80,9 +80,9 @@ const ID = /^[A-Za-z0-9_.-]{1,200}$/;
 const TYPE = /^[A-Za-z0-9_-]{1,64}$/;
 
 /**
- * The text of one event. Whatever `data` holds, a reader sees exactly one.
+ * Returns the text of one event. A reader sees exactly one event, whatever `data` holds.
  *
- * @throws {TypeError} when a field could not be read back as it is.
+ * @throws {TypeError} if a field cannot be represented.
  */
 export function eventText({ id, event, data, retryMs }: EventFields): string {
   if (data.includes('\n') || data.includes('\r')) throw new TypeError('event data must be one line');

@@ -1,5 +1,5 @@
 /**
- * Text in an HTTP header: plain where that is safe, else `=?base64?…?=` around the base64 of its UTF-8.
+ * Encodes text as an HTTP header value: plain if that is safe, else `=?base64?…?=` around the base64 of its UTF-8.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#value-encoding
  */
@@ -7,18 +7,18 @@
 const PREFIX = '=?base64?';
 const SUFFIX = '?=';
 
-/** Visible ASCII, with spaces inside. Also the empty text. */
+/** Visible ASCII with inner spaces, or the empty text. */
 const PLAIN = /^(?:[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?$/;
 
-/** What may arrive; tabs are control characters, which we do not send and must not refuse. */
+/** Characters accepted in received values. Tabs are control characters: we do not send them, but must accept them. */
 const ALLOWED = /^[\t\x20-\x7e]*$/;
 
 const utf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 /**
- * A header value that stands for the text and holds no control character, whatever the text is.
+ * Encodes any text as a header value without control characters.
  *
- * Half a surrogate pair has no UTF-8 and becomes U+FFFD, as it does in every other encoder.
+ * A lone surrogate has no UTF-8 form and becomes U+FFFD, as in every other encoder.
  */
 export function encodeHeaderValue(text: string): string {
   const isLiteral = PLAIN.test(text) && !(text.startsWith(PREFIX) && text.endsWith(SUFFIX));
@@ -29,8 +29,11 @@ function isBlank(char: string | undefined): boolean {
   return char === ' ' || char === '\t';
 }
 
-/** A header value without the white space around it. By hand: `trim()` takes more than HTTP does, a pattern quadratic time. */
-export function withoutBlanks(value: string): string {
+/**
+ * Removes spaces and tabs around a header value. Written as a loop: `trim()` removes more than HTTP allows, and a
+ * pattern takes quadratic time.
+ */
+export function trimBlanks(value: string): string {
   let [start, end] = [0, value.length];
   while (isBlank(value[start])) start++;
   while (end > start && isBlank(value[end - 1])) end--;
@@ -38,19 +41,19 @@ export function withoutBlanks(value: string): string {
 }
 
 /**
- * The text a received header value stands for; undefined when it has characters no header may have, or is marked as base64
- * and is none. White space around it is the transport's. A marker that is not exactly right marks nothing.
+ * Decodes a received header value. Returns undefined if it has invalid characters, or is marked as base64 and is not
+ * base64. Surrounding white space is ignored. An inexact marker is plain text.
  */
 export function decodeHeaderValue(value: string): string | undefined {
   if (!value.startsWith('=') && PLAIN.test(value)) return value;
-  const trimmed = withoutBlanks(value);
+  const trimmed = trimBlanks(value);
   if (!ALLOWED.test(trimmed)) return undefined;
   const isMarked =
     trimmed.length >= PREFIX.length + SUFFIX.length && trimmed.startsWith(PREFIX) && trimmed.endsWith(SUFFIX);
   if (!isMarked) return trimmed;
   const base64 = trimmed.slice(PREFIX.length, -SUFFIX.length);
   const bytes = Buffer.from(base64, 'base64');
-  // Node skips what is not base64, so what it read is written again and compared.
+  // Node skips characters that are not base64, so the decoded bytes are encoded again and compared.
   if (bytes.toString('base64') !== base64) return undefined;
   try {
     return utf8.decode(bytes);

@@ -1,16 +1,16 @@
 /**
- * Requests that take several rounds: a 2026-07-28 server answers with questions, and the client sends its request again with
- * the answers.
+ * Reads and writes multi-round-trip requests (MRTR): a 2026-07-28 server answers with input requests, and the client
+ * sends its request again with the responses.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
  */
 
 import { RawObject } from '../json/json.ts';
 
-/** The only methods a server may answer with questions. */
-const ASKING = new Set(['tools/call', 'prompts/get', 'resources/read']);
+/** The methods that a server may answer with `input_required`. */
+const INPUT_METHODS = new Set(['tools/call', 'prompts/get', 'resources/read']);
 
-/** One entry of `inputRequests`. `key` is the server's, and the answer's too. */
+/** One entry of `inputRequests`. The server chooses `key`; the response uses the same key. */
 export interface InputRequest {
   readonly key: string;
   readonly method: string;
@@ -18,19 +18,19 @@ export interface InputRequest {
 }
 
 export interface InputRequired {
-  /** In the server's order; may be empty, where the server only wants to be asked again. */
+  /** In the server's order. Empty if the server only wants the request again. */
   readonly inputRequests: readonly InputRequest[];
-  /** Raw JSON text of a string, to be given back as it is; absent where none was given, and then none may be given back. */
+  /** Raw JSON text of a string that the client returns unchanged; undefined if the server sent none. */
   readonly requestState: string | undefined;
 }
 
 /**
- * How a server ended a request.
+ * The outcome of reading a result.
  *
- * - `complete`, `absent`: its result. Servers of older revisions name no type, and neither do some that should.
- * - `task`: it goes on in a task.
- * - `unknown`: a type of result that nobody declared, which is no valid answer. `resultType` is raw JSON text.
- * - `malformed`: questions that cannot be read or asked; `why` completes "the result …".
+ * - `complete`, `absent`: the result itself. Servers of older revisions send no `resultType`, nor do some modern ones.
+ * - `task`: the request continues as a task.
+ * - `unknown`: a `resultType` that nobody declared, which is an invalid answer. `resultType` is raw JSON text.
+ * - `malformed`: input requests that cannot be read. `why` completes the sentence "the result …".
  */
 export type ResultReading =
   | { readonly kind: 'complete' | 'absent' | 'task'; readonly result: RawObject }
@@ -38,17 +38,17 @@ export type ResultReading =
   | { readonly kind: 'unknown'; readonly resultType: string }
   | { readonly kind: 'malformed'; readonly why: string };
 
-/** Whether a server may answer this method with questions. */
-export function mayAsk(method: string): boolean {
-  return ASKING.has(method);
+/** Returns whether a server may answer this method with `input_required`. */
+export function mayRequireInput(method: string): boolean {
+  return INPUT_METHODS.has(method);
 }
 
-/** Whether there is anything in it for the client to come back with; without, it would come back as it went. */
+/** Returns whether the client has anything to send back. If not, its retry would equal its first request. */
 export function isAnswerable({ inputRequests, requestState }: InputRequired): boolean {
   return inputRequests.length > 0 || requestState !== undefined;
 }
 
-/** The entries of `inputRequests`; undefined where one of them is no request. @throws {JsonTextError} */
+/** Returns the entries of `inputRequests`, or undefined if one of them is not a request. @throws {JsonTextError} */
 export function readRequests(requests: RawObject): InputRequest[] | undefined {
   const read: InputRequest[] = [];
   for (const key of requests.keys()) {
@@ -61,7 +61,7 @@ export function readRequests(requests: RawObject): InputRequest[] | undefined {
   return read;
 }
 
-function readAsked(result: RawObject): ResultReading {
+function readInputRequired(result: RawObject): ResultReading {
   const requests = result.object('inputRequests');
   if (requests === undefined && result.raw('inputRequests') !== undefined) {
     return { kind: 'malformed', why: 'has "inputRequests" that are no object' };
@@ -79,18 +79,18 @@ function readAsked(result: RawObject): ResultReading {
   return { kind: 'input-required', asked };
 }
 
-/** Whether a result that is cut open says in the plainest words that it is what was asked for: then there is nothing to read. */
-export function isPlain(result: RawObject | undefined): boolean {
+/** Returns whether a parsed result says `"resultType": "complete"` literally, so that it need not be read further. */
+export function isMarkedComplete(result: RawObject | undefined): boolean {
   return result?.raw('resultType') === '"complete"';
 }
 
-/** @throws {JsonTextError} when something in it is not JSON after all. */
+/** Reads the `resultType` of a result and what belongs to it. @throws {JsonTextError} if a member is not JSON. */
 export function readResult(result: RawObject): ResultReading {
   const resultType = result.raw('resultType');
   if (resultType === undefined) return { kind: 'absent', result };
   const type = result.string('resultType');
   if (type === 'complete' || type === 'task') return { kind: type, result };
-  return type === 'input_required' ? readAsked(result) : { kind: 'unknown', resultType };
+  return type === 'input_required' ? readInputRequired(result) : { kind: 'unknown', resultType };
 }
 
 function requestText({ method, params }: InputRequest): string {
@@ -98,30 +98,30 @@ function requestText({ method, params }: InputRequest): string {
   return params === undefined ? `${head}}` : `${head},"params":${params.toString()}}`;
 }
 
-/** The member `inputRequests`, as JSON text. Its keys are told apart by the caller. */
+/** Returns the member `inputRequests` as JSON text. The caller provides unique keys. */
 export function inputRequestsText(inputRequests: readonly InputRequest[]): string {
   let requests = RawObject.EMPTY;
   for (const request of inputRequests) requests = requests.with(request.key, requestText(request));
   return requests.toString();
 }
 
-/** The result that puts questions to a client. Its keys are told apart by the caller. */
+/** Returns the `input_required` result for a client. The caller provides unique keys. */
 export function inputRequiredResult({ inputRequests, requestState }: InputRequired): RawObject {
   return RawObject.EMPTY.with('resultType', '"input_required"')
     .with('inputRequests', inputRequests.length === 0 ? undefined : inputRequestsText(inputRequests))
     .with('requestState', requestState);
 }
 
-/** What a client comes back with: raw answers by key, and the raw state it was given. */
+/** What a client sends with a retry: raw responses by key, and the raw state that it received. */
 export interface Retry {
   readonly inputResponses: RawObject | undefined;
   readonly requestState: string | undefined;
 }
 
 /**
- * What the parameters of a request bring back; undefined when it is none, or not as it should be.
+ * Reads a retry from the parameters of a request. Returns undefined if a member is malformed.
  *
- * @throws {JsonTextError} when the text is not JSON after all.
+ * @throws {JsonTextError} if the text is not JSON.
  */
 export function readRetry(params: RawObject): Retry | undefined {
   const inputResponses = params.object('inputResponses');
@@ -131,7 +131,7 @@ export function readRetry(params: RawObject): Retry | undefined {
   return { inputResponses, requestState };
 }
 
-/** The parameters of a request that brings this back, in place of anything it brought before. */
+/** Returns the parameters of a request with this retry in place of any earlier one. */
 export function withRetry(params: RawObject, { inputResponses, requestState }: Retry): RawObject {
   return params.with('inputResponses', inputResponses?.toString()).with('requestState', requestState);
 }

@@ -1,4 +1,4 @@
-/** Answers of clients to the questions of servers, from one era to the other. */
+/** Translates responses of clients to server requests from one era to the other. */
 
 import { isArrayText, isObjectText, RawObject, rawItems } from '../json/json.ts';
 import { downgradeBlock } from './downgrade.ts';
@@ -6,9 +6,9 @@ import { withoutCoreTaskMeta } from './meta.ts';
 import { type LegacyRevision, featuresOf } from './revisions.ts';
 
 /**
- * An older client's answer to a question, as a value of `inputResponses`.
+ * Translates the result of a legacy client to a value of `inputResponses`.
  *
- * @throws {JsonTextError} when the text is not JSON after all.
+ * @throws {JsonTextError} if the text is not JSON.
  */
 export function upgradeInputResponse(result: string): string {
   return withoutCoreTaskMeta(RawObject.parse(result)).toString();
@@ -16,8 +16,11 @@ export function upgradeInputResponse(result: string): string {
 
 const ACTIONS = ['accept', 'decline', 'cancel'];
 
-/** One block, since older revisions hold no more; undefined where several cannot be said as one. */
-function oneBlock(blocks: readonly string[], revision: LegacyRevision): string | undefined {
+/**
+ * Joins content blocks into one, since older revisions allow only one. Returns undefined if the blocks cannot be
+ * joined.
+ */
+function joinBlocks(blocks: readonly string[], revision: LegacyRevision): string | undefined {
   const texts: string[] = [];
   for (const raw of blocks) {
     const block = isObjectText(raw) ? RawObject.parse(raw) : undefined;
@@ -32,21 +35,21 @@ function oneBlock(blocks: readonly string[], revision: LegacyRevision): string |
   return `{"type":"text","text":${JSON.stringify(texts.join('\n'))}}`;
 }
 
-function lowerSampled(answer: RawObject, revision: LegacyRevision): RawObject | undefined {
+function downgradeSamplingResult(answer: RawObject, revision: LegacyRevision): RawObject | undefined {
   const content = answer.raw('content');
   if (content === undefined || answer.string('model') === undefined || answer.string('role') === undefined) {
     return undefined;
   }
   if (featuresOf(revision).samplingTools) return answer;
-  const block = oneBlock(isArrayText(content) ? rawItems(content) : [content], revision);
+  const block = joinBlocks(isArrayText(content) ? rawItems(content) : [content], revision);
   return block === undefined ? undefined : answer.with('content', block);
 }
 
 /**
- * A value of `inputResponses` as the result that an older server waits for; undefined when it is no answer to such a question,
- * or has no older form.
+ * Translates a value of `inputResponses` to the result that a legacy server expects. Returns undefined if it does not
+ * answer such a request, or has no older form.
  *
- * @throws {JsonTextError} when the text is not JSON after all.
+ * @throws {JsonTextError} if the text is not JSON.
  */
 export function downgradeInputResponse(method: string, revision: LegacyRevision, response: string): string | undefined {
   if (!isObjectText(response)) return undefined;
@@ -55,7 +58,7 @@ export function downgradeInputResponse(method: string, revision: LegacyRevision,
     case 'elicitation/create':
       return ACTIONS.includes(answer.string('action') ?? '') ? answer.toString() : undefined;
     case 'sampling/createMessage':
-      return lowerSampled(answer, revision)?.toString();
+      return downgradeSamplingResult(answer, revision)?.toString();
     case 'roots/list':
       return isArrayText(answer.raw('roots')) ? answer.toString() : undefined;
     default:

@@ -1,8 +1,8 @@
-/** JSON Schema as text: a walk over the schemas inside a schema, which leaves alone what is data and what nobody knows. */
+/** Walks over the subschemas of a JSON Schema given as text. Leaves data and unknown keywords unchanged. */
 
 import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from '../json/json.ts';
 
-/** Keywords that hold a schema, or a list of schemas (`items` was both at times). */
+/** Keywords that hold a schema or a list of schemas (`items` holds either, depending on the dialect). */
 const SCHEMAS = new Set([
   'items',
   'prefixItems',
@@ -22,7 +22,7 @@ const SCHEMAS = new Set([
   'else',
 ]);
 
-/** Keywords that hold schemas by name; the names are anybody's. */
+/** Keywords that hold a map of schemas; authors choose the names. */
 const NAMED_SCHEMAS = new Set([
   'properties',
   'patternProperties',
@@ -33,10 +33,10 @@ const NAMED_SCHEMAS = new Set([
 ]);
 
 /**
- * One schema directly inside another.
+ * Transforms one direct subschema.
  *
- * @param keyword the keyword it stands under.
- * @param name its name, under a keyword that names its schemas.
+ * @param keyword the keyword that holds the subschema.
+ * @param name its name, if the keyword holds a map of schemas.
  */
 export type Visit = (schema: RawObject, keyword: string, name: string | undefined) => RawObject;
 
@@ -51,9 +51,10 @@ function mapList(raw: string, keyword: string, visit: Visit): string {
 }
 
 /**
- * The schema with each schema directly inside it put through `visit`, which goes deeper by calling this again.
+ * Returns the schema with each direct subschema transformed by `visit`. To go deeper, `visit` calls this function
+ * again.
  *
- * @throws {JsonTextError} when something in it is no well-formed JSON, or names a member twice.
+ * @throws {JsonTextError} if a part is not well-formed JSON, or names a member twice.
  */
 export function mapSubschemas(schema: RawObject, visit: Visit): RawObject {
   return schema.map((raw, keyword) => {

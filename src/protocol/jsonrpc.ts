@@ -37,19 +37,19 @@ export interface Result {
   readonly kind: 'result';
   /** Raw text of an object. */
   readonly result: string;
-  /** The same parsed, if it was parsed together with its message. */
+  /** The parsed `result`, if it was parsed together with its message. */
   readonly parsedResult?: RawObject;
-  /** Of what is given again and again: the result on one line and the brace that ends a response, in UTF-8. */
+  /** For results that are sent repeatedly: `result` on one line plus the closing brace of a response, in UTF-8. */
   readonly tail?: Buffer;
 }
 
-/** How a request ended: its result, or an error with all its members. */
+/** The outcome of a request: its result, or an error with all its members. */
 export type Answer = Result | { readonly kind: 'error'; readonly error: RpcError };
 
-/** The answer that has nothing to say. */
-export const DONE: Answer = { kind: 'result', result: '{}' };
+/** An empty result. */
+export const EMPTY_RESULT: Answer = { kind: 'result', result: '{}' };
 
-/** Returns the answer with its result parsed. @throws {JsonTextError} when the text is not JSON after all. */
+/** Returns the answer with its result parsed. @throws {JsonTextError} if the text is not JSON. */
 export function parsed(answer: Result): Result & { readonly parsedResult: RawObject } {
   const { kind, result, parsedResult } = answer;
   return { kind, result, parsedResult: parsedResult ?? RawObject.parse(result) };
@@ -60,17 +60,17 @@ export type Response = Answer & { readonly id: Id };
 
 export type Message = Request | Notification | Response;
 
-/** The text is no JSON-RPC message. `id` is the raw id where one could still be read, else `null`. */
+/** Reports a text that is not a JSON-RPC message. `id` is the raw id if it could be read, else `null`. */
 export class MessageError extends Error {
   override readonly name = 'MessageError';
-  /** -32700 where the text is no JSON, -32600 where it is JSON and no message, or JSON we do not carry. */
+  /** -32700: the text is not JSON. -32600: it is JSON, but not a message, or it exceeds a bound. */
   readonly code: -32700 | -32600;
   readonly id: Id;
-  /** The bound it goes beyond, or `duplicate` where an object names a member twice. */
+  /** The bound that the text exceeds, or `duplicate` if an object names a member twice. */
   readonly refused: JsonTextError['refused'];
 
-  constructor(code: -32700 | -32600, what: string, id: Id = 'null', refused?: JsonTextError['refused']) {
-    super(what);
+  constructor(code: -32700 | -32600, message: string, id: Id = 'null', refused?: JsonTextError['refused']) {
+    super(message);
     this.code = code;
     this.id = id;
     this.refused = refused;
@@ -78,11 +78,14 @@ export class MessageError extends Error {
 }
 
 const INTEGER_ID = /^(?:0|-?[1-9]\d*)$/;
-/** Nearly every id. */
+/** Matches nearly every id. */
 const SHORT_ID = /^[1-9]\d{0,14}$/;
 
-/** Names that must not come in other spellings: some parsers would merge `Method` with `method`. The frequent ones come first. */
-class Spelling {
+/**
+ * Member names that must not appear in other spellings, since some parsers merge `Method` with `method`. List frequent
+ * names first.
+ */
+class MemberNames {
   readonly #names: readonly string[];
   readonly #folded: ReadonlySet<string>;
 
@@ -91,29 +94,29 @@ class Spelling {
     this.#folded = new Set(names.map(folded));
   }
 
-  /** A name that could be mistaken for one of ours. */
-  mistaken(object: RawObject): string | undefined {
+  /** Returns the first member whose name a lenient parser could take for one of these names, or undefined. */
+  findLookalike(object: RawObject): string | undefined {
     for (const key of object.keys()) {
-      if (this.#isOne(key)) continue;
+      if (this.#has(key)) continue;
       if (this.#folded.has(folded(key)) || key === '__proto__') return key;
     }
     return undefined;
   }
 
-  #isOne(key: string): boolean {
+  #has(key: string): boolean {
     for (const name of this.#names) if (name === key) return true;
     return false;
   }
 }
 
-/** Through upper case, since Go also takes "paramſ" for "params". */
+/** Folds case by way of upper case, because Go also accepts "paramſ" for "params". */
 function folded(name: string): string {
   return name.toUpperCase().toLowerCase();
 }
 
-const ENVELOPE = new Spelling('jsonrpc', 'id', 'method', 'params', 'result', 'error');
-/** The parameters a gateway routes by. */
-const ROUTED = new Spelling(
+const ENVELOPE = new MemberNames('jsonrpc', 'id', 'method', 'params', 'result', 'error');
+/** Parameters that the gateway routes by. */
+const ROUTED = new MemberNames(
   'name',
   'arguments',
   '_meta',
@@ -125,7 +128,7 @@ const ROUTED = new Spelling(
   'taskId',
 );
 
-/** Judges escapes and control characters too, unlike elsewhere: an id is echoed into lines and events. */
+/** Checks escapes and control characters too, because an id is echoed into lines and events. */
 function isStringId(raw: string): boolean {
   try {
     return typeof JSON.parse(raw) === 'string';
@@ -137,12 +140,12 @@ function isStringId(raw: string): boolean {
 function isId(raw: string): boolean {
   if (raw.length > LIMITS.requestIdChars) return false;
   if (SHORT_ID.test(raw)) return true;
-  // An integer beyond 2^53 is an id too: it is compared and echoed as text.
+  // An integer beyond 2^53 is valid too, because ids are compared and echoed as text.
   return raw.startsWith('"') ? isStringId(raw) : INTEGER_ID.test(raw);
 }
 
-function checkSpelling(object: RawObject, spelling: Spelling, id: Id): void {
-  const key = spelling.mistaken(object);
+function refuseLookalikes(object: RawObject, spelling: MemberNames, id: Id): void {
+  const key = spelling.findLookalike(object);
   if (key === undefined) return;
   throw new MessageError(-32600, `member "${key.slice(0, 40)}" could be mistaken for another one`, id);
 }
@@ -162,7 +165,7 @@ function toError(raw: string, id: Id): RpcError {
 function toMessage(envelope: RawObject): Message {
   const rawId = envelope.raw('id');
   const id = rawId !== undefined && isId(rawId) ? rawId : 'null';
-  checkSpelling(envelope, ENVELOPE, id);
+  refuseLookalikes(envelope, ENVELOPE, id);
   if (envelope.raw('jsonrpc') !== '"2.0"') {
     throw new MessageError(-32600, '"jsonrpc" must be "2.0"', id);
   }
@@ -177,7 +180,7 @@ function toMessage(envelope: RawObject): Message {
     if (params === undefined && envelope.raw('params') !== undefined) {
       throw new MessageError(-32600, '"params" must be an object', id);
     }
-    if (params !== undefined) checkSpelling(params, ROUTED, id);
+    if (params !== undefined) refuseLookalikes(params, ROUTED, id);
     if (rawId === undefined) return { kind: 'notification', method, params };
     if (id === 'null') {
       throw new MessageError(-32600, '"id" must be a string of at most 128 characters or a safe integer');
@@ -210,7 +213,7 @@ function toMessageError(thrown: unknown, id: Id = 'null'): MessageError {
   throw thrown;
 }
 
-/** Returns the id of a text that is a message but for what stands inside its strings; else `null`. */
+/** Returns the id of a message that was refused for the content of its strings, or `null` if it cannot be read. */
 function idOf(text: string): Id {
   try {
     const id = RawObject.parse(text).raw('id');
@@ -222,11 +225,11 @@ function idOf(text: string): Id {
 }
 
 /**
- * Reads one JSON-RPC message of an upstream, whose text is relayed: it has to be JSON throughout, strings included.
+ * Parses one JSON-RPC message of an upstream. The text is relayed, so all of it must be JSON, strings included.
  *
- * @param preparsed the member that the caller will read: the parameters of a request, or its result.
- * @param isAscii whether the text is known to be.
- * @throws {MessageError}
+ * @param preparsed the member that the caller reads: the parameters of a request, or the result.
+ * @param isAscii whether the text is known to be ASCII.
+ * @throws {MessageError} if the text is not JSON, not a message, or exceeds {@link UPSTREAM_BOUNDS}.
  * @see https://www.jsonrpc.org/specification
  */
 export function parseMessage(text: string, preparsed: Preparsed = 'params', isAscii = false): Message {
@@ -237,7 +240,7 @@ export function parseMessage(text: string, preparsed: Preparsed = 'params', isAs
   }
 }
 
-/** Reads one message of a client: no object in it may name a member twice. @throws {MessageError} */
+/** Parses one message of a client. No object in it may name a member twice. @throws {MessageError} */
 export function parseClientMessage(text: string): Message {
   try {
     return toMessage(RawObject.parseStrictly(text, CLIENT_BOUNDS, 'params'));
@@ -246,29 +249,32 @@ export function parseClientMessage(text: string): Message {
   }
 }
 
-/** Whether the text is a JSON array, which only the 2025-03-26 revision calls a message. */
+/** Returns whether the text is a JSON array. Only revision 2025-03-26 accepts one as a message (a batch). */
 export function isBatch(text: string): boolean {
   return !text.startsWith('{') && text.trimStart().startsWith('[');
 }
 
-/** Names that appear twice in one item refuse that item alone. */
+/** A duplicate member name refuses its item only, so the batch as a whole is read without that check. */
 const CLIENT_BATCH_BOUNDS: JsonBounds = { ...CLIENT_BOUNDS, unique: false };
 
-/** Cuts a batch of an upstream into its messages. An item that is no message is its own {@link MessageError}. @throws {MessageError} */
+/**
+ * Splits a batch of an upstream into its messages. An invalid item becomes a {@link MessageError} in the list. @throws
+ * {MessageError} if the text is not an array.
+ */
 export function parseBatch(text: string): (Message | MessageError)[] {
-  return cutBatch(text, UPSTREAM_BOUNDS).map((item) => readItem(item, parseMessage));
+  return splitBatch(text, UPSTREAM_BOUNDS).map((item) => readItem(item, parseMessage));
 }
 
-/** The same for a batch of a client, of at most `maxItems`. @throws {MessageError} */
+/** Splits a batch of a client, which must hold 1 to `maxItems` messages. @throws {MessageError} */
 export function parseClientBatch(text: string, maxItems: number): (Message | MessageError)[] {
-  const items = cutBatch(text, CLIENT_BATCH_BOUNDS);
+  const items = splitBatch(text, CLIENT_BATCH_BOUNDS);
   if (items.length === 0 || items.length > maxItems) {
     throw new MessageError(-32600, `a batch holds 1 to ${maxItems} messages, not ${items.length}`);
   }
   return items.map((item) => readItem(item, parseClientMessage));
 }
 
-function cutBatch(text: string, bounds: JsonBounds): string[] {
+function splitBatch(text: string, bounds: JsonBounds): string[] {
   try {
     return rawItemsStrictly(text, bounds);
   } catch (thrown) {
@@ -291,7 +297,7 @@ function method(name: string, params: RawObject | undefined): string {
   return params === undefined ? `${head}}` : `${head},"params":${params.toString()}}`;
 }
 
-/** JSON text, ready for a POST body. Where it has to be one line, `oneLine` makes it one. */
+/** Returns the JSON text of a request, for a POST body. For a stdio line or an event, pass it through `oneLine`. */
 export function requestText(id: Id | number, name: string, params: RawObject | undefined): string {
   return `{"jsonrpc":"2.0","id":${id},${method(name, params)}`;
 }

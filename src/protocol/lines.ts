@@ -1,29 +1,31 @@
 const LF = 0x0a;
 const CR = 0x0d;
 
-const MIN_HELD_BYTES = 4_096;
-/** A buffer that grew beyond this is let go after its line. */
-const MAX_KEPT_BYTES = 65_536;
+const MIN_BUFFER_BYTES = 4_096;
+/** A larger buffer is released after its line. */
+const MAX_REUSED_BYTES = 65_536;
 
-const NOTHING = Buffer.alloc(0);
+const EMPTY = Buffer.alloc(0);
 
 /**
- * @param line without its line break; what is not UTF-8 became U+FFFD.
- * @param isCut the line is longer than the limit: these are its first bytes, and the rest of it is not kept.
+ * Receives one line.
+ *
+ * @param line the text without its line break. Bytes that are not UTF-8 become U+FFFD.
+ * @param isCut whether the line exceeds the limit. Then `line` is its beginning, and the rest is discarded.
  */
 type OnLine = (line: string, isCut: boolean) => void;
 
 /**
- * Cuts a byte stream into lines that end in LF or CRLF; empty lines are ignored.
+ * Splits a byte stream into lines that end in LF or CRLF. Empty lines are ignored.
  *
- * Holds at most one line of `limitBytes`, line break not counted. A longer one is reported once, as soon as it is known to
- * be longer, and skipped to its end.
+ * Buffers at most one line of `limitBytes`, line break not counted. A longer line is reported once, as soon as its
+ * length is known, and skipped to its end.
  */
 export class LineSplitter {
   readonly #limitBytes: number;
   readonly #onLine: OnLine;
-  #held: Buffer = NOTHING;
-  #heldBytes = 0;
+  #partial: Buffer = EMPTY;
+  #partialBytes = 0;
   #isSkipping = false;
 
   constructor(limitBytes: number, onLine: OnLine) {
@@ -38,21 +40,21 @@ export class LineSplitter {
       if (end < 0) break;
       if (this.#isSkipping) {
         this.#isSkipping = false;
-      } else if (this.#heldBytes === 0) {
+      } else if (this.#partialBytes === 0) {
         this.#emit(chunk, start, end);
       } else {
-        this.#hold(chunk, start, end);
-        this.#emitHeld();
+        this.#append(chunk, start, end);
+        this.#emitPartial();
         this.#isSkipping = false;
       }
       start = end + 1;
     }
-    if (start < chunk.length && !this.#isSkipping) this.#hold(chunk, start, chunk.length);
+    if (start < chunk.length && !this.#isSkipping) this.#append(chunk, start, chunk.length);
   }
 
-  /** The stream is over: what it left without a line break is a line too. */
+  /** Ends the stream and reports its last line, which has no line break. */
   end(): void {
-    this.#emitHeld();
+    this.#emitPartial();
   }
 
   #emit(bytes: Buffer, start: number, end: number): void {
@@ -62,35 +64,38 @@ export class LineSplitter {
     this.#onLine(bytes.toString('utf8', start, isCut ? start + this.#limitBytes : stop), isCut);
   }
 
-  #emitHeld(): void {
-    const held = this.#held;
-    const bytes = this.#heldBytes;
-    if (held.length > MAX_KEPT_BYTES) this.#held = NOTHING;
-    this.#heldBytes = 0;
-    this.#emit(held, 0, bytes);
+  #emitPartial(): void {
+    const partial = this.#partial;
+    const bytes = this.#partialBytes;
+    if (partial.length > MAX_REUSED_BYTES) this.#partial = EMPTY;
+    this.#partialBytes = 0;
+    this.#emit(partial, 0, bytes);
   }
 
-  /** One buffer that doubles, not a list of chunks: a peer may send a long line byte by byte. */
-  #hold(chunk: Buffer, start: number, end: number): void {
-    // One byte more than the limit, for it may be the CR of the line break.
-    const room = this.#limitBytes + 1 - this.#heldBytes;
+  /**
+   * Appends bytes to the unfinished line. Uses one buffer that doubles, not a list of chunks, because a peer may send a
+   * long line byte by byte.
+   */
+  #append(chunk: Buffer, start: number, end: number): void {
+    // One byte more than the limit: it may be the CR of the line break.
+    const room = this.#limitBytes + 1 - this.#partialBytes;
     const taken = Math.min(end - start, room);
-    const needed = this.#heldBytes + taken;
-    if (needed > this.#held.length) {
-      const capacity = Math.max(needed, Math.min(this.#held.length * 2, this.#limitBytes + 1), MIN_HELD_BYTES);
+    const needed = this.#partialBytes + taken;
+    if (needed > this.#partial.length) {
+      const capacity = Math.max(needed, Math.min(this.#partial.length * 2, this.#limitBytes + 1), MIN_BUFFER_BYTES);
       const grown = Buffer.allocUnsafeSlow(capacity);
-      this.#held.copy(grown, 0, 0, this.#heldBytes);
-      this.#held = grown;
+      this.#partial.copy(grown, 0, 0, this.#partialBytes);
+      this.#partial = grown;
     }
-    chunk.copy(this.#held, this.#heldBytes, start, start + taken);
-    this.#heldBytes = needed;
+    chunk.copy(this.#partial, this.#partialBytes, start, start + taken);
+    this.#partialBytes = needed;
 
-    const isOver = end - start > room || (needed > this.#limitBytes && this.#held[needed - 1] !== CR);
+    const isOver = end - start > room || (needed > this.#limitBytes && this.#partial[needed - 1] !== CR);
     if (!isOver) return;
-    // Not by way of #emit: a CR in the last place is no line break when more follows it.
-    const head = this.#held.toString('utf8', 0, this.#limitBytes);
-    this.#held = NOTHING;
-    this.#heldBytes = 0;
+    // #emit would take a CR at the end for part of a line break, but more of this line follows.
+    const head = this.#partial.toString('utf8', 0, this.#limitBytes);
+    this.#partial = EMPTY;
+    this.#partialBytes = 0;
     this.#isSkipping = true;
     this.#onLine(head, true);
   }

@@ -1,22 +1,24 @@
 /**
- * The headers in which a 2026-07-28 request says again what is in its body, for those who route without reading it.
+ * Makes and checks the headers of a 2026-07-28 request that repeat parts of its body, for intermediaries that route
+ * without reading it.
  *
- * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers
+ * @see
+ *   https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#standard-request-headers
  */
 
-import { decodeHeaderValue, encodeHeaderValue, withoutBlanks } from './header-value.ts';
+import { decodeHeaderValue, encodeHeaderValue, trimBlanks } from './header-value.ts';
 import { isArrayText, isObjectText, type RawObject } from '../json/json.ts';
 import type { Notification, Request } from './jsonrpc.ts';
 import { TextCache } from '../json/memo.ts';
 import type { MirroredParam } from './mirrored-params.ts';
 
-/** A header's name and its value, which never holds a control character. */
+/** Name and value of a header. The value holds no control character. */
 export type Header = readonly [name: string, value: string];
 
-/** Looks a received header up, by its name in lower case. */
+/** Returns the value of a received header by its lower-case name. */
 export type HeaderLookup = (name: string) => string | undefined;
 
-/** The member of the parameters that `Mcp-Name` repeats, by method. Tasks are an extension's. */
+/** The parameter that `Mcp-Name` repeats, by method. The `tasks/…` methods belong to an extension. */
 const NAME_MEMBER: ReadonlyMap<string, string> = new Map([
   ['tools/call', 'name'],
   ['prompts/get', 'name'],
@@ -34,14 +36,14 @@ function nameIn(method: string, params: RawObject | undefined): string | undefin
   return member === undefined ? undefined : params?.string(member);
 }
 
-/** The headers of requests without a name, by method; and of those with one, by method and name. */
+/** Headers by method, for requests without a name; and by method and name. */
 const nameless = new TextCache<readonly Header[]>();
 const named = new TextCache<(name: string) => readonly Header[]>();
 
 /**
- * `Mcp-Method` and, where the method has one, `Mcp-Name`. Where these are the same, mostly the same array.
+ * Returns `Mcp-Method` and, if the method has a name, `Mcp-Name`. Returns the same array for equal headers, mostly.
  *
- * @throws {JsonTextError} when the name has a bad escape.
+ * @throws {JsonTextError} if the name has an invalid escape.
  */
 export function standardHeaders({ method, params }: Pick<Request, 'method' | 'params'>): readonly Header[] {
   const name = nameIn(method, params);
@@ -58,21 +60,22 @@ function headersByName(method: string): (name: string) => readonly Header[] {
     ]);
 }
 
-/** What header values stand for. */
+/** Decoded header values. */
 const decoded = new TextCache<string | undefined>();
 
 /**
- * Whether `Mcp-Method` and `Mcp-Name` say what the body says: undefined, or what is wrong in words. A request needs them; for
- * a notification the specification leaves that open, so there only what is sent is compared.
+ * Compares `Mcp-Method` and `Mcp-Name` with the body. Returns undefined if they match, else the fault in words.
+ * Requests must have both headers; for notifications the specification leaves that open, so only headers that are
+ * present are compared.
  *
- * @throws {JsonTextError} when the name has a bad escape.
+ * @throws {JsonTextError} if the name has an invalid escape.
  */
 export function standardHeaderFault(message: Request | Notification, lookup: HeaderLookup): string | undefined {
   const isNeeded = message.kind === 'request';
   const method = lookup('mcp-method');
   if (method === undefined) {
     if (isNeeded) return 'the Mcp-Method header is missing';
-  } else if (method !== message.method && withoutBlanks(method) !== message.method) {
+  } else if (method !== message.method && trimBlanks(method) !== message.method) {
     return 'the Mcp-Method header does not match the method in the body';
   }
 
@@ -80,12 +83,14 @@ export function standardHeaderFault(message: Request | Notification, lookup: Hea
   if (name === undefined) return undefined;
   const header = lookup('mcp-name');
   if (header === undefined) return isNeeded ? 'the Mcp-Name header is missing' : undefined;
-  const said = decoded.of(header, decodeHeaderValue);
-  if (said === undefined) return 'the Mcp-Name header is malformed';
-  return said === name || said === name.toWellFormed() ? undefined : 'the Mcp-Name header does not match the body';
+  const decodedValue = decoded.of(header, decodeHeaderValue);
+  if (decodedValue === undefined) return 'the Mcp-Name header is malformed';
+  return decodedValue === name || decodedValue === name.toWellFormed()
+    ? undefined
+    : 'the Mcp-Name header does not match the body';
 }
 
-/** A number as digits; undefined for what is too large for anybody to read. */
+/** Returns a JSON number as decimal text, or undefined if it exceeds the range of a double. */
 function decimal(raw: string): string | undefined {
   const value = Number(raw);
   if (!Number.isFinite(value)) return undefined;
@@ -93,7 +98,7 @@ function decimal(raw: string): string | undefined {
   return INTEGER.test(raw) ? raw : BigInt(value).toString();
 }
 
-/** What of an argument goes into a header. Null and absent ones have none; nor have those that are not as their schema says. */
+/** Returns the text of an argument for its header. Returns undefined for null, absent values, objects and arrays. */
 function mirroredText(holder: RawObject, key: string): string | undefined {
   const raw = holder.raw(key);
   if (raw === undefined || raw === 'null' || isObjectText(raw) || isArrayText(raw)) return undefined;
@@ -101,7 +106,7 @@ function mirroredText(holder: RawObject, key: string): string | undefined {
   return raw.startsWith('"') ? holder.string(key) : decimal(raw);
 }
 
-/** The object that holds the argument at this path, and the argument's name in it. */
+/** Returns the object that holds the argument at this path, and the argument's name in it. */
 function holderOf(args: RawObject | undefined, path: readonly string[]): [RawObject | undefined, string] {
   let holder = args;
   for (const key of path.slice(0, -1)) holder = holder?.object(key);
@@ -109,9 +114,9 @@ function holderOf(args: RawObject | undefined, path: readonly string[]): [RawObj
 }
 
 /**
- * The `Mcp-Param-…` headers of a call with these arguments.
+ * Returns the `Mcp-Param-…` headers of a call with these arguments.
  *
- * @throws {JsonTextError} when an argument is no well-formed JSON after all.
+ * @throws {JsonTextError} if an argument is not well-formed JSON.
  */
 export function paramHeaders(mirrored: readonly MirroredParam[], args: RawObject | undefined): Header[] {
   const headers: Header[] = [];
@@ -123,18 +128,21 @@ export function paramHeaders(mirrored: readonly MirroredParam[], args: RawObject
   return headers;
 }
 
-/** Equal as numbers, as far as numbers can tell: beyond 2^53 two different integers look the same. */
-function isSameNumber(said: string, raw: string): boolean {
-  if (!NUMBER.test(said)) return false;
-  const [a, b] = [Number(said), Number(raw)];
+/**
+ * Returns whether a header value and a raw JSON number are equal. Integers beyond 2^53 are never equal, since doubles
+ * cannot tell them apart.
+ */
+function isSameNumber(decodedValue: string, raw: string): boolean {
+  if (!NUMBER.test(decodedValue)) return false;
+  const [a, b] = [Number(decodedValue), Number(raw)];
   return a === b && (Number.isSafeInteger(a) || !Number.isInteger(a));
 }
 
 /**
- * Whether the `Mcp-Param-…` headers say what the arguments say: undefined, or what is wrong in words. Headers that the schema
- * does not name are nobody's business.
+ * Compares the `Mcp-Param-…` headers with the arguments. Returns undefined if they match, else the fault in words.
+ * Headers that the schema does not name are ignored.
  *
- * @throws {JsonTextError} when an argument is no well-formed JSON after all.
+ * @throws {JsonTextError} if an argument is not well-formed JSON.
  */
 export function paramHeaderFault(
   mirrored: readonly MirroredParam[],
@@ -149,12 +157,12 @@ export function paramHeaderFault(
       if (text !== undefined) return `the Mcp-Param-${header} header is missing`;
       continue;
     }
-    const said = decodeHeaderValue(value);
-    if (said === undefined) return `the Mcp-Param-${header} header is malformed`;
+    const decodedValue = decodeHeaderValue(value);
+    if (decodedValue === undefined) return `the Mcp-Param-${header} header is malformed`;
     if (text === undefined) return `the Mcp-Param-${header} header has no argument to match`;
-    if (said === text.toWellFormed()) continue;
+    if (decodedValue === text.toWellFormed()) continue;
     const raw = holder?.raw(key) ?? '';
-    if (raw.startsWith('"') || !isSameNumber(said, raw)) {
+    if (raw.startsWith('"') || !isSameNumber(decodedValue, raw)) {
       return `the Mcp-Param-${header} header does not match the argument`;
     }
   }

@@ -1,7 +1,11 @@
 import { isObjectText, RawObject } from '../json/json.ts';
 import { TextCache } from '../json/memo.ts';
 
-/** Keys of `_meta` that have a meaning here, those that the protocol reserves first. @see https://modelcontextprotocol.io/specification/2026-07-28/basic#meta */
+/**
+ * Keys of `_meta` that the gateway reads or writes: keys that the protocol reserves, then our own.
+ *
+ * @see https://modelcontextprotocol.io/specification/2026-07-28/basic#meta
+ */
 export const META = {
   protocolVersion: 'io.modelcontextprotocol/protocolVersion',
   clientInfo: 'io.modelcontextprotocol/clientInfo',
@@ -16,11 +20,17 @@ export const META = {
 } as const;
 
 const TOKEN = 'progressToken';
-/** The token at the end of a `_meta` or at its start, where clients put it. Neither can stand inside of anything else. */
+/**
+ * The progress token at the end or at the start of a `_meta`, where clients put it. Neither pattern can match inside
+ * another member.
+ */
 const LAST = /,"progressToken":(\d+|"[^"\\]*")\}$/;
 const FIRST = /^\{"progressToken":(\d+|"[^"\\]*"),/;
 
-/** A raw `_meta` in two: the token, which is one request's own, and the rest, which comes again. Undefined where it takes reading. */
+/**
+ * Splits a raw `_meta` into the progress token, which differs in each request, and the rest, which repeats. Returns
+ * undefined if it has to be parsed.
+ */
 export function splitToken(raw: string): { readonly token: string; readonly rest: string } | undefined {
   if (!raw.includes(TOKEN)) return undefined;
   const last = LAST.exec(raw);
@@ -31,10 +41,12 @@ export function splitToken(raw: string): { readonly token: string; readonly rest
   return rest.includes(TOKEN) || rest.includes('\\') ? undefined : { token, rest };
 }
 
-/** Of each `_meta` that was seen before, so that it is judged whether or not it has a token. */
+/** Token of each `_meta` seen before, so that a `_meta` is checked once, with or without a token. */
 const tokens = new TextCache<{ readonly token: string | undefined }>();
 
-/** The raw token under which the sender of a request wants to hear of progress. @throws {JsonTextError} */
+/**
+ * Returns the raw progress token of a request, or undefined if its sender wants no progress. @throws {JsonTextError}
+ */
 export function progressTokenOf(params: RawObject | undefined): string | undefined {
   const raw = params?.raw('_meta');
   return raw === undefined ? undefined : tokens.of(raw, readToken).token;
@@ -47,29 +59,29 @@ function readToken(raw: string): { readonly token: string | undefined } {
   return split;
 }
 
-/** Parameters with this token in place of any other. @throws {JsonTextError} */
+/** Returns the parameters with this progress token in place of any other. @throws {JsonTextError} */
 export function withToken(params: RawObject | undefined, token: number): RawObject {
   return (params ?? RawObject.EMPTY).with('_meta', tokenText(params?.raw('_meta'), token));
 }
 
-/** The same for the raw text of a `_meta`. */
+/** Returns a raw `_meta` with this progress token in place of any other. */
 export function tokenText(raw: string | undefined, token: number): string {
   const rest = raw === undefined ? undefined : splitToken(raw)?.rest;
   return rest === undefined ? metaText(raw, [[TOKEN, String(token)]]) : addToken(rest, token);
 }
 
-/** The same for the text of an object that has none. */
+/** Appends a progress token to the text of a `_meta` that has none. */
 export function addToken(rest: string, token: number): string {
   return rest === '{}' ? `{"${TOKEN}":${token}}` : `${rest.slice(0, -1)},"${TOKEN}":${token}}`;
 }
 
-/** What a result or a notification says of itself in 2026-07-28, and in no older revision. */
+/** Members of `_meta` in results and notifications that only 2026-07-28 has. */
 const MODERN_KEYS = [META.serverInfo, META.subscriptionId];
 
-/** The same for the tasks of 2025-11-25, which the next revision took out again. */
+/** Members of `_meta` that belong to tasks of 2025-11-25. The next revision removed them. */
 const CORE_TASK_KEYS = [META.relatedTask, META.immediateResponse];
 
-/** The object without these keys of its `_meta`; without any `_meta`, where nothing else is in it. */
+/** Returns the object without these keys of its `_meta`, and without a `_meta` that becomes empty. */
 export function withoutMeta(object: RawObject, keys: readonly string[]): RawObject {
   const meta = object.object('_meta');
   if (meta === undefined) return object;
@@ -78,26 +90,29 @@ export function withoutMeta(object: RawObject, keys: readonly string[]): RawObje
   return kept === meta ? object : object.with('_meta', kept.size === 0 ? undefined : kept.toString());
 }
 
-/** A result, or the parameters of a notification, without what 2026-07-28 alone says in its `_meta`. */
+/** Returns a result, or the parameters of a notification, without the members of `_meta` that only 2026-07-28 has. */
 export function withoutModernMeta(object: RawObject): RawObject {
   return withoutMeta(object, MODERN_KEYS);
 }
 
-/** The same without the marks of 2025-11-25 tasks. */
+/** Returns the object without the members of `_meta` that belong to 2025-11-25 tasks. */
 export function withoutCoreTaskMeta(object: RawObject): RawObject {
   return withoutMeta(object, CORE_TASK_KEYS);
 }
 
 type Members = Iterable<readonly [key: string, raw: string | undefined]>;
 
-/** The raw text of a `_meta` with members set to raw JSON text or, given undefined, left out. What is no object is replaced. */
+/**
+ * Returns a raw `_meta` with members set to raw JSON text, or removed if undefined. Text that is not an object is
+ * replaced.
+ */
 export function metaText(raw: string | undefined, members: Members): string {
   let meta = isObjectText(raw) ? RawObject.parse(raw) : RawObject.EMPTY;
   for (const [key, member] of members) meta = meta.with(key, member);
   return meta.toString();
 }
 
-/** The same for the object that has the `_meta`. */
+/** Returns the object with members of its `_meta` set to raw JSON text, or removed if undefined. */
 export function withMeta(object: RawObject, members: Members): RawObject {
   return object.with('_meta', metaText(object.raw('_meta'), members));
 }

@@ -1,5 +1,5 @@
 /**
- * `x-mcp-header` in the `inputSchema` of a tool: which arguments a caller repeats in HTTP headers.
+ * Reads `x-mcp-header` from the `inputSchema` of a tool: the arguments that a caller repeats in HTTP headers.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#schema-extension
  */
@@ -9,59 +9,63 @@ import { mapSubschemas } from './json-schema.ts';
 
 const KEYWORD = 'x-mcp-header';
 
-/** RFC 9110 `token`: safe in the name of a header. */
+/** An RFC 9110 `token`, which is valid in a header name. */
 const TOKEN = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 
-/** Not `number`: two sides may write the same one differently. */
+/** `number` is absent, because two sides may write the same number differently. */
 const TYPES = ['string', 'integer', 'boolean'] as const;
 
 /** One argument that is repeated in the header `Mcp-Param-<header>`. */
 export interface MirroredParam {
-  /** As the schema spells it; an RFC 9110 token. */
+  /** The schema's spelling; an RFC 9110 token. */
   readonly header: string;
-  /** Names of members, from the arguments inwards; never empty. */
+  /** Member names from the arguments inwards; never empty. */
   readonly path: readonly string[];
   readonly type: (typeof TYPES)[number];
 }
 
-/** `invalid`: over HTTP, the tool must not be offered as it is; `why` completes "the tool …". */
+/**
+ * The outcome of reading the annotations. `invalid`: the tool must not be listed over HTTP with this schema; `why`
+ * completes the sentence "the tool …".
+ */
 export type MirrorReading =
   | { readonly kind: 'mirrored'; readonly params: readonly MirroredParam[] }
   | { readonly kind: 'invalid'; readonly why: string };
 
 const NONE: MirrorReading = { kind: 'mirrored', params: [] };
 
-/** Internal: found an annotation that must not be there. */
-class Misplaced extends Error {}
+/** Internal: reports an invalid annotation. */
+class InvalidAnnotation extends Error {}
 
-/** Whether there may be an annotation; it can hide behind escapes. */
-function mayMirror(text: string): boolean {
+/** Returns whether the text may hold an annotation. Escapes can hide the keyword. */
+function mayHaveAnnotation(text: string): boolean {
   return text.includes(KEYWORD) || text.includes('\\u');
 }
 
-function toParam(schema: RawObject, path: readonly string[] | undefined): MirroredParam {
+function readAnnotation(schema: RawObject, path: readonly string[] | undefined): MirroredParam {
   const header = schema.string(KEYWORD);
   const shown = (header ?? schema.raw(KEYWORD) ?? '').slice(0, 40);
   if (header === undefined || !TOKEN.test(header)) {
-    throw new Misplaced(`has an ${KEYWORD} ${JSON.stringify(shown)} that is no name of a header`);
+    throw new InvalidAnnotation(`has an ${KEYWORD} ${JSON.stringify(shown)} that is no name of a header`);
   }
   if (path === undefined || path.length === 0) {
-    throw new Misplaced(`has the ${KEYWORD} "${shown}" where no argument is sure to be`);
+    throw new InvalidAnnotation(`has the ${KEYWORD} "${shown}" where no argument is sure to be`);
   }
   const named = schema.string('type');
   const type = TYPES.find((known) => known === named);
-  if (type === undefined) throw new Misplaced(`has the ${KEYWORD} "${shown}" on what is no string, integer or boolean`);
+  if (type === undefined)
+    throw new InvalidAnnotation(`has the ${KEYWORD} "${shown}" on what is no string, integer or boolean`);
   return { header, path, type };
 }
 
-function collect(root: RawObject): readonly MirroredParam[] {
+function collectParams(root: RawObject): readonly MirroredParam[] {
   const params = new Map<string, MirroredParam>();
-  /** `path` is undefined where the schema does not stand for one argument alone. */
+  /** `path` is undefined if the schema does not describe exactly one argument. */
   const visit = (schema: RawObject, path: readonly string[] | undefined): RawObject => {
     if (schema.raw(KEYWORD) !== undefined) {
-      const param = toParam(schema, path);
+      const param = readAnnotation(schema, path);
       const key = param.header.toLowerCase();
-      if (params.has(key)) throw new Misplaced(`has the ${KEYWORD} "${param.header.slice(0, 40)}" twice`);
+      if (params.has(key)) throw new InvalidAnnotation(`has the ${KEYWORD} "${param.header.slice(0, 40)}" twice`);
       params.set(key, param);
     }
     return mapSubschemas(schema, (inner, keyword, name) =>
@@ -72,30 +76,30 @@ function collect(root: RawObject): readonly MirroredParam[] {
   return [...params.values()];
 }
 
-/** The arguments that go into headers, by the `inputSchema` of a tool. */
+/** Reads from the `inputSchema` of a tool which arguments are repeated in headers. */
 export function readMirrored(inputSchema: RawObject): MirrorReading {
-  if (!mayMirror(inputSchema.toString())) return NONE;
+  if (!mayHaveAnnotation(inputSchema.toString())) return NONE;
   try {
-    return { kind: 'mirrored', params: collect(inputSchema) };
+    return { kind: 'mirrored', params: collectParams(inputSchema) };
   } catch (thrown) {
-    if (thrown instanceof Misplaced) return { kind: 'invalid', why: thrown.message };
+    if (thrown instanceof InvalidAnnotation) return { kind: 'invalid', why: thrown.message };
     if (!(thrown instanceof JsonTextError)) throw thrown;
     return { kind: 'invalid', why: `has an "inputSchema" that cannot be searched for ${KEYWORD}: ${thrown.message}` };
   }
 }
 
-function without(schema: RawObject): RawObject {
-  return mapSubschemas(schema.with(KEYWORD, undefined), without);
+function withoutAnnotations(schema: RawObject): RawObject {
+  return mapSubschemas(schema.with(KEYWORD, undefined), withoutAnnotations);
 }
 
 /**
- * The schema as we may show it: as it is or, where an annotation is not by the rules, without any, since clients would have to
- * drop the tool for it.
+ * Returns the schema unchanged if its annotations are valid, else without any annotation, since clients would drop the
+ * tool otherwise.
  *
- * @throws {JsonTextError} when something in it is no well-formed JSON, or names a member twice.
+ * @throws {JsonTextError} if a part is not well-formed JSON, or names a member twice.
  */
 export function publishedSchema(inputSchema: RawObject): RawObject {
   const reading = readMirrored(inputSchema);
   const isFine = reading.kind === 'mirrored';
-  return isFine ? inputSchema : without(inputSchema);
+  return isFine ? inputSchema : withoutAnnotations(inputSchema);
 }

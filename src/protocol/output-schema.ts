@@ -1,6 +1,6 @@
 /**
- * Structured content that is no object, which 2026-07-28 allows and no older revision does: there it becomes the one member
- * `result` of an object, and the schema that promises it likewise.
+ * Wraps structured content that is not an object, which only 2026-07-28 allows: for older revisions it becomes the
+ * member `result` of an object, and so does its schema.
  *
  * @see https://github.com/modelcontextprotocol/modelcontextprotocol/blob/main/seps/2106-json-schema-2020-12.md
  */
@@ -10,42 +10,48 @@ import { mapSubschemas } from './json-schema.ts';
 
 const POINTER = '#/properties/result';
 
-/** Whether a schema may promise what is no object; older clients read only roots that say `object`. */
+/** Returns whether content of this schema has to be wrapped. Older clients accept only a root of type `object`. */
 export function isWrapped(outputSchema: RawObject): boolean {
   return outputSchema.string('type') !== 'object';
 }
 
-/** A fragment alone is an anchor in older dialects, and moves no base. */
+/**
+ * Returns whether the schema has a base URI of its own. In older dialects an `$id` that is only a fragment is an
+ * anchor, and sets no base.
+ */
 function hasOwnBase(schema: RawObject): boolean {
   return schema.raw('$id') !== undefined && schema.string('$id')?.startsWith('#') !== true;
 }
 
-function movedPointer(ref: string): string {
+function movePointer(ref: string): string {
   return ref === '#' || ref.startsWith('#/') ? POINTER + ref.slice(1) : ref;
 }
 
-/** The one reference that cannot be moved: in its dialect it always means the root, and where it does not it means nothing. */
-function isRecursive(outputSchema: RawObject): boolean {
+/**
+ * Returns whether the schema uses `$recursiveRef`. It cannot be moved: it always refers to the root, or has no meaning
+ * in that dialect.
+ */
+function usesRecursiveRef(outputSchema: RawObject): boolean {
   return outputSchema.toString().includes('"$recursiveRef"');
 }
 
 function moveRefs(schema: RawObject): RawObject {
-  // From here on, references are relative to what has not moved.
+  // References inside are relative to this base, which does not move.
   if (hasOwnBase(schema)) return schema;
   let moved = schema;
   for (const keyword of ['$ref', '$dynamicRef']) {
     const ref = schema.string(keyword);
-    if (ref !== undefined) moved = moved.with(keyword, JSON.stringify(movedPointer(ref)));
+    if (ref !== undefined) moved = moved.with(keyword, JSON.stringify(movePointer(ref)));
   }
   return mapSubschemas(moved, moveRefs);
 }
 
 /**
- * The schema of `{"result": …}` around what the given schema allows; undefined where its references cannot be rewritten, so
- * that it must be kept from the client.
+ * Returns the schema of `{"result": …}` around content of the given schema. Returns undefined if its references cannot
+ * be rewritten; then the client must not get the schema.
  */
 export function wrappedSchema(outputSchema: RawObject): RawObject | undefined {
-  if (isRecursive(outputSchema)) return undefined;
+  if (usesRecursiveRef(outputSchema)) return undefined;
   const dialect = outputSchema.raw('$schema');
   try {
     const inner = moveRefs(outputSchema.with('$schema', undefined));
@@ -59,7 +65,7 @@ export function wrappedSchema(outputSchema: RawObject): RawObject | undefined {
   }
 }
 
-/** Raw text of structured content as an older client reads it. */
+/** Returns raw structured content inside `{"result": …}`. */
 export function wrappedContent(structuredContent: string): string {
   return `{"result":${structuredContent}}`;
 }

@@ -1,16 +1,19 @@
-/** The dated revisions of MCP, oldest first. Dates sort as text, so revisions compare with `<`. */
+/** The dated revisions of MCP with `initialize`, oldest first. Dates sort as text, so revisions compare with `<`. */
 export const LEGACY_REVISIONS = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'] as const;
 
 export type LegacyRevision = (typeof LEGACY_REVISIONS)[number];
 
 export const LATEST_LEGACY: LegacyRevision = '2025-11-25';
 
-/** The revision without `initialize`: every request says for itself who asks, and in which words. */
+/** The revision without `initialize`: each request names its client, capabilities and revision. */
 export const MODERN = '2026-07-28';
 
 export type ModernRevision = typeof MODERN;
 
-/** *legacy*: revisions with `initialize` and sessions. *modern*: 2026-07-28, where every request stands alone. */
+/**
+ * *legacy*: revisions with `initialize` and sessions. *modern*: 2026-07-28, where requests are independent of each
+ * other.
+ */
 export const ERAS = ['legacy', 'modern'] as const;
 export type Era = (typeof ERAS)[number];
 
@@ -24,11 +27,11 @@ export function eraOf(revision: string): Era {
 
 export type Revision = LegacyRevision | ModernRevision;
 
-/** What the wire of a revision can carry; everything that differs by date and is not a conversation. */
+/** What messages of a revision can carry. Holds every difference between revisions that is not a conversation. */
 export interface RevisionFeatures {
   /** A POST body may be an array. */
   readonly batches: boolean;
-  /** Clients survive an event with an id and empty data, and come back when a stream ends after one. */
+  /** Clients accept an event with an id and empty data, and reconnect when a stream ends after one. */
   readonly priming: boolean;
   readonly versionHeader: boolean;
   readonly audio: boolean;
@@ -38,7 +41,7 @@ export interface RevisionFeatures {
   readonly urlElicitation: boolean;
   /** Sampling messages may hold arrays of content and tool use. */
   readonly samplingTools: boolean;
-  /** `tasks/…` as part of the protocol, in both directions. */
+  /** `tasks/…` methods are part of the protocol, in both directions. */
   readonly coreTasks: boolean;
 }
 
@@ -55,7 +58,7 @@ const BASE: RevisionFeatures = {
   coreTasks: false,
 };
 
-const QUIRKS: Readonly<Record<Revision, RevisionFeatures>> = {
+const FEATURES: Readonly<Record<Revision, RevisionFeatures>> = {
   '2024-11-05': BASE,
   '2025-03-26': { ...BASE, batches: true, audio: true },
   '2025-06-18': {
@@ -91,7 +94,7 @@ const QUIRKS: Readonly<Record<Revision, RevisionFeatures>> = {
 };
 
 export function featuresOf(revision: Revision): RevisionFeatures {
-  return QUIRKS[revision];
+  return FEATURES[revision];
 }
 
 export function isLegacyRevision(text: string | undefined): text is LegacyRevision {
@@ -103,7 +106,8 @@ export function isModernRevision(text: string | undefined): text is ModernRevisi
 }
 
 /**
- * The revision `initialize` answers with: the one asked for, else our latest of that era.
+ * Returns the revision for the answer to `initialize`: the requested one if we support it, else our latest legacy
+ * revision.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#version-negotiation
  */

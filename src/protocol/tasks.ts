@@ -1,6 +1,6 @@
 /**
- * Work that outlives the request it began with: tasks of 2025-11-25, and the extension that took their place in 2026-07-28. In
- * the first the client says that it wants one, in the second the server decides.
+ * Reads and writes tasks, which outlive the request that created them: tasks of 2025-11-25, and the extension that
+ * replaced them in 2026-07-28. In 2025-11-25 the client asks for a task; in the extension the server decides.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
  * @see https://github.com/modelcontextprotocol/ext-tasks
@@ -10,10 +10,10 @@ import { isObjectText, RawObject } from '../json/json.ts';
 import type { RpcError } from './jsonrpc.ts';
 import { META } from './meta.ts';
 
-/** Name of the extension. */
+/** Name of the tasks extension. */
 export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks';
 
-/** Methods of either era that are about tasks. */
+/** Task methods of both eras. */
 export const TASK_METHODS: ReadonlySet<string> = new Set([
   'tasks/get',
   'tasks/result',
@@ -22,42 +22,45 @@ export const TASK_METHODS: ReadonlySet<string> = new Set([
   'tasks/cancel',
 ]);
 
-const ENDS = new Set(['completed', 'failed', 'cancelled']);
+const TERMINAL = new Set(['completed', 'failed', 'cancelled']);
 
-/** Whether a task of this status stays as it is. */
-export function isEnd(status: string | undefined): boolean {
-  return status !== undefined && ENDS.has(status);
+/** Returns whether the status is terminal: the task does not change any more. */
+export function isTerminal(status: string | undefined): boolean {
+  return status !== undefined && TERMINAL.has(status);
 }
 
-/** Whether whoever has these capabilities knows the extension. */
+/** Returns whether these capabilities declare the tasks extension. */
 export function declaresTasks(capabilities: RawObject): boolean {
   return isObjectText(capabilities.object('extensions')?.raw(TASKS_EXTENSION));
 }
 
-/** These capabilities and the extension. */
+/** Returns the capabilities with the tasks extension added. */
 export function withTasks(capabilities: RawObject): RawObject {
   const extensions = capabilities.object('extensions') ?? RawObject.EMPTY;
   return capabilities.with('extensions', extensions.with(TASKS_EXTENSION, '{}').toString());
 }
 
-/** Whether a server of 2025-11-25 runs tools as tasks. */
-export function runsTasks(capabilities: RawObject): boolean {
+/** Returns whether a server of 2025-11-25 can run tool calls as tasks. */
+export function supportsToolTasks(capabilities: RawObject): boolean {
   return isObjectText(capabilities.object('tasks')?.object('requests')?.object('tools')?.raw('call'));
 }
 
-/** Whether a client of 2025-11-25 may answer this question by a task. */
-export function hostsTask(capabilities: RawObject, method: string): boolean {
+/** Returns whether a client of 2025-11-25 may answer this server request with a task. */
+export function supportsClientTask(capabilities: RawObject, method: string): boolean {
   const [group = '', name = ''] = method.split('/');
   return isObjectText(capabilities.object('tasks')?.object('requests')?.object(group)?.raw(name));
 }
 
-/** Whether a tool of 2025-11-25 runs as a task only. */
-export function mustBeTask(tool: RawObject): boolean {
+/** Returns whether a tool of 2025-11-25 can only be called as a task. */
+export function requiresTask(tool: RawObject): boolean {
   return tool.object('execution')?.string('taskSupport') === 'required';
 }
 
-/** A state of a task of 2025-11-25, in the extension's words. What only its status says is for the caller to add. */
-export function raiseTask(task: RawObject): RawObject {
+/**
+ * Translates the state of a 2025-11-25 task to the extension. The caller adds the members that depend on the status
+ * (result, error, input requests).
+ */
+export function upgradeTask(task: RawObject): RawObject {
   return task
     .with('ttl', undefined)
     .with('pollInterval', undefined)
@@ -65,25 +68,25 @@ export function raiseTask(task: RawObject): RawObject {
     .with('pollIntervalMs', task.raw('pollInterval'));
 }
 
-/** How long to wait before the state is asked for again, in milliseconds; undefined where the server does not say. */
+/** Returns the server's poll interval in milliseconds, or undefined if it sends none. */
 export function pollIntervalMs(task: RawObject): number | undefined {
   const ms = Number(task.raw('pollIntervalMs') ?? task.raw('pollInterval'));
   return Number.isFinite(ms) && ms >= 0 ? ms : undefined;
 }
 
-/** The task that a message of 2025-11-25 says it belongs to. */
+/** Returns the id of the task that a message of 2025-11-25 belongs to. */
 export function relatedTask(message: RawObject): string | undefined {
   return message.object('_meta')?.object(META.relatedTask)?.string('taskId');
 }
 
-/** The message as one that belongs to this task. */
+/** Returns the message marked as belonging to this task. */
 export function withRelatedTask(message: RawObject, taskId: string): RawObject {
   const meta = message.object('_meta') ?? RawObject.EMPTY;
   return message.with('_meta', meta.with(META.relatedTask, JSON.stringify({ taskId })).toString());
 }
 
-/** The error that a failed task of the extension came to. */
-export function errorOf(task: RawObject): RpcError {
+/** Returns the error of a failed task of the extension. */
+export function taskError(task: RawObject): RpcError {
   const error = task.object('error');
   const code = Number(error?.raw('code'));
   const message = error?.string('message') ?? task.string('statusMessage') ?? 'the task failed';

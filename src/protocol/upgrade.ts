@@ -1,6 +1,5 @@
 /**
- * What a server or a client of an older revision says, in words of 2026-07-28. Takes apart as little as it can; what nobody
- * knows stays.
+ * Translates messages of legacy servers and clients to 2026-07-28. Parses as little as possible; unknown members stay.
  */
 
 import { RawObject } from '../json/json.ts';
@@ -9,7 +8,7 @@ import { TextCache } from '../json/memo.ts';
 import { META, metaText, withoutCoreTaskMeta } from './meta.ts';
 import { publishedSchema } from './mirrored-params.ts';
 
-/** Methods whose results say how long they may be kept. */
+/** Methods whose results carry `ttlMs` and `cacheScope`. */
 const CACHEABLE = new Set([
   'server/discover',
   'tools/list',
@@ -22,43 +21,46 @@ const CACHEABLE = new Set([
 const RESOURCE_NOT_FOUND = -32002;
 const INVALID_PARAMS = -32602;
 
-/** What 2026-07-28 wants said about a result and no older server says. */
+/** Members that 2026-07-28 requires of a result and that legacy servers do not send. */
 export interface Stamp {
-  /** Who we are, as raw JSON text of an `Implementation`. */
+  /** Raw JSON text of our `Implementation`. */
   readonly serverInfo: string;
-  /** Milliseconds a result may be kept: an integer of 0 or more. */
+  /** How long the result may be cached, in milliseconds: an integer of 0 or more. */
   readonly ttlMs: number;
   readonly cacheScope: 'public' | 'private';
 }
 
-/** A server's results mostly say the same of themselves. By who we say we are. */
-const named = new Map<string, TextCache<string>>();
+/**
+ * `_meta` with our `serverInfo`, by `serverInfo` and by the `_meta` without it. A server's results mostly repeat their
+ * `_meta`.
+ */
+const metaCaches = new Map<string, TextCache<string>>();
 
-function namedMeta(result: RawObject, serverInfo: string): string {
-  let memo = named.get(serverInfo);
-  if (memo === undefined) named.set(serverInfo, (memo = new TextCache()));
-  return memo.of(result.raw('_meta') ?? '', (raw) => metaText(raw, [[META.serverInfo, serverInfo]]));
+function withServerInfo(result: RawObject, serverInfo: string): string {
+  let cache = metaCaches.get(serverInfo);
+  if (cache === undefined) metaCaches.set(serverInfo, (cache = new TextCache()));
+  return cache.of(result.raw('_meta') ?? '', (raw) => metaText(raw, [[META.serverInfo, serverInfo]]));
 }
 
-/** The result under our name, and with how long it may be kept where the method wants that said. */
+/** Returns the result with our `serverInfo` and, if the method is cacheable, with `ttlMs` and `cacheScope`. */
 export function withStamp(method: string, result: RawObject, stamp: Stamp): RawObject {
-  const ours = result.with('_meta', namedMeta(result, stamp.serverInfo));
+  const ours = result.with('_meta', withServerInfo(result, stamp.serverInfo));
   if (!CACHEABLE.has(method)) return ours;
   return ours.with('ttlMs', String(stamp.ttlMs)).with('cacheScope', JSON.stringify(stamp.cacheScope));
 }
 
 /**
- * A complete result of an older server.
+ * Translates a complete result of a legacy server.
  *
- * @throws {JsonTextError} when the text is not JSON after all.
+ * @throws {JsonTextError} if the text is not JSON.
  */
 export function upgradeResult(method: string, result: string, stamp: Stamp): string {
-  let raised = withoutCoreTaskMeta(RawObject.parse(result)).with('resultType', '"complete"');
-  if (method === 'tools/call' && raised.raw('content') === undefined) raised = raised.with('content', '[]');
-  return withStamp(method, raised, stamp).toString();
+  let upgraded = withoutCoreTaskMeta(RawObject.parse(result)).with('resultType', '"complete"');
+  if (method === 'tools/call' && upgraded.raw('content') === undefined) upgraded = upgraded.with('content', '[]');
+  return withStamp(method, upgraded, stamp).toString();
 }
 
-function raiseTool(item: string): string {
+function upgradeTool(item: string): string {
   let tool = RawObject.parse(item);
   const execution = tool.object('execution');
   if (execution?.raw('taskSupport') !== undefined) {
@@ -72,16 +74,19 @@ function raiseTool(item: string): string {
 }
 
 /**
- * One item of a list. A tool loses what only the tasks of 2025-11-25 read, and annotations for headers that are against the
- * rules, since its clients would have to drop it for them.
+ * Translates one list item. A tool loses the members that only 2025-11-25 tasks use, and invalid `x-mcp-header`
+ * annotations, for which clients would drop it.
  *
- * @throws {JsonTextError} when the text is not JSON after all.
+ * @throws {JsonTextError} if the text is not JSON.
  */
 export function upgradeListItem(kind: 'tools' | 'prompts' | 'resources' | 'templates', item: string): string {
-  return kind === 'tools' ? raiseTool(item) : item;
+  return kind === 'tools' ? upgradeTool(item) : item;
 }
 
-/** An error of an older server. `-32042` is none here: it is a question, and becomes one elsewhere. */
+/**
+ * Translates an error of a legacy server. `-32042` does not reach this function: the caller turns it into an input
+ * request.
+ */
 export function upgradeError(error: RpcError): RpcError {
   return error.code === RESOURCE_NOT_FOUND ? { ...error, code: INVALID_PARAMS } : error;
 }
@@ -101,10 +106,10 @@ export function unknownResourceError({ message, data }: RpcError, uri: string): 
 const LEGACY_REQUEST_MEMBERS = ['elicitationId', 'task', '_meta'];
 
 /**
- * Returns the parameters of an older server's request as an entry of `inputRequests` holds them. An empty object stays:
+ * Returns the parameters of a legacy server request as an entry of `inputRequests` holds them. An empty object stays:
  * `params` is optional for `roots/list`, but the Go SDK cannot read the request without it.
  *
- * @throws {JsonTextError} when the text is not JSON after all.
+ * @throws {JsonTextError} if the text is not JSON.
  */
 export function upgradeServerRequest(params: RawObject): RawObject {
   let upgraded = params;

@@ -1,4 +1,4 @@
-/** Consecutive serial numbers of ended sessions, both ends included. */
+/** Consecutive serial numbers of ended sessions, first and last included. */
 export interface EndedRange {
   readonly first: number;
   readonly last: number;
@@ -27,7 +27,7 @@ export class EndedSerials {
     return range !== undefined && range.first <= serial;
   }
 
-  /** Adds a range, and joins it with those that it overlaps or touches. */
+  /** Adds a range, and joins it with the ranges that it overlaps or touches. */
   add({ first, last, untilMs }: EndedRange): void {
     const from = this.#indexOf(first - 1);
     let to = from;
@@ -59,7 +59,7 @@ export class EndedSerials {
     this.#ranges.splice(0, this.#ranges.length, ...kept);
   }
 
-  /** The index of the first range that ends at this number or after it. */
+  /** Returns the index of the first range that ends at this number or after it. */
   #indexOf(serial: number): number {
     let low = 0;
     let high = this.#ranges.length;

@@ -8,25 +8,25 @@ export const keyRecordSchema = z.strictObject({
   key: z.base64url().refine((text) => Buffer.from(text, 'base64url').length === KEY_BYTES),
   /** Ms since the epoch. */
   created: z.number(),
-  /** Ms since the epoch; from then on it opens nothing any more. */
+  /** Ms since the epoch; afterwards the key opens no handle. */
   until: z.number().exactOptional(),
 });
 
-/** A key that seals handles, as it is kept. */
+/** A stored key that seals handles. */
 export type KeyRecord = z.output<typeof keyRecordSchema>;
 
-/** Keeps the keys that seal handles, oldest first. There is always at least one. */
+/** Stores the keys that seal handles, oldest first. Always holds at least one key. */
 export interface KeyStore {
-  /** @throws {Error} with words for the operator. */
+  /** Returns all keys. @throws {Error} with a message for the operator. */
   read(): Promise<readonly KeyRecord[]>;
-  /** Adds a key, and gives those before it `graceMs` to live. One process at a time may do this. */
+  /** Adds a key. Older keys stay valid for `graceMs`. Only one process at a time may call this. */
   add(nowMs: number, graceMs: number): Promise<void>;
 }
 
-/** A key that was replaced is removed this long after nothing sealed with it opens any more. */
+/** A replaced key is removed this long after it has expired. */
 const KEEP_MS = 24 * 3_600_000;
 
-/** Makes a random key. */
+/** Creates a random key. */
 export function freshKey(nowMs: number): KeyRecord {
   return {
     kid: randomBytes(6).toString('base64url'),
@@ -35,7 +35,7 @@ export function freshKey(nowMs: number): KeyRecord {
   };
 }
 
-/** Returns the keys with a new one at the end. The others live for another `graceMs`. */
+/** Returns the keys with a new one at the end. Older keys stay valid for `graceMs`. */
 export function withFreshKey(keys: readonly KeyRecord[], nowMs: number, graceMs: number): readonly KeyRecord[] {
   const kept = keys.filter(({ until = Infinity }) => until + KEEP_MS > nowMs);
   const old = kept.map((key) => ({ ...key, until: Math.min(key.until ?? Infinity, nowMs + graceMs) }));

@@ -1,26 +1,29 @@
-/** Names an upstream. */
+/** Identifies an upstream. */
 export interface UpstreamKey {
   readonly upstream: string;
   /** Command or URL of the upstream: another server under the same id has other lists. */
   readonly target: string;
 }
 
-/** Names the lists that one upstream shows to one kind of client. */
+/** Identifies the lists that one upstream shows to clients with certain capabilities. */
 export interface OfferKey extends UpstreamKey {
-  /** How the upstream is spoken to; `''` where lists are not kept apart by it. */
+  /** Era used with the upstream; `''` if its lists do not depend on the era. */
   readonly era: string;
   /** Capabilities of the client; `''` for the lists of everyone. */
   readonly capabilityKey: string;
 }
 
-/** Keeps the last good lists of upstreams, so that a restart serves them at once. Losing them costs a listing, nothing more. */
+/**
+ * Stores the last good lists of upstreams, so that a restarted gateway serves them at once. A lost list costs one
+ * listing, nothing more.
+ */
 export interface OfferStore {
-  /** Returns undefined where there are none, or they cannot be read. */
+  /** Returns the lists, or undefined if there are none or they cannot be read. */
   read(key: OfferKey): Promise<string | undefined>;
-  /** Replaces the lists as a whole. @throws when they cannot be written. */
+  /** Replaces the lists. @throws if they cannot be written. */
   write(key: OfferKey, text: string): Promise<void>;
   remove(key: OfferKey): Promise<void>;
-  /** Whether the upstream could not be listed when that was last tried. */
+  /** Returns whether the last attempt to list the upstream failed. */
   hasFailed(key: UpstreamKey): Promise<boolean>;
   setFailed(key: UpstreamKey, hasFailed: boolean): Promise<void>;
 }

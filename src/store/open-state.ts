@@ -15,12 +15,12 @@ export interface State extends AsyncDisposable {
   readonly keys: KeyStore;
   readonly sessions: SessionStore;
   readonly offers: OfferStore;
-  /** Why sessions and handles end with this process, in words; undefined where they outlive it. */
+  /** Why sessions and handles end with this process, in words; undefined if they are kept. */
   readonly notice: string | undefined;
 }
 
 export interface StateOptions {
-  /** Whether this process may become the owner of the directory, and keep sessions in it. */
+  /** Whether this process may own the directory and keep sessions in it. */
   readonly mayOwn: boolean;
   readonly events: SessionStoreEvents;
 }
@@ -28,17 +28,17 @@ export interface StateOptions {
 /**
  * Opens the state directory.
  *
- * One process at a time owns it: it keeps sessions and keys there. Any other process keeps its own in memory, because two
- * would not hear of each other's ends; it only reads the lists of upstreams.
+ * One process at a time owns it, and keeps sessions and keys there. Any other process keeps its own in memory, because
+ * two processes would not see which sessions the other has ended; it only reads the lists of upstreams.
  *
- * @throws {Error} with words for the operator, when the directory cannot be used.
+ * @throws {Error} with a message for the operator, if the directory cannot be used.
  */
 export async function openState(stateDir: string, options: StateOptions): Promise<State> {
   return options.mayOwn ? await openOwn(stateDir, options.events) : await openShared(stateDir, options.events);
 }
 
 async function openOwn(stateDir: string, events: SessionStoreEvents): Promise<State> {
-  const lock = await inWords(stateDir, async () => {
+  const lock = await withAdvice(stateDir, async () => {
     await makeStateDir(stateDir);
     return await lockState(stateDir);
   });
@@ -49,7 +49,7 @@ async function openOwn(stateDir: string, events: SessionStoreEvents): Promise<St
     return inMemory(readOnly(diskOffers(stateDir, events)), notice, events);
   }
   try {
-    return await inWords(stateDir, () => ownState(stateDir, lock, events));
+    return await withAdvice(stateDir, () => ownState(stateDir, lock, events));
   } catch (thrown) {
     await lock.release();
     throw thrown;
@@ -77,7 +77,7 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
 /** Never fails: a process that serves one client needs no directory. */
 async function openShared(stateDir: string, events: SessionStoreEvents): Promise<State> {
   const offers = diskOffers(stateDir, events);
-  // Where there is an owner, it writes the lists.
+  // If another process owns the directory, that process writes the lists.
   const isLocked = await isStateLocked(stateDir).catch(() => false);
   return inMemory(isLocked ? readOnly(offers) : offers, 'sessions end with this process', events);
 }
@@ -88,7 +88,7 @@ function inMemory(offers: OfferStore, notice: string, events: SessionStoreEvents
   return { keys, sessions, offers, notice, [Symbol.asyncDispose]: () => sessions[Symbol.asyncDispose]() };
 }
 
-/** Counts the writes that fail. */
+/** Returns a store on disk that counts failed writes. */
 function diskOffers(stateDir: string, events: SessionStoreEvents): OfferStore {
   const store = new DiskOfferStore(stateDir, (limit) => events.limitReached(limit));
   const counted = async (write: Promise<void>): Promise<void> => {
@@ -129,8 +129,8 @@ const REASONS: Readonly<Record<string, string>> = {
   EDQUOT: 'the quota is used up',
 };
 
-/** Says what to do about an error of the operating system. */
-async function inWords<T>(stateDir: string, use: () => Promise<T>): Promise<T> {
+/** Adds advice for the operator to errors of the operating system. */
+async function withAdvice<T>(stateDir: string, use: () => Promise<T>): Promise<T> {
   try {
     return await use();
   } catch (thrown) {

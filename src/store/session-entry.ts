@@ -3,9 +3,9 @@ import { z } from 'zod';
 const rangeSchema = z.tuple([z.int(), z.int(), z.int()]);
 
 const entrySchema = z.union([
-  /** Sessions of one owner that have ended: first and last serial number, and ms since the epoch when their ids expire. */
+  /** Ended sessions of one owner: first and last serial number, and ms since the epoch when their ids expire. */
   z.strictObject({ owner: z.string(), ended: z.array(rangeSchema) }),
-  /** A session's record as a whole. */
+  /** The complete record of a session. */
   z.strictObject({
     id: z.string(),
     expires: z.int(),
@@ -19,14 +19,16 @@ const entrySchema = z.union([
   z.strictObject({ id: z.string(), expires: z.int(), use: z.string() }),
 ]);
 
-/** One line of the session journal. Reading an entry twice has the effect of reading it once. */
+/** One line of the session journal. Applying an entry twice has the same effect as applying it once. */
 export type SessionEntry = z.output<typeof entrySchema>;
 
 export function entryText(entry: SessionEntry): string {
   return JSON.stringify(entry);
 }
 
-/** Returns undefined for a line that is not an entry: the process or the disk ended in the middle of it. */
+/**
+ * Parses a line. Returns undefined if it is not an entry, because the process or the disk failed while it was written.
+ */
 export function parseEntry(line: string): SessionEntry | undefined {
   try {
     return entrySchema.safeParse(JSON.parse(line)).data;

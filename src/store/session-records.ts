@@ -1,6 +1,6 @@
 import type { SessionRecord } from './session-store.ts';
 
-/** What a record and each of its texts takes in memory beside the characters. */
+/** Memory of a record, and of each of its texts, besides the characters. */
 const RECORD_BYTES = 256;
 const TEXT_BYTES = 64;
 
@@ -13,17 +13,17 @@ interface StoredRecord {
   bytes: number;
 }
 
-/** Returns what a text takes in memory. */
+/** Returns the memory of a text in bytes. */
 function textBytes(text: string): number {
   return 2 * text.length + TEXT_BYTES;
 }
 
-/** Returns a copy that does not hold on to a longer text that this one was cut from. */
+/** Returns a copy that does not retain a longer text that this one is a substring of. */
 function ownCopy(text: string): string {
   return Buffer.from(text, 'utf16le').toString('utf16le');
 }
 
-/** The records of sessions, by session id, and the bytes they take for each owner and in total. */
+/** The records of sessions by session id, with their memory per owner and in total. */
 export class SessionRecords {
   readonly #records = new Map<string, StoredRecord>();
   readonly #bytesOf = new Map<string, number>();
@@ -37,7 +37,7 @@ export class SessionRecords {
     return this.#bytesOf.get(owner) ?? 0;
   }
 
-  /** Returns how much longer the records become with this text in the record of a session. */
+  /** Returns how many bytes the records grow with this text in the record of a session. */
   bytesFor(id: string, text: string): number {
     return textBytes(text) + (this.#records.has(id) ? 0 : RECORD_BYTES);
   }
@@ -61,7 +61,7 @@ export class SessionRecords {
     return this.#records.get(id)?.uris.size ?? 0;
   }
 
-  /** Returns false when the record has this level already. */
+  /** Sets the log level. Returns false if the record has this level already. */
   setLevel(id: string, owner: string, expiresMs: number, level: string): boolean {
     const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
     if (record.level === level) return false;
@@ -70,7 +70,7 @@ export class SessionRecords {
     return true;
   }
 
-  /** Returns false when the record has this URI already. */
+  /** Adds a subscription. Returns false if the record has this URI already. */
   addUri(id: string, owner: string, expiresMs: number, uri: string): boolean {
     const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
     if (record.uris.has(uri)) return false;
@@ -83,7 +83,7 @@ export class SessionRecords {
     return this.#records.get(id)?.upstreams.has(upstream) ?? false;
   }
 
-  /** Returns false when the record has this upstream already. */
+  /** Adds an upstream. Returns false if the record has it already. */
   addUpstream(id: string, owner: string, expiresMs: number, upstream: string): boolean {
     const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
     if (record.upstreams.has(upstream)) return false;
@@ -92,7 +92,7 @@ export class SessionRecords {
     return true;
   }
 
-  /** Returns false when the record has no such URI. */
+  /** Removes a subscription. Returns false if the record has no such URI. */
   removeUri(id: string, uri: string): boolean {
     const record = this.#records.get(id);
     if (record === undefined || !record.uris.delete(uri)) return false;

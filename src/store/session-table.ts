@@ -6,14 +6,17 @@ import type { SessionEntry } from './session-entry.ts';
 import { SessionRecords } from './session-records.ts';
 import type { SessionChange, SessionRecord, SessionRef } from './session-store.ts';
 
-/** Longer than the id of any session is valid. */
-const LONGEST_MS = 366 * 24 * 3_600_000;
-/** When there are too many ranges, so many of them stay. The distance keeps this from happening at each end. */
-const KEPT_SHARE = 0.75;
-/** A table that is full looks for expired sessions at most this often. */
+/** Longer than any session id is valid. */
+const MAX_VALIDITY_MS = 366 * 24 * 3_600_000;
+/**
+ * Fraction of the ranges that remains when there are too many. The gap keeps this from happening at every end of a
+ * session.
+ */
+const KEPT_FRACTION = 0.75;
+/** A full table looks for expired sessions at most this often. */
 const SWEEP_MS = 10_000;
 
-/** One principal: the serial number of its next session in this process, and which of its sessions have ended. */
+/** One principal: the serial number of its next session in this process, and its ended sessions. */
 interface Owner {
   next: number | undefined;
   readonly ended: EndedSerials;
@@ -21,7 +24,7 @@ interface Owner {
 
 type RecordEntry = Exclude<SessionEntry, { readonly ended: unknown }>;
 
-/** Returns a principal's name in the table: short, and without saying who it is. */
+/** Returns the name of a principal in the table: a short hash that does not reveal the principal. */
 function ownerName(principal: string): string {
   return hash('sha256', principal, 'base64url').slice(0, 22);
 }
@@ -30,7 +33,7 @@ function idOf({ principal, serial }: SessionRef): string {
   return `${ownerName(principal)}.${serial}`;
 }
 
-function split(id: string): { readonly name: string; readonly serial: number } {
+function parseId(id: string): { readonly name: string; readonly serial: number } {
   const [name = '', serial = ''] = id.split('.');
   return { name, serial: Number(serial) };
 }
@@ -66,27 +69,27 @@ function endedEntry(name: string, { ranges }: EndedSerials): SessionEntry {
 }
 
 /**
- * The state of all sessions, in memory: their records, and which of them have ended.
+ * The state of all sessions in memory: their records, and which of them have ended.
  *
- * Everything in it is bounded, per principal and in total. It makes and reads journal entries, and touches no disk.
+ * All of it is bounded, per principal and in total. The table creates and applies journal entries, and does no I/O.
  */
 export class SessionTable {
   readonly #onLimit: (limit: LimitName) => void;
   readonly #owners = new Map<string, Owner>();
   readonly #records = new SessionRecords();
-  /** Higher than every serial number given out before. */
+  /** Higher than every serial number in use. */
   #unused: number;
   #ranges = 0;
   #sweptMs = -Infinity;
 
-  /** @param onLimit is called when a bound makes it refuse or remove something. */
+  /** @param onLimit called when a bound refuses or removes something. */
   constructor(onLimit: (limit: LimitName) => void, nowMs: number) {
     this.#onLimit = onLimit;
-    // The numbers of earlier processes are lower, also those never written down: no process opens 1 000 sessions per ms.
+    // The numbers of earlier processes are lower, written down or not: no process opens 1 000 sessions per ms.
     this.#unused = nowMs * 1_000;
   }
 
-  /** @throws {GatewayError} `overloaded` when there are too many principals. */
+  /** See {@link SessionStore.nextSerial}. @throws {GatewayError} `overloaded` if there are too many principals. */
   nextSerial(principal: string, nowMs: number): number {
     const name = ownerName(principal);
     if (!this.#owners.has(name)) this.#makeRoom(nowMs);
@@ -128,7 +131,10 @@ export class SessionTable {
     return this.#owners.get(ownerName(principal))?.ended.has(serial) ?? false;
   }
 
-  /** Changes a record. Returns the entry that repeats it, the limit that forbids it, or undefined when nothing changes. */
+  /**
+   * Changes a record. Returns the journal entry of the change, the limit that forbids it, or undefined if nothing
+   * changes.
+   */
   change(session: SessionRef, change: SessionChange, nowMs: number): SessionEntry | LimitName | undefined {
     if (nowMs >= session.expiresMs || this.isEnded(session)) return undefined;
     const limit = this.#limitOf(session, change, nowMs);
@@ -161,7 +167,7 @@ export class SessionTable {
     return this.#records.bytes + bytes > LIMITS.sessionRecordBytes ? 'sessionRecordBytes' : undefined;
   }
 
-  /** Ends a session. Returns the entries that repeat it. */
+  /** Ends a session. Returns the journal entries of the change. */
   end(session: SessionRef, nowMs: number): readonly SessionEntry[] {
     const { serial, expiresMs } = session;
     const entry: SessionEntry = { owner: ownerName(session.principal), ended: [[serial, serial, expiresMs]] };
@@ -170,7 +176,7 @@ export class SessionTable {
     return joined === undefined ? [entry] : [entry, joined];
   }
 
-  /** Joins the oldest ranges of an owner that has too many, which ends the sessions between them. */
+  /** Joins the oldest ranges of an owner that has too many. This also ends the sessions between them. */
   #keepWithinBounds(name: string, nowMs: number): SessionEntry | undefined {
     const own = this.#owner(name).ended;
     if (own.size <= LIMITS.endedRangesPerPrincipal && this.#ranges <= LIMITS.endedRanges) return undefined;
@@ -181,7 +187,7 @@ export class SessionTable {
     }
     if (this.#ranges <= LIMITS.endedRanges) return undefined;
     this.#onLimit('endedRanges');
-    // The owner with the most ranges gives way, be it another one.
+    // The owner with the most ranges is reduced, even if it is another one.
     let [largestName, largest] = [name, own];
     for (const [each, { ended }] of this.#owners) {
       if (ended.size > largest.size) [largestName, largest] = [each, ended];
@@ -191,7 +197,7 @@ export class SessionTable {
 
   #join(name: string, ended: EndedSerials, nowMs: number): SessionEntry {
     const size = ended.size;
-    ended.joinOldest(Math.floor(size * KEPT_SHARE), nowMs + LONGEST_MS);
+    ended.joinOldest(Math.floor(size * KEPT_FRACTION), nowMs + MAX_VALIDITY_MS);
     this.#ranges += ended.size - size;
     this.#removeEndedRecords(name, ended);
     return endedEntry(name, ended);
@@ -199,18 +205,18 @@ export class SessionTable {
 
   #removeEndedRecords(name: string, ended: EndedSerials): void {
     for (const { id } of this.#records) {
-      const session = split(id);
+      const session = parseId(id);
       if (session.name === name && ended.has(session.serial)) this.#records.remove(id);
     }
   }
 
-  /** Repeats the change that an entry describes. */
+  /** Applies the change of a journal entry. */
   apply(entry: SessionEntry): void {
     if ('ended' in entry) {
       this.#applyEnded(entry);
       return;
     }
-    const { name, serial } = split(entry.id);
+    const { name, serial } = parseId(entry.id);
     this.#unused = Math.max(this.#unused, serial + 1);
     if (!(this.#owners.get(name)?.ended.has(serial) ?? false)) this.#applyChange(entry);
   }
@@ -227,10 +233,10 @@ export class SessionTable {
     if (ranges.some(([first, last]) => first < last)) this.#removeEndedRecords(name, ended);
   }
 
-  /** Returns false when the record is as before. */
+  /** Applies a change to a record. Returns false if the record stays the same. */
   #applyChange(entry: RecordEntry): boolean {
     const { id, expires } = entry;
-    const { name } = split(id);
+    const { name } = parseId(id);
     if ('subscribe' in entry) return this.#records.addUri(id, name, expires, entry.subscribe);
     if ('unsubscribe' in entry) return this.#records.removeUri(id, entry.unsubscribe);
     if ('use' in entry) return this.#records.addUpstream(id, name, expires, entry.use);
@@ -246,7 +252,7 @@ export class SessionTable {
     if (nowMs - this.#sweptMs >= SWEEP_MS) this.removeExpired(nowMs);
   }
 
-  /** Forgets the sessions whose ids have expired. */
+  /** Removes the sessions whose ids have expired. */
   removeExpired(nowMs: number): void {
     this.#sweptMs = nowMs;
     this.#records.removeExpired(nowMs);
@@ -258,7 +264,10 @@ export class SessionTable {
     }
   }
 
-  /** The entries that describe the whole table. It may change meanwhile: later entries then repeat a part of it. */
+  /**
+   * Yields the journal entries of the whole table. The table may change meanwhile; then later entries repeat a part of
+   * it.
+   */
   *entries(): Generator<SessionEntry> {
     for (const [name, { ended }] of this.#owners) {
       if (ended.size > 0) yield endedEntry(name, ended);

@@ -1,11 +1,11 @@
 import { detach, type Kept, KeptMap } from '../json/memo.ts';
 
-/** What a label says instead of a value that is one too many. No name we publish starts with an underscore. */
+/** Label value for all values beyond the bound. Published names never start with an underscore. */
 export const OTHER = '_other';
 
 /**
- * The first `limit` distinct values that come, and {@link OTHER} for the rest: what a peer can choose must not decide how
- * many time series there are.
+ * Limits the number of values of a label: passes the first `limit` distinct values, and replaces the others with {@link
+ * OTHER}. Without it, peers could create any number of time series.
  */
 export class Bounded {
   readonly #limit: number;

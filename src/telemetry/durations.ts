@@ -10,7 +10,7 @@ const BUCKETS_SECONDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 1
 const MAX_TOOLS = 256;
 const MAX_UPSTREAMS = 256;
 const MAX_REVISIONS = 8;
-/** Series of one histogram; each costs 17 lines at every scrape. */
+/** Time series of one histogram; each takes 17 lines in a scrape. */
 const MAX_SERIES = 2_000;
 
 export const OPERATION_LABELS = [
@@ -23,7 +23,10 @@ export const OPERATION_LABELS = [
 
 type Labels = Readonly<Record<string, string>>;
 
-/** One combination of labels and what was observed for it. `counts[i]` is bucket i alone, the last one what lies above all. */
+/**
+ * One combination of labels with its observations. `counts[i]` counts bucket i alone; the last bucket has no upper
+ * bound.
+ */
 interface Series {
   readonly labels: Labels;
   readonly counts: number[];
@@ -36,8 +39,11 @@ interface Value {
   readonly metricName: string;
 }
 
-/** A histogram as the registry asks for it, over series that are found without making a key of their labels each time. */
-class Exported extends Histogram {
+/**
+ * Exports the series to the registry. `Durations` finds its series without building a key from the labels at each
+ * observation, which prom-client's own histogram would do.
+ */
+class ExportedHistogram extends Histogram {
   readonly #name: string;
   readonly #help: string;
   readonly #series: () => Iterable<Series>;
@@ -49,7 +55,7 @@ class Exported extends Histogram {
     this.#series = series;
   }
 
-  // What the registry calls; not in the library's types.
+  // The registry calls this method; the library's types do not declare it.
   getForPromString() {
     const values = [...this.#series()].flatMap((series) => valuesOf(this.#name, series));
     return Promise.resolve({ name: this.#name, help: this.#help, type: 'histogram', values, aggregator: 'sum' });
@@ -68,7 +74,7 @@ function valuesOf(name: string, { labels, counts, sum }: Series): Value[] {
   return values;
 }
 
-/** The last series of a method and tool, and the rest of what chose it. */
+/** The latest series of a tool or method, with the other values that select it. */
 interface Recent {
   readonly error: string | undefined;
   readonly revision: string;
@@ -77,22 +83,22 @@ interface Recent {
   readonly series: Series;
 }
 
-/** How long operations took, by what was done to whom and how it ended. */
+/** Histogram of operation durations by method, tool, outcome, revision, transport and upstream. */
 export class Durations {
   readonly #tools = new Bounded(MAX_TOOLS);
   readonly #revisions = new Bounded(MAX_REVISIONS);
   readonly #upstreams = new Bounded(MAX_UPSTREAMS);
   readonly #series = new Map<string, Series>();
-  /** By tool, else by method: the same is asked again and again, and ends the same way. */
+  /** The latest series by tool, else by method. Requests mostly repeat, and end in the same way. */
   readonly #recent = new KeptMap<Recent>();
 
   constructor(name: string, help: string, labels: readonly string[], registry: Registry) {
-    registry.registerMetric(new Exported(name, help, labels, () => this.#series.values()));
+    registry.registerMetric(new ExportedHistogram(name, help, labels, () => this.#series.values()));
   }
 
   observe(operation: Operation, seconds: number, upstream?: string): void {
     const { error, revision, transport } = operation;
-    // A tool's name stands for its method: only calls have one.
+    // A tool name implies its method, because only calls have one.
     const subject = operation.tool ?? operation.method;
     let recent = this.#recent.get(subject);
     if (
@@ -113,7 +119,7 @@ export class Durations {
   }
 
   #find(operation: Operation, upstream: string | undefined): Series {
-    // Labels are bounded before they make a key, so that what peers choose cannot fill the map.
+    // Labels are bounded before they become a key, so that peers cannot fill the map.
     const { error = '', transport } = operation;
     const method = METHODS.has(operation.method) ? operation.method : OTHER;
     const bounded = operation.tool === undefined ? '' : this.#tools.label(operation.tool);

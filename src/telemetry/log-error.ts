@@ -1,13 +1,13 @@
 import { stdSerializers } from 'pino';
 import { GatewayError, StartError } from '../errors.ts';
 
-/** Causes of an error that are logged at most. */
+/** How many causes of an error are logged. */
 const MAX_CAUSES = 8;
 
-/** Codes of Node and of undici for what goes wrong outside of the program: `ECONNREFUSED`, `UND_ERR_SOCKET`. */
+/** Error codes of Node and undici for failures outside the program: `ECONNREFUSED`, `UND_ERR_SOCKET`. */
 const OUTSIDE = /^(?:E[A-Z0-9]+|UND_ERR_[A-Z_]+)$/;
 
-/** Whether an error says all there is to know in its message, so that its stack helps nobody. */
+/** Returns whether the message of an error is enough, so that its stack is not logged. */
 export function isExpected(error: unknown): boolean {
   if (error instanceof GatewayError) return error.code !== 'internal-error';
   if (error instanceof StartError) return true;
@@ -15,8 +15,8 @@ export function isExpected(error: unknown): boolean {
 }
 
 /**
- * Returns an error as a log line shows it. An expected failure has its message and those of its causes; any other has its stack
- * too, and so has every error where `withStacks` is set.
+ * Returns an error in the form of a log line. An expected failure has its message and those of its causes. Any other
+ * error has its stack too, and so has every error if `withStacks` is set.
  */
 export function loggedError(error: unknown, withStacks: boolean): unknown {
   if (!(error instanceof Error) || withStacks || !isExpected(error)) {
@@ -39,7 +39,7 @@ export function loggedError(error: unknown, withStacks: boolean): unknown {
   };
 }
 
-/** A bug of ours below an expected failure keeps its stack. */
+/** Returns whether the error is a bug in the gateway. As the cause of an expected failure, it keeps its stack. */
 function isDefect(error: Error): boolean {
   return error instanceof TypeError || error instanceof RangeError || error instanceof ReferenceError;
 }

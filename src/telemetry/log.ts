@@ -11,7 +11,7 @@ import { TerminalLog } from './terminal-log.ts';
 
 export type Logger = PinoLogger;
 
-/** JSON lines for machines, or lines for a person at a terminal. */
+/** `json`: JSON lines for machines. `pretty`: lines for a person at a terminal. */
 export const LOG_FORMATS = ['json', 'pretty'] as const;
 export type LogFormat = (typeof LOG_FORMATS)[number];
 
@@ -24,21 +24,24 @@ export interface LogOptions {
 
 const STDERR = 2;
 
-/** Most of what is written at once at the most. */
+/** How many bytes are buffered before a write. */
 const BATCH_BYTES = 8_192;
 const FLUSH_MS = 100;
 
-/** What must not be logged wherever it turns up: header and environment values whole, for their names tell enough. */
+/**
+ * Fields that are redacted at any level. Values of headers and environment variables are redacted as a whole; their
+ * names stay.
+ */
 const SECRETS = ['authorization', 'cookie', 'token', 'apiKey', 'password', 'secret', 'headers.*', 'env.*'];
 
 /**
- * Returns a logger that writes to stderr, since stdout belongs to the protocol where a client speaks over stdio. JSON lines are
- * written asynchronously, and flushed when the process exits.
+ * Creates a logger that writes to stderr; with a stdio client, stdout belongs to the protocol. JSON lines are written
+ * asynchronously, and flushed when the process exits.
  *
- * Under `err` an error is logged with its causes; one that is not expected, and at debug every one, has its stack. Equal
- * failures of one upstream are one line at first and counts (`repeated`) at widening intervals. {@link SECRETS} are replaced at
- * the top level and one below; nothing redacts the text of a message, so put what a peer said into a field of its own, or
- * nowhere.
+ * Errors under `err` are logged with their causes. Unexpected errors have a stack; at level debug all errors have one.
+ * Equal failures of one upstream are logged once and then as counts (`repeated`) at growing intervals. {@link SECRETS}
+ * are redacted at the top level and one level below. The text of a message is not redacted, so put text of a peer into
+ * a field of its own, or do not log it.
  */
 export function createLogger(
   level: LogLevel,
@@ -55,33 +58,38 @@ export function createLogger(
       serializers: { err: (error: unknown) => loggedError(error, withStacks) },
       redact: { paths: SECRETS.flatMap((path) => [path, `*.${path}`]), censor: '[redacted]' },
     },
-    // A terminal shows counts in its own way.
+    // The terminal log counts repeats itself.
     format === 'json' && !withStacks ? withoutRepeats(to) : to,
   );
   destinations.set(log, { destination: to, requests });
   return log;
 }
 
-interface RequestLogPlace {
+interface RequestLogTarget {
   readonly destination: DestinationStream;
   readonly requests: Exclude<AccessLog, 'auto'>;
 }
 
-const destinations = new WeakMap<Logger, RequestLogPlace>();
+const destinations = new WeakMap<Logger, RequestLogTarget>();
 
-/** Where requests are logged, beside the other lines; undefined where the level or the config leaves them out. */
+/**
+ * Returns the request log that writes to the destination of this logger, or undefined if the level or the config
+ * disables it.
+ */
 export function requestLogBeside(log: Logger): RequestLog | undefined {
   const place = destinations.get(log);
   if (place === undefined || place.requests === 'none' || !log.isLevelEnabled('info')) return undefined;
   return new RequestLog(place.destination, isoTime, place.requests === 'errors');
 }
 
-/** Leaves out lines about an upstream that only repeat; those that are due carry the count as `repeated`. */
+/**
+ * Drops repeated lines about an upstream. A line that is due again carries the number of dropped lines as `repeated`.
+ */
 function withoutRepeats(destination: DestinationStream): DestinationStream {
   const repeats = new Repeats();
   return {
     write(line) {
-      const failure = line.includes('"upstream":') ? failureIn(line) : undefined;
+      const failure = line.includes('"upstream":') ? failureOf(line) : undefined;
       const due = failure === undefined ? 0 : repeats.due(failure.key, failure.reason, Date.now());
       if (due === 0) destination.write(line);
       else if (due !== undefined) destination.write(`${line.slice(0, line.lastIndexOf('}'))},"repeated":${due}}\n`);
@@ -89,8 +97,8 @@ function withoutRepeats(destination: DestinationStream): DestinationStream {
   };
 }
 
-/** Which failure or state of an upstream a line tells of; undefined for other lines. */
-function failureIn(line: string): { readonly key: string; readonly reason: string } | undefined {
+/** Returns the failure or state of an upstream that a line reports, or undefined for other lines. */
+function failureOf(line: string): { readonly key: string; readonly reason: string } | undefined {
   const fields: unknown = JSON.parse(line);
   if (typeof fields !== 'object' || fields === null || !('upstream' in fields)) return undefined;
   const phase = 'phase' in fields ? String(fields.phase) : undefined;
@@ -108,7 +116,7 @@ function messageOf(error: unknown): unknown {
 }
 
 const SECOND_MS = 1_000;
-/** As in `2026-07-28T12:00:00.000Z`. */
+/** Length of the time up to the second and its point, as in `2026-07-28T12:00:00.000Z`. */
 const TO_SECOND_CHARS = 20;
 
 let timeMs = 0;
@@ -116,7 +124,10 @@ let timeText = '';
 let secondMs = 0;
 let secondText = '';
 
-/** Under load many lines share a second, and some a millisecond: spelling it out costs as much as the rest of a line. */
+/**
+ * Returns the time in pino's form. Caches the text of the second and of the millisecond, because formatting the time
+ * costs as much as the rest of a line.
+ */
 function isoTime(): string {
   const now = Date.now();
   if (now === timeMs) return timeText;
@@ -130,17 +141,17 @@ function isoTime(): string {
   return timeText;
 }
 
-/** One write for many lines under load, and none later than a moment; the rest is written when the process exits. */
+/** Creates a destination that writes many lines at once under load, and every line within 100 ms or at exit. */
 function batched(): DestinationStream {
   const destination = pino.destination({ dest: STDERR, sync: false, minLength: BATCH_BYTES });
   const isTerminal = isatty(STDERR);
   let isGone = false;
-  // With the terminal or the reader of the pipe gone there is nowhere to tell of it, and no reason to end.
+  // The terminal or the reader of the pipe is gone. There is nowhere to report it, and no reason to exit.
   destination.on('error', () => {
     isGone = true;
   });
   const flushSync = destination.flushSync.bind(destination);
-  // pino flushes while the process exits, and sonic-boom 4 tries for ever to write to a terminal that hung up (EIO).
+  // pino flushes while the process exits, and sonic-boom 4 retries for ever to write to a terminal that hung up (EIO).
   destination.flushSync = () => {
     if (!isGone && isatty(STDERR) === isTerminal) flushSync();
   };

@@ -1,4 +1,4 @@
-/** Methods that get a time series of their own; any other text a peer sends as a method is counted together. */
+/** Methods with a time series of their own. All other method names share one, because peers choose them. */
 export const METHODS: ReadonlySet<string> = new Set([
   'initialize',
   'ping',

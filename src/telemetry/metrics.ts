@@ -6,76 +6,81 @@ import { Bounded } from './bounded.ts';
 import { Durations, OPERATION_LABELS } from './durations.ts';
 import type { Operation } from './operation.ts';
 
-/** Something there are more or fewer of. */
+/** A gauge that goes up and down by one. */
 export interface Level {
   add(): void;
   remove(): void;
 }
 
-/** Where things are counted. Every metric there is, and what its labels may hold, is in `docs/metrics.md`. */
+/** Records metrics. `docs/metrics.md` lists every metric and the values of its labels. */
 export interface Metrics {
-  /** One request a client made, answered. `seconds` is how long it waited. */
+  /** Records an answered request of a client. `seconds` is how long the client waited. */
   served(operation: Operation, seconds: number): void;
-  /** One request made to an upstream, answered. */
+  /** Records an answered request to an upstream. */
   called(upstream: string, operation: Operation, seconds: number): void;
 
   upstreamState(upstream: string, state: string): void;
-  /** A connection (for stdio: a process) ended by itself; the next use starts another. */
+  /** Counts a connection (for stdio: a process) that ended by itself. The next use starts another. */
   upstreamRestarted(upstream: string): void;
-  /** An upstream lost the state that it kept for one client. `reason` is one of a few constants. */
+  /** Counts the loss of the state that an upstream kept for one client. `reason` is one of a few constants. */
   upstreamStateLost(upstream: string, reason: string): void;
-  /** A line on an upstream's stdout that is no message. */
+  /** Counts a line on an upstream's stdout that is not a message. */
   stdioJunk(upstream: string): void;
-  /** How many tools an endpoint lists for clients of an era. `view` is `''` for the merged one. */
+  /** Sets the number of tools that an endpoint lists for clients of an era. `view` is `''` for the merged endpoint. */
   catalogTools(view: string, era: Era, count: number): void;
-  /** Whether an upstream speaks each era, as far as that was found out. */
+  /** Sets whether an upstream supports each era, as far as known. */
   upstreamEras(upstream: string, eras: Readonly<Record<Era, { readonly speaks: 'yes' | 'no' | 'unknown' }>>): void;
 
   readonly sessions: Level;
-  /** Calls that wait for their clients. */
+  /** Parked calls. */
   readonly parked: Level;
   readonly requestsInFlight: Level;
   readonly processes: Level;
   /** Open event streams toward clients. */
   readonly streams: Readonly<Record<StreamKind, Level>>;
 
-  /** Each `reason` is one of a few constants, such as a row of the error table: never text from a peer. */
+  /**
+   * Counts refused credentials. Every `reason` in this interface is one of a few constants, such as a row of the error
+   * table: never text from a peer.
+   */
   authFailed(reason: string): void;
-  /** A request refused to protect the rest. */
+  /** Counts a request refused because of overload. */
   shed(reason: string): void;
-  /** Something was refused or removed because a row of `limits.ts` was reached. */
+  /** Counts a refusal or removal because of a bound in `limits.ts`. */
   limitReached(limit: LimitName): void;
-  /** An item of an upstream's list that clients do not get as it is listed. */
+  /** Counts a list item that is changed or withheld. */
   listRepaired(repair: string): void;
-  /** Something could not be written to the state directory. */
+  /** Counts a failed write to the state directory. */
   stateWriteFailed(): void;
-  /** Something was refused or removed because all of its kind held too many bytes. */
+  /** Counts a refusal or removal because a byte budget was used up. */
   budgetExceeded(kind: HeldKind): void;
-  /** Declares how many bytes of this kind are held, read at each scrape. */
+  /** Registers a function that returns the bytes held of this kind; it is called at each scrape. */
   reportHeldBytes(kind: HeldKind, read: () => number): void;
-  /** A message that could be delivered to nobody. */
+  /** Counts a message without a recipient. */
   dropped(reason: string): void;
 
-  /** Reads a gauge at each scrape. */
+  /** Registers a function that returns the value of a gauge; it is called at each scrape. */
   onScrape(gauge: ScrapedGauge, read: () => number): void;
-  /** Calls `update` before each scrape, for gauges that are dear to keep up to date. */
+  /** Calls `update` before each scrape, for gauges that are expensive to keep up to date. */
   beforeScrape(update: () => Promise<void>): void;
 
   readonly contentType: string;
-  /** Everything in Prometheus' text format. */
+  /** Returns all metrics in Prometheus' text format. */
   text(): Promise<string>;
 }
 
-/** `post` answers one request, `get` is a session's own stream, `sse` the single one of 2024-11-05. */
+/**
+ * `post`: the response to one request. `get`: the GET stream of a session. `sse`: the stream of a 2024-11-05 client.
+ */
 const STREAM_KINDS = ['post', 'get', 'sse'] as const;
 export type StreamKind = (typeof STREAM_KINDS)[number];
 
-/** Gauges that are read when they are scraped: name and help. */
+/** Gauges that are read at each scrape: name and help. */
 const SCRAPED = {
   readCacheBytes: ['linkspan_read_cache_bytes', 'Bytes of resources kept as long as their upstreams allow.'],
 } as const;
 export type ScrapedGauge = keyof typeof SCRAPED;
-/** `events`: kept for resumption; `unsent`: for slow readers; `bodies`: requests being received. */
+/** `events`: events kept for resumption. `unsent`: output for slow readers. `bodies`: requests being received. */
 const HELD_KINDS = ['events', 'unsent', 'bodies'] as const;
 export type HeldKind = (typeof HELD_KINDS)[number];
 
@@ -99,7 +104,7 @@ function scrapedGauges(registry: Registry): (gauge: ScrapedGauge, read: () => nu
   return (gauge, read) => reads.set(SCRAPED[gauge][0], read);
 }
 
-/** Counts in a plain number and is read at each scrape, which costs nothing while requests run. */
+/** Counts in a plain number that is read at each scrape, which costs nothing during requests. */
 class Count implements Level {
   value = 0;
 
@@ -156,7 +161,7 @@ function heldBytes(registry: Registry): (kind: HeldKind, read: () => number) => 
   return (kind, read) => readers.set(kind, read);
 }
 
-/** A counter with one label, whose values are bounded in number. */
+/** Creates a counter with one label that has a bounded number of values. */
 function tally(name: string, help: string, label: string, limit: number, registry: Registry): (value: string) => void {
   const counter = new Counter({ name, help, labelNames: [label], registers: [registry] });
   const values = new Bounded(limit);
@@ -207,7 +212,7 @@ function upstreamEras(registry: Registry): Metrics['upstreamEras'] {
   };
 }
 
-/** Declares every metric in a registry of its own. */
+/** Creates all metrics in a registry of their own. */
 export function createMetrics(version: string): Metrics {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
@@ -252,7 +257,7 @@ export function createMetrics(version: string): Metrics {
     labelNames: ['upstream', 'reason'],
     registers: [registry],
   });
-  const stateLosers = new Bounded(MAX_UPSTREAMS);
+  const stateLossUpstreams = new Bounded(MAX_UPSTREAMS);
   const stateWriteFailures = new Counter({
     name: 'linkspan_state_write_failures_total',
     help: 'Writes to the state directory that failed; those of sessions are tried again.',
@@ -270,7 +275,7 @@ export function createMetrics(version: string): Metrics {
       MAX_UPSTREAMS,
       registry,
     ),
-    upstreamStateLost: (id, reason) => stateLost.inc({ upstream: stateLosers.label(id), reason }),
+    upstreamStateLost: (id, reason) => stateLost.inc({ upstream: stateLossUpstreams.label(id), reason }),
     stdioJunk: tally(
       'linkspan_stdio_junk_lines_total',
       'Lines on the stdout of an upstream that are no message.',

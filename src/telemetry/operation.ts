@@ -2,19 +2,22 @@ import { ERRORS } from '../errors.ts';
 import type { ErrorCode } from '../errors.ts';
 import type { Answer, RpcError } from '../protocol/jsonrpc.ts';
 
-/** `tool_error`: the tool ran and said it failed (`isError`). `rpc_error`: the upstream answered with an error of its own. */
+/**
+ * `tool_error`: the tool ran and failed (`isError`). `rpc_error`: the upstream answered with a JSON-RPC error of its
+ * own.
+ */
 export type ErrorType = ErrorCode | 'tool_error' | 'rpc_error';
 
-/** One request and how it ended, as the duration histograms label it. */
+/** One request and its outcome, with the labels of the duration histograms. */
 export interface Operation {
   readonly method: string;
-  /** Published name of a tool found in the catalog, never text a client merely sent. */
+  /** Published name of a tool in the catalog; never text that a client sent. */
   readonly tool?: string | undefined;
   /** Undefined for success. */
   readonly error?: ErrorType | undefined;
-  /** Revision spoken on this side. */
+  /** Revision used with this peer. */
   readonly revision: string;
-  /** In OpenTelemetry's words: `tcp` for HTTP, `pipe` for stdio. */
+  /** OpenTelemetry's names: `tcp` for HTTP, `pipe` for stdio. */
   readonly transport: 'tcp' | 'pipe';
 }
 
@@ -29,10 +32,11 @@ function rowOf({ data }: RpcError): ErrorCode | undefined {
 }
 
 /**
- * How an answer counts. A tool that failed answers with a result, which looks like success to whoever counts statuses.
+ * Returns the error label of an answer, or undefined for success. A failed tool answers with a result, and counts as
+ * `tool_error`.
  *
- * A text search, since a result is not taken apart for a metric. Text that quotes `"isError": true` has its quotes escaped
- * and does not match; a result that carries the member deeper, in structured content, counts as a failed tool.
+ * Searches the text, so that the result need not be parsed for a metric. Quoted text such as `\"isError\": true` has
+ * escaped quotes and does not match. A result that has the member inside structured content counts as a failed tool.
  */
 export function errorTypeOf(method: string, answer: Answer): ErrorType | undefined {
   if (answer.kind === 'error') return rowOf(answer.error) ?? 'rpc_error';

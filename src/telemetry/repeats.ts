@@ -1,4 +1,4 @@
-/** An event that stays away for this long is told as new. */
+/** An event that has not happened for this long counts as new. */
 const FORGET_MS = 10 * 60_000;
 const FIRST_INTERVAL_MS = 60_000;
 const LONGEST_INTERVAL_MS = 60 * 60_000;
@@ -6,24 +6,24 @@ const FACTOR = 4;
 
 interface Repeated {
   reason: string;
-  /** Since it was last told. */
+  /** Occurrences since the last line. */
   count: number;
-  toldMs: number;
+  loggedMs: number;
   seenMs: number;
   intervalMs: number;
 }
 
 /**
- * Decides which of many equal events are worth a line: the first at once, later ones as a count at widening intervals.
+ * Decides which of many equal events get a log line: the first at once, later ones as a count at growing intervals.
  *
- * Keys come from the config and the program (upstream, message, state), so their number is bounded by it.
+ * Keys come from the config and the program (upstream, message, state), which bounds their number.
  */
 export class Repeats {
   readonly #events = new Map<string, Repeated>();
 
   /**
-   * Counts one event. Returns how often it happened since it was last told, without this one, or undefined where no line is
-   * due. Another reason is another event; reasons that differ in numbers alone are the same.
+   * Counts one event. Returns how often it happened since its last line, without this time, or undefined if no line is
+   * due. An event with another reason is a new event; digits in reasons are ignored.
    */
   due(key: string, reason: string, nowMs: number): number | undefined {
     const like = reason.replace(/\d+/g, '#');
@@ -32,7 +32,7 @@ export class Repeats {
       this.#events.set(key, {
         reason: like,
         count: 0,
-        toldMs: nowMs,
+        loggedMs: nowMs,
         seenMs: nowMs,
         intervalMs: FIRST_INTERVAL_MS,
       });
@@ -40,10 +40,10 @@ export class Repeats {
     }
     known.seenMs = nowMs;
     known.count++;
-    if (nowMs - known.toldMs < known.intervalMs) return undefined;
+    if (nowMs - known.loggedMs < known.intervalMs) return undefined;
     const { count } = known;
     known.count = 0;
-    known.toldMs = nowMs;
+    known.loggedMs = nowMs;
     known.intervalMs = Math.min(known.intervalMs * FACTOR, LONGEST_INTERVAL_MS);
     return count;
   }

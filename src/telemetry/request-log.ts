@@ -1,7 +1,9 @@
 import { detach, KeptMap } from '../json/memo.ts';
 import type { DestinationStream } from 'pino';
 
-/** What is said of each request: who asked what of whom and how it ended, without anything that was said. */
+/**
+ * The fields of one request: who called which method of which upstream, and its outcome. Holds no content of messages.
+ */
 export interface RequestLine {
   readonly method: string;
   readonly tool: string | undefined;
@@ -13,25 +15,25 @@ export interface RequestLine {
   readonly ms: number;
 }
 
-/** Lines are written this many at once at most. */
+/** How many lines are buffered before a write. */
 const BATCH = 256;
 const FLUSH_MS = 100;
 
-/** Texts that come again and again, as JSON. */
+/** How many texts are cached as JSON. */
 const MAX_QUOTED = 1_000;
-/** Of a text that a client chose. */
-const MAX_CHARS = 200;
+/** How much of a text is logged, because clients choose some of them. */
+const MAX_TEXT_CHARS = 200;
 
 /**
- * One line of JSON for each request, in the form of the other log lines. It is written for every request there is, so it is put
- * together by hand and many are written at once.
+ * Writes one JSON line per request, in the form of the other log lines. Builds the text itself and writes in batches,
+ * because there is a line for every request.
  */
 export class RequestLog {
   readonly #destination: DestinationStream;
   readonly #time: () => string;
   readonly #errorsOnly: boolean;
   readonly #quoted = new KeptMap<string>();
-  /** The line written last, and what it says but for times: the next one often says the same. */
+  /** The last line, and its text without times; the next line often has the same text. */
   #last: RequestLine | undefined;
   #lastText = '';
   #lines = '';
@@ -39,8 +41,8 @@ export class RequestLog {
   #timer: NodeJS.Timeout | undefined;
 
   /**
-   * @param time `,"time":"…"` as pino has it.
-   * @param errorsOnly whether requests that succeeded get no line.
+   * @param time returns `,"time":"…"` in pino's form.
+   * @param errorsOnly whether to log failed requests only.
    */
   constructor(destination: DestinationStream, time: () => string, errorsOnly = false) {
     this.#destination = destination;
@@ -50,7 +52,7 @@ export class RequestLog {
 
   write(line: RequestLine): void {
     if (this.#errorsOnly && line.error === undefined) return;
-    if (!isAlike(line, this.#last)) {
+    if (!hasSameFields(line, this.#last)) {
       this.#last = line;
       this.#lastText = this.#describe(line);
     }
@@ -69,7 +71,7 @@ export class RequestLog {
     this.#count = 0;
   }
 
-  /** What is between the time and the duration. */
+  /** Returns the text between the time and the duration. */
   #describe({ method, tool, upstream, principal, revision, error }: RequestLine): string {
     let text = `,"name":"linkspan","pid":${process.pid},"method":${this.#quote(method)}`;
     if (tool !== undefined) text += `,"tool":${this.#quote(tool)}`;
@@ -82,13 +84,13 @@ export class RequestLog {
   #quote(text: string): string {
     const known = this.#quoted.get(text);
     if (known !== undefined) return known;
-    const quoted = JSON.stringify(text.slice(0, MAX_CHARS));
+    const quoted = JSON.stringify(text.slice(0, MAX_TEXT_CHARS));
     if (this.#quoted.size < MAX_QUOTED) this.#quoted.set(detach(text), quoted);
     return quoted;
   }
 }
 
-function isAlike(line: RequestLine, last: RequestLine | undefined): boolean {
+function hasSameFields(line: RequestLine, last: RequestLine | undefined): boolean {
   return (
     line.method === last?.method &&
     line.tool === last.tool &&

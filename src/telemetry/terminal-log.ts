@@ -1,54 +1,54 @@
 import { Repeats } from './repeats.ts';
 
-/** Colours of a terminal, by names of `util.styleText`. */
+/** Text styles, by the names of `util.styleText`. */
 export type Style = 'bold' | 'dim' | 'green' | 'red' | 'yellow';
 
-/** The terminal that log lines are shown on. */
+/** The terminal that shows the log. */
 export interface Terminal {
   readonly write: (text: string) => void;
   readonly paint: (style: Style, text: string) => string;
-  /** Undefined where the cursor cannot be moved. */
+  /** Undefined if the cursor cannot be moved. */
   readonly columns: number | undefined;
   readonly now: () => number;
 }
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** An upstream that takes this long is shown to be starting. */
+/** An upstream that takes longer to start is shown as starting. */
 const SLOW_START_MS = 3_000;
 
-/** A detail that is longer is found at `/status`. */
+/** A longer detail is shown at `/status` only. */
 const MAX_DETAIL_CHARS = 160;
 
-/** Of one line: upstreams choose their reasons. */
+/** Longest line, because upstreams choose their reasons. */
 const MAX_CHARS = 1_000;
 
-/** Every line has these, and they say nothing to a person. */
+/** Fields that are not shown, because every line has them or shows them elsewhere. */
 const UNSHOWN = new Set(['level', 'time', 'pid', 'msg', 'err', 'file', 'upstream']);
 
-/** The `name` of every line; an item that is left out has one of its own there. */
+/** The `name` of every line. For a quarantined list item the field holds the item's name instead. */
 const PROGRAM = 'linkspan';
 
-/** The state of the upstream says the same, with the reason. */
-const TOLD_BY_STATE = new Set(['upstream did not start', 'upstream connection lost', 'upstream process lost']);
+/** Messages that are not shown, because the state of the upstream tells the same with its reason. */
+const SHOWN_BY_STATE = new Set(['upstream did not start', 'upstream connection lost', 'upstream process lost']);
 
 const WARN = 40;
 
-/** Shows log lines (JSON, as pino writes them) to a person: one line each, and repeated failures as one line with a count. */
+/** Shows pino's JSON log lines to a person: one line each, and repeated failures as one line with a count. */
 export class TerminalLog {
   readonly #terminal: Terminal;
   readonly #repeats = new Repeats();
   readonly #starting = new Map<string, NodeJS.Timeout>();
-  /** How often the last shown state of an upstream came in a row. */
+  /** The latest state of each upstream, and how often it occurred in a row. */
   readonly #counts = new Map<string, { text: string; count: number }>();
-  /** Which upstream's state the last line shows, where it can be written anew in its place. */
+  /** The upstream whose state is the last line on the terminal, if that line can be overwritten. */
   #last: string | undefined;
 
   constructor(terminal: Terminal) {
     this.#terminal = terminal;
   }
 
-  /** @param text lines of JSON, each with its line break. */
+  /** Shows log lines. @param text JSON lines, each with its line break. */
   write(text: string): void {
     for (const line of text.split('\n')) {
       if (line === '') continue;
@@ -66,7 +66,7 @@ export class TerminalLog {
     else if (message === 'request') this.#request(fields);
     else if (message === 'stopping') this.#show('Stopping; once more to stop at once.');
     else if (message === 'stopped') this.#show('Stopped.');
-    else if (!TOLD_BY_STATE.has(message)) this.#message(message, fields, isWarning);
+    else if (!SHOWN_BY_STATE.has(message)) this.#message(message, fields, isWarning);
   }
 
   #banner(fields: Fields): void {
@@ -99,11 +99,14 @@ export class TerminalLog {
       return;
     }
     if (phase === 'stopped') return;
-    this.#tellState(upstream, phase, whyOf(fields));
+    this.#showState(upstream, phase, reasonOf(fields));
   }
 
-  /** An equal state in a row is counted: in place of the line before where that is the last one, else at widening intervals. */
-  #tellState(upstream: string, phase: string, why: string): void {
+  /**
+   * Shows a state. Counts equal states in a row: overwrites the last line if it shows the same state, else writes a
+   * line at growing intervals.
+   */
+  #showState(upstream: string, phase: string, why: string): void {
     const like = `${phase} ${why.replace(/\d+/g, '#')}`;
     const known = this.#counts.get(upstream);
     const count = known?.text === like ? known.count + 1 : 1;
@@ -183,8 +186,8 @@ function fieldsOf(line: string): Fields | undefined {
   }
 }
 
-/** The reason of a state, and its detail where that is short and says more. */
-function whyOf({ reason, detail }: Fields): string {
+/** Returns the reason of a state, with its detail if that is short and different. */
+function reasonOf({ reason, detail }: Fields): string {
   const first = typeof reason === 'string' ? reason : '';
   const isWorthIt = typeof detail === 'string' && detail !== first && detail.length <= MAX_DETAIL_CHARS;
   return isWorthIt ? `${first} (${detail})` : first;
@@ -197,7 +200,7 @@ function errorText(err: unknown): { readonly message: string; readonly stack: st
   return { message, stack: 'stack' in err && typeof err.stack === 'string' ? err.stack : undefined };
 }
 
-/** Text that moves no cursor and changes no colour, whoever wrote it. */
+/** Removes control characters, so that text of a peer cannot move the cursor or change colours. */
 function plain(text: string): string {
   const clean = text.replace(/[\p{Cc}\u202A-\u202E\u2066-\u2069]+/gu, ' ');
   return clean.length > MAX_CHARS ? `${clean.slice(0, MAX_CHARS)}…` : clean;

@@ -46,13 +46,13 @@ function refusal(verdict: AuthVerdict, status: number) {
   return verdict;
 }
 
-test('SEC-02 every invalid token is refused with a challenge', { timeout: 60_000 }, async (t) => {
+test('SEC-02 an invalid token is refused with a challenge', { timeout: 60_000 }, async (t) => {
   await using issuer = await start();
   const authenticator = createAuthenticator(
     { jwt: [accepts(issuer, { requiredScopes: [] })], apiKeys: [apiKey('ci', 'the-key-of-ci')] },
     { log: SILENT },
   );
-  // The table means nothing unless a good token gets in.
+  // A valid token must be accepted, or the table proves nothing.
   principal(await ask(authenticator, await issuer.token()));
   assert.ok(BAD_TOKENS.length >= 120, `${BAD_TOKENS.length} cases`);
 
@@ -71,7 +71,7 @@ test('SEC-02 every invalid token is refused with a challenge', { timeout: 60_000
   assert.ok(issuer.fetches <= 3, `${issuer.fetches} fetches`);
 });
 
-test('A-002 a request without credentials is invited, with no error', OPTIONS, async () => {
+test('A-002 a request without credentials gets a challenge without an error', OPTIONS, async () => {
   await using issuer = await start();
   const jwt = [accepts(issuer, { requiredScopes: ['mcp', 'offline_access'] })];
   const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT });
@@ -81,29 +81,25 @@ test('A-002 a request without credentials is invited, with no error', OPTIONS, a
   }
 });
 
-test(
-  'SEC-04 several or malformed Authorization headers are a bad request, also around a good token',
-  OPTIONS,
-  async () => {
-    await using issuer = await start();
-    const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
-    const good = `Bearer ${await issuer.token()}`;
-    principal(await authenticator.authenticate({ authorization: [good] }, ENDPOINT));
-    for (const authorization of [
-      [good, good],
-      [good, 'Basic YTpi'],
-      ['Basic YTpi', good],
-      [`${good}, ${good}`],
-      [`${good} `],
-      [`${good} x`],
-      [''],
-      ['Bearer'],
-    ]) {
-      const { challenge = '' } = refusal(await authenticator.authenticate({ authorization }, ENDPOINT), 400);
-      assert.ok(challenge.includes('error="invalid_request"'), challenge);
-    }
-  },
-);
+test('SEC-04 several or malformed Authorization headers get 400, even with a valid token', OPTIONS, async () => {
+  await using issuer = await start();
+  const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
+  const good = `Bearer ${await issuer.token()}`;
+  principal(await authenticator.authenticate({ authorization: [good] }, ENDPOINT));
+  for (const authorization of [
+    [good, good],
+    [good, 'Basic YTpi'],
+    ['Basic YTpi', good],
+    [`${good}, ${good}`],
+    [`${good} `],
+    [`${good} x`],
+    [''],
+    ['Bearer'],
+  ]) {
+    const { challenge = '' } = refusal(await authenticator.authenticate({ authorization }, ENDPOINT), 400);
+    assert.ok(challenge.includes('error="invalid_request"'), challenge);
+  }
+});
 
 const GOOD_HEADERS = [
   {},
@@ -150,7 +146,7 @@ for (const { name, claims, ok } of CLOCKS) {
   });
 }
 
-test('A-003 a token is good for its audience alone, and a remembered one too', OPTIONS, async () => {
+test('A-003 a token, cached or not, is accepted for its audience only', OPTIONS, async () => {
   await using issuer = await start();
   const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
   const files = `${ENDPOINT}/files`;
@@ -163,7 +159,7 @@ test('A-003 a token is good for its audience alone, and a remembered one too', O
   }
 });
 
-test('audiences of the config take the place of the endpoint', OPTIONS, async () => {
+test('configured audiences replace the endpoint as audience', OPTIONS, async () => {
   await using issuer = await start();
   const jwt = [accepts(issuer, { audiences: ['api://linkspan', 'api://other'] })];
   const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT });
@@ -220,7 +216,7 @@ test('the same subject of two issuers is two principals', OPTIONS, async () => {
   assert.notEqual(one.key, other.key);
 });
 
-test('SEC-05 tokens that begin alike belong to whom they name, in whatever order they come', OPTIONS, async () => {
+test('SEC-05 tokens with a common prefix keep their own principals in any order', OPTIONS, async () => {
   await using issuer = await start();
   const authenticator = createAuthenticator({ jwt: [accepts(issuer)], apiKeys: [] }, { log: SILENT });
   const tokens = new Map<string, string>();
@@ -237,7 +233,7 @@ test('SEC-05 tokens that begin alike belong to whom they name, in whatever order
   );
 });
 
-test('SEC-05 a token is verified again after a minute, and dead once it has expired', OPTIONS, async () => {
+test('SEC-05 a token is verified again after a minute, and refused once expired', OPTIONS, async () => {
   await using issuer = await start();
   let nowMs = Date.now();
   let clockMs = 0;
@@ -265,7 +261,7 @@ test('SEC-05 a token is verified again after a minute, and dead once it has expi
   refusal(await ask(authenticator, token), 401);
 });
 
-test('SEC-05 who asked a moment ago is known without waiting, and nobody else is', OPTIONS, async () => {
+test('SEC-05 known() returns only principals whose token was verified recently', OPTIONS, async () => {
   await using issuer = await start();
   let nowMs = Date.now();
   const config = { jwt: [accepts(issuer)], apiKeys: [apiKey('ci', 'the-key-of-ci')] };
@@ -292,7 +288,7 @@ test('SEC-05 who asked a moment ago is known without waiting, and nobody else is
   assert.equal(authenticator.known({ authorization: [] }, ENDPOINT), undefined);
 });
 
-test('SEC-06 a token that lacks a scope is told exactly the scopes that are needed', OPTIONS, async () => {
+test('SEC-06 a token without a required scope gets exactly the required scopes', OPTIONS, async () => {
   await using issuer = await start();
   const jwt = [accepts(issuer, { requiredScopes: ['mcp', 'tools'] })];
   const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT });
@@ -320,24 +316,20 @@ test('SEC-06 a token that lacks a scope is told exactly the scopes that are need
   }
 });
 
-test(
-  'a scope that only one of two issuers has is not asked for before we know whose token it will be',
-  OPTIONS,
-  async () => {
-    await using issuer = await start();
-    const jwt = [
-      accepts(issuer, { requiredScopes: ['mcp', 'a'] }),
-      accepts(issuer, { issuer: 'https://second.example.com', requiredScopes: ['mcp', 'b'] }),
-    ];
-    const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT });
-    const anonymous = refusal(await authenticator.authenticate({ authorization: [] }, ENDPOINT), 401);
-    assert.ok(anonymous.challenge?.includes('scope="mcp"'), anonymous.challenge);
-    const wrong = refusal(await ask(authenticator, await issuer.token({ exp: 1 })), 401);
-    assert.ok(wrong.challenge?.includes('scope="mcp a"'), wrong.challenge);
-  },
-);
+test('a challenge without a token names only scopes that all issuers require', OPTIONS, async () => {
+  await using issuer = await start();
+  const jwt = [
+    accepts(issuer, { requiredScopes: ['mcp', 'a'] }),
+    accepts(issuer, { issuer: 'https://second.example.com', requiredScopes: ['mcp', 'b'] }),
+  ];
+  const authenticator = createAuthenticator({ jwt, apiKeys: [] }, { log: SILENT });
+  const anonymous = refusal(await authenticator.authenticate({ authorization: [] }, ENDPOINT), 401);
+  assert.ok(anonymous.challenge?.includes('scope="mcp"'), anonymous.challenge);
+  const wrong = refusal(await ask(authenticator, await issuer.token({ exp: 1 })), 401);
+  assert.ok(wrong.challenge?.includes('scope="mcp a"'), wrong.challenge);
+});
 
-test('R18 a token whose key cannot be looked up is neither good nor bad', OPTIONS, async () => {
+test('R18 a token whose key cannot be fetched is neither valid nor invalid', OPTIONS, async () => {
   await using issuer = await start();
   const token = await issuer.token();
   const other = await issuer.token({}, { kid: 'new' });
@@ -350,7 +342,7 @@ test('R18 a token whose key cannot be looked up is neither good nor bad', OPTION
   refusal(await ask(authenticator, await issuer.token({ exp: 1 })), 401);
 });
 
-test('a key of the issuer that is too weak lets nobody in', OPTIONS, async () => {
+test('a token signed with a too weak key is undecided', OPTIONS, async () => {
   const pair = generateKeyPairSync('rsa', { modulusLength: 1024 });
   await using issuer = await start();
   issuer.keys = [...KEYS, { ...pair.publicKey.export({ format: 'jwk' }), kid: 'weak' }];
@@ -361,7 +353,7 @@ test('a key of the issuer that is too weak lets nobody in', OPTIONS, async () =>
   refusal(await ask(authenticator, `${text}.${signature}`), 503);
 });
 
-test('an API key stands for its name, and nothing near it does', OPTIONS, async () => {
+test('only the exact API key is accepted', OPTIONS, async () => {
   await using issuer = await start();
   const key = 'lk_3fA9-very.long~key+with/all==';
   for (const jwt of [[], [accepts(issuer)]]) {
@@ -378,7 +370,7 @@ test('an API key stands for its name, and nothing near it does', OPTIONS, async 
   }
 });
 
-test('a token is never taken for a key', OPTIONS, async () => {
+test('a JWT is never looked up as an API key', OPTIONS, async () => {
   await using issuer = await start();
   const expired = await issuer.token({ exp: 1 });
   for (const jwt of [[], [accepts(issuer)]]) {
@@ -387,7 +379,7 @@ test('a token is never taken for a key', OPTIONS, async () => {
   }
 });
 
-test('a key with dots that is no token is a key', OPTIONS, async () => {
+test('a key with dots that is not a JWT is accepted as an API key', OPTIONS, async () => {
   const authenticator = createAuthenticator({ jwt: [], apiKeys: [apiKey('ci', 'team.ci.2026')] }, { log: SILENT });
   principal(await ask(authenticator, 'team.ci.2026'));
 });
@@ -415,7 +407,7 @@ for (const { name, more } of REFUSED_CONFIGS) {
   });
 }
 
-test('one issuer twice, or a digest that is none, is refused from the start', OPTIONS, async () => {
+test('a duplicate issuer or an invalid key digest is refused at creation', OPTIONS, async () => {
   await using issuer = await start();
   const deps = { log: SILENT };
   assert.throws(() => createAuthenticator({ jwt: [accepts(issuer), accepts(issuer)], apiKeys: [] }, deps), TypeError);

@@ -36,7 +36,7 @@ function header(name: string, value: Header): BadToken {
   return { name: `header: ${name}`, make: (issuer) => issuer.token({}, value) };
 }
 
-/** A token whose three parts are what we say. */
+/** Returns a token with these three parts. */
 function raw(name: string, parts: (good: readonly [string, string, string]) => readonly string[]): BadToken {
   return {
     name,

@@ -21,11 +21,11 @@ export async function signingKey(alg: string, kid: string): Promise<SigningKey> 
 export type Claims = Readonly<Record<string, unknown>>;
 type Answer = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** An authorization server as far as a resource server sees it: a JWKS endpoint, and tokens. */
+/** An authorization server with the parts that a resource server uses: a JWKS endpoint, and tokens. */
 export class TestIssuer implements AsyncDisposable {
   readonly issuer = 'https://issuer.example.com';
   readonly jwksUrl: string;
-  /** What the endpoint serves. */
+  /** The keys that the endpoint serves. */
   keys: readonly JWK[];
   /** Replaces the normal answer. */
   answer: Answer | undefined;
@@ -53,7 +53,9 @@ export class TestIssuer implements AsyncDisposable {
     return new TestIssuer(server, key);
   }
 
-  /** A token that is good for {@link ENDPOINT}, with what is named replaced, or left out where it is undefined. */
+  /**
+   * Returns a token that is valid for {@link ENDPOINT}. Given claims replace the default ones; undefined removes one.
+   */
   token(claims: Claims = {}, header: Readonly<Record<string, unknown>> = {}, key = this.#key): Promise<string> {
     const now = Math.floor(Date.now() / 1_000);
     const payload: Claims = { iss: this.issuer, aud: ENDPOINT, sub: 'alice', exp: now + 600, ...claims };
@@ -62,7 +64,7 @@ export class TestIssuer implements AsyncDisposable {
       .sign(key.privateKey, { crit: { b64: true, 'urn:x': true, exp: true, alg: true } });
   }
 
-  /** The port is free afterwards, and the endpoint refuses connections. */
+  /** Closes the endpoint; afterwards it refuses connections. */
   async stop(): Promise<void> {
     if (!this.#server.listening) return;
     const closed = once(this.#server, 'close');

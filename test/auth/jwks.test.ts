@@ -33,7 +33,7 @@ test('keys are fetched once for many tokens at once', OPTIONS, async () => {
   assert.equal(at.issuer.fetches, 1);
 });
 
-test('a key id that is not in keys fetched for it is not asked for again', OPTIONS, async () => {
+test('a key id absent from keys fetched for it is not fetched again', OPTIONS, async () => {
   await using at = await open();
   assert.equal(await at.kind('made-up'), 'unknown');
   assert.equal(at.issuer.fetches, 1);
@@ -69,7 +69,7 @@ test('R18 a new key that many tokens name at once is accepted for all, with one 
   assert.equal(at.issuer.fetches, 2);
 });
 
-test('R18 a withdrawn key is dead within ten minutes', OPTIONS, async () => {
+test('R18 a withdrawn key is refused within ten minutes', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   at.issuer.keys = [second.jwk];
@@ -84,12 +84,12 @@ test('R18 ten thousand made-up key ids cost at most one fetch in thirty seconds'
     at.clock.nowMs += 5;
     assert.equal(await at.kind(`made-up-${i}`), 'unknown');
   }
-  // Fifty seconds: the first, one right away and one after thirty.
+  // Fetches within fifty seconds: the first, one at once, and one after thirty seconds.
   assert.equal(at.issuer.fetches, 3);
   assert.equal(await at.kind('first'), 'keys');
 });
 
-test('R18 one retired key id that is used on and on does not keep a new key out', OPTIONS, async () => {
+test('R18 repeated use of one retired key id does not block a new key', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   at.clock.nowMs += SECOND;
@@ -101,7 +101,7 @@ test('R18 one retired key id that is used on and on does not keep a new key out'
   assert.equal(await at.kind('second'), 'keys');
 });
 
-test('a new key that came when nothing could be asked is asked for as soon as possible', OPTIONS, async () => {
+test('a new key is fetched as soon as the fetch limit allows it', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   at.clock.nowMs += SECOND;
@@ -113,7 +113,7 @@ test('a new key that came when nothing could be asked is asked for as soon as po
   assert.equal(await at.kind('second'), 'keys');
 });
 
-test('R18 while the issuer is down a known key works for an hour, an unknown one is undecided', OPTIONS, async () => {
+test('R18 with the issuer down, known keys work for an hour, others are undecided', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   await at.issuer.stop();
@@ -128,14 +128,14 @@ test('R18 while the issuer is down a known key works for an hour, an unknown one
   assert.equal(await at.kind('first'), 'unreachable');
 });
 
-test('R18 an issuer that fails is asked ever less often, and believed as soon as it answers', OPTIONS, async () => {
+test('R18 a failing issuer is asked ever less often, and used once it answers', OPTIONS, async () => {
   await using at = await open();
   at.issuer.answer = (_request, response) => response.writeHead(500).end('no');
   for (let i = 0; i < 600; i++) {
     assert.equal(await at.kind('first'), 'unreachable');
     at.clock.nowMs += 100;
   }
-  // In one minute: after 0, 1, 3, 7, 15 and 31 seconds.
+  // Fetches within one minute: after 0, 1, 3, 7, 15 and 31 seconds.
   assert.equal(at.issuer.fetches, 6);
 
   at.issuer.answer = undefined;
@@ -144,7 +144,7 @@ test('R18 an issuer that fails is asked ever less often, and believed as soon as
   assert.equal(await at.kind('second'), 'unknown');
 });
 
-test('while the issuer hangs, known keys are not waited for', OPTIONS, async () => {
+test('while the issuer hangs, known keys cause no wait', OPTIONS, async () => {
   await using at = await open();
   await at.kind('first');
   at.issuer.answer = (_request, response) => response.writeHead(500).end();
@@ -158,7 +158,7 @@ test('while the issuer hangs, known keys are not waited for', OPTIONS, async () 
   await asked.promise;
 });
 
-test('a key without the right algorithm is unknown, and not asked for', OPTIONS, async () => {
+test('a key for another algorithm is unknown, and causes no fetch', OPTIONS, async () => {
   await using at = await open();
   at.issuer.keys = [first.jwk, rsa.jwk];
   assert.equal(await at.kind('rsa', 'ES256'), 'unknown');
@@ -167,14 +167,14 @@ test('a key without the right algorithm is unknown, and not asked for', OPTIONS,
   assert.equal(at.issuer.fetches, 1);
 });
 
-test('a token that names no key may have been signed with any', OPTIONS, async () => {
+test('a token without a key id is checked with every key', OPTIONS, async () => {
   await using at = await open();
   at.issuer.keys = [first.jwk, second.jwk, rsa.jwk];
   const found = await at.jwks.find('ES256', undefined);
   assert.equal(found.kind === 'keys' && found.keys.length, 2);
 });
 
-test('a key nobody can understand costs only itself', OPTIONS, async () => {
+test('an unreadable key does not affect the other keys', OPTIONS, async () => {
   await using at = await open();
   const strange = [{ kty: 'XYZ', kid: 'strange' }, { kid: 'none' }, 'text', null, 7];
   at.issuer.answer = (_request, response) => response.end(JSON.stringify({ keys: [...strange, first.jwk] }));
@@ -201,7 +201,7 @@ for (const { name, status, text } of UNUSABLE) {
   });
 }
 
-test('an endpoint that sends without end is cut off', OPTIONS, async () => {
+test('an endless JWK Set is aborted at the size limit', OPTIONS, async () => {
   await using at = await open();
   const cut = Promise.withResolvers<void>();
   at.issuer.answer = (_request, response) => {
@@ -215,7 +215,7 @@ test('an endpoint that sends without end is cut off', OPTIONS, async () => {
   await cut.promise;
 });
 
-test('an endpoint that never finishes is given up', OPTIONS, async () => {
+test('a JWK Set that never ends is aborted after the timeout', OPTIONS, async () => {
   await using at = await open();
   at.issuer.answer = (_request, response) => response.write('{"keys":');
   assert.equal(await at.kind('first'), 'unreachable');

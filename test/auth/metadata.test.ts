@@ -24,7 +24,7 @@ for (const { path, expected } of PATHS) {
   });
 }
 
-test('A-001 every endpoint is a resource of its own', () => {
+test('A-001 every endpoint is its own protected resource', () => {
   const config = { jwt: [issuer('a', ['mcp'])], apiKeys: [] };
   for (const resource of ['https://gw.example.com/mcp', 'https://gw.example.com/mcp/files']) {
     assert.deepEqual(protectedResourceMetadata(resource, config), {
@@ -43,7 +43,7 @@ test('A-006 scopes are those of all issuers, each once, and never offline_access
   assert.ok(none !== undefined && !('scopes_supported' in none));
 });
 
-test('with API keys alone there is no metadata', () => {
+test('without token issuers there is no metadata', () => {
   const config = { jwt: [], apiKeys: [{ name: 'ci', sha256: '0'.repeat(64) }] };
   assert.equal(protectedResourceMetadata('https://gw/mcp', config), undefined);
 });

@@ -19,14 +19,14 @@ const CASES = [
 
 for (const { expiresMs, atMs, found } of CASES) {
   const verb = found ? 'is' : 'is not';
-  test(`SEC-05 a token with ${expiresMs - T0} ms to live ${verb} remembered after ${atMs - T0} ms`, () => {
+  test(`SEC-05 a token valid ${expiresMs - T0} ms ${verb} cached after ${atMs - T0} ms`, () => {
     const verified = new VerifiedTokens();
     verified.add('key', LOCAL, T0, expiresMs);
     assert.equal(verified.find('key', atMs), found ? LOCAL : undefined);
   });
 }
 
-test('SEC-05 the number of remembered tokens is bounded, and the oldest goes first', () => {
+test('SEC-05 the number of cached tokens is bounded, and the oldest is removed first', () => {
   const verified = new VerifiedTokens();
   for (let i = 0; i <= 10_000; i++) verified.add(`key ${i}`, LOCAL, T0, Infinity);
   assert.equal(verified.find('key 0', T0), undefined);

@@ -16,7 +16,7 @@ for (const { openFiles, connections } of cases) {
   });
 }
 
-test('N-26 the limit of descriptors is known here', () => {
+test('N-26 the limit of open files is known on this system', () => {
   assert.ok((openFileLimit() ?? Infinity) > 64);
 });
 

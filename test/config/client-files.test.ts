@@ -15,7 +15,7 @@ const ENV = { HOME: '/home/me', GITHUB_PAT: 'ghp_1', USER_NAME: 'me', INPUT_API_
 const LOCAL = { kind: 'stdio', env: {}, cwd: undefined };
 const REMOTE = { kind: 'http', url: 'https://example.com/mcp', headers: {} };
 
-/** What each client's file comes to: of every upstream, what it says beyond the defaults. */
+/** The upstreams of each client's file: every member that differs from the defaults. */
 const clients: readonly {
   client: string;
   file: string;
@@ -297,7 +297,7 @@ for (const { client, file, upstreams, warnings = [] } of clients) {
   });
 }
 
-test('every fixture of a client is in the table', async () => {
+test('every client fixture is in the table', async () => {
   const files = (await readdir(FOLDER, { recursive: true })).filter((name) => /\.(?:json|yaml|toml)$/.test(name));
   const known = new Set(['wrong.yaml', 'wrong.txt', ...clients.map(({ file }) => file)]);
   assert.deepEqual(
@@ -321,7 +321,7 @@ test('${workspaceFolder} of a file in .vscode is the folder above it', async () 
 
 const CLAUDE = join(FOLDER, 'claude-home/.claude.json');
 
-test('N-09 --project adds the servers of a project of ~/.claude.json, before those of the user', () => {
+test('N-09 --project adds the servers of a project before those of the user', () => {
   for (const project of ['/home/me/shop', '/home/me/shop/', '/home/me/notes/../shop']) {
     const { config, warnings } = loadConfig(CLAUDE, { env: {}, project });
     assert.deepEqual(warnings, []);
@@ -336,14 +336,14 @@ test('N-09 --project adds the servers of a project of ~/.claude.json, before tho
   }
 });
 
-test('N-09 a project that ~/.claude.json does not have is refused with the names of those it has', () => {
+test('N-09 an unknown --project is refused with the names of existing projects', () => {
   assert.throws(
     () => loadConfig(CLAUDE, { env: {}, project: '/home/me/other' }),
     /projects: no project "\/home\/me\/other" with servers of its own; there are \/home\/me\/shop \(2\)$/,
   );
 });
 
-test('N-09 ~/.claude.json with servers in projects alone is refused with the names of the projects', () => {
+test('N-09 ~/.claude.json with servers only in projects is refused with their names', () => {
   const text = '{"projects": {"/a": {"mcpServers": {"x": {"command": "node"}}}, "/b": {}}}';
   assert.deepEqual(problemsOf(text, { name: '.claude.json' }), [
     '.claude.json:1:2 projects: servers of single projects are left out; add --project <folder> for those of /a (1)',
@@ -355,7 +355,7 @@ test('N-09 ~/.claude.json with servers in projects alone is refused with the nam
   );
 });
 
-test('N-09 ~/.claude.json may be large, for the state of the client beside its servers is skipped', () => {
+test('N-09 a large ~/.claude.json is read, and state besides servers is skipped', () => {
   const history = Array.from({ length: 30_000 }, (_, i) => ({ display: `prompt ${i} ${'x'.repeat(40)}` }));
   const text = JSON.stringify(
     { history, mcpServers: { a: { command: 'node' }, b: { command: 'node', args: 7 } }, projects: {} },
@@ -374,7 +374,7 @@ test('N-09 ~/.claude.json may be large, for the state of the client beside its s
   assert.equal(problems[0]?.line, text.split('\n').findIndex((line) => line.includes('"args": 7')) + 1);
 });
 
-test('N-09 a wrong entry fails alone, with its place and every problem of it as the reason', () => {
+test('N-09 a wrong entry fails alone, with its position and all its problems', () => {
   const text = `{"mcpServers": {
     "socket": {"type": "ws", "url": "wss://example.com/mcp", "timeout": "soon"},
     "good": {"command": "node"},

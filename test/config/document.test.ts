@@ -32,11 +32,11 @@ test('JSON strings keep their escapes', () => {
   assert.deepEqual(parseText('x.json', JSON.stringify(value)).data, value);
 });
 
-test('a byte order mark is no part of the file', () => {
+test('a byte order mark is ignored', () => {
   assert.deepEqual(parseText('x.json', '\uFEFF{"a": 1}').data, { a: 1 });
 });
 
-test('two slashes are a comment in JSON alone', () => {
+test('two slashes are a comment only in JSON', () => {
   assert.deepEqual(parseText('x.yaml', '{a: http://x}').data, { a: 'http://x' });
   assert.deepEqual(parseText('noname', '// c\n{"a": 1}').data, { a: 1 });
 });
@@ -47,7 +47,7 @@ test('a number keeps its spelling beside its value', () => {
   assert.equal(document.source(['port']), '08080');
 });
 
-test('anchors, aliases and merge keys work, and what a map says itself comes first', () => {
+test('anchors and merge keys work, and own members override merged ones', () => {
   const { data } = parseText('x.yaml', 'x: &d {k: 1, l: 2}\na: {<<: *d, l: 3}\nb: *d\nc: {<<: [*d, {m: 4}]}\n');
   assert.deepEqual(data, { x: { k: 1, l: 2 }, a: { k: 1, l: 3 }, b: { k: 1, l: 2 }, c: { k: 1, l: 2, m: 4 } });
 });
@@ -73,7 +73,7 @@ for (const { name, text, message } of refusals) {
   test(`${name} is refused where it stands`, () => assert.equal(refusal('x.yaml', text), message));
 }
 
-test('aliases that multiply are refused in no time', { timeout: 20_000 }, () => {
+test('aliases that multiply are refused quickly', { timeout: 20_000 }, () => {
   assert.match(refusal('x.yaml', bomb), /more than 20000 values/);
 });
 
@@ -81,11 +81,11 @@ test('an alias to itself is refused', () => {
   assert.match(refusal('x.yaml', 'a: &a [*a]\n'), /nested deeper than 64 levels/);
 });
 
-test('brackets without end are refused', { timeout: 20_000 }, () => {
+test('endless brackets are refused', { timeout: 20_000 }, () => {
   assert.match(refusal('x.json', '['.repeat(20_000)), /^x\.json:1:/);
 });
 
-test('a variable that YAML takes for a map is met with the advice to quote it', () => {
+test('a variable that YAML reads as a map is refused with advice to quote it', () => {
   assert.match(refusal('x.yaml', 'a: {b: ${X}}\n'), /needs quotes/);
   assert.doesNotMatch(refusal('x.yaml', 'a: {b: ]}\n'), /needs quotes/);
 });

@@ -89,13 +89,13 @@ for (const text of [
   '${command:x}',
   '${NAME:-{}',
 ]) {
-  test(`${JSON.stringify(text)} is refused with the forms there are`, () => {
+  test(`${JSON.stringify(text)} is refused with the valid forms`, () => {
     const result = expand(text, lookup);
     assert.ok('problem' in result && result.problem.includes('${NAME:-default}'));
   });
 }
 
-test('a text without a dollar sign is itself, and any text comes to an end', () => {
+test('text without a dollar sign stays as it is, and any text terminates', () => {
   fc.assert(
     fc.property(fc.string({ unit: fc.constantFrom('$', '{', '}', ':', '-', '?', 'A', 'env:', 'file:') }), (text) => {
       const result = expand(text, lookup);

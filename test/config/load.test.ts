@@ -11,7 +11,7 @@ import { loadText, problemsOf } from '../support/config-file.ts';
 const ONE = 'mcpServers: {a: {url: https://example.com}}\n';
 const KEY = 'auth: {apiKeys: [{name: ci, sha256: ' + 'a'.repeat(64) + '}]}';
 
-test('a file with nothing but upstreams has safe defaults for all else', () => {
+test('a file with only upstreams gets safe defaults', () => {
   const { config, warnings } = loadText(ONE, { env: { HOME: '/home/me' } });
   const { file, stateDir, upstreams, ...rest } = config;
   assert.equal(upstreams.length, 1);
@@ -57,7 +57,7 @@ test('a file with nothing but upstreams has safe defaults for all else', () => {
   });
 });
 
-test('a loaded config is frozen all the way down', () => {
+test('a loaded config is deeply frozen', () => {
   const { config } = loadText(`${ONE}gateway: {profiles: {p: {renames: {x: y}}}}\n`);
   const walk = (value: unknown): void => {
     if (typeof value !== 'object' || value === null) return;
@@ -79,7 +79,7 @@ test('upstreams keep the order of the file, whatever their names', () => {
   );
 });
 
-test('an unset variable fails only its upstream, which says which variable and where', () => {
+test('an unset variable fails only its upstream, with its name and position', () => {
   const text = [
     'mcpServers:',
     '  github:',
@@ -107,7 +107,7 @@ test('an unset variable fails only its upstream, which says which variable and w
   );
 });
 
-test('an upstream whose token comes from a variable that a client names fails alone when that is not set', () => {
+test('an unset variable named by a client’s key fails only its upstream', () => {
   const text = [
     'mcpServers:',
     '  a: {url: "https://x", bearer_token_env_var: TOKEN}',
@@ -134,7 +134,7 @@ test('a disabled upstream is left out, and its variables need not be set', () =>
   );
 });
 
-test('a variable may stand for a number, a truth value or an address', () => {
+test('a variable may hold a number, a boolean or an address', () => {
   const env = { PORT: '4000', MANY: '7', YES: 'true', NO: 'false', WAIT: '9s' };
   const text = [
     'mcpServers:',
@@ -201,7 +201,7 @@ test('no problem or warning holds the value of a variable', () => {
   }
 });
 
-test('a prefix is used as written, and without one resource URIs are published unchanged', () => {
+test('a prefix is used as written; with an empty one, URIs stay unchanged', () => {
   const text =
     'mcpServers: {Git Hub: {url: "https://x"}, b: {url: "https://x", prefix: ""}, c: {url: "https://x", prefix: c_}}';
   assert.deepEqual(
@@ -214,7 +214,7 @@ test('a prefix is used as written, and without one resource URIs are published u
   );
 });
 
-test('timeouts.max is at least timeouts.call unless the file says otherwise, which is an error', () => {
+test('timeouts.max follows timeouts.call, and a shorter one is an error', () => {
   const { config } = loadText('mcpServers: {a: {url: "https://x", timeouts: {call: 1h}}}');
   assert.equal(config.upstreams[0]?.timeouts.maxMs, 3_600_000);
   assert.deepEqual(problemsOf('mcpServers: {a: {url: "https://x", timeouts: {call: 1h, max: 1m}}}'), [
@@ -239,7 +239,7 @@ test('the default state directory follows XDG_STATE_HOME and differs from file t
   assert.notEqual(loadText(ONE, { env }).config.stateDir, first);
 });
 
-test('profiles select by id or key, in their own order, and go without what is disabled', () => {
+test('profiles select by id or key, keep their order, and omit disabled upstreams', () => {
   const text = [
     'mcpServers: {A B: {url: "https://x"}, c: {url: "https://x"}, off: {command: x, disabled: true}}',
     'gateway:',
@@ -296,7 +296,7 @@ for (const { gateway, refused } of safety) {
   });
 }
 
-test('SEC-14 --listen cannot open a gateway without authentication either, and comes before the file', () => {
+test('SEC-14 --listen overrides the file, and needs authentication beyond loopback', () => {
   assert.match(
     problemsOf(ONE, { listen: '0.0.0.0:80' }).join('\n'),
     /^--listen: 0\.0\.0\.0 is open to the network, and nobody is asked for credentials/,
@@ -322,7 +322,7 @@ test('public names are normalised', () => {
   assert.deepEqual(config.allowedOrigins, ['https://b.example.com']);
 });
 
-test('a file that is not there, too large, a folder or no text is refused with the reason', () => {
+test('a file that is missing, too large, a folder or not text is refused', () => {
   const folder = fileURLToPath(new URL('.', import.meta.url));
   assert.throws(() => loadConfig('no/such.yaml', { env: {} }), { message: 'no/such.yaml: no such file' });
   assert.throws(() => loadConfig(folder, { env: {} }), /: cannot be read \(EISDIR\)$/);

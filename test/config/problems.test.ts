@@ -8,7 +8,7 @@ import { loadText, problemsOf } from '../support/config-file.ts';
 
 const FIXTURES = new URL('../fixtures/config/', import.meta.url);
 
-test('a config with everything wrong names line, column, key, what was expected and what was meant', async () => {
+test('every problem of a config has line, column, key, expectation and suggestion', async () => {
   const text = await readFile(new URL('wrong.yaml', FIXTURES), 'utf8');
   const golden = await readFile(new URL('wrong.txt', FIXTURES), 'utf8');
   assert.deepEqual(problemsOf(text), golden.trimEnd().split('\n'));
@@ -127,7 +127,7 @@ test('the same positions hold for JSON with comments', () => {
   ]);
 });
 
-test('a variable spelled as a shell would is passed on with a warning', () => {
+test('a variable in shell syntax is passed unchanged, with a warning', () => {
   const { warnings } = loadText('mcpServers: {a: {url: "https://x", headers: {Authorization: Bearer $TOKEN}}}');
   assert.match(
     warnings.join(),
@@ -161,22 +161,18 @@ const TOKENS = [
 ];
 
 for (const name of ['wrong.yaml', 'vscode.json', 'goose.yaml']) {
-  test(
-    `whatever becomes of ${name}, it loads or is refused with a place in the file`,
-    { timeout: 60_000 },
-    async () => {
-      const text = await readFile(new URL(name, FIXTURES), 'utf8');
-      const edit = fc.tuple(fc.nat(text.length), fc.nat(12), fc.constantFrom(...TOKENS, ''));
-      fc.assert(
-        fc.property(fc.array(edit, { minLength: 1, maxLength: 3 }), (edits) => {
-          let edited = text;
-          for (const [at, length, token] of edits) edited = edited.slice(0, at) + token + edited.slice(at + length);
-          for (const problem of problemsOf(edited, { name })) {
-            assert.match(problem, /^[a-z.]+:\d+:\d+[ :]/);
-          }
-        }),
-        { numRuns: 200 },
-      );
-    },
-  );
+  test(`any change to ${name} loads, or is refused with a position in the file`, { timeout: 60_000 }, async () => {
+    const text = await readFile(new URL(name, FIXTURES), 'utf8');
+    const edit = fc.tuple(fc.nat(text.length), fc.nat(12), fc.constantFrom(...TOKENS, ''));
+    fc.assert(
+      fc.property(fc.array(edit, { minLength: 1, maxLength: 3 }), (edits) => {
+        let edited = text;
+        for (const [at, length, token] of edits) edited = edited.slice(0, at) + token + edited.slice(at + length);
+        for (const problem of problemsOf(edited, { name })) {
+          assert.match(problem, /^[a-z.]+:\d+:\d+[ :]/);
+        }
+      }),
+      { numRuns: 200 },
+    );
+  });
 }

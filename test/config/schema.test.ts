@@ -49,7 +49,7 @@ for (const name of ['example.yaml', 'reference.yaml']) {
 }
 
 for (const name of CLIENTS) {
-  test(`an editor finds no more wrong with ${name} than the gateway does`, () => {
+  test(`an editor accepts ${name} with the JSON schema`, () => {
     const file: unknown = read(new URL(`../fixtures/config/${name}`, import.meta.url));
     const passes = validate(file);
     const unknown = (validate.errors ?? []).map(({ params }) => String(params['additionalProperty']));
@@ -79,7 +79,7 @@ test('an editor takes a variable for any value', () => {
 const reference = read(new URL('reference.yaml', CONFIG));
 const referenceText = readFileSync(new URL('reference.yaml', CONFIG), 'utf8');
 
-/** Every key below a schema with a sample of what the reference has there. */
+/** Returns every key below a schema with the sample value of the reference. */
 function* keysOf(
   at: Schema,
   value: unknown,
@@ -101,7 +101,7 @@ function* keysOf(
 
 const gatewayKeys = [...keysOf(schema.properties?.['gateway'] ?? {}, member(reference, 'gateway'), 'gateway')];
 
-test('the reference shows every key of the gateway, and the schema explains each', () => {
+test('the reference lists every gateway key, and the schema describes each', () => {
   assert.ok(gatewayKeys.length > 35);
   assert.deepEqual(
     gatewayKeys.filter(({ value }) => value === undefined).map(({ path }) => path),
@@ -113,17 +113,17 @@ test('the reference shows every key of the gateway, and the schema explains each
   );
 });
 
-/** What the reference shows by example. */
+/** Keys whose value in the reference is an example, not the default. */
 const EXAMPLES = /^gateway\.(?:auth(?:\.jwt|\.apiKeys)?|profiles(?:\..*)?)$/;
 
-test('what the reference shows of the gateway is the default', () => {
+test('the gateway values in the reference are the defaults', () => {
   for (const { path, schema, value } of gatewayKeys) {
     if (schema.default === undefined || schema.properties !== undefined || EXAMPLES.test(path)) continue;
     assert.deepEqual(value, schema.default, path);
   }
 });
 
-test('the reference shows every key of an upstream with its default, and tells of every spelling of other clients', () => {
+test('the reference lists every upstream key, its default and clients’ spellings', () => {
   const upstream = schema.$defs?.['upstream'] ?? {};
   const servers = member(reference, 'mcpServers');
   const sample = Object.assign({}, member(servers, 'remote'), member(servers, 'local'));

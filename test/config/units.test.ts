@@ -37,7 +37,7 @@ for (const text of ['', '4', '4MB', '4 MiB', '4mib', '-1B', '1.5MiB', '30s']) {
   test(`"${text}" is not a size`, () => assert.throws(() => sizeBytes(text), TypeError));
 }
 
-test('what is printed as a duration or size reads as the same', () => {
+test('a printed duration or size parses to the same value', () => {
   fc.assert(
     fc.property(fc.integer({ min: 1, max: 1e12 }), (amount) => {
       assert.equal(durationMs(durationText(amount)), amount);
@@ -60,12 +60,12 @@ const meant = [
 ];
 
 for (const { written, meant: suggestion } of meant) {
-  test(`who wrote ${JSON.stringify(written)} for a duration meant ${suggestion ?? 'something unknown'}`, () => {
+  test(`for the duration ${JSON.stringify(written)}, ${suggestion ?? 'nothing'} is suggested`, () => {
     assert.equal(suggestDuration(written), suggestion);
   });
 }
 
-test('who wrote a size in decimal units or in plain bytes is told the binary one', () => {
+test('for a size in decimal units or bytes, the binary unit is suggested', () => {
   assert.deepEqual(['4MB', '64 kb', 4_194_304, '100', 'big'].map(suggestSize), [
     '4MiB',
     '64KiB',

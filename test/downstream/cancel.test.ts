@@ -20,7 +20,7 @@ async function cancel(edge: Edge, session: string, requestId: number): Promise<v
   assert.equal((await post(`${edge.url}/mcp`, cancelText(requestId), session)).status, 202);
 }
 
-test('N-48 a cancelled request that had a stream: the stream ends without a response, for good', OPTIONS, async () => {
+test('N-48 the stream of a cancelled request ends without a response', OPTIONS, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -34,7 +34,7 @@ test('N-48 a cancelled request that had a stream: the stream ends without a resp
   assert.equal((await send(url, { headers })).status, 405);
 });
 
-test('N-48 a cancelled request that had no stream yet gets an empty one, without an event id', OPTIONS, async () => {
+test('N-48 a cancelled request without a stream gets an empty one without event id', OPTIONS, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -74,7 +74,7 @@ test('N-48 a batch leaves out the response to a cancelled request', OPTIONS, asy
   assert.deepEqual(JSON.parse((await call).text), [{ jsonrpc: '2.0', id: 2, result: {} }]);
 });
 
-test('N-48 the official client, version 1, cancels a streaming call and goes on', OPTIONS, async () => {
+test('N-48 SDK client 1 cancels a streaming call and continues', OPTIONS, async () => {
   await using edge = await startEdge();
   await using sdk = await connectSdk1(`${edge.url}/mcp`, {});
   const aborting = new AbortController();
@@ -88,7 +88,7 @@ test('N-48 the official client, version 1, cancels a streaming call and goes on'
   assert.deepEqual((await sdk.client.listTools()).tools, []);
 });
 
-test('N-48 the official client, version 2, cancels a call and goes on', OPTIONS, async () => {
+test('N-48 SDK client 2 cancels a call and continues', OPTIONS, async () => {
   await using edge = await startEdge();
   await using sdk = await connectSdk2(`${edge.url}/mcp`, { mode: 'legacy' });
   const aborting = new AbortController();
@@ -108,7 +108,7 @@ test('N-48 a second initialize in a session is refused with HTTP 400', OPTIONS, 
   assert.equal(again.status, 400);
   assert.partialDeepStrictEqual(JSON.parse(again.text), { id: 5, error: { code: -32600 } });
   assert.equal(edge.front.sessions.size, 1);
-  // A session that is over is no reason to refuse.
+  // An ended session is no reason to refuse.
   assert.equal((await post(url, rpc(6, 'initialize', params), 'gone')).status, 200);
   const events = await getEvents(url, id);
   assert.equal(events.status, 200);

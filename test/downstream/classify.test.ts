@@ -99,7 +99,7 @@ test('a refusal carries the id of the request when it can be read', () => {
   assert.match(posted.error.message, /Mcp-Session-Id/);
 });
 
-test('T-032 a refused version names those that are supported', () => {
+test('T-032 a refused version comes with the supported ones', () => {
   const posted = classify(PING, { ...SESSION, version: '2024-01-01' }, NO_HEADERS);
   assert.ok(posted.kind === 'refused');
   assert.match(posted.error.message, /2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25/);
@@ -116,7 +116,7 @@ const batches = [
 ] as const;
 
 for (const { revision, text, ok } of batches) {
-  test(`T-033 T-034 ${text.slice(0, 60)} in a session of ${revision} is ${ok ? 'taken' : 'refused'}`, () => {
+  test(`T-033 T-034 ${text.slice(0, 60)} in a session of ${revision} is ${ok ? 'accepted' : 'refused'}`, () => {
     assert.equal(refuseBatch(parseBatch(text), revision) === undefined, ok);
   });
 }

@@ -9,7 +9,7 @@ type Headers = Readonly<Record<string, string | undefined>>;
 
 interface Sent {
   readonly method?: string;
-  /** Undefined leaves a default out. */
+  /** Undefined removes a default header. */
   readonly headers?: Headers;
   readonly body?: string | Buffer;
 }
@@ -76,7 +76,7 @@ interface Said {
   readonly error?: unknown;
 }
 
-/** The messages of a whole answer, whichever way it was written: JSON or events. */
+/** Returns the messages of a complete answer, JSON or events. */
 export function messagesOf({ headers, text }: Got): Said[] {
   if (!String(headers['content-type']).startsWith('text/event-stream')) return [JSON.parse(text)].flat();
   const messages: Said[] = [];
@@ -91,11 +91,11 @@ export interface Event {
   readonly data: string;
 }
 
-/** A response that is read as it comes. */
+/** A response that is read while it arrives. */
 export class Events {
   readonly status: number;
   readonly headers: IncomingHttpHeaders;
-  /** All so far, those without data included. */
+  /** All events so far, including those without data. */
   readonly seen: Event[] = [];
   retryMs: number | undefined;
   comments = 0;
@@ -128,7 +128,7 @@ export class Events {
     response.on('error', ended);
   }
 
-  /** Those that are messages. */
+  /** The events that are messages. */
   get messages(): { id?: unknown; method?: string; params?: unknown; result?: unknown; error?: unknown }[] {
     return this.seen.filter(({ data }) => data !== '').map(({ data }) => JSON.parse(data));
   }
@@ -137,7 +137,7 @@ export class Events {
     return this.seen.findLast(({ id }) => id !== undefined)?.id ?? '';
   }
 
-  /** Of the progress that was reported. */
+  /** The numbers of the progress notifications. */
   get numbers(): unknown[] {
     return this.messages.flatMap(({ params }) =>
       typeof params === 'object' && params !== null && 'progress' in params ? [params.progress] : [],
@@ -165,7 +165,7 @@ export class Events {
     this.#response.resume();
   }
 
-  /** Hangs up. */
+  /** Closes the connection. */
   close(): void {
     this.#response.destroy();
   }
@@ -193,7 +193,7 @@ export async function getEvents(url: string, sessionId: string | undefined, head
   return await events(open(url, { headers: { accept: 'text/event-stream', 'mcp-session-id': sessionId, ...headers } }));
 }
 
-/** Sends bytes as they are and reads until the other side closes, or until `enough` of it came. */
+/** Sends raw bytes and reads until the other side closes, or until `enough` has arrived. */
 export async function raw(port: number, bytes: string, enough = /\r\n\r\n/): Promise<string> {
   const socket: Socket = connect(port, '127.0.0.1');
   await once(socket, 'connect');

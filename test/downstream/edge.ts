@@ -59,7 +59,7 @@ export function configWith({ sessions, limits, ...rest }: Overrides): Config {
   };
 }
 
-/** Nobody is asked who they are. */
+/** No authentication. */
 const OPEN: Authenticator = {
   authenticate: async () => ({ kind: 'principal', principal: LOCAL }),
   known: () => LOCAL,
@@ -76,7 +76,10 @@ function byName(authorization: readonly string[]): AuthVerdict {
   return { kind: 'principal', principal };
 }
 
-/** `Bearer <name>` is that principal; `Bearer bad` and everything else is refused. `Bearer carol` is never known at once. */
+/**
+ * `Bearer <name>` authenticates as that principal; `Bearer bad` and all else is refused. `Bearer carol` is never known
+ * without waiting.
+ */
 export const BY_NAME: Authenticator = {
   authenticate: async ({ authorization }) => byName(authorization),
   known: ({ authorization }) => {
@@ -93,7 +96,7 @@ export interface Edge extends AsyncDisposable {
   drain(): void;
 }
 
-/** The client's edge on a port of its own, in front of a middle that is all in memory. */
+/** Starts the client's edge on a port of its own, in front of an in-memory core. */
 export async function startEdge(
   overrides: Overrides = {},
   authenticator: Authenticator = OPEN,

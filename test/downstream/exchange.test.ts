@@ -15,7 +15,7 @@ async function setUp(revision = '2025-11-25', overrides: Overrides = {}) {
   return { edge, url, id, front: edge.front, [Symbol.asyncDispose]: () => edge[Symbol.asyncDispose]() };
 }
 
-test('an answer that is the first thing said and comes soon is a JSON body', OPTIONS, async () => {
+test('an answer that is the first message and comes soon is a JSON body', OPTIONS, async () => {
   await using at = await setUp();
   const got = await post(at.url, rpc('a', 'echo', { b: 'ü' }), at.id);
   assert.equal(got.headers['content-type'], 'application/json');
@@ -39,7 +39,7 @@ for (const revision of REVISIONS) {
   });
 }
 
-test('what is said on the way comes in order before the answer, every time', OPTIONS, async () => {
+test('messages during a request come in order before its answer', OPTIONS, async () => {
   await using at = await setUp();
   for (let round = 0; round < 20; round++) {
     const events = await (await postForEvents(at.url, rpc(round + 1, 'count', { to: 25 }), at.id)).ended();
@@ -52,7 +52,7 @@ test('what is said on the way comes in order before the answer, every time', OPT
   }
 });
 
-test('T-028 every event has an id, and no two in a session have the same', OPTIONS, async () => {
+test('T-028 event ids are unique within a session', OPTIONS, async () => {
   await using at = await setUp();
   const listening = await getEvents(at.url, at.id);
   const posts = await Promise.all(
@@ -66,7 +66,7 @@ test('T-028 every event has an id, and no two in a session have the same', OPTIO
   assert.equal(new Set(ids).size, ids.length);
 });
 
-test('a request that takes long is answered as events, so that the client hears from it', OPTIONS, async () => {
+test('a slow request is answered as events', OPTIONS, async () => {
   await using at = await setUp('2025-11-25', { sessions: { keepAliveMs: 20 } });
   const events = await postForEvents(at.url, rpc(1, 'wait'), at.id);
   assert.equal(events.status, 200);
@@ -85,20 +85,16 @@ test('T-022 an idle stream carries comments', OPTIONS, async () => {
   listening.close();
 });
 
-test(
-  'a client that takes JSON alone gets JSON, and what is said on the way comes on its own stream',
-  OPTIONS,
-  async () => {
-    await using at = await setUp();
-    const listening = await getEvents(at.url, at.id);
-    const got = await post(at.url, rpc(1, 'count', { to: 3 }), at.id, { accept: 'application/json' });
-    assert.deepEqual(JSON.parse(got.text).result, { counted: 3 });
-    await listening.until((events) => events.numbers.length === 3);
-    listening.close();
-  },
-);
+test('a client that accepts only JSON gets other messages on its GET stream', OPTIONS, async () => {
+  await using at = await setUp();
+  const listening = await getEvents(at.url, at.id);
+  const got = await post(at.url, rpc(1, 'count', { to: 3 }), at.id, { accept: 'application/json' });
+  assert.deepEqual(JSON.parse(got.text).result, { counted: 3 });
+  await listening.until((events) => events.numbers.length === 3);
+  listening.close();
+});
 
-test('a client that takes events alone gets events', OPTIONS, async () => {
+test('a client that accepts only events gets events', OPTIONS, async () => {
   await using at = await setUp();
   const accept = 'text/event-stream';
   const events = await (await postForEvents(at.url, rpc(1, 'ping'), at.id, { accept })).ended();
@@ -111,7 +107,7 @@ test('a client that takes events alone gets events', OPTIONS, async () => {
   assert.equal((await post(at.url, rpc(1, 'ping'), id)).status, 200);
 });
 
-test('a question to the client comes on the stream of the request it is about', OPTIONS, async () => {
+test('a question to the client comes on the stream of its request', OPTIONS, async () => {
   await using at = await setUp();
   const listening = await getEvents(at.url, at.id);
   const asking = [11, 12, 13].map(async (n) => await postForEvents(at.url, rpc(n, 'ask'), at.id));
@@ -128,37 +124,33 @@ test('a question to the client comes on the stream of the request it is about', 
   listening.close();
 });
 
-test(
-  'T-025 T-026 each message comes on exactly one stream, and no answer on the session own one',
-  OPTIONS,
-  async () => {
-    await using at = await setUp();
-    const listening = await getEvents(at.url, at.id);
-    const streams = await Promise.all(
-      Array.from({ length: 8 }, async (_, n) => {
-        const events = await postForEvents(at.url, rpc(`r${n}`, 'count', { to: 30 }), at.id);
-        at.front.own(at.id).notify(1_000 + n);
-        return await events.ended();
-      }),
-    );
-    await listening.until((events) => events.numbers.length === 8);
-    for (const [n, events] of streams.entries()) {
-      assert.equal(events.numbers.length, 30);
-      assert.deepEqual(
-        events.messages.filter(({ id }) => id !== undefined).map(({ id }) => id),
-        [`r${n}`],
-      );
-    }
+test('T-025 T-026 each message comes on exactly one stream, and no answer on the GET stream', OPTIONS, async () => {
+  await using at = await setUp();
+  const listening = await getEvents(at.url, at.id);
+  const streams = await Promise.all(
+    Array.from({ length: 8 }, async (_, n) => {
+      const events = await postForEvents(at.url, rpc(`r${n}`, 'count', { to: 30 }), at.id);
+      at.front.own(at.id).notify(1_000 + n);
+      return await events.ended();
+    }),
+  );
+  await listening.until((events) => events.numbers.length === 8);
+  for (const [n, events] of streams.entries()) {
+    assert.equal(events.numbers.length, 30);
     assert.deepEqual(
-      listening.numbers.toSorted((a, b) => Number(a) - Number(b)),
-      Array.from({ length: 8 }, (_, n) => 1_000 + n),
+      events.messages.filter(({ id }) => id !== undefined).map(({ id }) => id),
+      [`r${n}`],
     );
-    assert.ok(listening.messages.every(({ id }) => id === undefined));
-    listening.close();
-  },
-);
+  }
+  assert.deepEqual(
+    listening.numbers.toSorted((a, b) => Number(a) - Number(b)),
+    Array.from({ length: 8 }, (_, n) => 1_000 + n),
+  );
+  assert.ok(listening.messages.every(({ id }) => id === undefined));
+  listening.close();
+});
 
-test('T-027 REL-05 a client that hangs up cancels nothing', OPTIONS, async () => {
+test('T-027 REL-05 a disconnect cancels nothing', OPTIONS, async () => {
   await using at = await setUp();
   const committed = await postForEvents(at.url, rpc(1, 'count', { to: 1, gate: 'later' }), at.id);
   await committed.until(({ messages }) => messages.length === 1);
@@ -202,7 +194,7 @@ test('T-033 a batch is answered with one response per request', OPTIONS, async (
   assert.equal(at.front.notifications.length, 1);
 });
 
-test('a batch of which something is said on the way is answered as events', OPTIONS, async () => {
+test('a batch with messages before its answers is answered as events', OPTIONS, async () => {
   await using at = await setUp('2025-03-26');
   const batch = `[${rpc(1, 'ping')},${rpc(2, 'count', { to: 3, gate: 'g' })},${rpc(3, 'ping')}]`;
   const events = await postForEvents(at.url, batch, at.id);
@@ -216,7 +208,7 @@ test('a batch of which something is said on the way is answered as events', OPTI
   );
 });
 
-test('a session that is ended takes its streams with it', OPTIONS, async () => {
+test('the end of a session closes its streams', OPTIONS, async () => {
   await using at = await setUp();
   const listening = await getEvents(at.url, at.id);
   const working = await postForEvents(at.url, rpc(1, 'count', { to: 1, gate: 'never' }), at.id);
@@ -227,7 +219,7 @@ test('a session that is ended takes its streams with it', OPTIONS, async () => {
   assert.equal((await getEvents(at.url, at.id, { 'last-event-id': working.lastId })).status, 404);
 });
 
-test('a session that was let go still works', OPTIONS, async () => {
+test('a released session still works', OPTIONS, async () => {
   await using at = await setUp();
   const listening = await getEvents(at.url, at.id);
   await at.front.letGo(at.id);
@@ -238,31 +230,27 @@ test('a session that was let go still works', OPTIONS, async () => {
   again.close();
 });
 
-test(
-  'while draining, answers under way come, streams end and new requests are told to come later',
-  OPTIONS,
-  async () => {
-    await using at = await setUp('2025-03-26');
-    const listening = await getEvents(at.url, at.id);
-    const asking = await postForEvents(at.url, rpc(1, 'ask'), at.id);
-    await asking.until(({ messages }) => messages.length === 1);
+test('while draining, answers arrive, streams end and new requests are refused', OPTIONS, async () => {
+  await using at = await setUp('2025-03-26');
+  const listening = await getEvents(at.url, at.id);
+  const asking = await postForEvents(at.url, rpc(1, 'ask'), at.id);
+  await asking.until(({ messages }) => messages.length === 1);
 
-    at.edge.drain();
-    await listening.ended();
-    const params = { protocolVersion: '2025-06-18' };
-    for (const body of [rpc(2, 'ping'), rpc(2, 'initialize', params), `[${rpc(2, 'ping')}]`]) {
-      const got = await post(at.url, body, at.id);
-      assert.equal(got.status, 503);
-      assert.deepEqual(JSON.parse(got.text).error.data, { code: 'draining', executed: 'no', retryable: true });
-    }
-    assert.equal((await getEvents(at.url, at.id)).status, 503);
+  at.edge.drain();
+  await listening.ended();
+  const params = { protocolVersion: '2025-06-18' };
+  for (const body of [rpc(2, 'ping'), rpc(2, 'initialize', params), `[${rpc(2, 'ping')}]`]) {
+    const got = await post(at.url, body, at.id);
+    assert.equal(got.status, 503);
+    assert.deepEqual(JSON.parse(got.text).error.data, { code: 'draining', executed: 'no', retryable: true });
+  }
+  assert.equal((await getEvents(at.url, at.id)).status, 503);
 
-    const [question] = asking.messages;
-    await post(at.url, JSON.stringify({ jsonrpc: '2.0', id: question?.id, result: {} }), at.id);
-    await asking.ended();
-    assert.equal(asking.messages.at(-1)?.id, 1);
-  },
-);
+  const [question] = asking.messages;
+  await post(at.url, JSON.stringify({ jsonrpc: '2.0', id: question?.id, result: {} }), at.id);
+  await asking.ended();
+  assert.equal(asking.messages.at(-1)?.id, 1);
+});
 
 test('many requests over one connection are each answered with their own answer', OPTIONS, async () => {
   await using at = await setUp();

@@ -14,13 +14,13 @@ import {
 } from '../../src/protocol/jsonrpc.ts';
 import { negotiate } from '../../src/protocol/revisions.ts';
 
-/** A session that keeps the promises of the contract and nothing more. */
+/** A session that implements the contract and nothing more. */
 export class HonestSession implements ClientSession {
   readonly id: string;
   readonly caller: Caller;
   readonly ending = new AbortController();
   readonly waiting: string[] = [];
-  /** End the request of an id, without an answer. */
+  /** Functions that end a request, by its id, without an answer. */
   readonly cancels = new Map<string, () => void>();
   sink: MessageSink | undefined;
 
@@ -62,16 +62,19 @@ function result(value: object): Answer {
 }
 
 /**
- * The middle, in memory. What a request does is its method: `echo` its params, `count` to `to` before answering, `ask` the
- * client, `wait` until {@link HonestFront.release}, `big` answers with that many characters.
+ * An in-memory core. The method of a request decides its effect: `echo` returns its params, `count` sends progress up
+ * to `to` before its answer, `ask` asks the client, `wait` waits for {@link HonestFront.release}, `big` answers with
+ * that many characters.
  */
 export class HonestFront implements Front {
   readonly sessions = new Map<string, HonestSession>();
   readonly notifications: Notification[] = [];
   readonly responses: Response[] = [];
-  /** Methods in the order they came. */
+  /** Methods in order of arrival. */
   readonly began: string[] = [];
   readonly finished: string[] = [];
+  /** Sessions that were opened, whether or not they have ended. */
+  initialized = 0;
   readonly #gates = new Map<string, PromiseWithResolvers<void>>();
   readonly #asked = new Map<string, (response: Response) => void>();
   #last = 0;
@@ -94,6 +97,7 @@ export class HonestFront implements Front {
     const caller = { principal, view, revision, capabilities: RawObject.EMPTY, clientInfo: RawObject.EMPTY };
     const session = new HonestSession(`session-${++this.#last}`, caller);
     this.sessions.set(session.id, session);
+    this.initialized++;
     const serverInfo = { name: 'honest', version: '1' };
     return { session, answer: result({ protocolVersion: revision, capabilities: { tools: {} }, serverInfo }) };
   }
@@ -200,7 +204,9 @@ export class HonestFront implements Front {
     own.ending.abort();
   }
 
-  /** As the gateway does to a session that is idle: everything in memory goes, and the id still works. */
+  /**
+   * Releases a session as the gateway does with an idle one: its state in memory is removed, and its id stays valid.
+   */
   async letGo(id: string): Promise<void> {
     const { caller, ending } = this.own(id);
     const ended = once(ending.signal, 'abort');

@@ -22,14 +22,14 @@ const FIELDS = [
 
 const EXPECTED = ['cache-control', 'connection', 'content-length', 'content-type', 'date', 'transfer-encoding'];
 
-/** Every break before, after and around every field. */
+/** Every kind of line break before, after and around every field. */
 const PAYLOADS = BREAKS.flatMap((line) => FIELDS.map((field) => `a${line}${line}${field}${line}${line}b`));
 
-test('the corpus is what it says', () => {
+test('the corpus has 120 texts', () => {
   assert.equal(PAYLOADS.length, 120);
 });
 
-test('SEC-27 whatever a message holds, a client reads exactly that message', { timeout: 20_000 }, async () => {
+test('SEC-27 a client reads exactly the message that was sent, whatever it contains', { timeout: 20_000 }, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -48,7 +48,7 @@ test('SEC-27 whatever a message holds, a client reads exactly that message', { t
   listening.close();
 });
 
-test('SEC-27 an answer is one event, whatever it holds', { timeout: 20_000 }, async () => {
+test('SEC-27 an answer is one event, whatever it contains', { timeout: 20_000 }, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -57,7 +57,7 @@ test('SEC-27 an answer is one event, whatever it holds', { timeout: 20_000 }, as
   assert.deepEqual(events.messages, [{ jsonrpc: '2.0', id: 1, result: { texts: PAYLOADS } }]);
 });
 
-test('SEC-27 JSON laid out over many lines becomes one event', { timeout: 20_000 }, async () => {
+test('SEC-27 JSON over several lines becomes one event', { timeout: 20_000 }, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -76,7 +76,7 @@ test('S-018 a request id can end neither an event nor a header', { timeout: 20_0
     const events = await (await postForEvents(url, rpc(text, 'count', { to: 1 }), session)).ended();
     assert.deepEqual(events.messages.at(-1), { jsonrpc: '2.0', id: text, result: { counted: 1 } });
     assert.equal(events.seen.length, 3);
-    // As it would after a restart.
+    // As after a restart.
     const id = events.lastId.replace(/-\d+\./, '-999.');
     const unknown = await (await getEvents(url, session, { 'last-event-id': id })).ended();
     assert.equal(unknown.messages.length, 1);

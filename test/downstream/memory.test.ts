@@ -10,7 +10,7 @@ import { type Edge, startEdge } from './edge.ts';
 const MIB = 1_048_576;
 const OPTIONS = { timeout: 60_000 };
 
-/** Lets the event loop turn until something holds. */
+/** Waits until a condition holds, one turn of the event loop at a time. */
 async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await holds())) await new Promise((resolve) => setImmediate(resolve));
 }
@@ -20,7 +20,7 @@ async function metric(edge: Edge, name: string, kind: string): Promise<number> {
   return Number(found?.[1] ?? Number.NaN);
 }
 
-test('N-24 N-61 the events of many sessions hold no more than the total', OPTIONS, async () => {
+test('N-24 N-61 the events of many sessions stay within the total', OPTIONS, async () => {
   await using edge = await startEdge({ sessions: { eventTotalBytes: 8 * MIB } });
   const url = `${edge.url}/mcp`;
   const before = usedBytes();
@@ -36,7 +36,7 @@ test('N-24 N-61 the events of many sessions hold no more than the total', OPTION
     }
   }
   const heldBytes = usedBytes() - before;
-  // 90 MB were answered.
+  // The answers have 90 MB in total.
   assert.ok(heldBytes < 16 * MIB, `${heldBytes / MIB} MiB`);
   const counted = await metric(edge, 'linkspan_held_bytes', 'events');
   assert.ok(counted > MIB && counted <= 8 * MIB, `${counted}`);
@@ -55,7 +55,7 @@ test('N-24 an ended session gives its events back', OPTIONS, async () => {
   assert.equal(await metric(edge, 'linkspan_held_bytes', 'events'), 0);
 });
 
-/** Sends a POST and reads nothing of the response. */
+/** Sends a POST and does not read the response. */
 function postUnread(edge: Edge, session: string, body: string, accept = 'application/json'): Socket {
   const socket = connect(edge.port, '127.0.0.1');
   socket.pause();
@@ -68,7 +68,7 @@ function postUnread(edge: Edge, session: string, body: string, accept = 'applica
 }
 
 for (const accept of ['application/json', 'text/event-stream']) {
-  test(`N-24 answers that nobody reads hold no more than their budget: ${accept}`, OPTIONS, async () => {
+  test(`N-24 unread answers stay within their budget: ${accept}`, OPTIONS, async () => {
     await using edge = await startEdge({ limits: { unsentTotalBytes: 32 * MIB } });
     const url = `${edge.url}/mcp`;
     const id = await initialize(url);
@@ -79,7 +79,7 @@ for (const accept of ['application/json', 'text/event-stream']) {
     }
     await until(async () => (await metric(edge, 'linkspan_budget_exceeded_total', 'unsent')) > 0);
     assert.ok((await metric(edge, 'linkspan_held_bytes', 'unsent')) <= 16 * MIB);
-    // A client that reads is answered meanwhile.
+    // Meanwhile a client that reads gets its answer.
     const answer = await post(url, rpc(100, 'big', { chars: 8_000_000 }), id);
     assert.equal(JSON.parse(answer.text).result.text.length, 8_000_000);
     for (const socket of sockets) socket.destroy();
@@ -87,7 +87,7 @@ for (const accept of ['application/json', 'text/event-stream']) {
   });
 }
 
-/** Sends the head of a POST and some of its body. */
+/** Sends the headers of a POST and a part of its body. */
 async function postPartly(edge: Edge, length: number, part: Buffer): Promise<Socket> {
   const socket = connect(edge.port, '127.0.0.1');
   await once(socket, 'connect');
@@ -100,7 +100,7 @@ async function postPartly(edge: Edge, length: number, part: Buffer): Promise<Soc
   return socket;
 }
 
-test('N-26 unfinished bodies hold no more than their budget, and the next is refused with 503', OPTIONS, async () => {
+test('N-26 unfinished bodies stay within their budget, and the next one gets 503', OPTIONS, async () => {
   await using edge = await startEdge({ limits: { bodyTotalBytes: 32 * MIB } });
   const part = Buffer.alloc(3 * MIB, ' ');
   const sockets = [];
@@ -120,7 +120,7 @@ test('N-26 unfinished bodies hold no more than their budget, and the next is ref
   await until(async () => (await metric(edge, 'linkspan_held_bytes', 'bodies')) === 0);
 });
 
-test('N-26 a body in chunks of one byte holds what it is long', OPTIONS, async () => {
+test('N-26 a body in chunks of one byte takes memory in proportion to its length', OPTIONS, async () => {
   await using edge = await startEdge();
   const before = usedBytes();
   const socket = connect(edge.port, '127.0.0.1');
@@ -136,7 +136,7 @@ test('N-26 a body in chunks of one byte holds what it is long', OPTIONS, async (
   socket.destroy();
 });
 
-test('N-26 a body of any size and cut arrives whole', OPTIONS, async () => {
+test('N-26 a body of any size, split anywhere, arrives complete', OPTIONS, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -148,7 +148,7 @@ test('N-26 a body of any size and cut arrives whole', OPTIONS, async () => {
   assert.equal(await metric(edge, 'linkspan_held_bytes', 'bodies'), 0);
 });
 
-test('limit bodyStallMs: N-26 a body that stops coming is refused with 408', OPTIONS, async (t) => {
+test('limit bodyStallMs: N-26 a stalled body is refused with 408', OPTIONS, async (t) => {
   await using edge = await startEdge();
   t.mock.timers.enable({ apis: ['setTimeout'] });
   const socket = await postPartly(edge, 1_000_000, Buffer.alloc(MIB / 2, ' '));

@@ -71,7 +71,7 @@ interface Case extends WireOptions {
   readonly name: string;
   readonly method?: string;
   readonly params?: Readonly<Record<string, unknown>>;
-  /** 200 unless given. */
+  /** Default: 200. */
   readonly status?: number;
   readonly code?: number;
 }
@@ -226,7 +226,7 @@ suite('a modern request', () => {
       assert.equal(error?.code, code, got.text);
       assert.equal(id, 'mine');
       if (code === undefined) assert.equal(result?.['resultType'], 'complete');
-      // What is refused by its envelope or its headers has troubled nobody.
+      // A request refused for its envelope or headers has reached no upstream.
       else
         assert.deepEqual(
           upstream.received.items.slice(before).filter(({ rpc }) => rpc === method),
@@ -236,7 +236,7 @@ suite('a modern request', () => {
   }
 });
 
-test('T-005 T-006 a refused revision is told which ones there are: those of server/discover', TIMEOUT, async () => {
+test('T-005 T-006 a refused revision comes with those of server/discover', TIMEOUT, async () => {
   const got = await modernPost(
     url,
     'server/discover',
@@ -266,7 +266,7 @@ for (const { name, method, params, uri } of [
   },
   { name: 'M-008 a cursor that is not ours', method: 'tools/list', params: { cursor: 'x' } },
 ]) {
-  test(`${name} is -32602 with status 200, since the request itself was fine`, TIMEOUT, async () => {
+  test(`${name} gets -32602 with status 200, since the request is well-formed`, TIMEOUT, async () => {
     const got = await modernPost(url, method, params);
     const { error } = answerOf(got);
     assert.deepEqual([got.status, error?.code], [200, -32_602], got.text);
@@ -274,23 +274,19 @@ for (const { name, method, params, uri } of [
   });
 }
 
-test(
-  'M-005 M-008 what is declared can be listed, be it empty, and an empty cursor is as good as none',
-  TIMEOUT,
-  async () => {
-    const { capabilities } = await modernResult(url, 'server/discover');
-    const declared = Object.keys(JSON.parse(JSON.stringify(capabilities)));
-    assert.ok(['tools', 'prompts', 'resources'].every((capability) => declared.includes(capability)));
-    for (const method of ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list']) {
-      const result = await modernResult(url, method, { cursor: '' });
-      assert.deepEqual(result, await modernResult(url, method), method);
-    }
-    const { resourceTemplates } = await modernResult(url, 'resources/templates/list');
-    assert.deepEqual(resourceTemplates, []);
-  },
-);
+test('M-005 M-008 declared lists can be read, and an empty cursor means the first page', TIMEOUT, async () => {
+  const { capabilities } = await modernResult(url, 'server/discover');
+  const declared = Object.keys(JSON.parse(JSON.stringify(capabilities)));
+  assert.ok(['tools', 'prompts', 'resources'].every((capability) => declared.includes(capability)));
+  for (const method of ['tools/list', 'prompts/list', 'resources/list', 'resources/templates/list']) {
+    const result = await modernResult(url, method, { cursor: '' });
+    assert.deepEqual(result, await modernResult(url, method), method);
+  }
+  const { resourceTemplates } = await modernResult(url, 'resources/templates/list');
+  assert.deepEqual(resourceTemplates, []);
+});
 
-test('T-014 a call that needs what the client cannot do: 400 and the capabilities as an object', TIMEOUT, async () => {
+test('T-014 a call that needs an undeclared capability gets 400 and its name', TIMEOUT, async () => {
   const got = await modernPost(url, 'tools/call', { name: 'up__needy', arguments: {} }, { id: 5 });
   const { id, error } = answerOf(got);
   assert.equal(got.status, 400);
@@ -304,7 +300,7 @@ for (const [name, method, headers] of [
   ['without headers of its body', 'notifications/cancelled', {}],
   ['that nobody knows', 'notifications/whatever', {}],
 ] as const) {
-  test(`T-015 a notification ${name} is accepted: 202 and nothing more`, TIMEOUT, async () => {
+  test(`T-015 a notification ${name} gets 202 without a body`, TIMEOUT, async () => {
     const _meta = { [`${KEY}protocolVersion`]: MODERN, [`${KEY}clientCapabilities`]: {} };
     const text = JSON.stringify({ jsonrpc: '2.0', method, params: { requestId: 1, _meta } });
     const got = await post(url, text, undefined, { 'mcp-protocol-version': MODERN, ...headers });
@@ -325,7 +321,7 @@ for (const [name, body] of [
   });
 }
 
-test('T-017 no session id is given or given back, whatever the client sends', TIMEOUT, async () => {
+test('T-017 no response has a session id, whatever the client sends', TIMEOUT, async () => {
   const session = await initialize(url);
   for (const [method, params] of [
     ['server/discover', {}],
@@ -340,7 +336,7 @@ test('T-017 no session id is given or given back, whatever the client sends', TI
   }
 });
 
-test('T-002 both eras are served on one path at once, each request by what its body says', TIMEOUT, async () => {
+test('T-002 both eras are served on one path, as the body of each request says', TIMEOUT, async () => {
   const session = await initialize(url);
   const both = await Promise.all(
     Array.from({ length: 10 }, async (_, index) => {
@@ -356,15 +352,11 @@ test('T-002 both eras are served on one path at once, each request by what its b
   }
 });
 
-test(
-  'T-002 initialize without an envelope opens a session even under a header of the modern era',
-  TIMEOUT,
-  async () => {
-    assert.match(await initialize(url, '2025-06-18', { 'mcp-protocol-version': MODERN }), /\S/);
-  },
-);
+test('T-002 initialize without an envelope opens a session despite a modern header', TIMEOUT, async () => {
+  assert.match(await initialize(url, '2025-06-18', { 'mcp-protocol-version': MODERN }), /\S/);
+});
 
-test('L-018 what is refused for its revision alone says which revisions there are', TIMEOUT, async () => {
+test('L-018 a request refused for its revision gets the supported ones', TIMEOUT, async () => {
   const session = await initialize(url);
   const got = await post(url, rpc(1, 'ping'), session, { 'mcp-protocol-version': '1999-01-01' });
   assert.equal(got.status, 400);

@@ -27,7 +27,7 @@ function progressText({ meta }: Served, progress: number | undefined): string {
   return JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken, progress } });
 }
 
-/** What a tool does is its name. */
+/** The name of a tool says what it does. */
 function act(result: Readonly<Record<string, unknown>>) {
   return (served: Served) => {
     const { id, params, response } = served;
@@ -95,18 +95,18 @@ function call(id: string, tool: string) {
   return { name: `${id}__${tool}`, arguments: {} };
 }
 
-/** With the token where the protocol has it. */
+/** Adds the progress token to `_meta`. */
 const counted = (progressToken: number | string) => ({ meta: { progressToken } });
 
 for (const id of ['new', 'old']) {
   suite(`a modern client of the upstream "${id}"`, { concurrency: 3 }, () => {
-    test('T-018 is answered with one JSON object where nothing is said before', TIMEOUT, async () => {
+    test('T-018 is answered with one JSON object if the answer is the first message', TIMEOUT, async () => {
       const got = await modernPost(url, 'tools/call', call(id, 'quick'));
       assert.equal(got.headers['content-type'], 'application/json');
       assert.equal(answerOf(got).result?.['resultType'], 'complete');
     });
 
-    test('T-018 T-022 is answered with events where something is, which no proxy may hold back', TIMEOUT, async () => {
+    test('T-018 T-022 is answered with unbuffered events if other messages come first', TIMEOUT, async () => {
       const got = await modernPost(url, 'tools/call', call(id, 'counts'), counted('mine'));
       assert.equal(got.status, 200);
       assert.equal(got.headers['content-type'], 'text/event-stream');
@@ -119,7 +119,7 @@ for (const id of ['new', 'old']) {
       assert.equal(answerOf(got).result?.['resultType'], 'complete');
     });
 
-    test('T-018 that takes only one of the two gets that one', TIMEOUT, async () => {
+    test('T-018 that accepts only one of the two gets that one', TIMEOUT, async () => {
       const json = await modernPost(url, 'tools/call', call(id, 'counts'), {
         ...counted(1),
         headers: { accept: 'application/json' },
@@ -133,7 +133,7 @@ for (const id of ['new', 'old']) {
       assert.equal(messagesOf(events).length, 1);
     });
 
-    test('T-017 gets events without ids, which nobody could come back to', TIMEOUT, async () => {
+    test('T-017 gets events without ids', TIMEOUT, async () => {
       const events = await modernEvents(url, 'tools/call', call(id, 'counts'), counted(7));
       await events.ended();
       assert.deepEqual(
@@ -144,7 +144,7 @@ for (const id of ['new', 'old']) {
       assert.equal(events.headers['mcp-session-id'], undefined);
     });
 
-    test('T-019 never sees a request on its stream, whatever the upstream asks', TIMEOUT, async () => {
+    test('T-019 gets no request on its stream, whatever the upstream asks', TIMEOUT, async () => {
       for (const capabilities of [{}, { sampling: {} }]) {
         const events = await modernEvents(url, 'tools/call', call(id, 'asks'), { ...counted(7), capabilities });
         await events.ended();
@@ -155,7 +155,7 @@ for (const id of ['new', 'old']) {
       }
     });
 
-    test('T-021 M-020 hears nothing after the answer', TIMEOUT, async () => {
+    test('T-021 M-020 gets nothing after the answer', TIMEOUT, async () => {
       const events = await modernEvents(url, 'tools/call', call(id, 'chats'), counted(7));
       await events.ended();
       assert.deepEqual(events.numbers, [1]);
@@ -163,7 +163,7 @@ for (const id of ['new', 'old']) {
       assert.notEqual(events.messages.at(-1)?.result, undefined);
     });
 
-    test('M-020 hears of progress only as it grows', TIMEOUT, async () => {
+    test('M-020 gets only increasing progress', TIMEOUT, async () => {
       const events = await modernEvents(url, 'tools/call', call(id, 'stumbles'), counted(7));
       await events.ended();
       assert.deepEqual(events.numbers, [3, 4]);
@@ -171,7 +171,7 @@ for (const id of ['new', 'old']) {
   });
 }
 
-test('T-020 a client that hangs up has cancelled: the stream to a modern upstream is closed', TIMEOUT, async () => {
+test('T-020 a disconnect closes the stream to a modern upstream', TIMEOUT, async () => {
   const seen = modern.received.items.length;
   const events = await modernEvents(url, 'tools/call', call('new', 'waits'), counted(7));
   await events.until(({ numbers }) => numbers.length === 1);
@@ -181,7 +181,7 @@ test('T-020 a client that hangs up has cancelled: the stream to a modern upstrea
   await asked.closed;
 });
 
-test('T-020 a client that hangs up has cancelled: a legacy upstream is told so', TIMEOUT, async () => {
+test('T-020 a disconnect sends a cancel to a legacy upstream', TIMEOUT, async () => {
   const seen = legacy.received.items.length;
   const events = await modernEvents(url, 'tools/call', call('old', 'waits'), counted(7));
   await events.until(({ numbers }) => numbers.length === 1);
@@ -191,7 +191,7 @@ test('T-020 a client that hangs up has cancelled: a legacy upstream is told so',
   assert.equal(JSON.parse(cancelled.body).params.requestId, asked?.id);
 });
 
-test('T-020 a request that is answered is not cancelled by the end of its connection', TIMEOUT, async () => {
+test('T-020 the end of a connection does not cancel an answered request', TIMEOUT, async () => {
   const seen = legacy.received.items.length;
   await modernPost(url, 'tools/call', call('old', 'quick'), { headers: { connection: 'close' } });
   await modernPost(url, 'tools/call', call('old', 'quick'));
@@ -214,7 +214,7 @@ test('L-014 requests of several clients may have the same id at the same time', 
   events.close();
 });
 
-test('L-017 what a request does not say is not taken from the one before on its connection', TIMEOUT, async () => {
+test('L-017 a request inherits nothing from the previous one on its connection', TIMEOUT, async () => {
   const seen = modern.received.items.length;
   for (const capabilities of [{ sampling: {}, elicitation: { form: {} } }, {}, { roots: {} }]) {
     await modernPost(url, 'tools/call', call('new', 'quick'), { capabilities, headers: { connection: 'keep-alive' } });
@@ -226,38 +226,34 @@ test('L-017 what a request does not say is not taken from the one before on its 
   assert.deepEqual(told, [{ sampling: {}, elicitation: { form: {} } }, {}, { roots: {} }]);
 });
 
-test(
-  'T-022 X-032 X-033 a listening client is first told what it will hear, and while nothing happens gets comments',
-  TIMEOUT,
-  async () => {
-    const notifications = { toolsListChanged: true, resourceSubscriptions: ['new+file:///a', 'nobody:///x'] };
-    const events = await modernEvents(url, 'subscriptions/listen', { notifications }, { id: 'l-1' });
-    await events.until(({ comments, messages }) => comments >= 2 && messages.length > 0);
-    assert.equal(events.status, 200);
-    assert.equal(events.headers['x-accel-buffering'], 'no');
-    assert.deepEqual(events.messages, [
-      {
-        jsonrpc: '2.0',
-        method: 'notifications/subscriptions/acknowledged',
-        params: {
-          notifications: { toolsListChanged: true, resourceSubscriptions: ['new+file:///a'] },
-          _meta: { [SUBSCRIPTION]: 'l-1' },
-        },
-      },
-    ]);
-    modern.tell('notifications/resources/updated', { uri: 'file:///b' });
-    modern.tell('notifications/prompts/list_changed');
-    modern.tell('notifications/message', { level: 'error', data: 'x' });
-    modern.tell('notifications/resources/updated', { uri: 'file:///a' });
-    await events.until(({ messages }) => messages.length === 2);
-    assert.deepEqual(events.messages.at(-1), {
+test('T-022 X-032 X-033 a listen stream starts with an acknowledgement, and idles with comments', TIMEOUT, async () => {
+  const notifications = { toolsListChanged: true, resourceSubscriptions: ['new+file:///a', 'nobody:///x'] };
+  const events = await modernEvents(url, 'subscriptions/listen', { notifications }, { id: 'l-1' });
+  await events.until(({ comments, messages }) => comments >= 2 && messages.length > 0);
+  assert.equal(events.status, 200);
+  assert.equal(events.headers['x-accel-buffering'], 'no');
+  assert.deepEqual(events.messages, [
+    {
       jsonrpc: '2.0',
-      method: 'notifications/resources/updated',
-      params: { uri: 'new+file:///a', _meta: { [SUBSCRIPTION]: 'l-1' } },
-    });
-    events.close();
-  },
-);
+      method: 'notifications/subscriptions/acknowledged',
+      params: {
+        notifications: { toolsListChanged: true, resourceSubscriptions: ['new+file:///a'] },
+        _meta: { [SUBSCRIPTION]: 'l-1' },
+      },
+    },
+  ]);
+  modern.tell('notifications/resources/updated', { uri: 'file:///b' });
+  modern.tell('notifications/prompts/list_changed');
+  modern.tell('notifications/message', { level: 'error', data: 'x' });
+  modern.tell('notifications/resources/updated', { uri: 'file:///a' });
+  await events.until(({ messages }) => messages.length === 2);
+  assert.deepEqual(events.messages.at(-1), {
+    jsonrpc: '2.0',
+    method: 'notifications/resources/updated',
+    params: { uri: 'new+file:///a', _meta: { [SUBSCRIPTION]: 'l-1' } },
+  });
+  events.close();
+});
 
 for (const notifications of [undefined, [], 'all']) {
   test(`X-032 a listen for ${JSON.stringify(notifications)} is refused`, TIMEOUT, async () => {
@@ -266,7 +262,7 @@ for (const notifications of [undefined, [], 'all']) {
   });
 }
 
-test('X-036 T-021 when the gateway stops, a listening client gets the answer, and then nothing', TIMEOUT, async () => {
+test('X-036 T-021 when the gateway stops, a listen stream gets its answer and ends', TIMEOUT, async () => {
   await using own = await openGateway({ new: { url: modern.url } });
   const events = await modernEvents(
     own.url,

@@ -11,7 +11,7 @@ function upTo(count: number): number[] {
   return Array.from({ length: count }, (_, i) => i + 1);
 }
 
-/** Numbers below `limit`, the same in every run. */
+/** Returns pseudo-random numbers below `limit`, the same in every run. */
 function dice(seed: number): (limit: number) => number {
   let state = seed;
   return (limit) => {
@@ -20,43 +20,39 @@ function dice(seed: number): (limit: number) => number {
   };
 }
 
-test(
-  'REL-19 a stream that is cut 200 times is received whole: no gap, nothing twice',
-  { timeout: 60_000 },
-  async () => {
-    await using edge = await startEdge();
-    const url = `${edge.url}/mcp`;
-    const id = await initialize(url);
-    const roll = dice(20_261_121);
-    let cuts = 0;
-    for (let call = 1; cuts < 200; call++) {
-      const gate = `gate-${call}`;
-      let events = await postForEvents(url, rpc(call, 'count', { to: 40, gate }), id);
-      const numbers: unknown[] = [];
-      let lastId = '';
-      for (;;) {
-        const enough = 1 + roll(12);
-        await events.until(({ seen }) => seen.length >= enough || numbers.length + events.numbers.length === 40);
-        const isLast = roll(6) === 0;
-        if (isLast) edge.front.release(gate);
-        else events.close();
-        await events.ended();
-        // As if what came after had been lost with the connection.
-        if (!isLast) events.seen.length = (lastId === '' ? 1 : 0) + roll(events.seen.length);
-        numbers.push(...events.numbers);
-        if (isLast) break;
-        cuts++;
-        lastId = events.lastId === '' ? lastId : events.lastId;
-        events = await getEvents(url, id, { 'last-event-id': lastId });
-      }
-      const answers = events.messages.filter((message) => 'result' in message);
-      assert.deepEqual(numbers, upTo(40), `call ${call}`);
-      assert.deepEqual(answers, [{ jsonrpc: '2.0', id: call, result: { counted: 40 } }]);
+test('REL-19 a stream that is cut 200 times arrives without gaps or duplicates', { timeout: 60_000 }, async () => {
+  await using edge = await startEdge();
+  const url = `${edge.url}/mcp`;
+  const id = await initialize(url);
+  const roll = dice(20_261_121);
+  let cuts = 0;
+  for (let call = 1; cuts < 200; call++) {
+    const gate = `gate-${call}`;
+    let events = await postForEvents(url, rpc(call, 'count', { to: 40, gate }), id);
+    const numbers: unknown[] = [];
+    let lastId = '';
+    for (;;) {
+      const enough = 1 + roll(12);
+      await events.until(({ seen }) => seen.length >= enough || numbers.length + events.numbers.length === 40);
+      const isLast = roll(6) === 0;
+      if (isLast) edge.front.release(gate);
+      else events.close();
+      await events.ended();
+      // Simulates that later events were lost with the connection.
+      if (!isLast) events.seen.length = (lastId === '' ? 1 : 0) + roll(events.seen.length);
+      numbers.push(...events.numbers);
+      if (isLast) break;
+      cuts++;
+      lastId = events.lastId === '' ? lastId : events.lastId;
+      events = await getEvents(url, id, { 'last-event-id': lastId });
     }
-  },
-);
+    const answers = events.messages.filter((message) => 'result' in message);
+    assert.deepEqual(numbers, upTo(40), `call ${call}`);
+    assert.deepEqual(answers, [{ jsonrpc: '2.0', id: call, result: { counted: 40 } }]);
+  }
+});
 
-test('T-030 an answer that came while nobody listened is there for a client that comes back', OPTIONS, async () => {
+test('T-030 an answer during a disconnect is delivered when the stream is resumed', OPTIONS, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -71,13 +67,13 @@ test('T-030 an answer that came while nobody listened is there for a client that
   const again = await (await getEvents(url, id, { 'last-event-id': one?.id ?? '' })).ended();
   assert.deepEqual(again.numbers, [2]);
   assert.deepEqual(again.messages.at(-1)?.result, { counted: 2 });
-  // As often as it likes.
+  // Repeated resumption is allowed.
   const whole = await (await getEvents(url, id, { 'last-event-id': primed?.id ?? '' })).ended();
   assert.deepEqual(whole.numbers, [1, 2]);
   assert.equal(whole.messages.at(-1)?.id, 1);
 });
 
-test('T-028 a resumed stream carries its own events and no others', OPTIONS, async () => {
+test('T-028 a resumed stream carries only its own events', OPTIONS, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -102,7 +98,7 @@ test('T-028 a resumed stream carries its own events and no others', OPTIONS, asy
   }
 });
 
-test('the session own stream is resumed too, and goes on', OPTIONS, async () => {
+test('the GET stream is resumed too, and continues', OPTIONS, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url, '2025-03-26');
@@ -121,7 +117,7 @@ test('the session own stream is resumed too, and goes on', OPTIONS, async () => 
   again.close();
 });
 
-test('a re-opened GET replaces the one before, which ends', OPTIONS, async () => {
+test('a new GET stream replaces the previous one, which ends', OPTIONS, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -140,7 +136,7 @@ test('a re-opened GET replaces the one before, which ends', OPTIONS, async () =>
   assert.match(await edge.metrics.text(), /^linkspan_streams\{kind="get"\} 0$/m);
 });
 
-test('a stream that is resumed while its old connection still stands moves to the new one', OPTIONS, async () => {
+test('a stream resumed while its old connection is open moves to the new one', OPTIONS, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -155,7 +151,7 @@ test('a stream that is resumed while its old connection still stands moves to th
   assert.ok(old.messages.every((message) => !('result' in message)));
 });
 
-test('an answer that a restarted gateway knows nothing of is said to be unknown, once', OPTIONS, async () => {
+test('an answer lost by a restart is reported as outcome-unknown, once', OPTIONS, async () => {
   const front = new HonestFront();
   const before = await startEdge({}, undefined, front);
   const id = await initialize(`${before.url}/mcp`);
@@ -166,7 +162,7 @@ test('an answer that a restarted gateway knows nothing of is said to be unknown,
 
   await using after = await startEdge({}, undefined, front);
   const url = `${after.url}/mcp`;
-  // The names of streams begin again, and must not be taken for those before.
+  // Stream names start again, and must differ from earlier ones.
   const other = await postForEvents(url, rpc(8, 'count', { to: 1, gate: 'g' }), id);
   await other.until(({ numbers }) => numbers.length === 1);
 
@@ -188,7 +184,7 @@ test('an answer that a restarted gateway knows nothing of is said to be unknown,
 
 for (const lastId of ['nonsense', 'a.1', '', 'a.1.bm90IGFuIGlk', '../../x', 'x'.repeat(300)]) {
   test(
-    `a GET after the event ${JSON.stringify(lastId.slice(0, 20))} we never sent is the session own stream`,
+    `a GET after the unknown event ${JSON.stringify(lastId.slice(0, 20))} opens the GET stream`,
     OPTIONS,
     async () => {
       await using edge = await startEdge();
@@ -234,7 +230,8 @@ test('S-001 S-003 events of one session reach neither another session nor anothe
           assert.deepEqual(got.numbers, [3, 4, 5]);
           assert.ok('result' in (got.messages.at(-1) ?? {}));
         } else {
-          // Another session's event id names nothing here: a new stream, without replay and without an error for its request.
+          // An event id of another session is unknown here: it opens a new stream, without replay and without an error
+          // for its request.
           await got.until(({ seen }) => seen.length === 1);
           assert.deepEqual(got.messages, []);
           got.close();
@@ -244,30 +241,26 @@ test('S-001 S-003 events of one session reach neither another session nor anothe
   }
 });
 
-test(
-  'N-43 N-33 the event id of another session opens a new stream, and answers nothing under way',
-  OPTIONS,
-  async () => {
-    await using edge = await startEdge();
-    const url = `${edge.url}/mcp`;
-    const [own, other] = [await initialize(url), await initialize(url)];
-    const theirs = await (await postForEvents(url, rpc(7, 'count', { to: 2 }), other)).ended();
-    const call = await postForEvents(url, rpc(7, 'count', { to: 1, gate: 'g' }), own);
-    await call.until(({ numbers }) => numbers.length === 1);
-    const got = await getEvents(url, own, { 'last-event-id': theirs.seen[0]?.id ?? '' });
-    assert.equal(got.status, 200);
-    edge.front.own(own).notify(9);
-    await got.until(({ numbers }) => numbers.length === 1);
-    assert.deepEqual(got.numbers, [9]);
-    assert.ok(got.messages.every((message) => message.id === undefined));
-    got.close();
-    edge.front.release('g');
-    await call.ended();
-    assert.deepEqual(call.messages.at(-1)?.result, { counted: 1 });
-  },
-);
+test('N-43 N-33 an event id of another session opens a new stream without answers', OPTIONS, async () => {
+  await using edge = await startEdge();
+  const url = `${edge.url}/mcp`;
+  const [own, other] = [await initialize(url), await initialize(url)];
+  const theirs = await (await postForEvents(url, rpc(7, 'count', { to: 2 }), other)).ended();
+  const call = await postForEvents(url, rpc(7, 'count', { to: 1, gate: 'g' }), own);
+  await call.until(({ numbers }) => numbers.length === 1);
+  const got = await getEvents(url, own, { 'last-event-id': theirs.seen[0]?.id ?? '' });
+  assert.equal(got.status, 200);
+  edge.front.own(own).notify(9);
+  await got.until(({ numbers }) => numbers.length === 1);
+  assert.deepEqual(got.numbers, [9]);
+  assert.ok(got.messages.every((message) => message.id === undefined));
+  got.close();
+  edge.front.release('g');
+  await call.ended();
+  assert.deepEqual(call.messages.at(-1)?.result, { counted: 1 });
+});
 
-test('a finished stream of which the client has everything is not resumed again', OPTIONS, async () => {
+test('a finished stream that was received completely is not resumed', OPTIONS, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -282,7 +275,7 @@ test('a finished stream of which the client has everything is not resumed again'
   listening.close();
 });
 
-test('what is kept is bounded, and what was given up is said to be unknown', OPTIONS, async () => {
+test('kept events are bounded, and a removed answer is outcome-unknown', OPTIONS, async () => {
   await using edge = await startEdge({ sessions: { eventLimit: 20 } });
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -296,61 +289,53 @@ test('what is kept is bounded, and what was given up is said to be unknown', OPT
   for (const { messages } of resumed) assert.equal(messages.filter((each) => each.id !== undefined).length, 1);
 });
 
-test(
-  'a client of an older revision that cannot come back loses its answer, and what was not for it goes to the session',
-  OPTIONS,
-  async () => {
-    await using edge = await startEdge();
-    const url = `${edge.url}/mcp`;
-    const id = await initialize(url, '2025-06-18');
-    const listening = await getEvents(url, id);
-    const call = await postForEvents(url, rpc(1, 'wait', { gate: 'first' }), id);
-    assert.equal(call.status, 200);
-    call.close();
-    await call.ended();
-    edge.front.release('first');
-    while (edge.front.finished.length === 0) await new Promise((resolve) => setImmediate(resolve));
-    edge.front.own(id).notify(9);
-    await listening.until(({ numbers }) => numbers.length === 1);
-    assert.ok(listening.messages.every((message) => !('result' in message)));
-    listening.close();
-  },
-);
+test('a client without event ids loses its answer; other messages go to the session', OPTIONS, async () => {
+  await using edge = await startEdge();
+  const url = `${edge.url}/mcp`;
+  const id = await initialize(url, '2025-06-18');
+  const listening = await getEvents(url, id);
+  const call = await postForEvents(url, rpc(1, 'wait', { gate: 'first' }), id);
+  assert.equal(call.status, 200);
+  call.close();
+  await call.ended();
+  edge.front.release('first');
+  while (edge.front.finished.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  edge.front.own(id).notify(9);
+  await listening.until(({ numbers }) => numbers.length === 1);
+  assert.ok(listening.messages.every((message) => !('result' in message)));
+  listening.close();
+});
 
-test(
-  'REL-20 a reader that stops reading is sent less, loses no answer, and holds little',
-  { timeout: 60_000 },
-  async () => {
-    await using edge = await startEdge();
-    const url = `${edge.url}/mcp`;
-    const id = await initialize(url);
-    const usedBefore = usedBytes();
-    const slow = await postForEvents(url, rpc(1, 'count', { to: 1, gate: 'never' }), id);
-    slow.pause();
-    const call = await postForEvents(url, rpc(2, 'count', { to: 15_000, pad: 4_000 }), id);
-    await call.until(({ seen }) => seen.length > 0);
-    call.pause();
-    while (edge.front.finished.length === 0) await new Promise((resolve) => setImmediate(resolve));
-    // 60 MB were said.
-    const heldBytes = usedBytes() - usedBefore;
-    assert.ok(heldBytes < 20 * 1_048_576, `${heldBytes / 1_048_576} MiB`);
-    call.resume();
-    await call.ended();
-    const { numbers } = call;
-    assert.ok(numbers.length < 15_000);
-    assert.deepEqual(
-      numbers,
-      numbers.toSorted((a, b) => Number(a) - Number(b)),
-    );
-    assert.deepEqual(call.messages.at(-1)?.result, { counted: 15_000 });
-    const [, dropped] =
-      /^linkspan_dropped_messages_total\{reason="slow-client"\} (\d+)$/m.exec(await edge.metrics.text()) ?? [];
-    assert.equal(Number(dropped) + numbers.length, 15_000);
-    slow.close();
-  },
-);
+test('REL-20 a stalled reader loses only droppable messages, and uses little memory', { timeout: 60_000 }, async () => {
+  await using edge = await startEdge();
+  const url = `${edge.url}/mcp`;
+  const id = await initialize(url);
+  const usedBefore = usedBytes();
+  const slow = await postForEvents(url, rpc(1, 'count', { to: 1, gate: 'never' }), id);
+  slow.pause();
+  const call = await postForEvents(url, rpc(2, 'count', { to: 15_000, pad: 4_000 }), id);
+  await call.until(({ seen }) => seen.length > 0);
+  call.pause();
+  while (edge.front.finished.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  // The messages have 60 MB in total.
+  const heldBytes = usedBytes() - usedBefore;
+  assert.ok(heldBytes < 20 * 1_048_576, `${heldBytes / 1_048_576} MiB`);
+  call.resume();
+  await call.ended();
+  const { numbers } = call;
+  assert.ok(numbers.length < 15_000);
+  assert.deepEqual(
+    numbers,
+    numbers.toSorted((a, b) => Number(a) - Number(b)),
+  );
+  assert.deepEqual(call.messages.at(-1)?.result, { counted: 15_000 });
+  const [, dropped] =
+    /^linkspan_dropped_messages_total\{reason="slow-client"\} (\d+)$/m.exec(await edge.metrics.text()) ?? [];
+  assert.equal(Number(dropped) + numbers.length, 15_000);
+  slow.close();
+});
 
-test('an answer bigger than any queue reaches a slow reader whole', { timeout: 60_000 }, async () => {
+test('an answer larger than the queue reaches a slow reader completely', { timeout: 60_000 }, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
@@ -365,7 +350,7 @@ test('an answer bigger than any queue reaches a slow reader whole', { timeout: 6
   assert.equal(JSON.parse(json.text).result.text.length, 10_000_000);
 });
 
-test('sessions and streams that are over leave no stream counted', OPTIONS, async () => {
+test('ended sessions and streams are not counted as open streams', OPTIONS, async () => {
   await using edge = await startEdge();
   const url = `${edge.url}/mcp`;
   for (let round = 0; round < 5; round++) {
@@ -373,6 +358,8 @@ test('sessions and streams that are over leave no stream counted', OPTIONS, asyn
     const listening = await getEvents(url, id);
     const call = await postForEvents(url, rpc(1, 'count', { to: 1, gate: `g${round}` }), id);
     await call.until(({ numbers }) => numbers.length === 1);
+    const counted = await edge.metrics.text();
+    for (const kind of ['get', 'post']) assert.match(counted, new RegExp(`kind="${kind}"\\} [1-9]`));
     if (round % 2 === 0) call.close();
     await send(url, { method: 'DELETE', headers: { 'mcp-session-id': id } });
     await listening.ended();

@@ -10,7 +10,7 @@ import { startEdge } from './edge.ts';
 
 const OPTIONS = { timeout: 30_000 };
 
-test('the official client, version 1, is greeted, answered, told, asked and let go', OPTIONS, async () => {
+test('SDK client 1 gets answers, notifications and questions, and ends its session', OPTIONS, async () => {
   await using edge = await startEdge();
   const progress: number[] = [];
   {
@@ -30,13 +30,13 @@ test('the official client, version 1, is greeted, answered, told, asked and let 
   assert.equal(edge.front.sessions.size, 0);
 });
 
-test('the official client, version 2, is greeted and answered', OPTIONS, async () => {
+test('SDK client 2 initializes and gets answers', OPTIONS, async () => {
   await using edge = await startEdge();
   await using sdk = await connectSdk2(`${edge.url}/mcp`, { mode: 'legacy' });
   assert.deepEqual((await sdk.client.listTools()).tools, []);
 });
 
-test('the official client of 2024-11-05 is greeted and answered', OPTIONS, async () => {
+test('the SDK client of 2024-11-05 initializes and gets answers', OPTIONS, async () => {
   await using edge = await startEdge();
   const client = new Client({ name: 'old', version: '1' }, { capabilities: {} });
   await client.connect(new SSEClientTransport(new URL(`${edge.url}/sse`)));
@@ -45,7 +45,7 @@ test('the official client of 2024-11-05 is greeted and answered', OPTIONS, async
   await client.close();
 });
 
-/** Something on the way that can be cut. */
+/** A TCP proxy whose connections can be cut. */
 async function startWire(port: number) {
   const sockets = new Set<Socket>();
   const server = createServer((client) => {
@@ -76,7 +76,7 @@ async function startWire(port: number) {
   };
 }
 
-test('REL-05 T-030 the official client gets the answer of a call whose connection was cut', OPTIONS, async () => {
+test('REL-05 T-030 the SDK client gets the answer of a call whose connection was cut', OPTIONS, async () => {
   await using edge = await startEdge();
   await using wire = await startWire(edge.port);
   await using sdk = await connectSdk1(`http://127.0.0.1:${wire.port}/mcp`);

@@ -247,7 +247,7 @@ for (const { when, verb = 'POST', path = '/mcp', headers = {}, body, status, cod
   });
 }
 
-test('SEC-16 a page of an allowed origin may send what a client of either era sends, and nothing else', async () => {
+test('SEC-16 a page of an allowed origin may send the headers of clients, and no others', async () => {
   const asked = 'Content-Type, MCP-Method, Mcp-Param-Region, mcp-param-a b, x-secret';
   const preflight = (origin: string) =>
     send(`${edge.url}/mcp`, {
@@ -265,7 +265,7 @@ test('SEC-16 a page of an allowed origin may send what a client of either era se
   assert.equal((await preflight('https://evil.example')).headers['access-control-allow-headers'], undefined);
 });
 
-test('a person in a browser reads what this is and how to connect', async () => {
+test('a browser gets a page that says how to connect', async () => {
   const { text, headers } = await send(`${edge.url}/mcp/files`, {
     headers: { accept: HTML, authorization: 'Bearer alice' },
   });
@@ -273,7 +273,7 @@ test('a person in a browser reads what this is and how to connect', async () => 
   assert.match(text, new RegExp(`${edge.url}/mcp/files`));
 });
 
-test('T-031 a session that was deleted is unknown from then on', async () => {
+test('T-031 a deleted session is unknown afterwards', async () => {
   const headers = { authorization: 'Bearer alice' };
   const id = await initialize(`${edge.url}/mcp`, '2025-06-18', headers);
   const ended = await send(`${edge.url}/mcp`, { method: 'DELETE', headers: { ...headers, 'mcp-session-id': id } });
@@ -286,7 +286,7 @@ test('a refusal carries the id of the request it refuses', async () => {
   assert.equal(JSON.parse(got.text).id, 'é"1');
 });
 
-test('metadata says which endpoint it is about, whatever host was asked', async (t) => {
+test('metadata names its endpoint with any requested host', async (t) => {
   const issuer = {
     issuer: 'https://issuer.example',
     jwksUrl: 'https://issuer.example/jwks',
@@ -316,7 +316,7 @@ test('2024-11-05 over HTTP can be switched off', async (t) => {
   assert.equal((await post(`${own.url}/messages?sessionId=x`, PING)).status, 404);
 });
 
-test('SEC-15 a host and an origin named in the config are answered', async (t) => {
+test('SEC-15 a configured host and origin are accepted', async (t) => {
   const own = await startEdge({ allowedHosts: ['gateway.internal'], publicUrl: 'https://mcp.example.com' });
   t.after(() => own[Symbol.asyncDispose]());
   const id = await initialize(`${own.url}/mcp`);

@@ -8,7 +8,7 @@ import { HonestFront } from './honest-front.ts';
 
 const OPTIONS = { timeout: 20_000 };
 
-/** Both ends of a pair of pipes, with us as the client. */
+/** Both ends of a pair of pipes; the test is the client. */
 class Pipes {
   readonly front = new HonestFront();
   readonly input = new PassThrough();
@@ -54,9 +54,9 @@ function hello(protocolVersion = '2025-11-25'): string {
   return rpc(0, 'initialize', { protocolVersion, capabilities: {}, clientInfo: { name: 'x', version: '1' } });
 }
 
-test('a client over stdio is greeted, answered, told and asked, one message a line', OPTIONS, async () => {
+test('a stdio client exchanges one message per line, in both directions', OPTIONS, async () => {
   await using pipes = new Pipes().read();
-  // Without waiting for the greeting, as a shell would.
+  // Does not wait for the answer to initialize, like a shell pipe.
   pipes.say(hello(), '{"jsonrpc":"2.0","method":"notifications/initialized"}', rpc(1, 'count', { to: 2 }));
   await pipes.until(4);
   pipes.say(rpc('a', 'ask'));
@@ -76,7 +76,7 @@ test('a client over stdio is greeted, answered, told and asked, one message a li
   assert.equal(pipes.front.notifications.length, 1);
 });
 
-test('what is no message is answered with what is wrong, and the next is taken', OPTIONS, async () => {
+test('an invalid message gets an error, and the next one is handled', OPTIONS, async () => {
   await using pipes = new Pipes().read();
   pipes.say('{', '{"jsonrpc":"2.0","id":7}', `[${rpc(1, 'ping')}]`, rpc(2, 'ping'));
   const answers = await pipes.until(4);
@@ -91,7 +91,7 @@ test('what is no message is answered with what is wrong, and the next is taken',
   );
 });
 
-test('T-033 a batch is answered with a batch at 2025-03-26, and refused at other revisions', OPTIONS, async () => {
+test('T-033 a batch gets a batch at 2025-03-26, and is refused at other revisions', OPTIONS, async () => {
   await using pipes = new Pipes().read();
   pipes.say(hello('2025-03-26'), `[${rpc(1, 'ping')},{"jsonrpc":"2.0","method":"notifications/x"},7]`);
   await pipes.until(2);
@@ -105,7 +105,7 @@ test('T-033 a batch is answered with a batch at 2025-03-26, and refused at other
   assert.equal((await newer.until(2))[1]?.error?.code, -32600);
 });
 
-test('who does not read is not read, and loses nothing but news', OPTIONS, async () => {
+test('input of a client that does not read is paused; it loses only notifications', OPTIONS, async () => {
   await using pipes = new Pipes(1_000);
   pipes.say(hello(), rpc(1, 'count', { to: 2_000, pad: 1_000 }));
   while (pipes.front.finished.length === 0) await new Promise((resolve) => setImmediate(resolve));
@@ -121,21 +121,17 @@ test('who does not read is not read, and loses nothing but news', OPTIONS, async
   assert.ok(pipes.lines.length < 2_000);
 });
 
-test(
-  'at the end of its input a client still gets the answers it waits for, and the session ends',
-  OPTIONS,
-  async () => {
-    const pipes = new Pipes().read();
-    pipes.say(hello());
-    pipes.input.end(`${rpc(1, 'count', { to: 3 })}\n${rpc(2, 'ping')}`);
-    await pipes.over;
-    const answers = await pipes.until(6);
-    assert.deepEqual(new Set(answers.map(({ id }) => id)), new Set([0, undefined, 2, 1]));
-    assert.equal(pipes.front.sessions.size, 0);
-  },
-);
+test('after the end of input, pending answers are sent and the session ends', OPTIONS, async () => {
+  const pipes = new Pipes().read();
+  pipes.say(hello());
+  pipes.input.end(`${rpc(1, 'count', { to: 3 })}\n${rpc(2, 'ping')}`);
+  await pipes.over;
+  const answers = await pipes.until(6);
+  assert.deepEqual(new Set(answers.map(({ id }) => id)), new Set([0, undefined, 2, 1]));
+  assert.equal(pipes.front.sessions.size, 0);
+});
 
-test('it is over when the client no longer reads', OPTIONS, async () => {
+test('serveStdio resolves when the client closes its output', OPTIONS, async () => {
   const pipes = new Pipes().read();
   pipes.say(hello());
   await pipes.until(1);
@@ -144,7 +140,7 @@ test('it is over when the client no longer reads', OPTIONS, async () => {
   assert.equal(pipes.front.sessions.size, 0);
 });
 
-test('it is over when the gateway ends the session', OPTIONS, async () => {
+test('serveStdio resolves when the gateway ends the session', OPTIONS, async () => {
   const pipes = new Pipes().read();
   pipes.say(hello());
   await pipes.until(1);

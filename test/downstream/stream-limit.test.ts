@@ -8,7 +8,7 @@ import { BY_NAME, startEdge } from './edge.ts';
 
 const OPTIONS = { timeout: 20_000 };
 
-test('N-33 a principal with as many listen streams as it may have is refused another', OPTIONS, async () => {
+test('N-33 a principal at its limit of listen streams is refused another', OPTIONS, async () => {
   await using upstream = await modernUpstream({});
   await using gateway = await openGateway({ up: { url: upstream.url } }, { limits: { streamsPerPrincipal: 2 } });
   const listen = { notifications: { toolsListChanged: true } };
@@ -30,7 +30,7 @@ test('N-33 a principal with as many listen streams as it may have is refused ano
   }
 });
 
-test('N-33 GET /sse streams of one principal are limited, and those of another are not', OPTIONS, async () => {
+test('N-33 GET /sse streams are limited per principal', OPTIONS, async () => {
   await using edge = await startEdge({ limits: { streamsPerPrincipal: 1 } }, BY_NAME);
   const alice = { authorization: 'Bearer alice' };
   const first = await getEvents(`${edge.url}/sse`, undefined, alice);

@@ -17,7 +17,7 @@ after(() => edge[Symbol.asyncDispose]());
 
 const BODY = rpc(1, 'ping');
 
-/** A whole request, byte for byte; `headers` replace ours of the same name, and a list sends several. */
+/** Returns the bytes of a request. `headers` replace the default ones of the same name; a list sends several. */
 function request(target: string, headers: Readonly<Record<string, readonly string[]>> = {}): string {
   const all = {
     Host: ['localhost'],
@@ -35,7 +35,7 @@ async function statusOf(bytes: string): Promise<number> {
   return Number(/^HTTP\/1\.1 (\d{3})/.exec(await raw(edge.port, bytes))?.[1]);
 }
 
-test('a request as it should be is answered', async () => {
+test('a valid request is answered', async () => {
   assert.equal(await statusOf(request('/mcp')), 200);
 });
 
@@ -112,12 +112,12 @@ test('SEC-01 every route refuses every verb without a token', { timeout: 20_000 
   }
 });
 
-test('SEC-20 a body that announces too much is refused before it comes', { timeout: 20_000 }, async () => {
+test('SEC-20 a body with a too large Content-Length is refused unread', { timeout: 20_000 }, async () => {
   const head = request('/mcp', { 'Content-Length': ['10000000000'] });
   assert.match(await raw(edge.port, head.slice(0, head.indexOf('\r\n\r\n') + 4)), /^HTTP\/1\.1 413 /);
 });
 
-test('SEC-20 of a body of a gigabyte in chunks no more than the limit is held', { timeout: 60_000 }, async () => {
+test('SEC-20 a chunked body of a gigabyte takes no more memory than the limit', { timeout: 60_000 }, async () => {
   const chunk = Buffer.concat([Buffer.from('100000\r\n'), Buffer.alloc(0x100000, 'a'), Buffer.from('\r\n')]);
   const head = request('/mcp', { 'Content-Length': [], 'Transfer-Encoding': ['chunked'] });
   const socket = connect(edge.port, '127.0.0.1');
@@ -146,7 +146,7 @@ test('SEC-20 of a body of a gigabyte in chunks no more than the limit is held', 
   assert.equal(edge.front.began.length, edge.front.finished.length);
 });
 
-test('a client that goes away in the middle of its body leaves nothing behind', { timeout: 20_000 }, async () => {
+test('a disconnect inside a body leaves nothing behind', { timeout: 20_000 }, async () => {
   const began = edge.front.began.length;
   const socket = connect(edge.port, '127.0.0.1');
   await once(socket, 'connect');
@@ -174,7 +174,7 @@ test('bytes that are not UTF-8 are a parse error', { timeout: 20_000 }, async ()
   assert.equal(JSON.parse(got.text).error.code, -32700);
 });
 
-test('what goes wrong inside is told to nobody outside', { timeout: 20_000 }, async () => {
+test('internal errors are not shown to clients', { timeout: 20_000 }, async () => {
   const got = await post(`${edge.url}/mcp`, rpc(1, 'throw'), session, { authorization: 'Bearer alice' });
   assert.equal(got.status, 500);
   assert.doesNotMatch(got.text, /secret|passwd|at /);

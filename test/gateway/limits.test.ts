@@ -170,7 +170,7 @@ test('a call whose client is asked something gives its place to another meanwhil
   await other.result('tools/call', toolCall('up__echo'));
 });
 
-test('SEC-15 a session has a bounded number of requests under way', TIMEOUT, async () => {
+test('G5 a session has a bounded number of requests under way', TIMEOUT, async () => {
   const { memory, arrived, release } = holding();
   const limits = { ...LIMITS, inFlightPerSession: 2 };
   await using gateway = await testCore({ up: { memory } }, { limits });

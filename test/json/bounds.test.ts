@@ -50,12 +50,12 @@ for (const [name, bounds] of [
   });
 }
 
-test('N-27 limit jsonDepth: what is nested deeper is refused, and not called broken JSON', () => {
+test('N-27 limit jsonDepth: deeper nesting is refused as invalid request, not as invalid JSON', () => {
   assert.equal(refusedAs(`{"a":${nested(LIMITS.jsonDepth)}}`, CLIENT_BOUNDS), undefined);
   assert.equal(refusedAs(`{"a":${nested(LIMITS.jsonDepth + 1)}}`, CLIENT_BOUNDS)?.refused, 'jsonDepth');
 });
 
-test('N-27 a batch is bounded as a whole, before its items are read', () => {
+test('N-27 a batch is bounded as a whole, before its items are parsed', () => {
   const half = `[${'0,'.repeat(LIMITS.clientMessageValues / 2)}0]`;
   const item = `{"jsonrpc":"2.0","method":"x","params":{"a":${half}}}`;
   assert.equal(parseClientBatch(`[${item}]`, 20).length, 1);
@@ -81,7 +81,7 @@ for (const [where, text] of [
   });
 }
 
-test('N-33 a name may come again in another object, and after a message that was refused', () => {
+test('N-33 a name may repeat in another object, and after a refused message', () => {
   const text = '{"jsonrpc":"2.0","id":1,"method":"x","params":{"arguments":{"a":{"a":1},"b":[{"a":1},{"a":2}]}}}';
   assert.throws(() =>
     parseClientMessage('{"jsonrpc":"2.0","id":1,"method":"x","params":{"arguments":{"b":1,"a":{"a":1,'),
@@ -89,14 +89,14 @@ test('N-33 a name may come again in another object, and after a message that was
   assert.equal(parseClientMessage(text).kind, 'request');
 });
 
-test('N-33 a _meta that an upstream may send is not taken from a client for that', () => {
+test('N-33 a _meta accepted from an upstream is checked again for a client', () => {
   const twice = '{"a":{"b":1,"b":2}}';
   const upstream = `{"jsonrpc":"2.0","method":"x","params":{"_meta":${twice}}}`;
   for (let n = 0; n < 3; n++) assert.equal(parseMessage(upstream).kind, 'notification');
   assert.throws(() => parseClientMessage(upstream), { code: -32600 });
 });
 
-/** What stands in strings, sound and broken. */
+/** Contents of strings, valid and broken. */
 const PIECES = [
   'a',
   '\\',
@@ -116,7 +116,7 @@ const PIECES = [
   ' ',
 ];
 
-test('N-32 strictly read text is JSON as JSON.parse has it, strings included', () => {
+test('N-32 strict mode accepts exactly what JSON.parse accepts, strings included', () => {
   const piece = fc.constantFrom(...PIECES, 'long '.repeat(20));
   const string = fc.array(piece, { maxLength: 8 }).map((pieces) => `"${pieces.join('')}"`);
   const text = fc.tuple(string, string, fc.constantFrom('', '\n', ' \t')).map(([a, b, space]) => {
@@ -137,7 +137,7 @@ test('N-32 strictly read text is JSON as JSON.parse has it, strings included', (
   );
 });
 
-test('N-32 broken strings are found beyond the block that is looked at at once', () => {
+test('N-32 broken strings are found in every block of the scan', () => {
   for (const filler of ['x'.repeat(65_530), '€'.repeat(65_530), '\\n'.repeat(40_000)]) {
     for (let pad = 0; pad < 12; pad++) {
       const sound = `{"a":"${filler}${' '.repeat(pad)}"}`;

@@ -36,7 +36,7 @@ test('any object is read as JSON.parse reads it, and written back as it came', (
   );
 });
 
-test('any object survives being cut into members and put together again', () => {
+test('any object stays equal when cut into members and joined again', () => {
   fc.assert(
     fc.property(object, (value) => {
       const text = JSON.stringify(value);
@@ -47,7 +47,7 @@ test('any object survives being cut into members and put together again', () => 
   );
 });
 
-test('a member that is looked into at once is what it would be later, and what is changed in it changes nothing else', () => {
+test('a preparsed member equals one parsed later, and changes stay separate', () => {
   fc.assert(
     fc.property(object, object, fc.constantFrom(undefined, 1), (outer, inner, indent) => {
       const text = JSON.stringify({ ...outer, params: inner, after: 1 }, undefined, indent);
@@ -63,7 +63,7 @@ test('a member that is looked into at once is what it would be later, and what i
   );
 });
 
-/** Few, so that the same come again in the same order, in another one, and twice. */
+/** Few names, so that they repeat in the same order, in another order, and within one object. */
 const nameText = fc.constantFrom(
   '"id"',
   '"ids"',
@@ -91,7 +91,7 @@ function read(text: string, open?: 'params'): unknown {
   }
 }
 
-test('names that came before in this order are read as if they never had', () => {
+test('objects with known member names are read like new ones', () => {
   const around = ['{"params":', '{ "params" : ', '{"jsonrpc":"2.0","params":', '{"id":1,"jsonrpc":"2.0","params":'];
   fc.assert(
     fc.property(fc.array(drawn, { minLength: 1, maxLength: 6 }), fc.constantFrom(...around), (objects, before) => {
@@ -105,7 +105,7 @@ test('names that came before in this order are read as if they never had', () =>
   );
 });
 
-test('an object that is known to be ASCII has as many bytes as characters', () => {
+test('an object marked as ASCII has one byte per character', () => {
   const text = fc.string({ unit: fc.constantFrom('a', 'é', '"', '€', '\n') });
   fc.assert(
     fc.property(text, text, fc.boolean(), (came, put, isNew) => {
@@ -121,7 +121,7 @@ test('an object that is known to be ASCII has as many bytes as characters', () =
   );
 });
 
-test('a peer that makes up names changes nothing for those who do not', () => {
+test('a peer that invents member names does not affect other objects', () => {
   const text = '{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"n","_meta":{}}}';
   for (let made = 0; made < 2_000; made++) {
     const name = `made-up-${made}`;
@@ -132,7 +132,7 @@ test('a peer that makes up names changes nothing for those who do not', () => {
   }
 });
 
-test('a _meta that came before is the same again, and only the same', () => {
+test('a repeated _meta is recognised, and only an equal one', () => {
   fc.assert(
     fc.property(fc.array(object, { minLength: 1, maxLength: 12 }), (metas) => {
       for (const meta of [...metas, ...metas]) {
@@ -144,7 +144,7 @@ test('a _meta that came before is the same again, and only the same', () => {
   );
 });
 
-test('a _meta that was deep enough in one place is not in another', () => {
+test('a cached _meta is checked for depth at each place', () => {
   const deep = `{"a":${'['.repeat(63)}${']'.repeat(63)}}`;
   const inside = `{"params":{"_meta":${deep}}}`;
   assert.equal(RawObject.parse(`{"_meta":${deep}}`).raw('_meta'), deep);
@@ -152,7 +152,7 @@ test('a _meta that was deep enough in one place is not in another', () => {
   assert.throws(() => RawObject.parse(inside, 'params'), /nested too deeply/);
 });
 
-test('text that ends in the middle of a string is told as such, however strictly it is read', () => {
+test('text that ends inside a string is reported as such in every mode', () => {
   for (const end of ['', 'b', 'b'.repeat(11), 'b'.repeat(12), 'b'.repeat(40)]) {
     const text = `{"a":"${end}`;
     assert.throws(() => RawObject.parse(text), /unterminated string at offset 5/);
@@ -169,7 +169,7 @@ test('any array is cut into the texts of its items', () => {
   );
 });
 
-/** Pieces from which both valid and nearly valid objects come about often. No backslashes: escapes are not judged. */
+/** Tokens that often form valid or nearly valid objects. There are no backslashes, because escapes are not checked. */
 const SOUP = ['{', '}', '[', ']', ',', ':', '"', '"a"', '"b":', '{"c":', ' ', '\n', '\t', '\u00a0', '\v'].concat([
   '0',
   '1',
@@ -205,7 +205,7 @@ function agrees(text: string): void {
   if (ours?.includes('appears twice') === true) return;
   let theirs: unknown;
   try {
-    // Nor are control characters in strings.
+    // Control characters in strings are not checked either.
     theirs = JSON.parse(text.replaceAll(/"[^"]*"/g, (string) => string.replaceAll(/\s/g, '_')));
   } catch {
     theirs = undefined;
@@ -214,12 +214,12 @@ function agrees(text: string): void {
   assert.equal(ours === undefined, valid, `${JSON.stringify(text)}: ${ours}`);
 }
 
-test('what is and is not an object is as JSON.parse has it', () => {
+test('text is an object exactly if JSON.parse says so', () => {
   const soup = fc.array(fc.constantFrom(...SOUP), { maxLength: 12 }).map((pieces) => `{"x":${pieces.join('')}}`);
   fc.assert(fc.property(soup, agrees), { numRuns: 3_000 });
 });
 
-test('what is and is not an object is as JSON.parse has it, for text with one spot damaged', () => {
+test('damaged text is an object exactly if JSON.parse says so', () => {
   const spot = fc.tuple(object, fc.nat(), fc.nat({ max: 3 }), fc.constantFrom('', ...SOUP));
   const damaged = spot.map(([value, at, length, piece]) => {
     const text = JSON.stringify(value).replaceAll('\\', '/');
@@ -229,7 +229,7 @@ test('what is and is not an object is as JSON.parse has it, for text with one sp
   fc.assert(fc.property(damaged, agrees), { numRuns: 3_000 });
 });
 
-test('a number keeps every digit it came with', () => {
+test('a number keeps all its digits', () => {
   const text = '{"big":12345678901234567890,"fine":0.1000000000000000055511151231257827,"huge":1e400,"zero":-0.0}';
   const parsed = RawObject.parse(text);
   assert.equal(parsed.raw('big'), '12345678901234567890');
@@ -239,7 +239,7 @@ test('a number keeps every digit it came with', () => {
   );
 });
 
-test('a member set anew keeps its place, and the others their order and text', () => {
+test('a changed member keeps its position, and the others stay unchanged', () => {
   const parsed = RawObject.parse('{ "b" : 1 , "a" : { "deep" : [1, 2] } , "c":3}');
   assert.equal(parsed.with('b', '7').toString(), '{ "b" : 7 , "a" : { "deep" : [1, 2] } , "c":3}');
   assert.equal(
@@ -251,7 +251,7 @@ test('a member set anew keeps its place, and the others their order and text', (
   assert.equal(parsed.with('b', '1'), parsed);
 });
 
-test('members changed all at once keep their places, and where none changes the text stays as it is', () => {
+test('map() keeps positions, and keeps the text if no member changes', () => {
   const parsed = RawObject.parse('{ "b" : 1 , "a" : [1, 2] }');
   const changed = parsed.map((raw, key) => (key === 'b' ? '7' : raw));
   assert.equal(changed.toString(), '{ "b" : 7 , "a" : [1, 2] }');
@@ -261,7 +261,7 @@ test('members changed all at once keep their places, and where none changes the 
   );
 });
 
-test('objects and arrays are known by how they begin', () => {
+test('objects and arrays are recognised by their first character', () => {
   assert.deepEqual(
     ['{}', '[]', '"{"', '1', undefined].map((raw) => [isObjectText(raw), isArrayText(raw)]),
     [
@@ -274,7 +274,7 @@ test('objects and arrays are known by how they begin', () => {
   );
 });
 
-test('an array is put together from the texts of its items as they are', () => {
+test('an array is joined from the unchanged texts of its items', () => {
   assert.equal(arrayText([]), '[]');
   assert.equal(arrayText(rawItems('[ 1.0 , {"a": 1} ]')), '[1.0,{"a": 1}]');
 });
@@ -287,7 +287,7 @@ test('a member named __proto__ or constructor is a member like any other', () =>
   assert.equal(Reflect.get({}, 'polluted'), undefined);
 });
 
-test('values are given only as what they are', () => {
+test('accessors return only values of their type', () => {
   const parsed = RawObject.parse('{"text":"a\\u0062c","number":1,"object":{"x":1},"array":[1],"null":null}');
   assert.equal(parsed.size, 5);
   assert.equal(parsed.string('text'), 'abc');
@@ -338,13 +338,13 @@ for (const { text, what } of refused) {
   });
 }
 
-test('a string with a bad escape travels untouched, and is complained about where it is read', () => {
+test('a string with a bad escape is kept, and refused when it is read', () => {
   const parsed = RawObject.parse('{"a":"\\q","b":1}');
   assert.equal(parsed.with('b', '2').toString(), '{"a":"\\q","b":2}');
   assert.throws(() => parsed.string('a'), JsonTextError);
 });
 
-test('nesting is carried to 64 levels below a member, and refused beyond', () => {
+test('64 levels below a member are accepted, and more are refused', () => {
   const nested = (depth: number): string => `{"a":${'['.repeat(depth)}${']'.repeat(depth)}}`;
   assert.equal(RawObject.parse(nested(64)).toString(), nested(64));
   assert.throws(() => RawObject.parse(nested(65)), /nested too deeply/);
@@ -379,7 +379,7 @@ test('text that is no array is refused', () => {
   }
 });
 
-test('line breaks between tokens go, those escaped in strings stay', () => {
+test('oneLine removes line breaks between tokens, not escapes in strings', () => {
   assert.equal(oneLine('{\r\n"a":\n"x\\ny"}'), '{ "a": "x\\ny"}');
   assert.equal(oneLine('{"a":1}'), '{"a":1}');
 });

@@ -15,7 +15,7 @@ function heapBytes(): number {
   return process.memoryUsage().heapUsed;
 }
 
-test("what is made of a text is made once, and anew where the text is one request's own or long", () => {
+test('a value is made once per text, except for long or per-request texts', () => {
   const cache = new TextCache<object>();
   const made = (text: string) => cache.of(text, (own) => ({ own }));
   assert.equal(made('a'), made('a'));
@@ -24,7 +24,7 @@ test("what is made of a text is made once, and anew where the text is one reques
   assert.notEqual(made('x'.repeat(5_000)), made('x'.repeat(5_000)));
 });
 
-test('a known object is recognised where it stands, and nothing that only begins like it', () => {
+test('a known object is recognised at its position, a longer one is not', () => {
   const recent = new RecentTexts();
   const known = recent.keep('{"a":1}');
   assert.equal(recent.at('[{"a":1}]', 1), known);
@@ -33,7 +33,7 @@ test('a known object is recognised where it stands, and nothing that only begins
   for (const text of ['12', '"a"', '{"a":"\\u0061"}', '{"a":"\t"}']) assert.equal(recent.at(text, 0), undefined);
 });
 
-test('nothing that is kept of a message holds on to the rest of it', () => {
+test('a detached text does not retain its message', () => {
   const pad = 'x'.repeat(1_048_576);
   const info = RawObject.parse('{"name":"n","version":"1"}');
   const before = heapBytes();

@@ -64,7 +64,7 @@ test('/readyz answers 503 with every reason while not ready', async () => {
   assert.equal((await get('/readyz')).status, 200);
 });
 
-test('/status tells the state of each upstream with its reason and what it offers', async () => {
+test('/status shows the state, the reason and the offer of each upstream', async () => {
   const response = await get('/status');
   assert.deepEqual(await response.json(), {
     version: '1.2.3',
@@ -85,7 +85,7 @@ test('/version names the program and its Node', async () => {
   assert.deepEqual(await (await get('/version')).json(), { name: 'linkspan', version: '1.2.3', node: process.version });
 });
 
-test('nothing is stored by caches and nothing is offered to other origins', async () => {
+test('responses forbid caching and other origins', async () => {
   const response = await get('/status');
   assert.equal(response.headers.get('cache-control'), 'no-store');
   assert.equal(response.headers.get('access-control-allow-origin'), null);
@@ -111,7 +111,7 @@ for (const { host, status } of hosts) {
   });
 }
 
-test('a method other than GET is refused, and a path that is not there says which are', async () => {
+test('other methods are refused, and unknown paths name the valid ones', async () => {
   const post = await get('/status', { method: 'POST' });
   assert.equal(post.status, 405);
   assert.equal(post.headers.get('allow'), 'GET, HEAD');

@@ -119,7 +119,7 @@ const tools = [
 ];
 
 for (const { name, wrapped, from, to } of tools) {
-  test(`${name} as an older client is shown it`, () => {
+  test(`${name} for older clients`, () => {
     assert.equal(downgradeModernTool(from), to);
     assert.equal(hasWrappedOutput(RawObject.parse(from)), wrapped);
   });
@@ -134,7 +134,7 @@ const errors = [
 ];
 
 for (const { name, method, data, to } of errors) {
-  test(`M-007 ${name}: -32602 is ${to} for older clients`, () => {
+  test(`M-007 ${name}: -32602 becomes ${to} for older clients`, () => {
     const error = { code: -32602, message: 'm', data, x: 1 };
     assert.deepEqual(downgradeModernError(method, error), { ...error, code: to });
   });
@@ -208,7 +208,7 @@ const asks: readonly AskCase[] = [
 
 for (const { name, method, revisions, from, to } of asks) {
   for (const revision of revisions) {
-    test(`${name} ${to === undefined ? 'cannot be asked of' : 'is asked of'} a client of ${revision}`, () => {
+    test(`${name} ${to === undefined ? 'cannot reach' : 'reaches'} a client of ${revision}`, () => {
       assert.equal(downgradeInputRequest(method, revision, RawObject.parse(from), 'e-1')?.toString(), to);
     });
   }

@@ -85,7 +85,7 @@ for (const { name, method, revisions, result, lowered } of results) {
   }
 }
 
-test('X-044 a link is told with its title and description where it has them', () => {
+test('X-044 the text for a link has its title and description', () => {
   const result = '{"content":[{"type":"resource_link","uri":"u:1","name":"n","title":"T","description":"D"}]}';
   assert.equal(
     downgradeResult('tools/call', '2025-03-26', result),
@@ -126,12 +126,12 @@ for (const { name, method, revisions, result } of untouched) {
   }
 }
 
-test('what is not shaped as a block is passed on beside what is', () => {
+test('a malformed block is kept beside valid ones', () => {
   const result = `{"content":[7,null,"x",{"type":1},${LINK}]}`;
   assert.equal(downgradeResult('tools/call', '2025-03-26', result), `{"content":[7,null,"x",{"type":1},${LINK_TEXT}]}`);
 });
 
-test('X-044 a client of 2025-03-26 always gets text for structured content, whatever it is', () => {
+test('X-044 a client of 2025-03-26 gets text for any structured content', () => {
   fc.assert(
     fc.property(fc.jsonValue(), fc.array(fc.constantFrom(LINK, AUDIO, '{"type":"image"}')), (value, blocks) => {
       const result = `{"content":[${blocks.join(',')}],"structuredContent":${JSON.stringify(value)}}`;
@@ -147,7 +147,7 @@ const TOOL = '{ "name": "t", "inputSchema": {"type":"object"}, "outputSchema": {
 
 for (const revision of LEGACY_REVISIONS) {
   const old = OLD.includes(revision);
-  test(`a tool is listed ${old ? 'without' : 'with'} its output schema to a client of ${revision}`, () => {
+  test(`a client of ${revision} sees tools ${old ? 'without' : 'with'} output schemas`, () => {
     const lowered = '{"name":"t","inputSchema":{"type":"object"},"icons":[]}';
     assert.equal(downgradeListItem('tools', revision, TOOL), old ? lowered : TOOL);
     assert.equal(downgradeListItem('resources', revision, TOOL), TOOL);
@@ -164,7 +164,7 @@ interface AskCase {
   readonly method: string;
   readonly revisions: readonly LegacyRevision[];
   readonly params: string;
-  /** Undefined when the client must not be asked. */
+  /** Undefined if the client must not be asked. */
   readonly lowered: string | undefined;
 }
 

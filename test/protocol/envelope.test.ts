@@ -16,14 +16,14 @@ function params(meta: unknown): RawObject {
   return RawObject.of({ name: 'a', _meta: meta });
 }
 
-test('T-002 a request that names no version is none of the modern era, and what it lacks can be said', () => {
+test('T-002 a request without a version is not modern, and its missing keys are listed', () => {
   for (const without of [undefined, RawObject.EMPTY, params({}), params(7), params(null)]) {
     assert.deepEqual(readEnvelope(without), { kind: 'none', missing: [VERSION, CAPABILITIES] });
   }
   assert.deepEqual(readEnvelope(params({ [CAPABILITIES]: {} })), { kind: 'none', missing: [VERSION] });
 });
 
-test('T-005 a version we do not speak is told before anything else is judged', () => {
+test('T-005 an unsupported version is reported before any other fault', () => {
   assert.deepEqual(readEnvelope(params({ [VERSION]: '1900-01-01', [CAPABILITIES]: 7 })), {
     kind: 'unsupported',
     version: '1900-01-01',
@@ -63,7 +63,7 @@ for (const { name, meta, why } of malformed) {
   });
 }
 
-test('T-008 a client that does not name itself is read like any other', () => {
+test('T-008 clientInfo is optional', () => {
   const reading = readEnvelope(params({ [VERSION]: MODERN, [CAPABILITIES]: {}, progressToken: 1 }));
   assert.ok(reading.kind === 'envelope');
   assert.equal(reading.envelope.clientInfo, undefined);
@@ -71,7 +71,7 @@ test('T-008 a client that does not name itself is read like any other', () => {
   assert.equal(reading.envelope.clientCapabilities.toString(), '{}');
 });
 
-test('what an envelope says is read, and unknown capabilities with it', () => {
+test('an envelope is read, including unknown capabilities', () => {
   const raw = `{"_meta":{"${VERSION}":"${MODERN}","${CAPABILITIES}":{"roots":{},"x":1.0},"${INFO}":{"name":"n","version":"1","y":[ ]},"${LEVEL}":"notice"}}`;
   const reading = readEnvelope(RawObject.parse(raw));
   assert.ok(reading.kind === 'envelope');
@@ -83,7 +83,7 @@ test('what an envelope says is read, and unknown capabilities with it', () => {
 
 const OURS = { version: MODERN, clientCapabilities: RawObject.of({ roots: {} }) } as const;
 
-test('an upstream is told our envelope in place of the client’s, and keeps the progress token and what is unknown', () => {
+test('our envelope replaces the client’s; progress token and unknown members stay', () => {
   const from = params({ progressToken: 12, [VERSION]: 'x', [LEVEL]: 'debug', traceparent: '00-1', [INFO]: {} });
   const clientInfo = RawObject.of({ name: 'linkspan', version: '1' });
   assert.equal(
@@ -92,14 +92,14 @@ test('an upstream is told our envelope in place of the client’s, and keeps the
   );
 });
 
-test('X-030 an upstream is told no level where none is wanted, and no name where none is given', () => {
+test('X-030 absent log level and client info stay absent', () => {
   const bare = { ...OURS, clientInfo: undefined, logLevel: undefined };
   const expected = `{"_meta":{"${VERSION}":"${MODERN}","${CAPABILITIES}":{"roots":{}}}}`;
   assert.equal(withEnvelope(undefined, bare).toString(), expected);
   assert.equal(withEnvelope(RawObject.of({ _meta: { [LEVEL]: 'info', [INFO]: {} } }), bare).toString(), expected);
 });
 
-test('an upstream of the older era gets the parameters without the envelope, and with the rest of _meta', () => {
+test('a legacy upstream gets the parameters without the envelope', () => {
   const meta = { progressToken: 'p', [VERSION]: MODERN, [CAPABILITIES]: {}, [INFO]: {}, [LEVEL]: 'info', x: 1 };
   assert.equal(withoutEnvelope(params(meta)).toString(), '{"name":"a","_meta":{"progressToken":"p","x":1}}');
   assert.equal(withoutEnvelope(params({ [VERSION]: MODERN, [CAPABILITIES]: {} })).toString(), '{"name":"a"}');
@@ -107,7 +107,7 @@ test('an upstream of the older era gets the parameters without the envelope, and
   assert.equal(withoutEnvelope(old), old);
 });
 
-test('whatever the parameters are, an envelope put on is read as it was, and taken off leaves them as they were', () => {
+test('an envelope can be read back, and removed without other changes', () => {
   const anyParams = fc
     .dictionary(fc.string(), fc.jsonValue())
     .map((value) => RawObject.of(value).with('_meta', undefined));

@@ -1,4 +1,7 @@
-/** An older server behind us, a modern middle, an older client in front: what both know must come through as it was. */
+/**
+ * Upgrades messages of a legacy server to the modern era and downgrades them for a legacy client. Members known to both
+ * must survive unchanged.
+ */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -29,7 +32,7 @@ const readResultText = (text: string) => readResult(RawObject.parse(text));
 
 const STAMP: Stamp = { serverInfo: '{"name":"linkspan","version":"1"}', ttlMs: 0, cacheScope: 'private' };
 
-/** Members that the eras disagree about; everything else is unknown to both, or known to both. */
+/** Members that differ between the eras. All other members are known to both eras or to neither. */
 const ERA_MEMBERS = new Set([
   'resultType',
   'ttlMs',
@@ -47,7 +50,7 @@ const meta = fc.option(fc.dictionary(fc.string(), fc.jsonValue({ maxDepth: 1 }),
   nil: undefined,
 });
 
-/** The shape with unknown members around it, before and behind, and some `_meta`. */
+/** Adds unknown members before, between and after the members of a shape, and some `_meta`. */
 function withStrangers(shape: fc.Arbitrary<object>): fc.Arbitrary<object> {
   return fc.tuple(unknownMembers, shape, unknownMembers, meta).map(([before, known, behind, _meta]) => {
     const names = new Set(Object.keys(known));
@@ -97,7 +100,7 @@ const results = {
   'completion/complete': withStrangers(fc.record({ completion: withStrangers(fc.record({ values: fc.array(text) })) })),
 };
 
-/** As a server writes it: compact or laid out, and with characters escaped that need not be. */
+/** Writes JSON as servers do: compact or indented, with unnecessary escapes. */
 const writing = fc.record({ indent: fc.constantFrom(undefined, 2, '\t'), isEscaped: fc.boolean() });
 
 function written(
@@ -109,13 +112,13 @@ function written(
   return plain.replaceAll(/[\u0080-\uffff]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
 
-/** Each member's raw text, in order: equal means that not a byte of a value has changed. */
+/** Returns the raw text of each member in order. Equal results mean that no byte of a value has changed. */
 function members(raw: string): [string, string | undefined][] {
   const object = RawObject.parse(raw);
   return [...object.keys()].map((key) => [key, object.raw(key)]);
 }
 
-/** `_meta` comes back by its members, since ours came into it and went again. */
+/** Compares `_meta` by its members, because our members were added and removed again. */
 function assertSame(actual: string, expected: string): void {
   const bare = (raw: string): string => RawObject.parse(raw).with('_meta', undefined).toString();
   assert.deepEqual(members(bare(actual)), members(bare(expected)));
@@ -126,7 +129,7 @@ function assertSame(actual: string, expected: string): void {
 }
 
 for (const [method, anyResult] of Object.entries(results)) {
-  test(`X-001 X-002 a result of ${method} comes from an older server to an older client as it was`, () => {
+  test(`X-001 X-002 a result of ${method} survives upgrade and downgrade`, () => {
     fc.assert(
       fc.property(anyResult, writing, (value, style) => {
         const legacy = written(value, style);
@@ -181,7 +184,7 @@ const items = {
 };
 
 for (const kind of ['tools', 'prompts', 'resources', 'templates'] as const) {
-  test(`X-001 X-002 a list of ${kind} comes from an older server to an older client as it was`, () => {
+  test(`X-001 X-002 a list of ${kind} survives upgrade and downgrade`, () => {
     fc.assert(
       fc.property(fc.array(items[kind], { maxLength: 3 }), writing, (list, style) => {
         for (const value of list) {
@@ -197,7 +200,7 @@ for (const kind of ['tools', 'prompts', 'resources', 'templates'] as const) {
   });
 }
 
-test('a tool that speaks of tasks and headers loses just that on its way through', () => {
+test('a tool loses only task support and header annotations on the way', () => {
   const named = fc.record({ tool: items.tools, headers: fc.array(fc.string(), { maxLength: 3 }), x: fc.jsonValue() });
   fc.assert(
     fc.property(named, writing, ({ tool, headers, x }, style) => {
@@ -239,7 +242,7 @@ const asks = {
 };
 
 for (const [method, anyAsk] of Object.entries(asks)) {
-  test(`X-003 X-010 a question by ${method} comes from an older server to an older client as it was`, () => {
+  test(`X-003 X-010 a ${method} request survives upgrade and downgrade`, () => {
     fc.assert(
       fc.property(anyAsk, writing, fc.uuid(), (value, style, elicitationId) => {
         const legacy = RawObject.parse(written(value, style));
@@ -270,7 +273,7 @@ const answers = {
 };
 
 for (const [method, anyAnswer] of Object.entries(answers)) {
-  test(`X-003 X-010 an answer to ${method} comes from an older client to an older server as it was`, () => {
+  test(`X-003 X-010 a response to ${method} survives upgrade and downgrade`, () => {
     fc.assert(
       fc.property(anyAnswer, writing, (value, style) => {
         const legacy = written(value, style);
@@ -280,7 +283,7 @@ for (const [method, anyAnswer] of Object.entries(answers)) {
   });
 }
 
-test('M-007 X-025 an error comes from an older server to an older client as it was', () => {
+test('M-007 X-025 an error survives upgrade and downgrade', () => {
   const anyError = fc.record({
     code: fc.constantFrom(-32002, -32602, -32603, 7),
     message: text,

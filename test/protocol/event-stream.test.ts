@@ -26,7 +26,7 @@ function read(pieces: readonly Uint8Array[], limitChars = 1_000_000): Seen {
 
 const bytes = (text: string): Uint8Array => Buffer.from(text, 'utf8');
 
-/** The same bytes, one at a time. */
+/** Splits bytes into chunks of one byte. */
 const single = (text: string): Uint8Array[] => [...bytes(text)].map((byte) => Uint8Array.of(byte));
 
 const cases: readonly { name: string; text: string; events: [string, string][]; id?: string; retryMs?: number }[] = [
@@ -67,13 +67,13 @@ const cases: readonly { name: string; text: string; events: [string, string][]; 
 
 for (const { name, text, events, id = '', retryMs } of cases) {
   for (const [how, pieces] of [['whole', [bytes(text)]] as const, ['byte by byte', single(text)] as const]) {
-    test(`${name} is read as the specification says, ${how}`, () => {
+    test(`${name} is read as specified, ${how}`, () => {
       assert.deepEqual(read(pieces), { events, position: { lastEventId: id, retryMs } });
     });
   }
 }
 
-test('where a stream is cut makes no difference', () => {
+test('a stream split anywhere gives the same events', () => {
   const text = 'id: 7\r\nevent: message\r\ndata: {"ä":"😀"}\r\n\r\n: c\rdata: x\ndata: €\n\nretry: 9\n\n';
   const whole = bytes(text);
   const expected = read([whole]);
@@ -87,7 +87,7 @@ test('where a stream is cut makes no difference', () => {
   );
 });
 
-test('an event beyond the limit is an error, however it comes', () => {
+test('an event beyond the limit is an error, however it is split', () => {
   assert.throws(() => read([bytes(`data: ${'x'.repeat(200)}\n\n`)], 100), EventTooLargeError);
   assert.throws(() => read(single(`data: ${'x'.repeat(200)}`), 100), EventTooLargeError);
   assert.throws(
@@ -108,7 +108,7 @@ test('an event beyond the limit is an error, however it comes', () => {
   );
 });
 
-test('a line that means nothing is skipped at any length', () => {
+test('a comment line of any length is skipped', () => {
   const pieces = Array.from({ length: 50 }, () => bytes('x'.repeat(100)));
   assert.deepEqual(read([...pieces, bytes('\ndata: a\n\n')], 100).events, [['message', 'a']]);
 });
@@ -146,7 +146,7 @@ for (const fields of refused) {
   });
 }
 
-test('SEC-27 whatever is written as one event is read as that one event', () => {
+test('SEC-27 any written event is read back as one equal event', () => {
   const corpus = [
     '',
     ' ',

@@ -7,7 +7,7 @@ import {
   type InputRequired,
   inputRequiredResult,
   isAnswerable,
-  mayAsk,
+  mayRequireInput,
   readResult,
   readRetry,
   withRetry,
@@ -16,7 +16,7 @@ import { RawObject } from '../../src/json/json.ts';
 
 const readResultText = (text: string) => readResult(RawObject.parse(text));
 
-test('a complete result, a task and one of a server that names no type are told apart', () => {
+test('complete, task and absent result types are distinguished', () => {
   for (const [text, kind] of [
     ['{"resultType":"complete","content":[]}', 'complete'],
     ['{"resultType":"task","taskId":"1"}', 'task'],
@@ -30,12 +30,12 @@ test('a complete result, a task and one of a server that names no type are told 
 });
 
 for (const resultType of ['"partial"', '""', 'null', '7', '"Complete"']) {
-  test(`M-029 a result of the type ${resultType} is none we know`, () => {
+  test(`M-029 a result of type ${resultType} is unknown`, () => {
     assert.deepEqual(readResultText(`{"resultType":${resultType}}`), { kind: 'unknown', resultType });
   });
 }
 
-test('questions are read in their order, with their parameters as they came, and the state byte for byte', () => {
+test('input requests keep order and parameters, and the state its bytes', () => {
   const reading = readResultText(
     '{"resultType":"input_required","inputRequests":{"b":{"method":"elicitation/create","params":{ "x":1.0 },"y":1},"a":{"method":"roots/list"}},"requestState":"s\\u0041"}',
   );
@@ -51,7 +51,7 @@ test('questions are read in their order, with their parameters as they came, and
   );
 });
 
-test('X-006 a server may only want to be asked again', () => {
+test('X-006 a result with only a state is valid', () => {
   assert.deepEqual(readResultText('{"resultType":"input_required","requestState":""}'), {
     kind: 'input-required',
     asked: { inputRequests: [], requestState: '""' },
@@ -69,27 +69,27 @@ const malformed = [
 ];
 
 for (const { name, rest, why } of malformed) {
-  test(`${name} is no way to ask`, () => {
+  test(`${name} is malformed`, () => {
     const reading = readResultText(`{"resultType":"input_required"${rest}}`);
     assert.ok(reading.kind === 'malformed');
     assert.match(reading.why, why);
   });
 }
 
-test('X-012 only calls, prompts and what is read may be answered with questions', () => {
-  for (const method of ['tools/call', 'prompts/get', 'resources/read']) assert.ok(mayAsk(method));
+test('X-012 only tools/call, prompts/get and resources/read may require input', () => {
+  for (const method of ['tools/call', 'prompts/get', 'resources/read']) assert.ok(mayRequireInput(method));
   for (const method of ['tools/list', 'completion/complete', 'tasks/result', 'server/discover'])
-    assert.ok(!mayAsk(method));
+    assert.ok(!mayRequireInput(method));
 });
 
-test('X-011 there must be a question or a state to come back with', () => {
+test('X-011 input_required needs input requests or a state', () => {
   const ask = { key: 'a', method: 'roots/list', params: undefined };
   assert.ok(isAnswerable({ inputRequests: [ask], requestState: undefined }));
   assert.ok(isAnswerable({ inputRequests: [], requestState: '"s"' }));
   assert.ok(!isAnswerable({ inputRequests: [], requestState: undefined }));
 });
 
-test('what is asked of a client is read by it as it was meant', () => {
+test('a written input_required result is read back equal', () => {
   const anyAsk = fc.record({
     key: fc.string(),
     method: fc.string(),
@@ -119,7 +119,7 @@ test('what is asked of a client is read by it as it was meant', () => {
   );
 });
 
-test('X-004 X-005 a retry brings this round’s answers and the exact state, in place of what was there before', () => {
+test('X-004 X-005 a retry replaces earlier answers and state with those of this round', () => {
   const params = RawObject.parse('{"name":"a","inputResponses":{"old":{}},"requestState":"old","arguments":{ }}');
   const inputResponses = RawObject.parse('{"k":{ "action":"accept" }}');
   assert.equal(
@@ -140,7 +140,7 @@ const retries = [
 ];
 
 for (const { params, retry } of retries) {
-  test(`${params} ${retry === undefined ? 'is no retry as it should be' : 'is read'}`, () => {
+  test(`${params} ${retry === undefined ? 'is a malformed retry' : 'is read'}`, () => {
     const read = readRetry(RawObject.parse(params));
     assert.deepEqual(read === undefined ? undefined : [read.inputResponses?.toString(), read.requestState], retry);
   });

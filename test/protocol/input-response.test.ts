@@ -132,13 +132,13 @@ const answers: {
 
 for (const { name, method, revisions, from, to } of answers) {
   for (const revision of revisions) {
-    test(`X-010 ${name} ${to === undefined ? 'is no answer for' : 'reaches'} a server of ${revision} that asked ${method}`, () => {
+    test(`X-010 ${name} ${to === undefined ? 'is not an answer' : 'answers'} to ${method} at ${revision}`, () => {
       assert.equal(downgradeInputResponse(method, revision, from), to);
     });
   }
 }
 
-test('X-003 the answer of an older client is given on without the marks of its tasks', () => {
+test('X-003 the answer of a legacy client is passed on without task metadata', () => {
   const answer = '{"action":"accept","x":1.0,"_meta":{"io.modelcontextprotocol/related-task":{"taskId":"1"}}}';
   assert.equal(upgradeInputResponse(answer), '{"action":"accept","x":1.0}');
   assert.equal(upgradeInputResponse('{ "roots":[] , "_meta":{"x":1}}'), '{ "roots":[] , "_meta":{"x":1}}');

@@ -84,7 +84,7 @@ for (const { text, code, id } of refused) {
   });
 }
 
-// Parsers that fold case would read another message than the one that was authorised.
+// Parsers that fold case would read another message than the gateway authorised.
 const lookalikes = ['Method', 'ID', 'Params', 'param\u017f', 'RESULT', '__proto__'];
 
 for (const key of lookalikes) {
@@ -103,7 +103,7 @@ for (const key of ['Name', 'URI', 'Arguments', '_Meta', 'requestid', 'RequestId'
   });
 }
 
-test('a complaint repeats only the beginning of what it complains about', () => {
+test('an error message quotes only the beginning of the fault', () => {
   const key = 'x'.repeat(1_000);
   const text = `{"jsonrpc":"2.0","method":"x","${key}":1,"${key}":2}`;
   assert.ok(refusal(text).message.length < 120);
@@ -114,7 +114,7 @@ test('an error keeps the members that JSON-RPC does not name', () => {
   assert.deepEqual(message, { kind: 'error', id: '1', error: { code: 1, message: 'x', data: [1], hint: 'y' } });
 });
 
-test('what was written is read back the same', () => {
+test('a written message is read back equal', () => {
   const id = fc.oneof(
     fc.maxSafeInteger().map(String),
     fc.string({ maxLength: 20 }).map((text) => JSON.stringify(text)),
@@ -140,7 +140,7 @@ test('what was written is read back the same', () => {
   );
 });
 
-test('an answer holds its result as it came', () => {
+test('an answer keeps the text of its result', () => {
   const text = responseText('"a"', { kind: 'result', result: '{\n  "n": 12345678901234567890\r\n}' });
   assert.equal(text, '{"jsonrpc":"2.0","id":"a","result":{\n  "n": 12345678901234567890\r\n}}');
   assert.equal(
@@ -149,7 +149,7 @@ test('an answer holds its result as it came', () => {
   );
 });
 
-test('a batch is cut into its messages, and an item that is none does not spoil the others', () => {
+test('a batch is split into messages, and an invalid item affects no other', () => {
   const text = ' [{"jsonrpc":"2.0","method":"a"}, 7, {"jsonrpc":"2.0","id":3}, {"jsonrpc":"2.0","id":4,"method":"b"}]';
   assert.ok(isBatch(text));
   assert.ok(!isBatch('{"jsonrpc":"2.0","method":"["}'));
@@ -162,7 +162,7 @@ test('a batch is cut into its messages, and an item that is none does not spoil 
   assert.deepEqual(parseBatch('[]'), []);
 });
 
-test('N-48 limit requestIdChars: long ids and integers beyond 2^53 are kept as text, up to 1 KiB', () => {
+test('N-48 limit requestIdChars: ids are kept as text, up to 1 KiB', () => {
   const long = (chars: number): string => `"${'x'.repeat(chars)}"`;
   for (const id of ['9007199254740993', '-9007199254740993', `1${'0'.repeat(99)}`, long(129), long(1_022)]) {
     const message = parseMessage(`{"jsonrpc":"2.0","id":${id},"method":"ping"}`);

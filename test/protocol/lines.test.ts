@@ -16,7 +16,7 @@ function split(chunks: readonly Buffer[], limitBytes: number): Line[] {
   return lines;
 }
 
-/** What the lines are by definition, with all bytes at hand. */
+/** Reference implementation: splits the complete bytes into lines. */
 function expected(bytes: Buffer, limitBytes: number): Line[] {
   const lines: Line[] = [];
   for (let start = 0; start < bytes.length;) {
@@ -62,7 +62,7 @@ suite('lines', () => {
     { text: '123456789\n', lines: [{ line: '12345678', isCut: true }] },
     { text: '12345678\r\r\n', lines: [{ line: '12345678', isCut: true }] },
     { text: '12345678\rx\n', lines: [{ line: '12345678', isCut: true }] },
-    // Eight bytes are four of these.
+    // Four of these characters take eight bytes.
     { text: 'éééé\n', lines: [{ line: 'éééé', isCut: false }] },
     {
       text: '123456789abcdef\nok\n',
@@ -80,7 +80,7 @@ suite('lines', () => {
     });
   }
 
-  test('a line that is too long is reported before it ends, and nothing more of it', () => {
+  test('a too long line is reported once, before it ends', () => {
     const lines: Line[] = [];
     const splitter = new LineSplitter(4, (line, isCut) => lines.push({ line, isCut }));
     splitter.push(Buffer.from('1234'));
@@ -90,7 +90,7 @@ suite('lines', () => {
     assert.deepEqual(lines, [{ line: '1234', isCut: true }]);
   });
 
-  test('REL-12 however the bytes are split, the lines are the same', () => {
+  test('REL-12 bytes split anywhere give the same lines', () => {
     const alphabet = fc.constantFrom('a', 'é', '語', '🙂', '\r', '\n', '\0', '{"a":1}');
     const bytes = fc.oneof(
       fc.array(alphabet, { maxLength: 60 }).map((parts) => Buffer.from(parts.join(''))),

@@ -23,7 +23,7 @@ function notification(method: string): Notification {
   return { kind: 'notification', method, params: undefined };
 }
 
-/** Received headers, by names as HTTP has them: in any case. */
+/** Returns a look-up of received headers by name, in any case. */
 function received(headers: readonly Header[]): HeaderLookup {
   const byName = new Map(headers.map(([name, value]) => [name.toLowerCase(), value]));
   return (name) => byName.get(name);
@@ -65,7 +65,7 @@ const standard: { message: Request | Notification; headers: Header[] }[] = [
 ];
 
 for (const { message, headers } of standard) {
-  test(`T-039 ${message.method} with ${message.params?.toString()} is sent with the headers of its body`, () => {
+  test(`T-039 ${message.method} ${message.params?.toString()} has the headers of its body`, () => {
     assert.deepEqual(standardHeaders(message), headers);
     assert.equal(standardHeaderFault(message, received(headers)), undefined);
   });
@@ -176,12 +176,12 @@ const refused: { name: string; message: Request | Notification; headers: Header[
 ];
 
 for (const { name, message, headers, why } of refused) {
-  test(`${name} in the headers: the request is refused, and told why`, () => {
+  test(`${name} in the headers: the request is refused with the reason`, () => {
     assert.match(standardHeaderFault(message, received(headers)) ?? '', why);
   });
 }
 
-test('T-009 headers as they should be are no fault', () => {
+test('T-009 matching headers are accepted', () => {
   assert.equal(standardHeaderFault(CALL, received(GOOD)), undefined);
 });
 
@@ -281,7 +281,7 @@ const anyText = fc.oneof(
   fc.string({ unit: fc.constantFrom('\ud800', '\r', '\n', '?=', ' ') }),
 );
 
-test('T-012 S-018 what one side sends for any arguments, the other takes, and no header has a control character', () => {
+test('T-012 S-018 headers made for any arguments are accepted and have no control characters', () => {
   const anyArgs = fc.record(
     {
       region: fc.oneof(anyText, fc.jsonValue()),

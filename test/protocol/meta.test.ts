@@ -8,7 +8,7 @@ import { RawObject } from '../../src/json/json.ts';
 import { META, progressTokenOf, withToken } from '../../src/protocol/meta.ts';
 import { MODERN } from '../../src/protocol/revisions.ts';
 
-/** Anything, and what looks most like a token without being one. */
+/** Any members, including ones that resemble a progress token. */
 const value = fc.oneof(
   fc.jsonValue(),
   fc.constantFrom(',"progressToken":1}', '{"progressToken":2,', { progressToken: 3 }, { a: { progressToken: 'x' } }),
@@ -32,7 +32,7 @@ function metaOf(params: RawObject): Record<string, unknown> {
 
 const cases = fc.tuple(meta, fc.constantFrom(undefined, 1));
 
-test('M-019 a progress token is found wherever it stands, and nothing else is taken for one', () => {
+test('M-019 a progress token is found anywhere in _meta, and nothing else is', () => {
   fc.assert(
     fc.property(cases, ([parts, indent]) => {
       const params = paramsWith(parts, indent);
@@ -42,7 +42,7 @@ test('M-019 a progress token is found wherever it stands, and nothing else is ta
   );
 });
 
-test('M-019 a token of ours takes the place of any other, and all else stays', () => {
+test('M-019 our progress token replaces any other, and nothing else changes', () => {
   fc.assert(
     fc.property(cases, ([parts, indent]) => {
       const params = paramsWith(parts, indent);
@@ -60,7 +60,7 @@ const ENVELOPE: Envelope = {
   logLevel: undefined,
 };
 
-test('M-019 M-027 an envelope is put around what is there, with our token where one is wanted', () => {
+test('M-019 M-027 an envelope is added to _meta, with our token if one is given', () => {
   fc.assert(
     fc.property(cases, fc.boolean(), ([parts, indent], isWanted) => {
       const params = paramsWith(parts, indent);
@@ -71,7 +71,7 @@ test('M-019 M-027 an envelope is put around what is there, with our token where 
         [META.clientInfo]: { name: 'n', version: '1' },
         [META.clientCapabilities]: { roots: {} },
       };
-      // Once more, for what is made once is given twice.
+      // Twice, because the second result comes from the cache.
       for (const _ of [1, 2]) {
         const sent = withEnvelope(params, ENVELOPE, isWanted ? 7 : undefined);
         assert.deepEqual(metaOf(sent), expected);
@@ -82,7 +82,7 @@ test('M-019 M-027 an envelope is put around what is there, with our token where 
   );
 });
 
-test('M-019 a request is read the same with a token and without', () => {
+test('M-019 a request is read the same with and without a token', () => {
   const own = `"${META.protocolVersion}":"${MODERN}","${META.clientCapabilities}":{"roots":{}}`;
   for (const text of [`{${own}}`, `{${own},"progressToken":1}`, `{"progressToken":"a",${own}}`]) {
     const reading = readEnvelope(RawObject.parse(`{"_meta":${text}}`));

@@ -10,7 +10,7 @@ function schema(properties: unknown, more: object = {}): RawObject {
 
 const REGION = { type: 'string', 'x-mcp-header': 'Region' };
 
-test('arguments that go into headers are found at any depth, in order', () => {
+test('annotated arguments are found at any depth, in order', () => {
   const found = readMirrored(
     schema({
       region: REGION,
@@ -90,7 +90,7 @@ for (const keyword of ['$defs', 'definitions', 'patternProperties', 'dependentSc
 }
 
 for (const { name, root, why } of invalid) {
-  test(`M-024 a tool whose schema has ${name} for a header is told apart, with the reason`, () => {
+  test(`M-024 a schema with ${name} is invalid, with the reason`, () => {
     const found = readMirrored(root);
     assert.ok(found.kind === 'invalid');
     assert.match(found.why, why);
@@ -98,7 +98,7 @@ for (const { name, root, why } of invalid) {
   });
 }
 
-test('a wrong annotation costs a tool all its annotations, and nothing else', () => {
+test('an invalid annotation removes all annotations, and nothing else', () => {
   const root = RawObject.parse(
     '{ "type":"object", "properties":{"a":{"type":"string","x-mcp-header":"A B","maxLength":1.0},"b":{"type":"string","x-mcp-header":"B"},"x-mcp-header":{"type":"array","items":[{"x-mcp-header":"C"}]},"d":{"default":{"x-mcp-header":1}}},"z":1e400}',
   );
@@ -110,13 +110,13 @@ test('a wrong annotation costs a tool all its annotations, and nothing else', ()
   assert.deepEqual(readMirrored(shown), { kind: 'mirrored', params: [] });
 });
 
-test('M-024 a number in a header is against the rules, and not shown to clients', () => {
+test('M-024 an annotation of type number is invalid and removed', () => {
   const root = schema({ a: { type: 'number', 'x-mcp-header': 'A' } });
   assert.equal(readMirrored(root).kind, 'invalid');
   assert.equal(publishedSchema(root).toString(), '{"type":"object","properties":{"a":{"type":"number"}}}');
 });
 
-test('a schema with good annotations is shown as it came', () => {
+test('a schema with valid annotations stays unchanged', () => {
   const root = RawObject.parse('{ "properties" : {"a": {"type":"string", "x-mcp-header":"Method"}} }');
   assert.equal(publishedSchema(root), root);
 });

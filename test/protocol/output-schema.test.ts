@@ -16,7 +16,7 @@ const roots = [
 ];
 
 for (const { schema, wrapped } of roots) {
-  test(`X-043 an output schema ${JSON.stringify(schema)} is ${wrapped ? 'wrapped' : 'left as it is'}`, () => {
+  test(`X-043 an output schema ${JSON.stringify(schema)} is ${wrapped ? 'wrapped' : 'unchanged'}`, () => {
     assert.equal(isWrapped(RawObject.of(schema)), wrapped);
   });
 }
@@ -66,7 +66,7 @@ for (const { name, from, to } of texts) {
   });
 }
 
-/** Whether a schema allows a value; undefined when it is no schema. */
+/** Returns whether a schema allows a value, or undefined if the schema is invalid. */
 function allows(schema: unknown, value: unknown): boolean | undefined {
   if (typeof schema !== 'object' || schema === null) return undefined;
   try {
@@ -76,7 +76,7 @@ function allows(schema: unknown, value: unknown): boolean | undefined {
   }
 }
 
-test('X-043 a wrapped schema allows exactly the wrapped content of what the schema allows', () => {
+test('X-043 a wrapped schema allows exactly the wrapped content of the schema', () => {
   const { schema } = fc.letrec<{ schema: object; list: object[] }>((tie) => ({
     list: fc.array(tie('schema'), { minLength: 1, maxLength: 2 }),
     schema: fc.oneof(

@@ -11,7 +11,7 @@ import {
   featuresOf,
 } from '../../src/protocol/revisions.ts';
 
-test('L-002 initialize is answered with the revision asked for, and never with the one that has no initialize', () => {
+test('L-002 initialize gets the requested legacy revision, else the latest one', () => {
   for (const revision of LEGACY_REVISIONS) assert.equal(negotiate(revision), revision);
   for (const asked of [MODERN, '1900-01-01', undefined]) assert.equal(negotiate(asked), LATEST_LEGACY);
 });
@@ -22,7 +22,7 @@ test('a revision is of one era', () => {
   assert.ok(!isModernRevision(undefined) && !isModernRevision('2026-07-29'));
 });
 
-test('T-016 2026-07-28 takes no batches, resumes no streams, leaves tasks to an extension, and carries all content and questions', () => {
+test('T-016 2026-07-28 has no batches, priming or core tasks, and has all content', () => {
   const { batches, priming, coreTasks, ...rest } = featuresOf(MODERN);
   assert.ok(!batches && !priming && !coreTasks);
   assert.ok(Object.values(rest).every(Boolean));

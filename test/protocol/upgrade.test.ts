@@ -59,7 +59,7 @@ for (const { name, method, from, to } of results) {
   });
 }
 
-test('M-010 discovery, the lists and what is read say how long they may be kept, and nothing else does', () => {
+test('M-010 only results of cacheable methods carry ttlMs and cacheScope', () => {
   const cacheable = [
     'server/discover',
     'tools/list',
@@ -76,7 +76,7 @@ test('M-010 discovery, the lists and what is read say how long they may be kept,
   }
 });
 
-test('M-026 a result that is modern already is only put under our name, with how long it may be kept', () => {
+test('M-026 a modern result gets only our serverInfo and cache fields', () => {
   const result = RawObject.parse('{"resultType":"complete","supportedVersions":[ ],"ttlMs":9}');
   assert.equal(
     withStamp('server/discover', result, STAMP).toString(),
@@ -118,7 +118,7 @@ for (const { name, from, to } of items) {
   });
 }
 
-test('X-025 a resource that is not there has the code of this revision, and what else is said of it', () => {
+test('X-025 an unknown resource gets -32602, and keeps its message and data', () => {
   const error = { code: -32002, message: 'gone', data: { uri: 'a:b' }, x: 1 };
   assert.deepEqual(upgradeError(error), { ...error, code: -32602 });
   const other = { code: -32000, message: 'x' };
@@ -141,7 +141,7 @@ const asks = [
 ];
 
 for (const { name, from, to } of asks) {
-  test(`X-010 ${name}: the question is asked without what this revision does not know`, () => {
+  test(`X-010 ${name}: the request loses members unknown to this revision`, () => {
     assert.equal(upgradeServerRequest(RawObject.parse(from)).toString(), to);
   });
 }

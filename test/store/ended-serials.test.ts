@@ -17,7 +17,7 @@ function assertSorted(ended: EndedSerials): void {
   }
 }
 
-test('N-65 ended serials are those that were added, whatever the order', () => {
+test('N-65 exactly the added serials are ended, in any order', () => {
   fc.assert(
     fc.property(fc.array(range, { maxLength: 80 }), (ranges) => {
       const ended = new EndedSerials();
@@ -46,7 +46,7 @@ test('N-65 a serial stays ended at least as long as it was added for', () => {
   );
 });
 
-test('N-65 joining the oldest ranges revives nothing, and ends nothing before the first or after the last', () => {
+test('N-65 joining the oldest ranges revives none and ends only those between them', () => {
   fc.assert(
     fc.property(fc.array(range, { minLength: 1, maxLength: 80 }), fc.integer({ min: 0, max: 20 }), (ranges, size) => {
       const ended = new EndedSerials();

@@ -5,7 +5,7 @@ import type { KeyStore } from '../../src/store/key-store.ts';
 const OPTIONS = { timeout: 20_000 };
 const DAY = 24 * 3_600_000;
 
-/** What every store of sealing keys promises. */
+/** The contract of every key store. */
 export function keyStoreContract(name: string, open: () => Promise<KeyStore & AsyncDisposable>): void {
   test(`${name}: a new store has one key that does not end`, OPTIONS, async () => {
     await using store = await open();
@@ -16,7 +16,7 @@ export function keyStoreContract(name: string, open: () => Promise<KeyStore & As
     assert.deepEqual(await store.read(), [key]);
   });
 
-  test(`${name}: a key that is added comes last, and ends those before it after the grace`, OPTIONS, async () => {
+  test(`${name}: an added key comes last, and older ones end after the grace period`, OPTIONS, async () => {
     await using store = await open();
     const [first] = await store.read();
     const nowMs = Date.now();

@@ -5,7 +5,7 @@ import type { OfferKey, OfferStore } from '../../src/store/offer-store.ts';
 
 const OPTIONS = { timeout: 20_000 };
 
-/** What every store of lists promises. */
+/** The contract of every offer store. */
 export function offerStoreContract(name: string, open: () => Promise<OfferStore & AsyncDisposable>): void {
   const key = (own: Partial<OfferKey> = {}): OfferKey => ({
     upstream: `u${randomUUID()}`,

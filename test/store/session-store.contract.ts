@@ -6,7 +6,7 @@ import type { SessionRef, SessionStore } from '../../src/store/session-store.ts'
 const OPTIONS = { timeout: 20_000 };
 const HOUR = 3_600_000;
 
-/** What every store promises. `open` gives one that may be shared with others, but whose principals are nobody else's. */
+/** The contract of every session store. `open` may return a shared store, whose principals are unique to the test. */
 export function sessionStoreContract(name: string, open: () => Promise<SessionStore>): void {
   const newSession = async (store: SessionStore, principal: string = randomUUID()): Promise<SessionRef> => ({
     principal,

@@ -19,7 +19,7 @@ function testTable() {
   return { table, reached, newSession };
 }
 
-/** Ends every second session of a principal: the costliest there is. Returns those that are left. */
+/** Ends every second session of a principal, the costliest pattern. Returns the sessions that remain. */
 function endEverySecond(testing: ReturnType<typeof testTable>, principal: string, count: number): SessionRef[] {
   const left: SessionRef[] = [];
   for (let i = 0; i < count; i++) {
@@ -39,28 +39,24 @@ test('N-65 opening and ending sessions in a loop takes the same room however lon
   assert.deepEqual(reached, []);
 });
 
-test(
-  'N-65 limit endedRangesPerPrincipal: the oldest sessions of this principal end, and no ended one revives',
-  OPTIONS,
-  () => {
-    const testing = testTable();
-    const other = testing.newSession('other');
-    const oldest = testing.newSession('greedy');
-    const left = endEverySecond(testing, 'greedy', LIMITS.endedRangesPerPrincipal + 1);
-    assert.deepEqual(testing.reached, ['endedRangesPerPrincipal']);
-    assert.ok(rangesIn(testing.table) <= LIMITS.endedRangesPerPrincipal);
-    const ended = left.map((session) => testing.table.isEnded(session));
-    assert.ok(ended.includes(true));
-    assert.equal(ended.lastIndexOf(true) + 1, ended.indexOf(false), 'the oldest of them');
-    assert.equal(testing.table.isEnded(oldest), false, 'older than any that was ended');
-    assert.equal(testing.table.isEnded(other), false);
-    for (const { serial, ...session } of left) {
-      assert.equal(testing.table.isEnded({ ...session, serial: serial - 1 }), true);
-    }
-  },
-);
+test('N-65 limit endedRangesPerPrincipal: the oldest sessions end, and none revives', OPTIONS, () => {
+  const testing = testTable();
+  const other = testing.newSession('other');
+  const oldest = testing.newSession('greedy');
+  const left = endEverySecond(testing, 'greedy', LIMITS.endedRangesPerPrincipal + 1);
+  assert.deepEqual(testing.reached, ['endedRangesPerPrincipal']);
+  assert.ok(rangesIn(testing.table) <= LIMITS.endedRangesPerPrincipal);
+  const ended = left.map((session) => testing.table.isEnded(session));
+  assert.ok(ended.includes(true));
+  assert.equal(ended.lastIndexOf(true) + 1, ended.indexOf(false), 'the oldest of them');
+  assert.equal(testing.table.isEnded(oldest), false, 'older than any that was ended');
+  assert.equal(testing.table.isEnded(other), false);
+  for (const { serial, ...session } of left) {
+    assert.equal(testing.table.isEnded({ ...session, serial: serial - 1 }), true);
+  }
+});
 
-test('N-65 limit endedRanges: the principal with the most gives way', OPTIONS, () => {
+test('N-65 limit endedRanges: the principal with the most ranges is reduced', OPTIONS, () => {
   const testing = testTable();
   const principals = LIMITS.endedRanges / LIMITS.endedRangesPerPrincipal;
   for (let i = 0; i < principals; i++) endEverySecond(testing, `p${i}`, LIMITS.endedRangesPerPrincipal - 1);
@@ -72,7 +68,7 @@ test('N-65 limit endedRanges: the principal with the most gives way', OPTIONS, (
   assert.ok(modest.every((session) => !testing.table.isEnded(session)));
 });
 
-test('N-65 limit sessionPrincipals: a new principal is refused while the others have unexpired ends', OPTIONS, () => {
+test('N-65 limit sessionPrincipals: a new principal is refused when none makes room', OPTIONS, () => {
   const { table, reached, newSession } = testTable();
   const known = newSession('p0');
   for (let i = 0; i < LIMITS.sessionPrincipals; i++) table.end(i === 0 ? known : newSession(`p${i}`), T0);
@@ -82,7 +78,7 @@ test('N-65 limit sessionPrincipals: a new principal is refused while the others 
   assert.ok(table.nextSerial('late', T0 + DAY) > known.serial);
 });
 
-test('N-65 principals that ended nothing make room, and their numbers are not given out again', OPTIONS, () => {
+test('N-65 principals without ended sessions make room, and numbers stay unique', OPTIONS, () => {
   const { table, reached, newSession } = testTable();
   const first = newSession('p0');
   for (let i = 1; i < 3 * LIMITS.sessionPrincipals; i++) table.nextSerial(`p${i}`, T0);
@@ -90,7 +86,7 @@ test('N-65 principals that ended nothing make room, and their numbers are not gi
   assert.ok(table.nextSerial('p0', T0) > first.serial);
 });
 
-test('N-65 an end is forgotten when the id has expired by itself', OPTIONS, () => {
+test('N-65 an end is removed when the id has expired', OPTIONS, () => {
   const { table, newSession } = testTable();
   const session = newSession('one');
   table.end(session, T0 + DAY / 2);

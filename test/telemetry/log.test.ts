@@ -57,13 +57,13 @@ for (const record of secrets) {
   });
 }
 
-test('logging does not change what it was given', () => {
+test('logging does not change its argument', () => {
   const record = { headers: { authorization: 'hunter2' } };
   createLogger('info', capture()).info(record, 'text');
   assert.equal(record.headers.authorization, 'hunter2');
 });
 
-test('what was logged just before the process exits is written, to stderr alone', () => {
+test('lines logged just before the exit are written, to stderr only', () => {
   const url = new URL('../../src/telemetry/log.ts', import.meta.url).href;
   const script = `const { createLogger } = await import(${JSON.stringify(url)});
     const log = createLogger('info');

@@ -33,7 +33,7 @@ test('a request to an upstream is counted under that upstream', async () => {
   assert.match(count, /network_transport="pipe"/);
 });
 
-test('a method we do not know is counted as _other, so a peer cannot invent time series', async () => {
+test('an unknown method is counted as _other', async () => {
   const metrics = createMetrics('1.2.3');
   for (let i = 0; i < 5_000; i++) {
     metrics.served({ method: `tools/call-${i}`, revision: '2025-11-25', transport: 'tcp' }, 0.001);
@@ -44,7 +44,7 @@ test('a method we do not know is counted as _other, so a peer cannot invent time
   assert.match(counts.join(''), /mcp_method_name="_other".* 5000$/);
 });
 
-test('tool names past the limit are counted together, and those before it keep their own series', async () => {
+test('tool names beyond the limit share one series, earlier ones keep theirs', async () => {
   const metrics = createMetrics('1.2.3');
   for (let i = 0; i < 1_000; i++) metrics.served({ ...CALL, tool: `files__t${i}` }, 0.001);
   metrics.served({ ...CALL, tool: 'files__t0' }, 0.001);
@@ -69,7 +69,7 @@ test('the series of a histogram are bounded, whatever the labels', async () => {
   assert.ok(counts.length <= 2_100, `${counts.length} series`);
 });
 
-test('levels go up and down, and are read when they are scraped', async () => {
+test('levels go up and down, and are read at each scrape', async () => {
   const metrics = createMetrics('1.2.3');
   metrics.sessions.add();
   metrics.sessions.add();
@@ -104,7 +104,7 @@ test('an upstream is in one state at a time, and up while it serves', async () =
   );
 });
 
-test('reasons are bounded in number', async () => {
+test('the number of reasons is bounded', async () => {
   const metrics = createMetrics('1.2.3');
   for (let i = 0; i < 100; i++) metrics.authFailed(`reason-${i}`);
 

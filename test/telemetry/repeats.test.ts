@@ -8,7 +8,7 @@ import { Repeats } from '../../src/telemetry/repeats.ts';
 const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 
-test('N-10 equal failures are told at once, then as a count at widening intervals', () => {
+test('N-10 the first failure is logged, then counts at growing intervals', () => {
   const repeats = new Repeats();
   const told: [number, number][] = [];
   for (let atMs = 0; atMs <= 30 * MINUTE; atMs += 10 * SECOND) {
@@ -23,7 +23,7 @@ test('N-10 equal failures are told at once, then as a count at widening interval
   ]);
 });
 
-test('N-10 another reason, another key, or the same after a long silence is told at once', () => {
+test('N-10 another reason, another key, or a long pause is logged at once', () => {
   const repeats = new Repeats();
   assert.equal(repeats.due('files', 'refused', 0), 0);
   assert.equal(repeats.due('files', 'refused', 1), undefined);
@@ -47,7 +47,7 @@ const FAILURE = new GatewayError(
   new Error('no files at /x'),
 );
 
-test('N-10 five equal failures of an upstream are one JSON line, and an expected failure has no stack', () => {
+test('N-10 five equal failures of an upstream are one JSON line without a stack', () => {
   const lines = logged('info', (log) => {
     const child = log.child({ upstream: 'files' });
     for (let i = 0; i < 5; i++) child.warn({ err: FAILURE }, 'upstream did not start');
@@ -66,7 +66,7 @@ test('N-10 five equal failures of an upstream are one JSON line, and an expected
   });
 });
 
-test('N-10 an unexpected error has its stack, and at debug every error has and nothing is left out', () => {
+test('N-10 unexpected errors have stacks; at debug all errors do, and all lines stay', () => {
   const [defect] = logged('info', (log) => log.error({ err: new TypeError('x is undefined') }, 'request failed'));
   assert.match(JSON.stringify(defect), /"stack":"TypeError: x is undefined\\n\s+at /);
   const hidden = new GatewayError('upstream-unavailable', { message: 'not found' }, new TypeError('x is undefined'));

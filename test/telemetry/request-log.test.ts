@@ -13,7 +13,7 @@ const CALL: RequestLine = {
   ms: 1.23456,
 };
 
-test('every request has a line of its own, alike as they may be', () => {
+test('every request gets its own line, even if all are equal', () => {
   let written = '';
   let time = 0;
   const log = new RequestLog({ write: (text) => void (written += text) }, () => `,"time":"${++time}"`);
@@ -42,11 +42,11 @@ test('every request has a line of its own, alike as they may be', () => {
     .trimEnd()
     .split('\n')
     .map((line) => JSON.parse(line));
-  // What is undefined is left out.
+  // Undefined fields are omitted.
   assert.deepEqual(read, JSON.parse(JSON.stringify(expected)));
 });
 
-test('lines are written many at once, and none is lost between', () => {
+test('lines are written in batches, and none is lost', () => {
   const writes: string[] = [];
   const log = new RequestLog({ write: (text) => void writes.push(text) }, () => '');
   for (let i = 0; i < 1_000; i++) log.write({ ...CALL, ms: i });

@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { createLogger } from '../../src/telemetry/log.ts';
 import { TerminalLog } from '../../src/telemetry/terminal-log.ts';
 
-/** What a terminal shows of these lines: text, without colours. */
+/** Returns the text that a terminal shows for these lines, without colours. */
 function shown(columns: number | undefined, write: (log: ReturnType<typeof createLogger>) => void): string {
   let text = '';
   const terminal = new TerminalLog({
@@ -21,7 +21,7 @@ function shown(columns: number | undefined, write: (log: ReturnType<typeof creat
 
 const REWRITE = '\u001B[1A\r\u001B[2K';
 
-test('N-10 a failure that repeats is written in place of the line before, with its count', () => {
+test('N-10 a repeated failure overwrites the last line, with its count', () => {
   const text = shown(80, (log) => {
     const child = log.child({ upstream: 'web' });
     for (let i = 0; i < 3; i++) {
@@ -33,7 +33,7 @@ test('N-10 a failure that repeats is written in place of the line before, with i
   assert.equal(text, `${line}\n${REWRITE}${line} (2 times)\n${REWRITE}${line} (3 times)\n`);
 });
 
-test('N-10 with other lines in between, or where the cursor cannot move, a repeated failure gets no line', () => {
+test('N-10 a repeated failure that cannot be overwritten gets no line', () => {
   const fail = (log: ReturnType<typeof createLogger>, upstream: string) =>
     log.warn({ upstream, phase: 'failed', reason: 'refused' }, 'upstream state');
   const between = shown(80, (log) => {
@@ -49,7 +49,7 @@ test('N-10 with other lines in between, or where the cursor cannot move, a repea
   assert.equal(fixed, '  ✗ a                failed: refused\n');
 });
 
-test('N-10 the words of an upstream move no cursor and fill no screen', () => {
+test('N-10 text of an upstream cannot move the cursor or fill the screen', () => {
   const reason = `\u001B[2Jgone\r\n\u009B31m\u202Eevil ${'x'.repeat(5_000)}`;
   const text = shown(80, (log) => log.warn({ upstream: 'a', phase: 'failed', reason }, 'upstream state'));
   assert.doesNotMatch(text.trimEnd(), /[\p{Cc}\u202E]/u);

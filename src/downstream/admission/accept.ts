@@ -1,7 +1,7 @@
-/** How a POST may be answered. */
+/** The allowed forms of an answer to a POST. */
 export type Shape = 'any' | 'json' | 'events';
 
-/** Sent by every client that follows the specification. */
+/** The header of every client that follows the specification. */
 const USUAL = 'application/json, text/event-stream';
 
 const CHARSET = /;\s*charset\s*=\s*"?([^\s";]*)/i;
@@ -15,7 +15,7 @@ function ranges(accept: string): string[] {
     .map((range) => range.split(';', 1)[0]?.trim() ?? '');
 }
 
-/** Returns how a POST may be answered; undefined when the client accepts neither JSON nor events. */
+/** Returns the allowed forms of an answer, or undefined if the client accepts neither JSON nor events. */
 export function postShape(accept: string | undefined): Shape | undefined {
   if (accept === undefined || accept === USUAL || accept.trim() === '') return 'any';
   const taken = ranges(accept);
@@ -25,7 +25,7 @@ export function postShape(accept: string | undefined): Shape | undefined {
   return events ? 'events' : undefined;
 }
 
-/** Returns what a GET asks for. A browser's address bar accepts anything, and wants a page. */
+/** Returns what a GET requests. The address bar of a browser accepts anything, and gets a page. */
 export function getShape(accept: string | undefined): 'events' | 'page' | 'nothing' {
   const taken = ranges(accept ?? '*/*');
   if (taken.includes('text/event-stream')) return 'events';
@@ -33,7 +33,10 @@ export function getShape(accept: string | undefined): 'events' | 'page' | 'nothi
   return taken.includes('*/*') || taken.includes('text/*') ? 'events' : 'nothing';
 }
 
-/** Whether a body is JSON in UTF-8. A web page cannot send this type to another site without a preflight: this is a defence too. */
+/**
+ * Returns whether the content type is JSON in UTF-8. This is also a defence: a web page cannot send this type to another
+ * site without a preflight.
+ */
 export function isJson(contentType: string | undefined): boolean {
   if (contentType === 'application/json') return true;
   if (contentType === undefined || contentType.split(';', 1)[0]?.trim().toLowerCase() !== 'application/json')

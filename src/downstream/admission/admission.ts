@@ -18,7 +18,7 @@ export interface Admitted {
 export interface AdmissionParts {
   readonly authenticator: Authenticator;
   readonly config: Config;
-  /** `http://host:port`, as bound. */
+  /** `http://host:port` with the port that was bound. */
   readonly origin: string;
   readonly log: Logger;
   readonly metrics: Metrics | undefined;
@@ -37,7 +37,7 @@ const ROWS = {
   503: 'auth-unavailable',
 } as const satisfies Record<number, ErrorCode>;
 
-/** Judges every request before anything is done for it. */
+/** Checks the target, sender and credentials of every request before it is handled. */
 export class Admission {
   readonly #parts: AdmissionParts;
   readonly #allowedHosts: AllowedHosts;
@@ -49,14 +49,14 @@ export class Admission {
     this.#merged = `${parts.config.publicUrl ?? parts.origin}/mcp`;
   }
 
-  /** External URI of the endpoint of a view: one OAuth resource, over whichever transport. */
+  /** Returns the external URI of the endpoint of a view. It is one OAuth resource for all transports. */
   endpoint(view: string): string {
     if (view === '') return this.#merged;
     return `${this.#merged}/${view}`;
   }
 
-  /** Judges the request line, `Host` and `Origin`. */
-  judge({ incoming, outgoing }: HttpBindings): RequestHeaders | Response {
+  /** Checks the request target, `Host` and `Origin`. Returns the headers, or the refusal. */
+  checkSender({ incoming, outgoing }: HttpBindings): RequestHeaders | Response {
     const target = refuseTarget(incoming.url ?? '');
     if (target !== undefined) return refuse(target);
     const headers = readHeaders(incoming.rawHeaders);
@@ -75,8 +75,8 @@ export class Admission {
   }
 
   /**
-   * Returns the headers of a request whose sender is plainly allowed. Undefined means only that {@link admit} must decide; it allows all
-   * that this allows.
+   * Returns the headers of a request whose sender is certainly allowed. Undefined means that {@link admit} must decide;
+   * it allows every request that this method allows.
    */
   admitPlain(raw: readonly string[]): RequestHeaders | undefined {
     const headers = readHeaders(raw);
@@ -85,13 +85,15 @@ export class Admission {
     return refuseSender(headers, this.#allowedHosts) === undefined ? headers : undefined;
   }
 
-  /** Returns a principal that is known without waiting. Undefined means only that {@link admit} must decide. */
+  /**
+   * Returns the principal of a request if it is known without waiting. Undefined means that {@link admit} must decide.
+   */
   principalOf(headers: RequestHeaders, view: string): Principal | undefined {
     return this.#parts.authenticator.known(headers, this.endpoint(view));
   }
 
   async admit(env: HttpBindings, view: string): Promise<Admitted | Response> {
-    const headers = this.judge(env);
+    const headers = this.checkSender(env);
     if (headers instanceof Response) return headers;
     if (env.incoming.method === 'OPTIONS' && env.outgoing.hasHeader('access-control-allow-origin'))
       return preflight(env.incoming.headers['access-control-request-headers']);
@@ -114,13 +116,13 @@ export class Admission {
 const ALLOWED_HEADERS =
   'authorization, content-type, accept, mcp-session-id, mcp-protocol-version, last-event-id, mcp-method, mcp-name';
 
-/** Which arguments a tool wants in headers is known only when it is called. */
+/** Headers for arguments. Their names depend on the called tool, so any such name is allowed. */
 const PARAM_HEADER = /^mcp-param-[\w!#$%&'*+.^`|~-]+$/i;
 
 /**
- * A browser asks before it sends our headers for a page of an allowed origin, and asks without credentials.
+ * Answers the CORS preflight of a page of an allowed origin, which has no credentials.
  *
- * @param asked the header that names the headers it is going to send.
+ * @param asked the header that names the headers of the actual request.
  */
 function preflight(asked = ''): Response {
   const params = asked.split(',').map((name) => name.trim());

@@ -11,7 +11,7 @@ export interface RequestHeaders {
   lastEventId: string | undefined;
   accept: string | undefined;
   authorization: readonly string[];
-  /** Name of a header that came twice, which readers understand differently. */
+  /** Name of a repeated header, which readers may interpret differently. */
   repeated: string | undefined;
 }
 
@@ -31,7 +31,7 @@ const SINGLE: ReadonlyMap<string, Single> = new Map([
 
 const NONE: readonly string[] = [];
 
-/** Reads the raw headers: Node's own `headers` hides repetitions, and keeps the first of some. */
+/** Reads the raw headers, because Node's own `headers` hides repetitions and keeps only the first of some. */
 export function readHeaders(raw: readonly string[]): RequestHeaders {
   const headers: RequestHeaders = {
     host: undefined,

@@ -2,18 +2,18 @@ import type { Config } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RequestHeaders } from './headers.ts';
 
-/** Host names and origins that are answered, derived from the config. */
+/** Accepted host names and origins, derived from the config. */
 export interface AllowedHosts {
-  /** Host names as `Host` spells them, without port. */
+  /** Host names in the form of the `Host` header, without port. */
   readonly hosts: ReadonlySet<string>;
   readonly origins: ReadonlySet<string>;
-  /** The configured ones of {@link origins}: pages of these may read answers. */
+  /** The configured part of {@link origins}: their pages may read answers. */
   readonly crossOrigins: ReadonlySet<string>;
   readonly onLoopback: boolean;
 }
 
 const LOOPBACK_HOSTS = ['localhost', '127.0.0.1', '[::1]'] as const;
-/** No client means "any address" as a host name, and browsers were tricked with `0.0.0.0`. */
+/** No client uses "any address" as a host name, and attacks on browsers used `0.0.0.0`. */
 const WILDCARDS = new Set(['0.0.0.0', '[::]']);
 
 const LOOPBACK_ORIGIN = /^https?:\/\/(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?$/;
@@ -41,8 +41,8 @@ export function allowedHostsOf({ listen, publicUrl, allowedHosts, allowedOrigins
 }
 
 /**
- * Judges the request target before routing. Our paths need no escapes, so a path that two readers could understand differently is
- * refused.
+ * Checks the request target before routing. Our paths need no escapes, so a path that two readers could interpret
+ * differently is refused.
  */
 export function refuseTarget(target: string): GatewayError | undefined {
   const query = target.indexOf('?');
@@ -58,7 +58,8 @@ function isOwnOrigin(origin: string, host: string, { origins, onLoopback }: Allo
 }
 
 /**
- * Refuses web pages, also those whose name was rebound to our address: they can forge neither `Host` nor `Origin`.
+ * Refuses requests of foreign web pages, also of pages rebound to our address (DNS rebinding): a page can forge neither
+ * `Host` nor `Origin`.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#security-warning
  */

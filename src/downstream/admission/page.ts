@@ -11,9 +11,9 @@ function escaped(text: string): string {
 }
 
 /**
- * Returns the page for a person who opened us in a browser.
+ * Returns the page for a person who opens an endpoint in a browser.
  *
- * @param status 405 at an endpoint, since programs ask the same way and must not loop; 404 elsewhere.
+ * @param status 405 at an endpoint, because programs send the same request and must not retry; 404 elsewhere.
  */
 export function pageFor(endpoint: string, status: 404 | 405 = 405): Response {
   const url = escaped(endpoint);

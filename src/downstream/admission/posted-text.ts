@@ -10,7 +10,7 @@ import { LIMITS } from '../../limits.ts';
 const RETRY_AFTER_S = 1;
 const REQUEST_TIMEOUT = 408;
 
-/** Returns why a body with these headers is refused unread; undefined when it is read. */
+/** Returns the error that refuses a body with these headers unread, or undefined. */
 export function refuseMedia({ contentType, contentEncoding }: RequestHeaders): GatewayError | undefined {
   if (!isJson(contentType)) {
     return new GatewayError('unsupported-media-type', { message: 'send Content-Type: application/json' });
@@ -24,7 +24,7 @@ export function refuseMedia({ contentType, contentEncoding }: RequestHeaders): G
 /**
  * Calls `take` with the text of a POST, or with the response that refuses it.
  *
- * @param contentLength the header, where there is one.
+ * @param contentLength the Content-Length header, if present.
  */
 export function receiveText(
   { incoming, outgoing }: HttpBindings,

@@ -7,9 +7,9 @@ export type RequestBody =
   | { readonly kind: 'text'; readonly text: string }
   | { readonly kind: 'not-text' }
   | { readonly kind: 'too-large' }
-  /** Too many bytes of unfinished bodies are held already. */
+  /** The budget for unfinished bodies is used up. */
   | { readonly kind: 'no-room' }
-  /** Nothing came for too long. */
+  /** No byte arrived for too long. */
   | { readonly kind: 'stalled' }
   /** The client disconnected before the end. */
   | { readonly kind: 'gone' };
@@ -17,11 +17,14 @@ export type RequestBody =
 export interface BodyLimits {
   readonly limitBytes: number;
   readonly budget: BodyBudget;
-  /** Whom the body counts for in the budget. */
+  /** The principal whose budget the body uses. */
   readonly principal: string;
 }
 
-/** After a refusal, the connection stays open this long, or for this many more bytes, so that the client reads the answer. */
+/**
+ * How long, or for how many more bytes, the connection stays open after a refusal, so that the client can read the
+ * answer.
+ */
 const LINGER_MS = 500;
 const LINGER_BYTES = 67_108_864;
 
@@ -34,7 +37,10 @@ function toText(bytes: Buffer): RequestBody {
 
 function ignore(): void {}
 
-/** A body that comes in several chunks. Copies them into one buffer, since many small chunks hold far more than their bytes. */
+/**
+ * A body in several chunks. Copies them into one buffer, because many small chunks take far more memory than their
+ * bytes.
+ */
 class PartialBody {
   readonly #limits: BodyLimits;
   readonly #timer: NodeJS.Timeout;
@@ -51,7 +57,7 @@ class PartialBody {
     return this.#buffer.subarray(0, this.#length);
   }
 
-  /** Returns false when there is no room for the chunk. */
+  /** Appends a chunk. Returns false if the budget has no room for it. */
   add(chunk: Buffer): boolean {
     this.#timer.refresh();
     const needed = this.#length + chunk.length;
@@ -61,7 +67,7 @@ class PartialBody {
     return true;
   }
 
-  /** Gives its bytes back to the budget. */
+  /** Releases its bytes to the budget. */
   release(): void {
     clearTimeout(this.#timer);
     this.#limits.budget.release(this.#limits.principal, this.#buffer.length);
@@ -83,7 +89,7 @@ class PartialBody {
 /**
  * Reads a body of at most `limitBytes`, and calls `take` once.
  *
- * @param announced the Content-Length header, where there is one.
+ * @param announced the Content-Length header, if present.
  */
 export function readBody(
   incoming: IncomingMessage,
@@ -96,7 +102,7 @@ export function readBody(
     take({ kind: 'too-large' });
     return;
   }
-  // No event follows where the client disconnected before.
+  // No event follows if the client has disconnected already.
   if (incoming.destroyed && !incoming.complete) {
     take({ kind: 'gone' });
     return;
@@ -104,7 +110,7 @@ export function readBody(
   let only: Buffer | undefined;
   let partial: PartialBody | undefined;
   let bytes = 0;
-  // Cheaper than removing the listeners.
+  // A flag is cheaper than removing the listeners.
   let isDone = false;
   const finish = (body: RequestBody): void => {
     isDone = true;
@@ -140,13 +146,13 @@ export function readBody(
   incoming.on('close', () => {
     if (!isDone) finish({ kind: 'gone' });
   });
-  // `close` follows. An error without a listener would end the process.
+  // A `close` event follows. An error without a listener would end the process.
   incoming.on('error', ignore);
 }
 
 /**
- * Refuses a request whose body is still coming, and closes the connection. Not at once: closing over unread bytes resets the
- * connection, which can overtake the answer.
+ * Refuses a request whose body is still arriving, and closes the connection after a delay: closing it with unread bytes
+ * resets it, and the reset can overtake the answer.
  */
 export function refuseBody(
   incoming: IncomingMessage,

@@ -44,9 +44,9 @@ type Env = { Bindings: HttpBindings };
 
 export interface HttpApp {
   readonly app: Hono<Env>;
-  /** Handles a request that needs no router. Returns false for the others. */
+  /** Handles a request that does not need the router. Returns false for other requests. */
   tryFastPath(env: IncomingPost): boolean;
-  /** A connection beyond the limit was closed. */
+  /** Counts a connection that was closed because of the limit. */
   onConnectionDropped(): void;
 }
 
@@ -93,22 +93,22 @@ export function createApp(parts: AppParts): HttpApp {
   const admission = new Admission(parts);
   const onFailure = failureHandler(log);
 
-  const answer = async (env: HttpBindings, view: string): Promise<Response> => {
+  const handleMcp = async (env: HttpBindings, view: string): Promise<Response> => {
     const admitted = await admission.admit(env, view);
     if (admitted instanceof Response) return admitted;
     return await mcp.answer(env, view, admitted, admission.endpoint(view));
   };
 
-  const open = async (env: HttpBindings, view: string): Promise<Response> => {
+  const openSse = async (env: HttpBindings, view: string): Promise<Response> => {
     const admitted = await admission.admit(env, view);
     if (admitted instanceof Response) return admitted;
     if (!front.hasView(view)) return refuse(new GatewayError('not-found', { message: 'no such endpoint' }));
-    // By this status, a client that tried the newer transport knows that this is the older one.
+    // This status tells a client that tried Streamable HTTP to use HTTP+SSE.
     return env.incoming.method === 'GET' ? sse.open(env, view, admitted) : notAllowed('GET');
   };
 
-  const describe = async (c: Context<Env>, view: string): Promise<Response> => {
-    const headers = admission.judge(c.env);
+  const serveMetadata = async (c: Context<Env>, view: string): Promise<Response> => {
+    const headers = admission.checkSender(c.env);
     if (headers instanceof Response) return headers;
     const metadata = protectedResourceMetadata(admission.endpoint(view), config.auth);
     if (metadata === undefined) return await c.notFound();
@@ -117,13 +117,13 @@ export function createApp(parts: AppParts): HttpApp {
   };
 
   const app = new Hono<Env>();
-  // Clients of some SDKs add a slash to every URL.
-  for (const path of ['/mcp', '/mcp/']) app.all(path, (c) => answer(c.env, ''));
-  app.all('/mcp/:view', (c) => answer(c.env, c.req.param('view')));
-  app.all('/mcp/:view/', (c) => answer(c.env, c.req.param('view')));
+  // Some SDKs append a slash to every URL.
+  for (const path of ['/mcp', '/mcp/']) app.all(path, (c) => handleMcp(c.env, ''));
+  app.all('/mcp/:view', (c) => handleMcp(c.env, c.req.param('view')));
+  app.all('/mcp/:view/', (c) => handleMcp(c.env, c.req.param('view')));
   if (config.legacySse) {
-    app.all('/sse', (c) => open(c.env, ''));
-    app.all('/sse/:view', (c) => open(c.env, c.req.param('view')));
+    app.all('/sse', (c) => openSse(c.env, ''));
+    app.all('/sse/:view', (c) => openSse(c.env, c.req.param('view')));
     app.all('/messages', async (c) => {
       const id = c.req.query('sessionId');
       const admitted = await admission.admit(c.env, sse.viewOf(id));
@@ -131,12 +131,12 @@ export function createApp(parts: AppParts): HttpApp {
       return c.req.method === 'POST' ? await sse.post(c.env, id, admitted) : notAllowed('POST');
     });
   }
-  app.all(metadataPath('/'), (c) => describe(c, ''));
-  app.all(metadataPath('/mcp'), (c) => describe(c, ''));
-  app.all(`${metadataPath('/mcp')}/:view`, (c) => describe(c, c.req.param('view')));
+  app.all(metadataPath('/'), (c) => serveMetadata(c, ''));
+  app.all(metadataPath('/mcp'), (c) => serveMetadata(c, ''));
+  app.all(`${metadataPath('/mcp')}/:view`, (c) => serveMetadata(c, c.req.param('view')));
 
   app.notFound((c) => {
-    const headers = admission.judge(c.env);
+    const headers = admission.checkSender(c.env);
     if (headers instanceof Response) return headers;
     const endpoint = admission.endpoint('');
     const isBrowser = c.req.method === 'GET' && getShape(headers.accept) === 'page';

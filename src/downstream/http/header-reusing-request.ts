@@ -2,12 +2,12 @@ import { IncomingMessage, type IncomingHttpHeaders } from 'node:http';
 import type { Socket } from 'node:net';
 import type { KnownHeaders } from './known-headers.ts';
 
-/** Headers of the last request on each connection. Those of the next one are mostly equal. */
+/** Headers of the last request on each connection. Those of the next request are mostly equal. */
 const last = new WeakMap<Socket, KnownHeaders>();
 
 /**
- * A request that reuses the headers of the one before on its connection. Node merges all headers of every request, only to read `Host`
- * and `Expect`; here that is done once for equal headers.
+ * A request that reuses the merged headers of the previous request on its connection. Node merges the headers of every
+ * request only to read `Host` and `Expect`; this class merges equal headers once.
  */
 export class HeaderReusingRequest extends IncomingMessage {
   #head: KnownHeaders | undefined;
@@ -15,7 +15,7 @@ export class HeaderReusingRequest extends IncomingMessage {
   #headers: IncomingHttpHeaders | undefined;
 
   static {
-    // Node has an accessor here, which its types call a property.
+    // Node defines an accessor here, which its types declare as a property.
     Object.defineProperty(HeaderReusingRequest.prototype, 'headers', {
       configurable: true,
       get(this: HeaderReusingRequest) {
@@ -27,7 +27,7 @@ export class HeaderReusingRequest extends IncomingMessage {
     });
   }
 
-  /** The equal headers of an earlier request, if any. */
+  /** The headers of the previous request, if they are equal. */
   get head(): KnownHeaders | undefined {
     if (!this.#isCompared) {
       const head = last.get(this.socket);
@@ -37,7 +37,7 @@ export class HeaderReusingRequest extends IncomingMessage {
     return this.#head;
   }
 
-  /** Sets the headers that the next requests are compared with. */
+  /** Sets the headers to compare the next requests with. */
   set head(head: KnownHeaders | undefined) {
     this.#head = head;
     if (head !== undefined) last.set(this.socket, head);

@@ -27,7 +27,7 @@ export interface IncomingPost {
 const MERGED = '/mcp';
 const BELOW = '/mcp/';
 
-/** Returns the view of a plain target; undefined for everything that needs the router. */
+/** Returns the view of a plain target, or undefined if the router must handle it. */
 function viewOf(target: string | undefined): string | undefined {
   if (target === MERGED) return '';
   return target !== undefined && target.length > BELOW.length && target.startsWith(BELOW)
@@ -36,8 +36,8 @@ function viewOf(target: string | undefined): string | undefined {
 }
 
 /**
- * Handles nearly every request: a POST to an endpoint, by a principal who is known. It is recognised before the router; everything
- * unusual is left to the router, untouched.
+ * Handles nearly every request: a POST to an endpoint by a known principal. Recognises it before the router, and leaves
+ * every other request to the router, untouched.
  */
 export class PostFastPath {
   readonly #parts: PostFastPathParts;
@@ -46,7 +46,7 @@ export class PostFastPath {
     this.#parts = parts;
   }
 
-  /** Returns false for a request that the router must handle. */
+  /** Handles a request. Returns false if the router must handle it. */
   take(env: IncomingPost): boolean {
     const { incoming } = env;
     const { front, admission, bodyBytes, bodies } = this.#parts;

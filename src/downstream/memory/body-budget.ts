@@ -1,13 +1,13 @@
 import type { BudgetLimits } from './byte-budget.ts';
 
 export interface BodyBudgetEvents {
-  /** A body found no room. */
+  /** Called when a body is refused for lack of room. */
   onRefused(): void;
-  /** A body stopped coming. */
+  /** Called when a body has stalled. */
   onStalled(): void;
 }
 
-/** Bounds the bytes of request bodies that have begun and not ended, for each principal and for all together. */
+/** Bounds the bytes of unfinished request bodies, per principal and in total. */
 export class BodyBudget {
   readonly #limits: BudgetLimits;
   readonly events: BodyBudgetEvents;
@@ -23,7 +23,7 @@ export class BodyBudget {
     return this.#bytes;
   }
 
-  /** Reserves bytes. Returns false, and reserves nothing, where that is too much. */
+  /** Reserves bytes. Returns false, without reserving any, if a bound would be exceeded. */
   reserve(principal: string, bytes: number): boolean {
     const own = (this.#byPrincipal.get(principal) ?? 0) + bytes;
     if (own > this.#limits.principalBytes || this.#bytes + bytes > this.#limits.totalBytes) {

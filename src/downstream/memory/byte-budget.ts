@@ -1,15 +1,15 @@
-/** Something that holds bytes for one principal, and can let go of some of them. */
+/** An object that keeps bytes for one principal and can give some of them up. */
 export interface ByteHolder {
   readonly heldBytes: number;
-  /** Gives up at least `bytes`, or all it can spare. Subtracts them from its account before it returns. */
+  /** Gives up at least `bytes`, or all that it can. Subtracts them from its account before it returns. */
   shed(bytes: number): void;
 }
 
-/** Where one holder counts its bytes. */
+/** The account of one holder in a budget. */
 export interface ByteAccount {
   add(bytes: number): void;
   subtract(bytes: number): void;
-  /** Removes the holder. It must have subtracted everything before. */
+  /** Removes the holder, which must have subtracted all its bytes. */
   leave(): void;
 }
 
@@ -18,8 +18,8 @@ export interface BudgetLimits {
   readonly principalBytes: number;
 }
 
-/** How much the biggest holder gives up at once, as a part of its bytes, so that the next few additions find room. */
-const SHED_PART = 8;
+/** Fraction of its bytes that the biggest holder gives up at once, so that the next additions find room. */
+const SHED_FRACTION = 8;
 
 /** All holders of one principal. */
 interface Share {
@@ -28,9 +28,9 @@ interface Share {
 }
 
 /**
- * Bounds the bytes that many holders keep, for each principal and for all together.
+ * Bounds the bytes of many holders, per principal and in total.
  *
- * Beyond a bound, the biggest holder of that principal (or of the principal that holds most) sheds first.
+ * If a bound is exceeded, the biggest holder of that principal (or of the principal with the most bytes) sheds first.
  */
 export class ByteBudget {
   readonly #limits: BudgetLimits;
@@ -38,18 +38,18 @@ export class ByteBudget {
   readonly #shares = new Map<string, Share>();
   #bytes = 0;
 
-  /** @param onShed is called each time a holder is told to shed. */
+  /** @param onShed called each time a holder sheds. */
   constructor(limits: BudgetLimits, onShed: () => void) {
     this.#limits = limits;
     this.#onShed = onShed;
   }
 
-  /** All bytes held. */
+  /** Bytes of all holders. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Registers a holder that holds nothing yet. */
+  /** Registers a holder without bytes. */
   join(principal: string, holder: ByteHolder): ByteAccount {
     let share = this.#shares.get(principal);
     if (share === undefined) this.#shares.set(principal, (share = { holders: new Set(), bytes: 0 }));
@@ -81,12 +81,12 @@ export class ByteBudget {
     }
   }
 
-  /** Returns false when nothing more can be shed. */
+  /** Makes the biggest holder shed. Returns false if nothing more can be shed. */
   #shed(share: Share, bytes: number): boolean {
     const holder = biggest(share.holders, ({ heldBytes }) => heldBytes);
     if (holder === undefined || holder.heldBytes === 0) return false;
     const before = share.bytes;
-    holder.shed(Math.max(bytes, Math.ceil(holder.heldBytes / SHED_PART)));
+    holder.shed(Math.max(bytes, Math.ceil(holder.heldBytes / SHED_FRACTION)));
     this.#onShed();
     return share.bytes < before;
   }

@@ -6,13 +6,13 @@ import { type BudgetLimits, ByteBudget } from './byte-budget.ts';
 
 const MIB = 1_048_576;
 
-/** One principal may use this part of each budget, so that others find room. */
-const PRINCIPAL_PART = 2;
+/** One principal may use this fraction (1/n) of each budget, so that others find room. */
+const PRINCIPAL_FRACTION = 2;
 
-/** The total has room for this many of the largest bodies. */
+/** The budget has room for at least this many of the largest bodies. */
 const LARGEST_BODIES = 4;
 
-/** Bounds on all that the client's edge keeps in memory for its clients. */
+/** The byte budgets of the client's edge. */
 export interface EdgeMemory {
   /** Events kept for clients that resume a stream. */
   readonly events: ByteBudget;
@@ -22,28 +22,28 @@ export interface EdgeMemory {
   readonly bodies: BodyBudget;
 }
 
-/** A part of the heap, up to a maximum: a process with a small heap keeps less. */
-function partOfHeap(heapBytes: number, part: number, maxBytes: number): number {
+/** Returns a fraction (1/part) of the heap, up to a maximum, so that a process with a small heap keeps less. */
+function fractionOfHeap(heapBytes: number, part: number, maxBytes: number): number {
   return Math.min(maxBytes, Math.floor(heapBytes / part));
 }
 
-function shared(totalBytes: number): BudgetLimits {
-  return { totalBytes, principalBytes: Math.floor(totalBytes / PRINCIPAL_PART) };
+function limitsOf(totalBytes: number): BudgetLimits {
+  return { totalBytes, principalBytes: Math.floor(totalBytes / PRINCIPAL_FRACTION) };
 }
 
-/** @param heapBytes the heap limit of this process. */
+/** Creates the budgets. @param heapBytes the heap limit of this process. */
 export function createEdgeMemory(
   { sessions, limits }: Pick<Config, 'sessions' | 'limits'>,
   metrics: Metrics | undefined,
   heapBytes: number = getHeapStatistics().heap_size_limit,
 ): EdgeMemory {
-  const eventBytes = sessions.eventTotalBytes ?? partOfHeap(heapBytes, 8, 128 * MIB);
-  const unsentBytes = limits.unsentTotalBytes ?? partOfHeap(heapBytes, 4, 256 * MIB);
+  const eventBytes = sessions.eventTotalBytes ?? fractionOfHeap(heapBytes, 8, 128 * MIB);
+  const unsentBytes = limits.unsentTotalBytes ?? fractionOfHeap(heapBytes, 4, 256 * MIB);
   const bodyBytes =
-    limits.bodyTotalBytes ?? Math.max(partOfHeap(heapBytes, 8, 128 * MIB), LARGEST_BODIES * limits.bodyBytes);
-  const events = new ByteBudget(shared(eventBytes), () => metrics?.budgetExceeded('events'));
-  const unsent = new ByteBudget(shared(unsentBytes), () => metrics?.budgetExceeded('unsent'));
-  const bodies = new BodyBudget(shared(bodyBytes), {
+    limits.bodyTotalBytes ?? Math.max(fractionOfHeap(heapBytes, 8, 128 * MIB), LARGEST_BODIES * limits.bodyBytes);
+  const events = new ByteBudget(limitsOf(eventBytes), () => metrics?.budgetExceeded('events'));
+  const unsent = new ByteBudget(limitsOf(unsentBytes), () => metrics?.budgetExceeded('unsent'));
+  const bodies = new BodyBudget(limitsOf(bodyBytes), {
     onRefused: () => metrics?.budgetExceeded('bodies'),
     onStalled: () => metrics?.limitReached('bodyStallMs'),
   });

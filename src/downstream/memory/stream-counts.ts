@@ -1,4 +1,4 @@
-/** Bounds how many streams one principal has open at once. */
+/** Bounds the number of open streams per principal. */
 export class StreamCounts {
   readonly #perPrincipal: number;
   readonly #counts = new Map<string, number>();
@@ -7,7 +7,9 @@ export class StreamCounts {
     this.#perPrincipal = perPrincipal;
   }
 
-  /** Returns false where the principal has as many as it may. Otherwise {@link remove} follows. */
+  /**
+   * Counts a stream. Returns false if the principal has too many. Otherwise the caller must call {@link remove} later.
+   */
   add(principal: string): boolean {
     const count = this.#counts.get(principal) ?? 0;
     if (count >= this.#perPrincipal) return false;

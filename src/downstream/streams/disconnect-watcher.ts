@@ -6,27 +6,29 @@ interface Disconnectable {
   onDisconnect(): void;
 }
 
-export type UnderWay = Pick<ArraySet<Disconnectable>, 'delete'>;
+export type InFlightRequests = Pick<ArraySet<Disconnectable>, 'delete'>;
 
-/** Notifies the requests of a connection when it closes. One listener for each connection costs less than one for each request. */
+/**
+ * Notifies the requests of a connection when it closes. One listener per connection costs less than one per request.
+ */
 export class DisconnectWatcher {
-  readonly #underWay = new WeakMap<Socket, ArraySet<Disconnectable>>();
+  readonly #inFlight = new WeakMap<Socket, ArraySet<Disconnectable>>();
 
-  /** Returns the set that the request must be deleted from when it is answered. */
-  watch(socket: Socket, one: Disconnectable): UnderWay {
-    const there = this.#underWay.get(socket) ?? this.#attend(socket);
-    there.add(one);
-    // Its `close` event came before.
-    if (socket.destroyed) one.onDisconnect();
-    return there;
+  /** Watches the connection of a request. Returns the set that the request must be deleted from when it is answered. */
+  watch(socket: Socket, request: Disconnectable): InFlightRequests {
+    const requests = this.#inFlight.get(socket) ?? this.#listenTo(socket);
+    requests.add(request);
+    // The `close` event has been emitted already.
+    if (socket.destroyed) request.onDisconnect();
+    return requests;
   }
 
-  #attend(socket: Socket): ArraySet<Disconnectable> {
-    const there = new ArraySet<Disconnectable>();
-    this.#underWay.set(socket, there);
+  #listenTo(socket: Socket): ArraySet<Disconnectable> {
+    const requests = new ArraySet<Disconnectable>();
+    this.#inFlight.set(socket, requests);
     socket.once('close', () => {
-      for (const one of there) one.onDisconnect();
+      for (const request of requests) request.onDisconnect();
     });
-    return there;
+    return requests;
   }
 }

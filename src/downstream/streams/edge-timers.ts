@@ -2,9 +2,9 @@ import { ArraySet } from '../../small-collections.ts';
 import { COMMENT } from '../../protocol/event-stream.ts';
 import type { StreamWriter } from './stream-writer.ts';
 
-/** A reply that is neither JSON nor events yet. */
+/** A reply whose form (JSON or events) is not decided yet. */
 interface UndecidedReply {
-  /** When it becomes events at the latest; monotonic ms. */
+  /** Monotonic ms at which it becomes an event stream. */
   readonly dueMs: number;
   /** Starts the event stream. */
   commit(): void;
@@ -15,22 +15,22 @@ interface ExpiringState {
 }
 
 const SWEEP_MS = 400;
-/** Event logs are checked once in so many sweeps: they keep events for minutes. */
+/** Event logs are checked once in this many sweeps, because they keep events for minutes. */
 const EXPIRE_SWEEPS = 16;
-/** A client that waits longer than this gets an event stream, which shows that the request runs and can be resumed. */
+/** After this wait a client gets an event stream, which shows that the request runs and can be resumed. */
 export const DECIDE_MS = 50;
 const DECIDE_SWEEP_MS = 25;
 
 /**
- * Runs the timers of the client's edge: one for replies, one for streams and event logs, one for keep-alives, none for each request.
- * A timer runs while it has something to do.
+ * Runs the timers of the client's edge: one for undecided replies, one for streams and event logs, one for keep-alives.
+ * No request has a timer of its own. A timer runs only while it has work.
  */
 export class EdgeTimers {
   readonly #keepAliveMs: number;
-  /** In the order they were scheduled. */
+  /** In the order of scheduling. */
   readonly #undecided = new ArraySet<UndecidedReply>();
   readonly #open = new ArraySet<StreamWriter>();
-  readonly #remembering = new Set<ExpiringState>();
+  readonly #expiring = new Set<ExpiringState>();
   #deciding: NodeJS.Timeout | undefined;
   #sweeping: NodeJS.Timeout | undefined;
   #keepingAlive: NodeJS.Timeout | undefined;
@@ -60,12 +60,12 @@ export class EdgeTimers {
   }
 
   addExpiring(log: ExpiringState): void {
-    this.#remembering.add(log);
+    this.#expiring.add(log);
     this.#run();
   }
 
   removeExpiring(log: ExpiringState): void {
-    this.#remembering.delete(log);
+    this.#expiring.delete(log);
   }
 
   #run(): void {
@@ -92,9 +92,9 @@ export class EdgeTimers {
     const nowMs = performance.now();
     for (const writer of this.#open) writer.sweep(nowMs);
     if (++this.#sweeps % EXPIRE_SWEEPS === 0) {
-      for (const log of this.#remembering) log.expire(nowMs);
+      for (const log of this.#expiring) log.expire(nowMs);
     }
-    if (this.#open.size > 0 || this.#remembering.size > 0) return;
+    if (this.#open.size > 0 || this.#expiring.size > 0) return;
     clearInterval(this.#sweeping);
     this.#sweeping = undefined;
   }

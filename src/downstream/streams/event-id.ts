@@ -1,11 +1,16 @@
 import { type Id, parseMessage } from '../../protocol/jsonrpc.ts';
 
-/** A parsed `Last-Event-ID`: `<stream>.<seq>`, and for a stream that answers one request `.<base64url of its id>`. */
+/**
+ * A parsed event id: `<stream>.<seq>`, followed by `.<base64url of the request id>` for a stream that answers one
+ * request.
+ */
 export interface EventId {
   /** Unique within the session, also across restarts of the gateway. */
   readonly stream: string;
   readonly seq: number;
-  /** Names the request to a client that resumes a stream which is no longer kept. */
+  /**
+   * The request that the stream answers. It allows an answer to a client that resumes a stream which is no longer kept.
+   */
   readonly request: Id | undefined;
 }
 
@@ -13,14 +18,14 @@ const EVENT_ID = /^([A-Za-z\d_-]{1,40})\.(\d{1,12})(?:\.([A-Za-z\d_-]+))?$/;
 const MAX_CHARS = 200;
 const MAX_REQUEST_CHARS = 140;
 
-/** Returns the end of all event ids of a stream. Empty for a request id that is too long for it. */
+/** Returns the end of all event ids of a stream. Empty if the request id is too long. */
 export function requestSuffix(request: Id | undefined): string {
   if (request === undefined) return '';
   const encoded = Buffer.from(request).toString('base64url');
   return encoded.length > MAX_REQUEST_CHARS ? '' : `.${encoded}`;
 }
 
-/** Decodes and validates a request id: it comes from the client, and is sent in a response. */
+/** Decodes and checks a request id, because the client sends it and the gateway puts it into a response. */
 function requestOf(encoded: string): Id | undefined {
   const id = Buffer.from(encoded, 'base64url').toString();
   try {
@@ -31,7 +36,7 @@ function requestOf(encoded: string): Id | undefined {
   }
 }
 
-/** Parses an event id. Undefined for one that the gateway did not make. */
+/** Parses an event id. Returns undefined if it does not have the gateway's form. */
 export function parseEventId(text: string): EventId | undefined {
   if (text.length > MAX_CHARS) return undefined;
   const [, stream, seq, encoded] = EVENT_ID.exec(text) ?? [];

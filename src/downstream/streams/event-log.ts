@@ -1,17 +1,17 @@
 import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
 
-/** One event of a stream as it goes over the wire. */
+/** One event of a stream, in its wire form. */
 export interface StreamEvent {
   /** Counts from 1 within its stream. */
   readonly seq: number;
   readonly text: string;
-  /** Memory that the text holds, see {@link textBytes}. */
+  /** Memory of the text in bytes; see {@link textBytes}. */
   readonly bytes: number;
   /** Monotonic ms. */
   readonly atMs: number;
 }
 
-/** Bounds of one session. */
+/** Bounds on the kept events of one session. */
 export interface EventLimits {
   readonly events: number;
   readonly bytes: number;
@@ -20,41 +20,41 @@ export interface EventLimits {
 interface StreamLog {
   events: StreamEvent[];
   finishedMs: number | undefined;
-  /** A client waits for no end of it, so events may expire one by one. */
+  /** Whether the stream has no end that a client waits for, so that events may expire one by one. */
   readonly isEndless: boolean;
 }
 
 /** A client can resume a stream for this long after its end. */
 const KEEP_MS = 300_000;
 
-/** Measured memory of an event besides its text, and of a stream besides its events. */
+/** Measured memory of an event besides its text, and of a stream besides its events, in bytes. */
 const EVENT_BYTES = 160;
 const STREAM_BYTES = 1_024;
 
 /**
- * Returns the memory that a text holds: V8 keeps one byte a character for ASCII, and up to two for everything else. Makes the text
- * flat, so that it no longer refers to the message that parts of it were cut from.
+ * Returns the memory of a text in bytes: V8 uses one byte per character for ASCII, and up to two otherwise. Also
+ * flattens the text, so that it no longer retains the message that parts of it come from.
  */
 export function textBytes(text: string): number {
   return Buffer.byteLength(text) === text.length ? text.length : 2 * text.length;
 }
 
 /**
- * Keeps what was sent to one session, for clients that resume a stream: per stream, in order, bounded over all of them and together
- * with all other sessions.
+ * Keeps the events sent to one session, for clients that resume a stream. Bounded per session and, by the budget, over
+ * all sessions.
  *
- * Beyond a bound, the finished stream that was opened first goes first, then the oldest event of an unfinished one.
+ * If a bound is exceeded, the oldest finished stream is removed first, then the oldest event of an unfinished stream.
  */
 export class EventLog implements ByteHolder {
   readonly #limits: EventLimits;
   readonly #account: ByteAccount;
   readonly #onRemoved: (stream: string) => void;
-  /** In the order they were opened. */
+  /** In the order of opening. */
   readonly #streams = new Map<string, StreamLog>();
   #count = 0;
   #bytes = 0;
 
-  /** @param onRemoved is called when nothing of a stream is kept any more. */
+  /** @param onRemoved called when nothing of a stream is kept any more. */
   constructor(limits: EventLimits, budget: ByteBudget, principal: string, onRemoved: (stream: string) => void) {
     this.#limits = limits;
     this.#account = budget.join(principal, this);
@@ -74,7 +74,7 @@ export class EventLog implements ByteHolder {
     return this.#streams.has(stream);
   }
 
-  /** Keeps an event of an open stream. Events of one stream come in the order of their numbers. */
+  /** Keeps an event of an open stream. The caller adds events in the order of `seq`. */
   keep(stream: string, streamEvent: StreamEvent): void {
     const streamLog = this.#streams.get(stream);
     if (streamLog === undefined) return;
@@ -90,7 +90,7 @@ export class EventLog implements ByteHolder {
     if (streamLog !== undefined) streamLog.finishedMs = nowMs;
   }
 
-  /** Whether an event with a higher number is kept. */
+  /** Returns whether an event with a higher number is kept. */
   hasAfter(stream: string, seq: number): boolean {
     const last = this.#streams.get(stream)?.events.at(-1);
     return last !== undefined && last.seq > seq;
@@ -134,13 +134,13 @@ export class EventLog implements ByteHolder {
     while (this.#bytes > untilBytes && this.#removeOldest());
   }
 
-  /** Removes everything, and leaves the budget. */
+  /** Removes all streams, and leaves the budget. */
   close(): void {
     for (const stream of this.#streams.keys()) this.remove(stream);
     this.#account.leave();
   }
 
-  /** Returns false when only streams without events are left, all of them unfinished. */
+  /** Removes the oldest kept data. Returns false if only unfinished streams without events are left. */
   #removeOldest(): boolean {
     for (const [stream, streamLog] of this.#streams) {
       if (streamLog.finishedMs === undefined) continue;

@@ -10,11 +10,11 @@ import { type EventLog, type StreamEvent, textBytes } from './event-log.ts';
 import { StreamWriter } from './stream-writer.ts';
 import type { EdgeTimers } from './edge-timers.ts';
 
-/** How soon a client should resume a stream that ended before its answer. */
+/** Delay after which a client should resume a stream that ended before its answer. */
 const RETRY_MS = 1_000;
-/** A reader that read nothing for this long is disconnected. */
+/** A client that reads nothing for this long is disconnected. */
 export const STUCK_MS = 30_000;
-/** A connection ends after this long, so that only clients that are still there resume it. */
+/** Maximum age of a connection. Only clients that still exist resume the stream. */
 const MAX_AGE_MS = 3_600_000;
 
 export const EVENT_STREAM_HEADERS = {
@@ -36,8 +36,8 @@ export interface StreamParts {
 }
 
 /**
- * One stream of events to a client. It outlives its connections: events without a connection are kept for a client that resumes. It
- * has at most one connection, and writes each event to it once.
+ * One stream of events to a client. It outlives its connections: without a connection, events are kept for a client
+ * that resumes. It has at most one connection at a time, and writes each event once.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#resumability-and-redelivery
  */
@@ -48,14 +48,14 @@ export class EventStream implements MessageSink {
   readonly #parts: StreamParts;
   readonly #onGone: (() => void) | undefined;
   #seq = 0;
-  /** Whether an event id was written. Without one, the client has nothing to resume with. */
+  /** Whether an event id was written. Without one, a client cannot resume. */
   #isResumable = false;
   #isFinished = false;
   #writer: StreamWriter | undefined;
 
   /**
-   * @param request whose answer ends the stream; undefined where there is not exactly one.
-   * @param onGone is called when the client disconnected.
+   * @param request the request whose answer ends the stream; undefined if there is not exactly one.
+   * @param onGone called when the client disconnected.
    */
   constructor(name: string, kind: StreamKind, request: Id | undefined, parts: StreamParts, onGone?: () => void) {
     this.name = name;
@@ -70,14 +70,17 @@ export class EventStream implements MessageSink {
     return this.#isFinished;
   }
 
-  /** What a client that has the events up to `seq` still needs of a finished stream. `lost` when its end is no longer kept. */
+  /**
+   * Returns what a client that has the events up to `seq` still needs of a finished stream. `lost`: its end is no
+   * longer kept.
+   */
   missingAfter(seq: number): 'nothing' | 'lost' | 'events' {
     if (seq >= this.#seq) return 'nothing';
     const isKept = this.#writer !== undefined || this.#parts.log.hasAfter(this.name, this.#seq - 1);
     return isKept ? 'events' : 'lost';
   }
 
-  /** Writes to this response from now on, first all kept events with a higher number than `afterSeq`. */
+  /** Connects the stream to this response. Writes all kept events with a higher number than `afterSeq` first. */
   attach(response: ServerResponse, afterSeq?: number): void {
     const { log, timers, metrics, unsent, principal, isPriming } = this.#parts;
     this.#detach();
@@ -120,13 +123,13 @@ export class EventStream implements MessageSink {
 
   send(text: string): boolean {
     if (this.#isFinished) return false;
-    // Without a connection, the event would be kept for a client that cannot ask for it.
+    // Nobody could ask for this event: there is no connection and no earlier event id.
     if (this.#writer === undefined && !this.#isResumable) return false;
     this.#append(text);
     return true;
   }
 
-  /** Sends the last messages, if any, and ends. */
+  /** Sends the last messages, if any, and ends the stream. */
   finish(...texts: readonly string[]): void {
     for (const text of texts) this.send(text);
     this.#isFinished = true;
@@ -134,7 +137,7 @@ export class EventStream implements MessageSink {
     this.#writer?.end();
   }
 
-  /** Ends at once and keeps nothing. */
+  /** Ends the stream at once and keeps no events. */
   close(): void {
     this.#isFinished = true;
     this.#detach();

@@ -30,7 +30,10 @@ const OUTCOME_UNKNOWN = toAnswer(
 const NONCE_CHARS = 8;
 const MAC_CHARS = 12;
 
-/** Proves that a nonce was made for this session, also after a restart: nobody else knows its sealed id. */
+/**
+ * Returns a proof that a nonce belongs to this session. It stays valid after a restart, and only the client knows the
+ * sealed id that is its key.
+ */
 function macOf(sessionId: string, nonce: string): string {
   return createHmac('sha256', sessionId).update(nonce).digest('base64url').slice(0, MAC_CHARS);
 }
@@ -39,11 +42,11 @@ function macOf(sessionId: string, nonce: string): string {
 export class SessionStreams {
   readonly #session: ClientSession;
   readonly #parts: StreamParts;
-  /** Start of all stream names. Differs from those before a restart. */
-  readonly #tag: string;
+  /** Beginning of all stream names; differs after each restart. */
+  readonly #namePrefix: string;
   readonly #streams = new Map<string, EventStream>();
   #opened = 0;
-  /** Streams that the client opened by GET since then. */
+  /** Streams that the client opened by GET since `#opensSinceMs`. */
   #opens = 0;
   #opensSinceMs = 0;
   #resumedFrom: string | undefined;
@@ -52,7 +55,7 @@ export class SessionStreams {
   constructor(session: ClientSession, { limits, timers, metrics, memory }: StreamsParts) {
     this.#session = session;
     const nonce = randomBytes(6).toString('base64url');
-    this.#tag = `${nonce}${macOf(session.id, nonce)}`;
+    this.#namePrefix = `${nonce}${macOf(session.id, nonce)}`;
     const principal = session.caller.principal.key;
     const log = new EventLog(limits, memory.events, principal, (stream) => this.#onRemoved(stream));
     const { priming } = featuresOf(session.caller.revision);
@@ -61,7 +64,7 @@ export class SessionStreams {
     session.closed.addEventListener('abort', () => this.#close(), { once: true });
   }
 
-  /** Opens a stream for the answers to one POST. @param request undefined where it answers several. */
+  /** Opens a stream for the answers to one POST. @param request undefined for a batch. */
   open(response: ServerResponse, request?: Id): EventStream {
     const stream = this.#create('post', request);
     stream.attach(response);
@@ -69,11 +72,11 @@ export class SessionStreams {
   }
 
   /**
-   * Counts one more GET of the client. Returns false where there were too many within the last minute. One that goes on from
-   * a later event than the one before made progress, and is not counted.
+   * Counts a GET of the client. Returns false if there were too many within the last minute. A GET that resumes from a
+   * later event than the previous one shows progress, and does not count.
    */
   mayOpen(nowMs: number, lastEventId: string | undefined): boolean {
-    // Its hash, since a client chooses how long it is.
+    // The hash is kept, because the client chooses the length of the id.
     const from = lastEventId === undefined ? undefined : hash('sha256', lastEventId);
     const isProgress = from !== undefined && from !== this.#resumedFrom;
     this.#resumedFrom = from;
@@ -85,9 +88,9 @@ export class SessionStreams {
     return ++this.#opens <= LIMITS.streamOpensPerMinute;
   }
 
-  /** Opens the session's own stream, and closes the one before. */
+  /** Opens the GET stream of the session, and closes the previous one. */
   listen(response: ServerResponse): void {
-    // A session with a listening stream never becomes idle, so the stream needs a client.
+    // A session with a GET stream never becomes idle, so the stream needs a connected client.
     if (response.destroyed) return;
     this.#listening?.close();
     const stream = this.#create('get', undefined, () => this.#session.unlisten(stream));
@@ -97,10 +100,10 @@ export class SessionStreams {
   }
 
   /**
-   * Resumes the stream of an event id. Returns false when the stream has ended and the client has all of it.
+   * Resumes the stream of an event id. Returns false if the stream has ended and the client has received all of it.
    *
-   * A request of this session whose answer is gone is answered with `outcome-unknown`. An event id of another session names nothing
-   * here: the client gets a new stream. Not 404, which would tell it to give up this session.
+   * A request of this session whose answer is no longer kept gets `outcome-unknown`. An event id of another session is
+   * unknown here: the client gets a new stream. Not 404, because it would end the client's session.
    */
   resume(response: ServerResponse, lastEventId: string): boolean {
     if (response.destroyed) return true;
@@ -119,25 +122,25 @@ export class SessionStreams {
     return true;
   }
 
-  /** Closes the stream on which no answer is waited for. */
+  /** Closes the GET stream, on which no answer is due. */
   drain(): void {
     this.#listening?.close();
   }
 
-  /** Whether a stream of this name was made for this session, possibly before a restart. */
+  /** Returns whether a stream of this name belongs to this session, possibly from before a restart. */
   #isOwn(stream: string): boolean {
     const nonce = stream.slice(0, NONCE_CHARS);
     return stream.startsWith(`${nonce}${macOf(this.#session.id, nonce)}-`);
   }
 
   #create(kind: StreamKind, request: Id | undefined, onGone?: () => void): EventStream {
-    const name = `${this.#tag}-${++this.#opened}`;
+    const name = `${this.#namePrefix}-${++this.#opened}`;
     const stream = new EventStream(name, kind, request, this.#parts, onGone);
     this.#streams.set(name, stream);
     return stream;
   }
 
-  /** An unfinished stream goes on without its log. */
+  /** Removes a finished stream whose log is gone. An unfinished stream continues without its log. */
   #onRemoved(name: string): void {
     if (this.#streams.get(name)?.isFinished === true) this.#streams.delete(name);
   }

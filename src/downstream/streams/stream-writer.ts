@@ -3,24 +3,24 @@ import { LIMITS } from '../../limits.ts';
 import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
 import type { StreamEvent } from './event-log.ts';
 
-/** Learns what became of the events given to a {@link StreamWriter}. */
+/** Receives the outcome of the events given to a {@link StreamWriter}. */
 export interface StreamWriterOwner {
-  /** The event was handed to the socket, which is no proof that it arrived. */
+  /** Called after an event was written to the socket, which does not prove that it arrived. */
   onWritten?(streamEvent: StreamEvent): void;
-  /** The reader is gone, and these events were not written. Called once, as the last. */
+  /** Called once, as the last callback: the reader has disconnected, and these events were not written. */
   onGone(unsent: readonly StreamEvent[]): void;
-  /** A message was left out because the reader is too slow. */
+  /** Called when a message is dropped because the reader is too slow. */
   onDropped(): void;
 }
 
 export interface StreamWriterOptions {
-  /** Whether a reader whose queue is full is disconnected. Without it, the queue has no bound. */
+  /** Whether to disconnect a reader whose queue is full. If false, the queue has no bound. */
   readonly isImpatient: boolean;
-  /** The stream ends after this long, for clients that went away unnoticed. */
+  /** The stream ends at this age, because clients may disappear unnoticed. */
   readonly maxAgeMs?: number | undefined;
-  /** Bounds the queues of all readers together. The biggest reader is disconnected beyond it. */
+  /** Bounds the queues of all readers together. If it is exceeded, the biggest reader is disconnected. */
   readonly budget?: ByteBudget;
-  /** Whom the queue counts for in the budget. */
+  /** The principal whose budget the queue uses. */
   readonly principal?: string;
   /** Called when the reader stops reading, and when it has read everything. */
   onStall?(isStalled: boolean): void;
@@ -41,7 +41,7 @@ const NOTIFICATION = '{"jsonrpc":"2.0","method":"';
 /** Notifications that may be dropped for a slow reader. */
 const DROPPABLE = new Set(['notifications/progress', 'notifications/message']);
 
-/** Notifications of which an equal one in the queue is enough: a second one would say nothing new. */
+/** Notifications that are dropped if an equal one is queued, because the second one adds nothing. */
 const IDEMPOTENT = new Set([
   'notifications/tools/list_changed',
   'notifications/prompts/list_changed',
@@ -58,8 +58,8 @@ function notificationMethod(message: string): string | undefined {
 }
 
 /**
- * Writes events to one reader, in order and no faster than it reads. The queue is bounded: progress and log messages are dropped,
- * oldest first; for everything else the reader is disconnected.
+ * Writes events to one reader, in order and no faster than it reads. The queue is bounded: progress and log messages
+ * are dropped, oldest first. If that is not enough, the reader is disconnected.
  */
 export class StreamWriter implements ByteHolder {
   readonly openedMs: number = performance.now();
@@ -67,14 +67,14 @@ export class StreamWriter implements ByteHolder {
   readonly #owner: StreamWriterOwner;
   readonly #options: StreamWriterOptions;
   #queue: Queued[] = [];
-  /** Queued messages without replays, which the event log bounds already. */
+  /** Number of queued messages, except replays, which the event log bounds already. */
   #waiting = 0;
   #waitingBytes = 0;
-  /** Of the whole queue. */
+  /** Bytes of the whole queue. */
   #heldBytes = 0;
-  /** Joined with the first queued event, since most streams never queue one. */
+  /** Created with the first queued event, because most streams never queue one. */
   #account: ByteAccount | undefined;
-  /** Accepted by the socket before it blocked, and not yet sent. */
+  /** Bytes in the socket's buffer when it blocked. */
   #blockedBytes = 0;
   #isBlocked = false;
   #isEnding = false;
@@ -98,7 +98,10 @@ export class StreamWriter implements ByteHolder {
     return this.#heldBytes;
   }
 
-  /** @param message the JSON-RPC message of the event: its method decides whether it may be dropped. */
+  /**
+   * Writes or queues an event. @param message the JSON-RPC message of the event; its method decides whether it may be
+   * dropped.
+   */
   write(streamEvent: StreamEvent, message: string): void {
     if (this.#isGone || this.#isEnding) return;
     if (!this.#isBlocked) {
@@ -120,7 +123,7 @@ export class StreamWriter implements ByteHolder {
     if (!hasRoom && this.#options.isImpatient) this.destroy();
   }
 
-  /** Writes events from the event log. All of them arrive or the connection ends. */
+  /** Writes events from the event log. Either all of them are written or the connection ends. */
   replay(streamEvents: readonly StreamEvent[]): void {
     for (const streamEvent of streamEvents) {
       if (this.#isGone) return;
@@ -141,13 +144,13 @@ export class StreamWriter implements ByteHolder {
     if (this.#queue.length === 0) this.#out.end();
   }
 
-  /** Ends the connection in favour of another one, and returns the events that were not written. `onGone` is not called. */
+  /** Ends this connection because another one replaces it, and returns the unwritten events. Does not call `onGone`. */
   release(): readonly StreamEvent[] {
     const isBlocked = this.#isBlocked;
     const unsent = this.#clear();
     if (!this.#isGone) {
       this.#isGone = true;
-      // A reader that does not read would keep its connection open.
+      // A blocked reader would keep its connection open.
       if (isBlocked) this.#out.destroy();
       else this.#out.end();
     }
@@ -240,7 +243,7 @@ export class StreamWriter implements ByteHolder {
   }
 
   #hasRoom({ bytes }: StreamEvent): boolean {
-    // An empty queue takes one message of any size: it may be the answer.
+    // An empty queue accepts one message of any size, because it may be the answer.
     if (this.#waiting === 0) return true;
     const { streamQueueMessages, streamQueueBytes } = LIMITS;
     return this.#waiting < streamQueueMessages && this.#waitingBytes + bytes <= streamQueueBytes;

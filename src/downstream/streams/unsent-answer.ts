@@ -2,18 +2,18 @@ import type { ServerResponse } from 'node:http';
 import type { ByteBudget } from '../memory/byte-budget.ts';
 import { STUCK_MS } from './event-stream.ts';
 
-/** Less than this is not worth an account. */
+/** Smaller answers are not counted. */
 const SMALL_BYTES = 16_384;
 
 /**
- * Counts what the client has not read of an ended response. The connection of a client that reads nothing for {@link STUCK_MS} ends,
- * as does that of the slowest reader beyond the budget.
+ * Counts the unread bytes of an ended response in the budget. Closes the connection if the client reads nothing for
+ * {@link STUCK_MS}, or if the budget is exceeded and this is the biggest holder.
  */
 export function holdUnsent(response: ServerResponse, budget: ByteBudget, principal: string): void {
   const bytes = response.writableLength;
   if (bytes < SMALL_BYTES) return;
   let isHeld = true;
-  const free = (): void => {
+  const releaseBytes = (): void => {
     if (!isHeld) return;
     isHeld = false;
     account.subtract(bytes);
@@ -22,11 +22,11 @@ export function holdUnsent(response: ServerResponse, budget: ByteBudget, princip
   const account = budget.join(principal, {
     heldBytes: bytes,
     shed: () => {
-      free();
+      releaseBytes();
       response.destroy();
     },
   });
   response.setTimeout(STUCK_MS);
-  response.once('close', free);
+  response.once('close', releaseBytes);
   account.add(bytes);
 }

@@ -1,6 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
-import { type InputRequest, type InputRequired, mayAsk, readResult } from '../../protocol/input-required.ts';
+import { type InputRequest, type InputRequired, mayRequireInput, readResult } from '../../protocol/input-required.ts';
 import type { RpcError } from '../../protocol/jsonrpc.ts';
 import { declaresTasks } from '../../protocol/tasks.ts';
 import { canBeAsked, capabilitiesFor, modernCapabilities } from '../exchange/client-capabilities.ts';
@@ -74,7 +74,7 @@ export function urlRequiredError(upstream: string, exchange: Exchange, { message
   const { client, request } = exchange;
   const listed: unknown = typeof data === 'object' && data !== null && 'elicitations' in data ? data.elicitations : [];
   const pages = (Array.isArray(listed) ? listed : []).flatMap((one: unknown) => (isUrlElicitation(one) ? [one] : []));
-  if (pages.length === 0 || !mayAsk(request.method)) {
+  if (pages.length === 0 || !mayRequireInput(request.method)) {
     const why = pages.length === 0 ? 'names none' : `${request.method} cannot wait for that`;
     throw new GatewayError('upstream-protocol', {
       upstream,
@@ -118,7 +118,7 @@ export function readAsking(
     case 'absent':
       return undefined;
     case 'input-required':
-      if (!mayAsk(method)) throw broken(`questions, which ${method} may not be answered with`);
+      if (!mayRequireInput(method)) throw broken(`questions, which ${method} may not be answered with`);
       return reading.asked;
     case 'task':
       if (method !== 'tools/call' || !declaresTasks(modernCapabilities(client))) {

@@ -3,7 +3,7 @@ import type { Source } from '../../catalog/callable.ts';
 import { isListedResource, sourceOf } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
-import { type InputRequired, isPlain, type Retry, withRetry } from '../../protocol/input-required.ts';
+import { type InputRequired, isMarkedComplete, type Retry, withRetry } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../../protocol/mcp-headers.ts';
@@ -120,7 +120,7 @@ export class Calls {
     ending: ResultSink,
   ): void {
     const { link, first } = begun;
-    if (first instanceof GatewayError || first.kind === 'error' || !isPlain(first.parsedResult)) {
+    if (first instanceof GatewayError || first.kind === 'error' || !isMarkedComplete(first.parsedResult)) {
       ending.follow(this.#call(exchange, upstream, to, begun));
       return;
     }

@@ -4,7 +4,7 @@ import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { withoutCoreTaskMeta } from '../../protocol/meta.ts';
 import { MODERN, featuresOf } from '../../protocol/revisions.ts';
-import { declaresTasks, mustBeTask, runsTasks } from '../../protocol/tasks.ts';
+import { declaresTasks, requiresTask, supportsToolTasks } from '../../protocol/tasks.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
 import type { Link } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
@@ -119,12 +119,12 @@ export class TaskCalls {
     params: RawObject,
     source: Source | undefined,
   ): TaskPlan {
-    if (request.method !== 'tools/call' || !runsTasks(link.hello.capabilities)) return 'plain';
+    if (request.method !== 'tools/call' || !supportsToolTasks(link.hello.capabilities)) return 'plain';
     const { revision, capabilities, principal } = client.caller;
     // A connection for one call is gone before anybody can ask about a task on it.
     const canKeep = config.isolation !== 'call';
     if (canKeep && params.raw('task') !== undefined && featuresOf(revision).coreTasks) return 'client';
-    if (source === undefined || source.isModern || !mustBeTask(source.item)) return 'plain';
+    if (source === undefined || source.isModern || !requiresTask(source.item)) return 'plain';
     const isRaised = canKeep && revision === MODERN && declaresTasks(capabilities);
     return isRaised && this.#parts.upgradedTasks.hasRoom(principal.key) ? 'raised' : 'driven';
   }

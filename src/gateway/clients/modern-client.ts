@@ -1,6 +1,6 @@
 import type { Catalog } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
-import { mayAsk } from '../../protocol/input-required.ts';
+import { mayRequireInput } from '../../protocol/input-required.ts';
 import type { RawObject } from '../../json/json.ts';
 import { notificationText } from '../../protocol/jsonrpc.ts';
 import type { Severity } from '../../protocol/severity.ts';
@@ -57,7 +57,7 @@ export class ModernClient implements Client {
   }
 
   ask(question: ClientQuestion, exchange: Exchange | undefined): void {
-    if (exchange !== undefined && mayAsk(exchange.request.method)) {
+    if (exchange !== undefined && mayRequireInput(exchange.request.method)) {
       this.rounds?.add(question);
       return;
     }

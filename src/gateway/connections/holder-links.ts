@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
-import { type Answer, DONE } from '../../protocol/jsonrpc.ts';
+import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import { detach } from '../../json/memo.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
@@ -187,10 +187,10 @@ export class HolderLinks {
     const isStillWanted = [...holder.subscriptions.values()].some(
       ({ upstream, uri }) => upstream === to.upstream && uri === to.uri,
     );
-    if (!had || isStillWanted) return DONE;
+    if (!had || isStillWanted) return EMPTY_RESULT;
     this.#siblings.onUnsubscribed(holder, to);
     const link = holder.links.get(to.upstream);
-    return (link && (await this.#subscriptions.remove(link, holder, to.uri))) ?? DONE;
+    return (link && (await this.#subscriptions.remove(link, holder, to.uri))) ?? EMPTY_RESULT;
   }
 
   /** Gives back all links and subscriptions of a holder. */

@@ -1,5 +1,5 @@
 import { GatewayError, toAnswer } from '../../errors.ts';
-import { type Answer, DONE } from '../../protocol/jsonrpc.ts';
+import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
 import type { Link } from '../../upstream/link.ts';
 import type { UpstreamSubscription } from '../../upstream/upstream-subscription.ts';
@@ -42,7 +42,7 @@ export class LinkSubscriptions {
     }
     const holders = link.subscribers.get(uri) ?? new Set();
     link.subscribers.set(uri, holders.add(holder));
-    return DONE;
+    return EMPTY_RESULT;
   }
 
   /** Removes a holder. The last one makes the gateway unsubscribe, and gets the upstream's answer. */
@@ -79,7 +79,7 @@ export class LinkSubscriptions {
     if (link.subscription === undefined) return this.#send(link, method, uri);
     if (method === 'resources/subscribe') return addToSubscription(link.subscription, link.upstream, uri);
     link.subscription.remove(uri);
-    return Promise.resolve(DONE);
+    return Promise.resolve(EMPTY_RESULT);
   }
 }
 
@@ -111,6 +111,6 @@ export function isWithin(uri: string, subscribed: string): boolean {
 }
 
 async function addToSubscription(subscription: UpstreamSubscription, upstream: string, uri: string): Promise<Answer> {
-  if (await subscription.add(uri)) return DONE;
+  if (await subscription.add(uri)) return EMPTY_RESULT;
   return toAnswer(new GatewayError('unknown-resource', { upstream, message: uri, data: { uri } }));
 }

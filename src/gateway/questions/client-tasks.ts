@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { arrayText, RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
-import { hostsTask, relatedTask, withRelatedTask } from '../../protocol/tasks.ts';
+import { supportsClientTask, relatedTask, withRelatedTask } from '../../protocol/tasks.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
 import type { Link } from '../../upstream/link.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
@@ -35,7 +35,7 @@ export class ClientTasks {
 
   /** Whether what is asked may become a task of this client. */
   mayHost(client: Client, method: string, params: RawObject): boolean {
-    return params.raw('task') !== undefined && hostsTask(client.clientCapabilities, method);
+    return params.raw('task') !== undefined && supportsClientTask(client.clientCapabilities, method);
   }
 
   /** What the client said to such a question: that it made a task, or at once what was asked. */

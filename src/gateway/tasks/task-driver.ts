@@ -3,7 +3,7 @@ import { GatewayError } from '../../errors.ts';
 import { readRequests } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
-import { errorOf, isEnd, pollIntervalMs } from '../../protocol/tasks.ts';
+import { taskError, isTerminal, pollIntervalMs } from '../../protocol/tasks.ts';
 import type { Link } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { toolFailure } from '../forward/result-translator.ts';
@@ -66,7 +66,7 @@ export class TaskDriver {
       const status = state.string('status');
       if (status === 'cancelled') throw wasCancelled(site);
       // What it wants to know it asks while its result is waited for.
-      if (isEnd(status) || status === 'input_required') {
+      if (isTerminal(status) || status === 'input_required') {
         return await this.#ask(exchange, site, 'tasks/result', {}, dueMs - performance.now());
       }
       await pause(exchange, site, state, dueMs);
@@ -82,7 +82,7 @@ export class TaskDriver {
       const status = state.string('status');
       if (status === 'cancelled') throw wasCancelled(site);
       if (status === 'completed') return { kind: 'result', result: state.raw('result') ?? '{}' };
-      if (status === 'failed') return { kind: 'error', error: errorOf(state) };
+      if (status === 'failed') return { kind: 'error', error: taskError(state) };
       if (status === 'input_required') await this.#answerTo(exchange, site, state, asked);
       await pause(exchange, site, state, dueMs);
       const answer = await this.#ask(exchange, site, 'tasks/get');

@@ -6,7 +6,7 @@ import { inputRequestsText, readRequests } from '../../protocol/input-required.t
 import { arrayText, RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { MODERN, featuresOf } from '../../protocol/revisions.ts';
-import { declaresTasks, isEnd, TASKS_EXTENSION, withRelatedTask } from '../../protocol/tasks.ts';
+import { declaresTasks, isTerminal, TASKS_EXTENSION, withRelatedTask } from '../../protocol/tasks.ts';
 import type { Link } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { ClientGroup } from '../clients/client-group.ts';
@@ -115,7 +115,7 @@ export class Tasks {
     if (told.kind === 'result' && method === 'tasks/result') {
       return { kind: 'result', result: withRelatedTask(RawObject.parse(told.result), id).toString() };
     }
-    if (told.kind === 'result' && isEnd(RawObject.parse(told.result).string('status')))
+    if (told.kind === 'result' && isTerminal(RawObject.parse(told.result).string('status')))
       release({ upstream, link, task });
     return named(told, task, id);
   }

@@ -2,7 +2,7 @@ import { toRpcError } from '../../errors.ts';
 import { inputRequestsText, type InputRequest } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
-import { isEnd, raiseTask } from '../../protocol/tasks.ts';
+import { isTerminal, upgradeTask } from '../../protocol/tasks.ts';
 import type { ClientGroup } from '../clients/client-group.ts';
 import { atMost } from '../exchange/at-most.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
@@ -69,7 +69,7 @@ export class UpgradedTasks {
       (client instanceof ModernClient ? client.rounds?.transfer() : undefined) ?? new InputRounds(),
     );
     site.holder.working.delete(exchange);
-    return this.#parts.translator.stamp(raiseTask(state).with('resultType', '"task"'));
+    return this.#parts.translator.stamp(upgradeTask(state).with('resultType', '"task"'));
   }
 
   /** `tasks/get`. @returns the state in the client's words, or the upstream's error; neither with the client's id. */
@@ -84,10 +84,10 @@ export class UpgradedTasks {
     }
     const state = RawObject.parse(answer.result);
     const status = state.string('status');
-    const told = raiseTask(state);
+    const told = upgradeTask(state);
     if (failure !== undefined) return this.#onEnd(running, site, told, { kind: 'error', error: toRpcError(failure) });
     if (status === 'cancelled') return this.#onEnd(running, site, told, undefined);
-    if (isEnd(status)) {
+    if (isTerminal(status)) {
       const outcome = await exchange.unlessCancelled(this.#result(running, site));
       return this.#onEnd(running, site, told, outcome);
     }

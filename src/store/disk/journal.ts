@@ -3,14 +3,17 @@ import { createReadStream } from 'node:fs';
 import { appendFile, rm, stat, truncate, writeFile } from 'node:fs/promises';
 import { isCode, replaceFile, systemCode } from './state-file.ts';
 
-/** A journal shorter than this is not rewritten. */
+/** A shorter journal is not rewritten. */
 const MIN_REWRITE_BYTES = 256 * 1_024;
-/** It is rewritten when it is so many times as long as what it describes. */
+/** The journal is rewritten when it is this many times as long as the state that it describes. */
 const REWRITE_FACTOR = 2;
-/** Lines that wait for a disk that cannot be written. Beyond that they are dropped, and the whole file is written instead. */
+/**
+ * Lines that wait for a disk that cannot be written. With more, they are dropped, and the whole file is rewritten
+ * later.
+ */
 const MAX_WAITING_BYTES = 1_024 * 1_024;
 
-/** Kept on the disk, so that there is room for ends when nothing else is left. */
+/** Reserved disk space, so that ends of sessions can still be written when the disk is full. */
 const RESERVE_BYTES = 64 * 1_024;
 const DISK_IS_FULL = new Set(['ENOSPC', 'EDQUOT']);
 
@@ -19,19 +22,19 @@ const LAST_RETRY_MS = 30_000;
 
 export interface JournalEvents {
   writeFailed(error: unknown): void;
-  /** Changes cannot be written from now on. It is tried again and again. */
+  /** Called when writing begins to fail. The journal retries on its own. */
   failing(error: unknown): void;
-  /** Everything is written again. */
+  /** Called when everything is written again. */
   recovered(): void;
 }
 
 /**
- * A file of lines that describe the changes of a state kept in memory, one process at a time.
+ * A file of lines that describe changes of a state kept in memory. One process at a time may use it.
  *
- * Beside it lies a reserve, a file of no use but its size: it makes room for the ends of sessions when the disk is full.
+ * A reserve file beside it takes up disk space. It is removed to make room for ends of sessions when the disk is full.
  *
- * The journal is not forced to the disk at each line: what was written survives the process, but a machine that loses power may lose
- * the last seconds.
+ * The journal is not synced after each line: written lines survive the process, but a power failure may lose the last
+ * seconds.
  */
 export class Journal implements AsyncDisposable {
   readonly #path: string;
@@ -40,12 +43,12 @@ export class Journal implements AsyncDisposable {
   readonly #events: JournalEvents;
   #size = 0;
   #rewriteAt = MIN_REWRITE_BYTES;
-  /** Lines not written yet. */
+  /** Lines that are not written yet. */
   #waiting: string[] = [];
   #waitingBytes = 0;
-  /** The file does not describe the state until it is rewritten. */
+  /** Whether the file describes the state only after it is rewritten. */
   #needsRewrite = false;
-  /** The file may end in the middle of a line. */
+  /** Whether the file may end in the middle of a line. */
   #isTorn = false;
   #batch: PromiseWithResolvers<boolean> | undefined;
   #writing: Promise<void> | undefined;
@@ -54,7 +57,7 @@ export class Journal implements AsyncDisposable {
   #retryMs = FIRST_RETRY_MS;
   #retry: NodeJS.Timeout | undefined;
 
-  /** @param state returns the lines that describe the whole state. It may change while they are written. */
+  /** @param state returns the lines that describe the whole state, which may change while they are written. */
   constructor(path: string, state: () => Iterable<string>, events: JournalEvents) {
     this.#path = path;
     this.#reservePath = `${path}.reserve`;
@@ -62,14 +65,14 @@ export class Journal implements AsyncDisposable {
     this.#events = events;
   }
 
-  /** The last error, undefined when everything is written and the reserve is there. */
+  /** The last error; undefined if everything is written and the reserve exists. */
   get failure(): unknown {
     return this.#failure;
   }
 
-  /** Yields the lines of the file, of which the last may be torn. */
+  /** Yields the lines of the file. The last one may be incomplete. */
   async *read(): AsyncGenerator<string> {
-    // The beginning of a line, in pieces: a line can be much longer than what is read at once.
+    // Parts of an unfinished line, which can be much longer than one chunk.
     let pieces: string[] = [];
     try {
       for await (const chunk of createReadStream(this.#path, 'utf8')) {
@@ -90,13 +93,13 @@ export class Journal implements AsyncDisposable {
     }
   }
 
-  /** Replaces the file by the state. Where there is no room for a second file, the old one is kept. */
+  /** Rewrites the file from the state. Keeps the old file if the disk has no room for a second one. */
   async compact(): Promise<void> {
     this.#rewriteAt = 0;
     await this.#flush();
   }
 
-  /** Adds a line. Resolves with false when it could not be written at once, and is tried again later. */
+  /** Appends a line. Resolves with false if it could not be written at once; then it is retried later. */
   append(line: string): Promise<boolean> {
     if (!this.#needsRewrite) {
       this.#waiting.push(line);
@@ -106,7 +109,7 @@ export class Journal implements AsyncDisposable {
     return this.#flush();
   }
 
-  /** Writes what waits, one write at a time: lines that come meanwhile make the next one. */
+  /** Writes the waiting lines, one write at a time. Lines that arrive meanwhile form the next write. */
   #flush(): Promise<boolean> {
     const batch = (this.#batch ??= Promise.withResolvers<boolean>());
     this.#writing ??= this.#writeBatches();
@@ -147,7 +150,7 @@ export class Journal implements AsyncDisposable {
     else if (!(await this.#compacted(bytes)) && lines.length > 0) await this.#append(lines, bytes);
   }
 
-  /** Gives up the reserve and writes again. Returns false when that does not help either. */
+  /** Removes the reserve and writes again. Returns false if that fails too. */
   async #writeIntoReserve(lines: readonly string[], bytes: number, thrown: unknown): Promise<boolean> {
     if (!this.#hasReserve || !DISK_IS_FULL.has(systemCode(thrown) ?? '')) return false;
     this.#hasReserve = false;
@@ -160,7 +163,7 @@ export class Journal implements AsyncDisposable {
     }
   }
 
-  /** Makes the reserve, if it is missing. While there is no room for it, the journal is failing. */
+  /** Creates the reserve if it is missing. The journal counts as failing while there is no room for the reserve. */
   async #reserve(): Promise<void> {
     if (!this.#hasReserve) {
       try {
@@ -175,14 +178,17 @@ export class Journal implements AsyncDisposable {
     if (this.#failure !== undefined) this.#recover();
   }
 
-  /** Rewrites a file that would become too long. Returns false where it is short enough, or there is no room for a second one. */
+  /**
+   * Rewrites a file that would become too long. Returns false if it is short enough, or if the disk has no room for a
+   * second file.
+   */
   async #compacted(bytes: number): Promise<boolean> {
     if (this.#size + bytes < this.#rewriteAt) return false;
     try {
       await this.#replace();
       return true;
     } catch {
-      // If the file cannot be written either, the caller says so.
+      // If the file cannot be appended to either, the caller reports it.
       this.#needsRewrite = false;
       this.#rewriteAt = Math.max(MIN_REWRITE_BYTES, REWRITE_FACTOR * (this.#size + bytes));
       return false;
@@ -190,7 +196,7 @@ export class Journal implements AsyncDisposable {
   }
 
   async #replace(): Promise<void> {
-    // Lines that are added from here on may be in the state already, and are written once more.
+    // Lines appended from here on may be part of the state already, and are then written twice.
     this.#needsRewrite = false;
     try {
       this.#size = await replaceFile(this.#path, withLineEnds(this.#state()));
@@ -207,7 +213,7 @@ export class Journal implements AsyncDisposable {
     try {
       await appendFile(this.#path, text, { mode: 0o600 });
     } catch (thrown) {
-      // A part of it may have been written, and would take the room of the next try.
+      // A partly written text would take up the space that the next attempt needs.
       this.#isTorn = await truncate(this.#path, this.#size).then(
         () => false,
         () => true,
@@ -239,7 +245,7 @@ export class Journal implements AsyncDisposable {
     this.#events.recovered();
   }
 
-  /** Writes what waits, once more if need be. */
+  /** Writes the waiting lines, with one more attempt after a failure. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#writing;
     if (this.#failure !== undefined) await this.#flush();

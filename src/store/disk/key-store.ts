@@ -14,7 +14,7 @@ function json(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    // The parser's message quotes the text, which is secret.
+    // The parser's message would quote the text, which is secret.
     return undefined;
   }
 }
@@ -29,7 +29,7 @@ function parse(text: string, path: string): readonly KeyRecord[] {
   );
 }
 
-/** Keeps the keys in a file of the state directory. */
+/** Stores the keys in a file of the state directory. */
 export class DiskKeyStore implements KeyStore {
   readonly #path: string;
 
@@ -37,7 +37,9 @@ export class DiskKeyStore implements KeyStore {
     this.#path = path;
   }
 
-  /** Makes the directory and the file where there are none; processes that do so at the same time end up with one file. */
+  /**
+   * Creates the directory and the file if they are missing. Processes that do so at the same time end up with one file.
+   */
   static async open(stateDir: string): Promise<DiskKeyStore> {
     await makeStateDir(stateDir);
     const store = new DiskKeyStore(join(stateDir, 'keys.json'));
@@ -50,12 +52,16 @@ export class DiskKeyStore implements KeyStore {
     return store;
   }
 
-  /** @throws {Error} with words for the operator, when others can read the file or it is no key ring. */
+  /**
+   * See {@link KeyStore.read}. @throws {Error} with a message for the operator, if other users can read the file or it
+   * is not a key ring.
+   */
   async read(): Promise<readonly KeyRecord[]> {
     const file = await open(this.#path, 'r');
     try {
       const { mode } = await file.stat();
-      // Kubernetes opens a volume to the pod's group by itself, so a group may read; Windows has no such bits.
+      // Kubernetes makes a volume readable for the pod's group, so a group may read the file. Windows has no such mode
+      // bits.
       if ((mode & 0o007) !== 0 && process.platform !== 'win32') {
         const bits = (mode & 0o777).toString(8);
         throw new Error(

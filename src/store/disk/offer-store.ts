@@ -5,7 +5,7 @@ import { LIMITS, type LimitName } from '../../limits.ts';
 import type { OfferKey, OfferStore, UpstreamKey } from '../offer-store.ts';
 import { isCode, makeStateDir, replaceFile } from './state-file.ts';
 
-/** Beginning of the names of all files of one upstream. */
+/** Returns the beginning of the names of all files of one upstream. */
 function stemOf({ upstream, target }: UpstreamKey): string {
   return `${upstream}-${digest(target, 12)}`;
 }
@@ -14,7 +14,7 @@ function digest(text: string, chars: number): string {
   return hash('sha256', text).slice(0, chars);
 }
 
-/** The part of the name that says which clients the lists are for, if not for everyone. Clients choose their capabilities. */
+/** Part of the file name of lists for clients with certain capabilities. Clients choose their capabilities. */
 const RESTRICTED = '.c-';
 
 function fileOf(key: OfferKey): string {
@@ -23,17 +23,17 @@ function fileOf(key: OfferKey): string {
   return `${stemOf(key)}${era}${clients}.json`;
 }
 
-/** An empty file of this name stands for an upstream that could not be listed. */
+/** Returns the name of the empty file that marks an upstream whose last listing failed. */
 function failureFileOf(key: UpstreamKey): string {
   return `${stemOf(key)}.failed`;
 }
 
-/** Keeps lists in files of the state directory, each written as a whole. */
+/** Stores lists in files of the state directory, each replaced as a whole. */
 export class DiskOfferStore implements OfferStore {
   readonly #dir: string;
   readonly #onLimit: (limit: LimitName) => void;
 
-  /** @param onLimit is called when a bound makes it refuse or remove something. */
+  /** @param onLimit called when a bound refuses or removes something. */
   constructor(stateDir: string, onLimit: (limit: LimitName) => void) {
     this.#dir = join(stateDir, 'offers');
     this.#onLimit = onLimit;
@@ -49,7 +49,7 @@ export class DiskOfferStore implements OfferStore {
         await file.close();
       }
     } catch {
-      // The upstream is listed again instead.
+      // The caller lists the upstream again.
       return undefined;
     }
   }
@@ -58,7 +58,7 @@ export class DiskOfferStore implements OfferStore {
     const file = fileOf(key);
     if (Buffer.byteLength(text) > LIMITS.storedOfferBytes) {
       this.#onLimit('storedOfferBytes');
-      // Older lists would come back at the next start.
+      // Without this, older lists would be served after the next start.
       await rm(join(this.#dir, file), { force: true });
       return;
     }
@@ -87,7 +87,7 @@ export class DiskOfferStore implements OfferStore {
     await replaceFile(file, ['']);
   }
 
-  /** Keeps the files for clients with certain capabilities within bounds. */
+  /** Removes the oldest files for clients with certain capabilities if there are too many. */
   async #removeOldest(stem: string, written: string): Promise<void> {
     const names = (await readdir(this.#dir)).filter(
       (name) => name.startsWith(`${stem}.`) && name.includes(RESTRICTED) && name.endsWith('.json') && name !== written,

@@ -7,11 +7,11 @@ import { Journal, type JournalEvents } from './journal.ts';
 import { systemCode } from './state-file.ts';
 
 export interface SessionStoreEvents extends JournalEvents {
-  /** A bound has made the store refuse or remove something. */
+  /** Called when a bound refuses or removes something. */
   limitReached(limit: LimitName): void;
 }
 
-/** Keeps the state of sessions in memory and in a journal. One process at a time may have it open. */
+/** Stores session state in memory and in a journal. One process at a time may open it. */
 export class DiskSessionStore implements SessionStore {
   readonly #table: SessionTable;
   readonly #journal: Journal;
@@ -24,7 +24,7 @@ export class DiskSessionStore implements SessionStore {
     this.#journal = new Journal(join(stateDir, 'sessions.jsonl'), () => lines(table), events);
   }
 
-  /** Reads the journal, and writes it anew without what has expired. A line that is torn or makes no sense is left out. */
+  /** Reads the journal, and rewrites it without expired entries. Incomplete or invalid lines are skipped. */
   static async open(stateDir: string, events: SessionStoreEvents): Promise<DiskSessionStore> {
     const store = new DiskSessionStore(stateDir, events);
     for await (const line of store.#journal.read()) {

@@ -2,18 +2,18 @@ import { randomUUID } from 'node:crypto';
 import { type FileHandle, link, mkdir, open, readdir, rename, rm, stat, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
 
-/** Makes a directory that only this user can read, with those above it. One that is there already keeps its mode. */
+/** Creates a directory that only this user can read, with its parents. An existing directory keeps its mode. */
 export async function makeStateDir(path: string): Promise<void> {
   try {
     await mkdir(path, { recursive: true, mode: 0o700 });
   } catch (thrown) {
-    // Node says so for any reason that the system has, when it makes several levels. For one level it says why.
+    // For several levels Node reports ENOENT whatever the cause is; for one level it reports the cause.
     if (!isCode(thrown, 'ENOENT')) throw thrown;
     await mkdir(path, { mode: 0o700 });
   }
 }
 
-/** Returns the error code of the operating system, such as `ENOSPC`; undefined for any other error. */
+/** Returns the error code of the operating system, such as `ENOSPC`, or undefined for any other error. */
 export function systemCode(thrown: unknown): string | undefined {
   return thrown instanceof Error && 'code' in thrown && typeof thrown.code === 'string' ? thrown.code : undefined;
 }
@@ -22,7 +22,7 @@ export function isCode(thrown: unknown, code: string): boolean {
   return systemCode(thrown) === code;
 }
 
-/** Writes in pieces of this size, so that a long file does not hold up the process. */
+/** Size of one write, so that a long file does not block the process. */
 const PIECE_CHARS = 256 * 1_024;
 
 async function writeAll(file: FileHandle, texts: Iterable<string>): Promise<number> {
@@ -41,8 +41,8 @@ async function writeAll(file: FileHandle, texts: Iterable<string>): Promise<numb
   return bytes;
 }
 
-/** Writes a draft beside the file, and has `place` put it where it belongs. */
-async function written<T>(
+/** Writes a draft beside the file, then calls `place` to move it into place. */
+async function writeDraft<T>(
   path: string,
   texts: Iterable<string>,
   place: (draft: string, bytes: number) => Promise<T>,
@@ -65,10 +65,10 @@ async function written<T>(
 }
 
 const DRAFT = /\.[\da-f]{8}(?:-[\da-f]{4}){3}-[\da-f]{12}$/;
-/** A draft this old is not being written any more. */
+/** Age at which a draft is no longer being written. */
 const DRAFT_MS = 600_000;
 
-/** Removes the drafts that killed processes have left in a directory. */
+/** Removes drafts that killed processes have left in a directory. */
 export async function removeOldDrafts(dir: string): Promise<void> {
   for (const name of await readdir(dir)) {
     if (!DRAFT.test(name)) continue;
@@ -89,9 +89,11 @@ async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** Replaces a file, or creates it, readable by this user alone: a reader finds the old one or the new one. Returns its size. */
+/**
+ * Replaces or creates a file that only this user can read. Readers see the old or the new content. Returns its size.
+ */
 export async function replaceFile(path: string, texts: Iterable<string>): Promise<number> {
-  const bytes = await written(path, texts, async (draft, size) => {
+  const bytes = await writeDraft(path, texts, async (draft, size) => {
     await rename(draft, path);
     return size;
   });
@@ -99,9 +101,11 @@ export async function replaceFile(path: string, texts: Iterable<string>): Promis
   return bytes;
 }
 
-/** Creates a file, readable by this user alone. Returns false when there is one: of several processes at once, one succeeds. */
+/**
+ * Creates a file that only this user can read. Returns false if it exists. Of several processes at once, one succeeds.
+ */
 export async function createFile(path: string, text: string): Promise<boolean> {
-  const isCreated = await written(path, [text], async (draft) => {
+  const isCreated = await writeDraft(path, [text], async (draft) => {
     try {
       await link(draft, path);
       return true;

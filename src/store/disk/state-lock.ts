@@ -7,39 +7,39 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { isCode, makeStateDir, systemCode } from './state-file.ts';
 
-/** Longest address of a Unix socket that every system takes (macOS; Linux takes 107 bytes). */
+/** Longest address of a Unix socket on every system: macOS takes 103 bytes, Linux 107. */
 const MAX_ADDRESS_BYTES = 103;
-/** Bytes of the longest name that we give to a socket, with the slash before it. */
+/** Length of the longest socket name, including the slash before it. */
 const NAME_BYTES = 41;
 
 const ATTEMPTS = 50;
 const LONGEST_PAUSE_MS = 50;
 
-/** Connecting to a socket fails with one of these where no process listens on it. */
-const DEAD = new Set(['ECONNREFUSED', 'ENOENT', 'ENOTSOCK']);
-/** Making a socket fails with one of these where the file system has none. */
+/** Error codes of a connection to a socket that no process listens on. */
+const DEAD_SOCKET = new Set(['ECONNREFUSED', 'ENOENT', 'ENOTSOCK']);
+/** Error codes for the creation of a socket on a file system without sockets. */
 const NO_SOCKETS = new Set(['ENOTSUP', 'EOPNOTSUPP', 'EPERM', 'EINVAL']);
 
-/** Held while this process owns a state directory. It ends with the process, however that ends. */
+/** Exists while this process owns a state directory. It ends with the process, however the process ends. */
 export interface StateLock {
   release(): Promise<void>;
 }
 
-/** A directory of sockets, and how to address them. */
+/** A directory of sockets, and their addresses. */
 interface SocketDir extends AsyncDisposable {
   readonly path: string;
   address(name: string): string;
 }
 
 /**
- * Makes this process the owner of a state directory. Returns undefined when another process is.
+ * Makes this process the owner of a state directory. Returns undefined if another process owns it.
  *
- * The owner listens on a Unix socket in the directory; a process is alive if its socket takes a connection. Sockets have
- * numbers as names. A new owner listens first, then takes the next number by a hard link, which one process can do, then looks
- * again whether another one is alive. So the socket of a process that was killed is replaced without ever being in the way of
- * a living one.
+ * The owner listens on a Unix socket in the directory; a process is alive if its socket accepts a connection. Sockets
+ * are named by numbers. A new owner listens first, then takes the next number by a hard link, which only one process
+ * can create, and then checks again for other live processes. This replaces the socket of a killed process without ever
+ * affecting a live one.
  *
- * @throws when the directory cannot be written.
+ * @throws if the directory cannot be written.
  */
 export async function lockState(stateDir: string): Promise<StateLock | undefined> {
   if (process.platform === 'win32') return await lockPipe(stateDir);
@@ -60,22 +60,22 @@ export async function isStateLocked(stateDir: string): Promise<boolean> {
   return await isAnyAlive(dir, await numbersIn(dir));
 }
 
-/** Windows has named pipes instead: no directory, and none is left behind. */
+/** Returns the address of the named pipe that serves as the lock on Windows; a pipe leaves nothing behind. */
 async function pipeOf(stateDir: string): Promise<string> {
   return `\\\\.\\pipe\\linkspan-${hash('sha256', await realpath(stateDir)).slice(0, 24)}`;
 }
 
 async function lockPipe(stateDir: string): Promise<StateLock | undefined> {
   try {
-    const server = await listening(await pipeOf(stateDir));
-    return { release: () => closed(server) };
+    const server = await listen(await pipeOf(stateDir));
+    return { release: () => close(server) };
   } catch (thrown) {
     if (isCode(thrown, 'EADDRINUSE')) return undefined;
     throw thrown;
   }
 }
 
-async function listening(address: string): Promise<Server> {
+async function listen(address: string): Promise<Server> {
   const server = createServer((socket) => socket.destroy());
   server.listen(address);
   await once(server, 'listening');
@@ -88,7 +88,7 @@ async function socketDir(stateDir: string): Promise<SocketDir> {
   await makeStateDir(path);
   if (Buffer.byteLength(path) + NAME_BYTES <= MAX_ADDRESS_BYTES) return plainDir(path);
   if (process.platform !== 'linux') return await runtimeDir(stateDir);
-  // The address names the open directory instead of its path, which may then be of any length.
+  // The address refers to the open directory instead of its path, which may be of any length.
   const directory = await open(path, 'r');
   return {
     path,
@@ -97,7 +97,9 @@ async function socketDir(stateDir: string): Promise<SocketDir> {
   };
 }
 
-/** A directory of this user for state directories whose path is too long, or whose file system has no sockets. */
+/**
+ * Returns a directory of this user, for state directories whose path is too long or whose file system has no sockets.
+ */
 async function runtimeDir(stateDir: string): Promise<SocketDir> {
   const name = hash('sha256', await realpath(stateDir)).slice(0, 12);
   const user = process.getuid?.();
@@ -127,21 +129,24 @@ async function lockIn(dir: SocketDir): Promise<StateLock | undefined> {
       return { release: () => release(server, join(dir.path, name)) };
     }
     await release(server, join(dir.path, name));
-    // Two that have seen each other both step back, and must not do so for ever.
+    // Two processes that see each other both step back; the random pause keeps them from doing so for ever.
     await delay(randomInt(LONGEST_PAUSE_MS));
   }
   return undefined;
 }
 
-/** Listens on a socket of this name, which nobody sees before it takes connections. Returns undefined when the name is taken. */
+/**
+ * Listens on a socket of this name, which becomes visible only after it accepts connections. Returns undefined if the
+ * name is taken.
+ */
 async function listenAs(dir: SocketDir, name: string): Promise<Server | undefined> {
   const draft = `new-${randomUUID()}`;
-  const server = await listening(dir.address(draft));
+  const server = await listen(dir.address(draft));
   try {
     await link(join(dir.path, draft), join(dir.path, name));
     return server;
   } catch (thrown) {
-    await closed(server);
+    await close(server);
     if (isCode(thrown, 'EEXIST')) return undefined;
     throw thrown;
   } finally {
@@ -151,10 +156,10 @@ async function listenAs(dir: SocketDir, name: string): Promise<Server | undefine
 
 async function release(server: Server, path: string): Promise<void> {
   await rm(path, { force: true });
-  await closed(server);
+  await close(server);
 }
 
-async function closed(server: Server): Promise<void> {
+async function close(server: Server): Promise<void> {
   const promise = once(server, 'close');
   server.close();
   await promise;
@@ -169,7 +174,7 @@ async function isAnyAlive(dir: SocketDir, names: readonly string[]): Promise<boo
   return alive.includes(true);
 }
 
-/** Returns whether a process listens on a socket. In doubt it does. */
+/** Returns whether a process listens on a socket. Unknown errors count as yes. */
 function isAlive(address: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(address);
@@ -177,6 +182,6 @@ function isAlive(address: string): Promise<boolean> {
       socket.destroy();
       resolve(true);
     });
-    socket.once('error', (error) => resolve(!DEAD.has(systemCode(error) ?? '')));
+    socket.once('error', (error) => resolve(!DEAD_SOCKET.has(systemCode(error) ?? '')));
   });
 }

@@ -1,6 +1,6 @@
 import { freshKey, type KeyStore, type KeyRecord, withFreshKey } from '../key-store.ts';
 
-/** Keeps keys in memory: what they seal opens in this process alone. */
+/** Stores keys in memory. Handles sealed with them are valid in this process only. */
 export class MemoryKeyStore implements KeyStore {
   #keys: readonly KeyRecord[] = [freshKey(Date.now())];
 

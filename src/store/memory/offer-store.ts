@@ -4,7 +4,7 @@ function nameOf({ upstream, target, era, capabilityKey }: OfferKey): string {
   return JSON.stringify([upstream, target, era, capabilityKey]);
 }
 
-/** Keeps lists in memory, as long as the process lives. */
+/** Stores lists in memory. */
 export class MemoryOfferStore implements OfferStore {
   readonly #texts = new Map<string, string>();
   readonly #failed = new Set<string>();

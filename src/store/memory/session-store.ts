@@ -2,12 +2,12 @@ import type { LimitName } from '../../limits.ts';
 import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../session-store.ts';
 import { SessionTable } from '../session-table.ts';
 
-/** Keeps the state of sessions in memory: it ends with the process, as the ids of such a process do. */
+/** Stores session state in memory. It ends with the process, and so do the session ids. */
 export class MemorySessionStore implements SessionStore {
   readonly failure = undefined;
   readonly #table: SessionTable;
 
-  /** @param onLimit is called when a bound makes it refuse or remove something. */
+  /** @param onLimit called when a bound refuses or removes something. */
   constructor(onLimit: (limit: LimitName) => void) {
     this.#table = new SessionTable(onLimit, Date.now());
   }

@@ -4,7 +4,7 @@ import { type Envelope, withEnvelope } from '../../protocol/envelope.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import {
   type Answer,
-  DONE,
+  EMPTY_RESULT,
   type Id,
   type Message,
   type Notification,
@@ -321,7 +321,7 @@ export class Connection<Owner> {
   #onServerRequest(request: Request, about: number | undefined): void {
     const { id, method } = request;
     if (method === 'ping') {
-      this.#transport?.send({ text: responseText(id, DONE) });
+      this.#transport?.send({ text: responseText(id, EMPTY_RESULT) });
       return;
     }
     const open: OpenServerRequest = { onWithdrawn: undefined };

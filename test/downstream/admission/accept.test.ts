@@ -20,7 +20,7 @@ const posts = [
 ];
 
 for (const { accept, shape } of posts) {
-  test(`a POST that accepts ${accept ?? 'nothing in particular'} is answered as ${shape ?? '406'}`, () => {
+  test(`a POST with Accept ${accept ?? 'absent'} gets ${shape ?? '406'}`, () => {
     assert.equal(postShape(accept), shape);
   });
 }
@@ -35,7 +35,7 @@ const gets = [
 ];
 
 for (const { accept, shape } of gets) {
-  test(`T-024 a GET that accepts ${accept ?? 'nothing in particular'} is for ${shape}`, () => {
+  test(`T-024 a GET with Accept ${accept ?? 'absent'} requests ${shape}`, () => {
     assert.equal(getShape(accept), shape);
   });
 }

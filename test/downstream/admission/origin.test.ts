@@ -108,13 +108,13 @@ function verdict(host: string | undefined, origin: string | undefined, site?: st
   return refuseSender(readHeaders(raw), allowedHostsOf(config))?.code ?? 'ok';
 }
 
-test('SEC-15 every allowed host goes with every allowed origin', () => {
+test('SEC-15 every allowed host is accepted with every allowed origin', () => {
   for (const host of GOOD_HOSTS) {
     for (const origin of GOOD_ORIGINS) assert.equal(verdict(host, origin), 'ok', `${host} ${origin}`);
   }
 });
 
-test('SEC-15 S-012 a host that is not ours is refused, whatever the origin', () => {
+test('SEC-15 S-012 an unknown host is refused with any origin', () => {
   for (const host of [...BAD_HOSTS, undefined]) {
     for (const origin of [...GOOD_ORIGINS, 'http://evil.example', `http://${host}`]) {
       assert.equal(verdict(host, origin), 'forbidden', `${host} ${origin}`);
@@ -122,18 +122,18 @@ test('SEC-15 S-012 a host that is not ours is refused, whatever the origin', () 
   }
 });
 
-test('T-001 SEC-15 an origin that is not allowed is refused, whatever the host', () => {
+test('T-001 SEC-15 an origin that is not allowed is refused with any host', () => {
   for (const origin of BAD_ORIGINS) {
     for (const host of GOOD_HOSTS.slice(0, 7)) assert.equal(verdict(host, origin), 'forbidden', `${host} ${origin}`);
   }
 });
 
-test('a page of the name we are called by is of our own origin', () => {
+test('a page of the requested host name has our own origin', () => {
   assert.equal(verdict('gateway.internal:3000', 'http://gateway.internal:3000'), 'ok');
   assert.equal(verdict('gateway.internal:3000', 'http://gateway.internal:3001'), 'forbidden');
 });
 
-test('pages on this machine are trusted only by a gateway that this machine alone can reach', () => {
+test('pages on this machine are trusted only by a gateway on loopback', () => {
   assert.equal(verdict('localhost:3000', 'http://localhost:5173', undefined, LOOPBACK), 'ok');
   assert.equal(verdict('localhost:3000', 'http://localhost:5173', undefined, WILDCARD), 'forbidden');
 });
@@ -189,7 +189,7 @@ const BAD_TARGETS = [
   '/mçp',
 ];
 
-test('SEC-19 a path that two readers could take for different ones is refused', () => {
+test('SEC-19 a path that two readers could interpret differently is refused', () => {
   for (const target of GOOD_TARGETS) assert.equal(refuseTarget(target), undefined, target);
   for (const target of BAD_TARGETS) assert.equal(refuseTarget(target)?.code, 'invalid-request', target);
 });

@@ -19,11 +19,11 @@ interface Seen {
   readonly isKnown: boolean;
   readonly headers: object;
   readonly isPlain: boolean;
-  /** As Node makes them of the same request. */
+  /** The headers that Node itself makes of the same request. */
   readonly expected: object;
 }
 
-/** What a server sees of requests that come on one connection, and the status of each answer. */
+/** Sends requests over one connection. Returns what the server received, and the status of each answer. */
 async function converse(requests: readonly string[]): Promise<{ seen: readonly Seen[]; statuses: readonly number[] }> {
   const seen: Seen[] = [];
   const server = createServer({ IncomingMessage: HeaderReusingRequest }, (incoming, outgoing) => {
@@ -67,35 +67,31 @@ async function converse(requests: readonly string[]): Promise<{ seen: readonly S
   return { seen, statuses: all };
 }
 
-test(
-  'a request that says nearly the same as the one before it has the headers Node would give it',
-  TIMEOUT,
-  async () => {
-    const modern = [...PLAIN, 'MCP-Protocol-Version: 2026-07-28', 'Mcp-Method: tools/call', 'Mcp-Name: one'];
-    const other = [...modern.slice(0, -2), 'Mcp-Method: prompts/get', 'Mcp-Name: two'];
-    const { seen } = await converse([
-      request(modern),
-      request(modern),
-      request(other, '{"a":1}'),
-      request([...modern, 'Mcp-Param-City: Oostende']),
-      request([...modern, 'Mcp-Param-City: Gent']),
-      request([...modern, 'Mcp-Param-City: Gent', 'Mcp-Param-City: Brugge']),
-      request([...modern, 'X-Trace: 1', 'X-Trace: 2']),
-      request([...modern, 'X-Trace: 1', 'X-Trace: 2']),
-      request([...modern, 'X-Trace: 1', 'X-Trace: 3']),
-    ]);
-    assert.deepEqual(
-      seen.map(({ isKnown }) => isKnown),
-      [false, true, true, false, true, false, false, true, false],
-    );
-    for (const { headers, isPlain, expected } of seen) {
-      assert.deepEqual(headers, expected);
-      assert.ok(isPlain);
-    }
-  },
-);
+test('a request similar to the previous one has the headers that Node would give', TIMEOUT, async () => {
+  const modern = [...PLAIN, 'MCP-Protocol-Version: 2026-07-28', 'Mcp-Method: tools/call', 'Mcp-Name: one'];
+  const other = [...modern.slice(0, -2), 'Mcp-Method: prompts/get', 'Mcp-Name: two'];
+  const { seen } = await converse([
+    request(modern),
+    request(modern),
+    request(other, '{"a":1}'),
+    request([...modern, 'Mcp-Param-City: Oostende']),
+    request([...modern, 'Mcp-Param-City: Gent']),
+    request([...modern, 'Mcp-Param-City: Gent', 'Mcp-Param-City: Brugge']),
+    request([...modern, 'X-Trace: 1', 'X-Trace: 2']),
+    request([...modern, 'X-Trace: 1', 'X-Trace: 2']),
+    request([...modern, 'X-Trace: 1', 'X-Trace: 3']),
+  ]);
+  assert.deepEqual(
+    seen.map(({ isKnown }) => isKnown),
+    [false, true, true, false, true, false, false, true, false],
+  );
+  for (const { headers, isPlain, expected } of seen) {
+    assert.deepEqual(headers, expected);
+    assert.ok(isPlain);
+  }
+});
 
-test('what is put into the headers of one request is not in those of the next', TIMEOUT, async () => {
+test('changes to the headers of one request do not affect the next', TIMEOUT, async () => {
   const { seen } = await converse([request(PLAIN), request(PLAIN), request(PLAIN)]);
   assert.deepEqual(
     seen.map(({ isKnown }) => isKnown),
@@ -104,7 +100,7 @@ test('what is put into the headers of one request is not in those of the next', 
   for (const { headers } of seen) assert.ok(!Object.hasOwn(headers, 'put-there'));
 });
 
-test('Node still looks at Host and Expect of each request', TIMEOUT, async () => {
+test('Node still checks Host and Expect of each request', TIMEOUT, async () => {
   const { seen, statuses } = await converse([
     request(PLAIN),
     request([...PLAIN, 'Expect: 100-continue']),
@@ -116,7 +112,7 @@ test('Node still looks at Host and Expect of each request', TIMEOUT, async () =>
   assert.equal(seen.length, 3);
 });
 
-test('headers can be replaced, as with any request', () => {
+test('headers can be replaced, as in any IncomingMessage', () => {
   const incoming = new HeaderReusingRequest(new Socket());
   incoming.headers = { host: 'elsewhere' };
   assert.deepEqual(incoming.headers, { host: 'elsewhere' });

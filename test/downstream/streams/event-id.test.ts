@@ -4,13 +4,13 @@ import * as fc from 'fast-check';
 import { parseEventId, requestSuffix } from '../../../src/downstream/streams/event-id.ts';
 import { eventText } from '../../../src/protocol/event-stream.ts';
 
-test('an event id tells its stream, its number and the request it is about', () => {
+test('an event id holds its stream, its number and its request', () => {
   const id = `Ab-_9-12.34${requestSuffix('"q\\"1"')}`;
   assert.deepEqual(parseEventId(id), { stream: 'Ab-_9-12', seq: 34, request: '"q\\"1"' });
   assert.deepEqual(parseEventId('a.0'), { stream: 'a', seq: 0, request: undefined });
 });
 
-test('whatever its request id, an event id is one a reader gives back', () => {
+test('an event id stays valid with any request id', () => {
   const ids = fc.oneof(
     fc.string({ unit: 'binary', maxLength: 120 }).map((text) => JSON.stringify(text)),
     fc.maxSafeInteger().map(String),
@@ -21,7 +21,7 @@ test('whatever its request id, an event id is one a reader gives back', () => {
       assert.doesNotThrow(() => eventText({ id, data: '' }));
       const parsed = parseEventId(id);
       assert.equal(parsed?.stream, 'tag-1');
-      // Too long to carry, or no id by our rules: then the client is not told about its request, and that is all.
+      // Too long, or not an id by our rules: the client then gets no answer for its request.
       if (parsed?.request !== undefined && request !== '-0') assert.equal(parsed.request, request);
     }),
   );
@@ -48,13 +48,13 @@ const strangers = [
 ];
 
 for (const text of strangers) {
-  test(`S-003 ${JSON.stringify(text.slice(0, 50))} is no event id of ours`, () => {
+  test(`S-003 ${JSON.stringify(text.slice(0, 50))} is not an event id of the gateway`, () => {
     assert.equal(parseEventId(text), undefined);
   });
 }
 
 for (const request of ['{}', 'null', '1,"x":2', '"a"\n', '1.5', '"', ' 1', '1}', '"a","b":"c"']) {
-  test(`S-018 an event id that claims to be about ${JSON.stringify(request)} is about no request`, () => {
+  test(`S-018 an event id for the request ${JSON.stringify(request)} names no request`, () => {
     assert.equal(parseEventId(`a.1.${encoded(request)}`)?.request, undefined);
   });
 }

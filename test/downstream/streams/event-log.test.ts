@@ -8,7 +8,7 @@ function streamEvent(seq: number, bytes = 10, atMs = 0): StreamEvent {
   return { seq, text: `${seq}`, bytes, atMs };
 }
 
-/** Enough for any test here. */
+/** Larger than any test here needs. */
 const PLENTY = { totalBytes: 1_000_000, principalBytes: 1_000_000 };
 
 function logOf(limits: EventLimits, budget = new ByteBudget(PLENTY, () => undefined), principal = 'alice'): EventLog {
@@ -21,7 +21,7 @@ function kept(log: EventLog, stream: string): number[] {
   return streamEvents.map(({ seq }) => seq);
 }
 
-test('what comes after an event is handed out in order, and nothing else', () => {
+test('takeAfter returns later events in order, and no others', () => {
   const log = logOf({ events: 10, bytes: 100_000 });
   log.open('a', false);
   log.open('b', false);
@@ -37,7 +37,7 @@ test('what comes after an event is handed out in order, and nothing else', () =>
   assert.deepEqual(log.takeAfter('nobody', 0), []);
 });
 
-test('too much: the oldest answered stream goes before any event of one under way', () => {
+test('beyond the limit, the oldest finished stream is removed first', () => {
   const log = logOf({ events: 4, bytes: 100_000 });
   for (const name of ['open', 'first', 'second']) log.open(name, false);
   log.keep('open', streamEvent(1));
@@ -55,7 +55,7 @@ test('too much: the oldest answered stream goes before any event of one under wa
   assert.deepEqual(kept(log, 'open'), [2, 3, 4, 5]);
 });
 
-test('events of an answered stream are kept for five minutes, those of an endless one as long each', () => {
+test('finished streams expire after five minutes, endless ones event by event', () => {
   const log = logOf({ events: 10, bytes: 100_000 });
   log.open('post', false);
   log.open('get', true);
@@ -71,7 +71,7 @@ test('events of an answered stream are kept for five minutes, those of an endles
   assert.equal(log.has('get'), true);
 });
 
-test('G5 the log never holds more than its limits, whatever happens', () => {
+test('G5 the log never exceeds its limits', () => {
   const step = fc.record({
     what: fc.constantFrom('open', 'keep', 'keep', 'keep', 'finish', 'take', 'remove'),
     stream: fc.constantFrom('a', 'b', 'c', 'd'),
@@ -101,7 +101,7 @@ test('G5 the log never holds more than its limits, whatever happens', () => {
   );
 });
 
-test('N-24 beyond the total, the oldest finished stream of the biggest session goes first', () => {
+test('N-24 beyond the total, the biggest session loses its oldest finished stream', () => {
   const budget = new ByteBudget({ totalBytes: 20_000, principalBytes: 20_000 }, () => undefined);
   const [big, small] = ['alice', 'bob'].map((principal) => logOf({ events: 100, bytes: 100_000 }, budget, principal));
   assert.ok(big !== undefined && small !== undefined);
@@ -120,7 +120,7 @@ test('N-24 beyond the total, the oldest finished stream of the biggest session g
   assert.deepEqual(kept(small, 'own'), [1, 2]);
 });
 
-test('N-24 a principal beyond its part loses its own events, and nobody else does', () => {
+test('N-24 a principal beyond its share loses only its own events', () => {
   const budget = new ByteBudget({ totalBytes: 100_000, principalBytes: 10_000 }, () => undefined);
   const other = logOf({ events: 100, bytes: 100_000 }, budget, 'bob');
   other.open('s', false);
@@ -136,7 +136,7 @@ test('N-24 a principal beyond its part loses its own events, and nobody else doe
   assert.ok(budget.bytes <= 10_000 + other.heldBytes, `${budget.bytes}`);
 });
 
-test('N-24 the bytes of a text are those that it holds in memory', () => {
+test('N-24 textBytes returns the memory of a text', () => {
   assert.equal(textBytes('abcd'), 4);
   assert.equal(textBytes('abc\u{1F600}'), 10);
 });

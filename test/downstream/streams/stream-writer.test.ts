@@ -6,7 +6,7 @@ import { StreamWriter } from '../../../src/downstream/streams/stream-writer.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { notificationText, requestText, responseText } from '../../../src/protocol/jsonrpc.ts';
 
-/** Takes one write at a time, when told to. */
+/** A stream that accepts one write at a time, on demand. */
 class Reader extends Writable {
   readonly taken: string[] = [];
   #next: (() => void) | undefined;
@@ -20,7 +20,7 @@ class Reader extends Writable {
     this.#next = done;
   }
 
-  /** Takes until there is nothing left. */
+  /** Accepts writes until none is left. */
   async drain(): Promise<void> {
     while (this.#next !== undefined) {
       const next = this.#next;
@@ -61,7 +61,7 @@ function setUp(isImpatient = true) {
   return { reader, writer, write, seen };
 }
 
-test('what a slow reader has not taken waits, and comes in order', async () => {
+test('unread events wait for a slow reader, and arrive in order', async () => {
   const { reader, write, seen } = setUp();
   for (const message of [ANSWER, PROGRESS, ASK, PROGRESS]) write(message);
   assert.deepEqual(seen.wrote, [1]);
@@ -72,7 +72,7 @@ test('what a slow reader has not taken waits, and comes in order', async () => {
   assert.equal(seen.stalls.at(-1), false);
 });
 
-test('REL-20 progress and log messages are dropped oldest first and counted, answers and requests never', async () => {
+test('REL-20 progress and log messages are dropped oldest first, and counted', async () => {
   const { reader, write, seen } = setUp();
   write(ANSWER);
   for (let i = 0; i < 100; i++) write(PROGRESS);
@@ -89,7 +89,7 @@ test('REL-20 progress and log messages are dropped oldest first and counted, ans
   assert.equal(seen.wrote.length, 257);
 });
 
-test('the news that a list changed is told once to who has not heard it', async () => {
+test('an unread list_changed is queued only once', async () => {
   const { reader, write, seen } = setUp();
   write(ANSWER);
   for (const message of [TOOLS, TOOLS, PROMPTS, TOOLS, PROMPTS, TOOLS]) write(message);
@@ -99,7 +99,7 @@ test('the news that a list changed is told once to who has not heard it', async 
   assert.deepEqual(seen.wrote, [1, 2, 4, 8]);
 });
 
-test('limit streamQueueMessages: a reader that is too slow is cut off, and what waited is kept for its return', () => {
+test('limit streamQueueMessages: a too slow reader is disconnected, and its events are kept', () => {
   const { reader, write, seen } = setUp();
   for (let i = 0; i < 257; i++) write(ASK);
   assert.equal(seen.unsent.length, 0);
@@ -111,7 +111,7 @@ test('limit streamQueueMessages: a reader that is too slow is cut off, and what 
   );
 });
 
-test('limit streamQueueBytes: one message may be larger than the queue, a second one may not', () => {
+test('limit streamQueueBytes: an empty queue accepts a larger message, but no second one', () => {
   const { write, seen } = setUp();
   write(ASK);
   write(ANSWER, 8_000_000);
@@ -122,7 +122,7 @@ test('limit streamQueueBytes: one message may be larger than the queue, a second
   assert.equal(seen.unsent[0]?.length, 2);
 });
 
-test('a reader that cannot come back is waited for', async () => {
+test('a patient writer waits for its reader without a bound', async () => {
   const { reader, write, seen } = setUp(false);
   for (let i = 0; i < 400; i++) write(ASK);
   assert.equal(seen.unsent.length, 0);
@@ -130,7 +130,7 @@ test('a reader that cannot come back is waited for', async () => {
   assert.equal(seen.wrote.length, 400);
 });
 
-test('a stream that is ended says first what waits', async () => {
+test('end() writes the queued events first', async () => {
   const { reader, writer, write, seen } = setUp();
   write(ASK);
   write(ANSWER);
@@ -141,7 +141,7 @@ test('a stream that is ended says first what waits', async () => {
   assert.ok(reader.writableEnded);
 });
 
-test('a stream is ended when it is older than it may be', async () => {
+test('a stream ends at its maximum age', async () => {
   const reader = new Reader();
   const writer = new StreamWriter(reader, { onGone() {}, onDropped() {} }, { isImpatient: true, maxAgeMs: 3_600_000 });
   writer.sweep(writer.openedMs + 3_599_999);
@@ -150,7 +150,7 @@ test('a stream is ended when it is older than it may be', async () => {
   assert.ok(reader.writableEnded);
 });
 
-test('N-29 an update of a resource waits once for a slow reader, and those of others beside it', async () => {
+test('N-29 an unread update of one resource is queued only once', async () => {
   const { reader, write, seen } = setUp();
   const [one, other] = ['a', 'b'].map((uri) =>
     notificationText('notifications/resources/updated', RawObject.of({ uri })),

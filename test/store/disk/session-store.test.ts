@@ -56,7 +56,7 @@ sessionStoreContract('disk', async () => {
   };
 });
 
-test('records and ends are known after a restart, and numbers go on', OPTIONS, async () => {
+test('records and ends are known after a restart, and numbers continue', OPTIONS, async () => {
   await using dir = await testDir();
   let [kept, ended]: SessionRef[] = [];
   {
@@ -79,7 +79,7 @@ test('records and ends are known after a restart, and numbers go on', OPTIONS, a
   }
 });
 
-test('a change that was confirmed survives SIGKILL', OPTIONS, async () => {
+test('a confirmed change survives SIGKILL', OPTIONS, async () => {
   await using dir = await testDir();
   const program = fileURLToPath(new URL('../../fixtures/servers/ends-sessions.ts', import.meta.url));
   const expiresMs = Date.now() + HOUR;
@@ -127,41 +127,37 @@ async function stateOf(store: SessionStore, sessions: readonly SessionRef[]): Pr
   );
 }
 
-test(
-  'N-65 a journal cut at any byte has every change that was complete, and no ended session revives',
-  OPTIONS,
-  async () => {
-    await fc.assert(
-      fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 25 }), fc.nat(), async (steps, cut) => {
-        await using dir = await testDir();
-        const sessions: SessionRef[] = [];
-        const states: { readonly bytes: number; readonly state: unknown }[] = [];
-        {
-          await using store = await dir.open();
-          for (let i = 0; i < 6; i++) sessions.push(await newSession(store, `p${i % 2}`));
-          states.push({ bytes: 0, state: await stateOf(store, sessions) });
-          for (const each of steps) {
-            const session = sessions[each.session];
-            assert.ok(session);
-            await take(store, session, each);
-            const bytes = (await stat(dir.journal)).size;
-            states.push({ bytes, state: await stateOf(store, sessions) });
-          }
+test('N-65 a journal cut at any byte keeps complete changes and revives no session', OPTIONS, async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(step, { minLength: 1, maxLength: 25 }), fc.nat(), async (steps, cut) => {
+      await using dir = await testDir();
+      const sessions: SessionRef[] = [];
+      const states: { readonly bytes: number; readonly state: unknown }[] = [];
+      {
+        await using store = await dir.open();
+        for (let i = 0; i < 6; i++) sessions.push(await newSession(store, `p${i % 2}`));
+        states.push({ bytes: 0, state: await stateOf(store, sessions) });
+        for (const each of steps) {
+          const session = sessions[each.session];
+          assert.ok(session);
+          await take(store, session, each);
+          const bytes = (await stat(dir.journal)).size;
+          states.push({ bytes, state: await stateOf(store, sessions) });
         }
-        const whole = await readFile(dir.journal);
-        const length = cut % (whole.length + 1);
-        await writeFile(dir.journal, whole.subarray(0, length));
-        for (const _again of [1, 2]) {
-          await using store = await dir.open();
-          // A line is complete without its line end.
-          const expected = states.findLast(({ bytes }) => bytes <= length + 1)?.state;
-          assert.deepEqual(await stateOf(store, sessions), expected);
-        }
-      }),
-      { numRuns: 60 },
-    );
-  },
-);
+      }
+      const whole = await readFile(dir.journal);
+      const length = cut % (whole.length + 1);
+      await writeFile(dir.journal, whole.subarray(0, length));
+      for (const _again of [1, 2]) {
+        await using store = await dir.open();
+        // A line without its line end is complete.
+        const expected = states.findLast(({ bytes }) => bytes <= length + 1)?.state;
+        assert.deepEqual(await stateOf(store, sessions), expected);
+      }
+    }),
+    { numRuns: 60 },
+  );
+});
 
 test('N-65 compaction in the middle of changes loses none and revives nothing', OPTIONS, async () => {
   await using dir = await testDir();
@@ -192,7 +188,7 @@ test('N-65 compaction in the middle of changes loses none and revives nothing', 
   assert.deepEqual(await state(store), expected);
 });
 
-test('a line that makes no sense costs only itself', OPTIONS, async () => {
+test('an invalid line does not affect the other lines', OPTIONS, async () => {
   await using dir = await testDir();
   let [first, last]: SessionRef[] = [];
   {
@@ -210,7 +206,8 @@ test('a line that makes no sense costs only itself', OPTIONS, async () => {
   assert.equal((await dir.lines()).length, 1);
 });
 
-test('N-65 opening forgets what has expired', OPTIONS, async () => {
+test('N-65 opening removes expired entries', OPTIONS, async (t) => {
+  t.mock.timers.enable({ apis: ['Date'], now: Date.now() });
   await using dir = await testDir();
   const soon = Date.now() + 200;
   {
@@ -220,12 +217,12 @@ test('N-65 opening forgets what has expired', OPTIONS, async () => {
     await subscribe(store, { ...changed, expiresMs: soon }, 'a');
     assert.equal((await dir.lines()).length, 2);
   }
-  await until(() => Date.now() >= soon, 'both have expired');
+  t.mock.timers.setTime(soon);
   await using _store = await dir.open();
   assert.deepEqual(await dir.lines(), []);
 });
 
-test('N-23 two megabytes of subscriptions write about as much, not the square of it', OPTIONS, async () => {
+test('N-23 two megabytes of subscriptions write about two megabytes', OPTIONS, async () => {
   await using dir = await testDir();
   await using store = await dir.open();
   const sessions = await Promise.all([newSession(store), newSession(store)]);
@@ -234,14 +231,14 @@ test('N-23 two megabytes of subscriptions write about as much, not the square of
   for (let i = 0; i < 1_000; i++) {
     for (const session of sessions) await subscribe(store, session, `${i}`.padEnd(1_000, 'x'));
     const { size } = await stat(dir.journal);
-    // A rewritten file is written as a whole.
+    // A rewrite writes the whole file.
     written += size >= before ? size - before : size;
     before = size;
   }
   assert.ok(written < 8_000_000, `${written} bytes written`);
 });
 
-test('N-23 the journal of a client that subscribes and unsubscribes all the time stays short', OPTIONS, async () => {
+test('N-23 repeated subscribing and unsubscribing keeps the journal short', OPTIONS, async () => {
   await using dir = await testDir();
   await using store = await dir.open();
   const session = await newSession(store);
@@ -256,34 +253,30 @@ test('N-23 the journal of a client that subscribes and unsubscribes all the time
   assert.equal(await store.load(session), undefined);
 });
 
-test(
-  'N-31 while the journal cannot be written an end holds, is reported, and is written as soon as it can be',
-  OPTIONS,
-  async () => {
-    await using dir = await testDir();
-    const failures: unknown[] = [];
-    let recovered = 0;
-    const events = { ...IGNORE, writeFailed: (error: unknown) => failures.push(error), recovered: () => recovered++ };
-    let session: SessionRef;
-    {
-      await using store = await DiskSessionStore.open(dir.path, events);
-      session = await newSession(store);
-      await rm(dir.journal, { force: true });
-      await mkdir(dir.journal);
-      assert.equal(await store.end(session), false);
-      assert.equal(await store.isEnded(session), true);
-      assert.equal(store.failure, `state directory ${dir.path} cannot be written: EISDIR`);
-      assert.equal(failures.length, 1);
-      await rm(dir.journal, { recursive: true });
-      await until(() => store.failure === undefined, 'it was tried again');
-      assert.equal(recovered, 1);
-    }
-    await using store = await dir.open();
+test('N-31 an end during a write failure is valid, reported and written later', OPTIONS, async () => {
+  await using dir = await testDir();
+  const failures: unknown[] = [];
+  let recovered = 0;
+  const events = { ...IGNORE, writeFailed: (error: unknown) => failures.push(error), recovered: () => recovered++ };
+  let session: SessionRef;
+  {
+    await using store = await DiskSessionStore.open(dir.path, events);
+    session = await newSession(store);
+    await rm(dir.journal, { force: true });
+    await mkdir(dir.journal);
+    assert.equal(await store.end(session), false);
     assert.equal(await store.isEnded(session), true);
-  },
-);
+    assert.equal(store.failure, `state directory ${dir.path} cannot be written: EISDIR`);
+    assert.equal(failures.length, 1);
+    await rm(dir.journal, { recursive: true });
+    await until(() => store.failure === undefined, 'it was tried again');
+    assert.equal(recovered, 1);
+  }
+  await using store = await dir.open();
+  assert.equal(await store.isEnded(session), true);
+});
 
-test('N-31 stopping tries once more to write what waits', OPTIONS, async () => {
+test('N-31 stopping writes waiting changes once more', OPTIONS, async () => {
   await using dir = await testDir();
   let session: SessionRef;
   {
@@ -306,29 +299,25 @@ async function fillUp(disk: SmallDisk, store: SessionStore): Promise<void> {
   assert.equal(store.failure, `state directory ${disk.path} cannot be written: ENOSPC`);
 }
 
-test(
-  'N-31 a session that ends on a full disk has ended after a restart, while the disk is still full',
-  OPTIONS,
-  async (t) => {
-    await using disk = mountSmallDisk('size=2m');
-    if (disk === undefined) return t.skip(NO_SMALL_DISK);
-    const sessions: SessionRef[] = [];
-    {
-      await using store = await DiskSessionStore.open(disk.path, IGNORE);
-      await fillUp(disk, store);
-      for (let i = 0; i < 200; i++) sessions.push(await newSession(store, `p${i}`));
-      for (const session of sessions) assert.equal(await store.end(session), true);
-      assert.notEqual(store.failure, undefined, 'the reserve is missing');
-    }
-    {
-      await using store = await DiskSessionStore.open(disk.path, IGNORE);
-      for (const session of sessions) assert.equal(await store.isEnded(session), true);
-      assert.equal(store.failure, `state directory ${disk.path} cannot be written: ENOSPC`);
-      await disk.free();
-      await until(() => store.failure === undefined, 'the reserve is there again');
-    }
-  },
-);
+test('N-31 a session ended on a full disk stays ended after a restart', OPTIONS, async (t) => {
+  await using disk = mountSmallDisk('size=2m');
+  if (disk === undefined) return t.skip(NO_SMALL_DISK);
+  const sessions: SessionRef[] = [];
+  {
+    await using store = await DiskSessionStore.open(disk.path, IGNORE);
+    await fillUp(disk, store);
+    for (let i = 0; i < 200; i++) sessions.push(await newSession(store, `p${i}`));
+    for (const session of sessions) assert.equal(await store.end(session), true);
+    assert.notEqual(store.failure, undefined, 'the reserve is missing');
+  }
+  {
+    await using store = await DiskSessionStore.open(disk.path, IGNORE);
+    for (const session of sessions) assert.equal(await store.isEnded(session), true);
+    assert.equal(store.failure, `state directory ${disk.path} cannot be written: ENOSPC`);
+    await disk.free();
+    await until(() => store.failure === undefined, 'the reserve is there again');
+  }
+});
 
 for (const amount of [1, 200, 20_000]) {
   test(`N-31 ${amount} ends that a disk without any room refuses are written once it has some`, OPTIONS, async (t) => {
@@ -381,7 +370,7 @@ test('the journal is readable by this user alone', OPTIONS, async () => {
   assert.equal((await stat(dir.journal)).mode & 0o777, 0o600);
 });
 
-test('drafts that a killed process left are removed once they are old', OPTIONS, async () => {
+test('old drafts of killed processes are removed', OPTIONS, async () => {
   await using dir = await testDir();
   const old = `sessions.jsonl.${crypto.randomUUID()}`;
   const young = `sessions.jsonl.${crypto.randomUUID()}`;

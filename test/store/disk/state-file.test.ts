@@ -12,7 +12,7 @@ async function testDir() {
   return { path, file: join(path, 'state'), [Symbol.asyncDispose]: () => rm(path, { recursive: true }) };
 }
 
-test('of many who create a file one succeeds, and what it wrote is there', OPTIONS, async () => {
+test('of many processes that create a file, one succeeds with its content', OPTIONS, async () => {
   await using dir = await testDir();
   const made = await Promise.all(Array.from({ length: 20 }, (_, i) => createFile(dir.file, `text ${i}`)));
   assert.equal(made.filter(Boolean).length, 1);

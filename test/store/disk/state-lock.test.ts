@@ -24,7 +24,7 @@ async function testDir(...below: readonly string[]) {
   };
 }
 
-/** A process that can own a state directory. */
+/** A child process that can own a state directory. */
 class Contender implements AsyncDisposable {
   readonly #child: ChildProcessByStdio<Writable, Readable, null>;
   readonly #lines: NodeJS.AsyncIterator<string>;
@@ -82,21 +82,17 @@ async function startAll(dir: string, count: number) {
   };
 }
 
-test(
-  'N-67 a second process does not own the directory while the first lives, and does when it released it',
-  OPTIONS,
-  async () => {
-    await using dir = await testDir();
-    await using first = await Contender.start(dir.path);
-    await using second = await Contender.start(dir.path);
-    assert.equal(await first.lock(), 'owner');
-    assert.equal(await second.lock(), 'not the owner');
-    assert.equal(await isStateLocked(dir.path), true);
-    await first.release();
-    assert.equal(await isStateLocked(dir.path), false);
-    assert.equal(await second.lock(), 'owner');
-  },
-);
+test('N-67 a second process owns the directory only after the first released it', OPTIONS, async () => {
+  await using dir = await testDir();
+  await using first = await Contender.start(dir.path);
+  await using second = await Contender.start(dir.path);
+  assert.equal(await first.lock(), 'owner');
+  assert.equal(await second.lock(), 'not the owner');
+  assert.equal(await isStateLocked(dir.path), true);
+  await first.release();
+  assert.equal(await isStateLocked(dir.path), false);
+  assert.equal(await second.lock(), 'owner');
+});
 
 test('N-67 the owner that was killed leaves a socket, which the next one replaces', OPTIONS, async () => {
   await using dir = await testDir();
@@ -123,18 +119,18 @@ test('N-67 of 20 processes that start at once one is the owner, also after it wa
   }
 });
 
-test('N-67 of many attempts at once at most one owns, whatever dead sockets lie there', OPTIONS, async () => {
+test('N-67 of many attempts at once, at most one succeeds, with any dead sockets', OPTIONS, async () => {
   await using dir = await testDir();
   await mkdir(join(dir.path, 'owner'));
   for (let round = 0; round < 60; round++) {
-    // A regular file is as dead as a socket whose process has gone.
+    // A regular file counts as dead, like the socket of an ended process.
     for (let i = 0; i < round % 4; i++) await writeFile(join(dir.path, 'owner', String(round + i)), '');
     let [owners, most] = [0, 0];
     const attempt = async (): Promise<StateLock | undefined> => {
       const lock = await lockState(dir.path);
       if (lock === undefined) return undefined;
       most = Math.max(most, ++owners);
-      // Every second round the owner gives it up at once, in the middle of the attempts of the others.
+      // In every second round the owner releases the directory at once, during the attempts of the others.
       if (round % 2 === 1) {
         owners--;
         await lock.release();
@@ -169,7 +165,7 @@ test('N-67 two names of one directory are one directory', OPTIONS, async () => {
   await lock.release();
 });
 
-test('N-67 an owner that is stopped still owns the directory', OPTIONS, async () => {
+test('N-67 a suspended owner still owns the directory', OPTIONS, async () => {
   await using dir = await testDir();
   await using first = await Contender.start(dir.path);
   assert.equal(await first.lock(), 'owner');
