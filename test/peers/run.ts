@@ -15,6 +15,7 @@ import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { CHECKS, type View } from './checks.ts';
 import { CLIENT_CELLS, type ClientCell, connectClient } from './clients.ts';
 import { type PeerClient, type Place, QUESTIONS } from './clients/client.ts';
+import { closePythonDrivers } from './clients/driven.ts';
 import { missing, type RunningServer, SERVER_CELLS, startServer } from './servers.ts';
 
 const { values: options } = parseArgs({
@@ -178,6 +179,7 @@ for (const cell of cells) {
 }
 const began = performance.now();
 await using stack = new AsyncDisposableStack();
+stack.defer(closePythonDrivers);
 const servers: RunningServer[] = [];
 for (const cell of cells.filter((one) => missing(one) === undefined)) {
   servers.push(stack.use(await startServer(cell, options.late ? LATE_SECONDS : 0)));

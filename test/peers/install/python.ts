@@ -56,8 +56,9 @@ function mirror(): Readonly<Record<string, string>> {
   return PIP_INDEX_URL === undefined || UV_DEFAULT_INDEX !== undefined ? {} : { UV_DEFAULT_INDEX: PIP_INDEX_URL };
 }
 
-/** Returns the interpreter of a virtual environment that holds the pinned packages of a set. */
-export async function pythonWith(set: PythonSet): Promise<string> {
+const installed = new Map<PythonSet, Promise<string>>();
+
+async function install(set: PythonSet): Promise<string> {
   const python = await findPython();
   const lock = await readFile(requirements(set), 'utf8');
   const dir = await cached(`python-${set}`, [lock, python], async (draft) => {
@@ -71,17 +72,9 @@ export async function pythonWith(set: PythonSet): Promise<string> {
   return join(dir, 'bin', 'python');
 }
 
-/** Returns the folder of the Python SDK's own sources, which hold its conformance server. */
-export async function pythonSdkSources(): Promise<string> {
-  const python = await pythonWith('mcp2');
-  const lock = await readFile(requirements('mcp2'), 'utf8');
-  const pinned = /^mcp==\S+/m.exec(lock)?.[0];
-  if (pinned === undefined) throw new Error('requirements/mcp2.txt does not pin mcp');
-  const dir = await cached('python-sdk-sources', [lock], async (draft) => {
-    const base = await findPython();
-    await command(base, ['-m', 'pip', 'download', '--quiet', '--no-deps', '--no-binary', 'mcp', '-d', draft, pinned]);
-    const archive = join(draft, `${pinned.replace('==', '-')}.tar.gz`);
-    await command(python, ['-m', 'tarfile', '--extract', archive, draft]);
-  });
-  return join(dir, pinned.replace('==', '-'));
+/** Returns the interpreter of a virtual environment that holds the pinned packages of a set. */
+export function pythonWith(set: PythonSet): Promise<string> {
+  const python = installed.get(set) ?? install(set);
+  installed.set(set, python);
+  return python;
 }
