@@ -44,6 +44,18 @@ const unit: Step = {
   atOnce: cores,
 };
 
+/** Each of these starts gateways and servers of its own, so it keeps more than one core busy. */
+const half = Math.max(1, Math.floor(cores / 2));
+
+/** Servers and clients of other people, which the first step installs from the package registries. */
+const peers: readonly Step[] = [
+  { kind: 'program', name: 'peers install', file: 'test/peers/install.ts', args: [] },
+  { kind: 'program', name: 'peers', file: 'test/peers/run.ts', args: [] },
+  { kind: 'program', name: 'peers late', file: 'test/peers/run.ts', args: ['--late'] },
+  { kind: 'program', name: 'peers conformance', file: 'test/peers/conformance.ts', args: ['--endpoint', 'single'] },
+  { kind: 'tests', name: 'peers by number', files: ['test/peers/**/*.test.ts'], atOnce: cores },
+];
+
 const RUNS: Readonly<Record<string, readonly Step[]>> = {
   unit: [unit],
   all: [
@@ -52,29 +64,12 @@ const RUNS: Readonly<Record<string, readonly Step[]>> = {
     { kind: 'script', name: 'types' },
     { kind: 'script', name: 'dead' },
     unit,
-    // Each of these starts gateways and servers of its own, so it keeps more than one core busy.
-    { kind: 'tests', name: 'e2e', files: ['test/e2e/**/*.test.ts'], atOnce: Math.max(1, Math.floor(cores / 2)) },
+    { kind: 'tests', name: 'e2e', files: ['test/e2e/**/*.test.ts'], atOnce: half },
     { kind: 'program', name: 'matrix', file: 'test/matrix/run.ts', args: ['--check'] },
     { kind: 'program', name: 'conformance', file: 'test/conformance/run.ts', args: [] },
+    ...peers,
   ],
-  // Not part of `all` yet: N-46 and the unfinished parts of N-41 fail, and the run time has to come down.
-  peers: [
-    // Servers and clients of other people, which the first of these installs from the package registries.
-    { kind: 'program', name: 'peers', file: 'test/peers/run.ts', args: [] },
-    {
-      kind: 'program',
-      name: 'peers late',
-      file: 'test/peers/run.ts',
-      args: ['--late', '--way', 'merged', '--client', 'typescript1'],
-    },
-    { kind: 'program', name: 'peers conformance', file: 'test/peers/conformance.ts', args: ['--endpoint', 'single'] },
-    {
-      kind: 'tests',
-      name: 'peers by number',
-      files: ['test/peers/**/*.test.ts'],
-      atOnce: Math.max(1, Math.floor(cores / 2)),
-    },
-  ],
+  peers,
 };
 
 const counted = (isPassed: boolean): Counts => (isPassed ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 });
@@ -155,17 +150,21 @@ async function main(name: string): Promise<void> {
   process.env['NODE_COMPILE_CACHE'] = code;
   let passed = 0;
   let failed = 0;
+  const summary: string[] = [];
   for (const step of steps) {
     console.log(`\n── ${step.name}`);
+    const began = performance.now();
     const counts = await perform(step);
     const ran = counts.passed + counts.failed;
+    const minutes = ((performance.now() - began) / 60_000).toFixed(1);
+    summary.push(`${step.name.padEnd(18)}${minutes.padStart(5)} min  ${counts.passed} passed, ${counts.failed} failed`);
     if (ran === 0) console.error(`${step.name}: nothing ran`);
     passed += counts.passed;
     failed += ran === 0 ? 1 : counts.failed;
   }
   failed += await sweep();
   await rm(code, { recursive: true, force: true });
-  console.log(`\n${passed} passed, ${failed} failed`);
+  console.log(`\n${summary.join('\n')}\n\n${passed} passed, ${failed} failed`);
   process.exitCode = failed === 0 ? 0 : 1;
 }
 
