@@ -23,10 +23,15 @@ interface Counts {
 }
 
 /** A script of package.json, a set of test files, or a program that counts for itself with `--json FILE`. */
-type Step =
-  | { readonly kind: 'script'; readonly name: string }
-  | { readonly kind: 'tests'; readonly name: string; readonly files: readonly string[]; readonly atOnce: number }
-  | { readonly kind: 'program'; readonly name: string; readonly file: string; readonly args: readonly string[] };
+type Step = {
+  readonly name: string;
+  /** The step that must pass first. Without it this one fails at once. */
+  readonly after?: string;
+} & (
+  | { readonly kind: 'script' }
+  | { readonly kind: 'tests'; readonly files: readonly string[]; readonly atOnce: number }
+  | { readonly kind: 'program'; readonly file: string; readonly args: readonly string[] }
+);
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const OLDEST_NODE = 24;
@@ -48,8 +53,10 @@ const unit: Step = {
 const half = Math.max(1, Math.floor(cores / 2));
 
 const peersInstall: Step = { kind: 'program', name: 'peers install', file: 'test/peers/install.ts', args: [] };
+const after = peersInstall.name;
 const peersByNumber: Step = {
   kind: 'tests',
+  after,
   name: 'peers by number',
   files: ['test/peers/**/*.test.ts'],
   atOnce: cores,
@@ -57,12 +64,14 @@ const peersByNumber: Step = {
 const peersTrial = (name: string, ...args: readonly string[]): Step => ({
   kind: 'program',
   name,
+  after,
   file: 'test/peers/run.ts',
   args,
 });
 const peersConformance = (...args: readonly string[]): Step => ({
   kind: 'program',
   name: 'peers conformance',
+  after,
   file: 'test/peers/conformance.ts',
   args,
 });
@@ -167,10 +176,14 @@ async function main(name: string): Promise<void> {
   let passed = 0;
   let failed = 0;
   const summary: string[] = [];
+  const failedSteps = new Set<string>();
   for (const step of steps) {
     console.log(`\n── ${step.name}`);
     const began = performance.now();
-    const counts = await perform(step);
+    const isBlocked = step.after !== undefined && failedSteps.has(step.after);
+    if (isBlocked) console.error(`${step.name}: not run, since "${step.after}" failed`);
+    const counts = isBlocked ? counted(false) : await perform(step);
+    if (counts.failed > 0) failedSteps.add(step.name);
     const ran = counts.passed + counts.failed;
     const minutes = ((performance.now() - began) / 60_000).toFixed(1);
     summary.push(`${step.name.padEnd(18)}${minutes.padStart(5)} min  ${counts.passed} passed, ${counts.failed} failed`);

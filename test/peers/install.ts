@@ -27,7 +27,7 @@ for (const [name, install] of installations) {
     console.log(`${name}: ${await install()}`);
     passed++;
   } catch (thrown) {
-    console.error(thrown);
+    console.error(thrown instanceof Error ? thrown.message : thrown);
     failed++;
   }
 }

@@ -13,6 +13,10 @@ export const BESIDE_PACKAGES = fileURLToPath(new URL('../../../node_modules/.cac
 
 /** Registries fail now and then. */
 const TRIES = 3;
+/** No installation begins this long after the first one of the process. */
+const ALL_MS = 600_000;
+
+let firstBeganMs: number | undefined;
 
 /**
  * Returns a folder that `make` has filled, from an earlier run where the same content was made before.
@@ -30,7 +34,11 @@ export async function cached(
   const hash = createHash('sha256').update(JSON.stringify(content)).digest('hex').slice(0, 16);
   const dir = join(cache, `${what}-${hash}`);
   const began = performance.now();
+  const late = () => performance.now() - (firstBeganMs ?? began) > ALL_MS;
   for (let attempt = 1; !existsSync(dir); attempt++) {
+    if (late())
+      throw new Error(`the test peers are not installed after ${ALL_MS / 60_000} minutes: ${what} is missing`);
+    firstBeganMs ??= began;
     console.error(`peers: installing ${what} into ${dir}`);
     // Processes run side by side: each makes its own, and the first to finish gives it its name.
     const draft = `${dir}.${process.pid}`;
@@ -44,8 +52,7 @@ export async function cached(
       await rm(draft, { recursive: true, force: true });
       if (existsSync(dir)) return dir;
       const why = thrown instanceof Error ? thrown.message : String(thrown);
-      if (attempt === TRIES)
-        throw new Error(`the test peer ${what} cannot be installed after ${TRIES} tries: ${why}`, { cause: thrown });
+      if (attempt === TRIES) throw new Error(`the test peer ${what} cannot be installed in ${TRIES} tries: ${why}`);
       console.error(`peers: ${what} is tried again: ${why}`);
     }
   }

@@ -43,12 +43,14 @@ async function installUv(python: string, dir: string): Promise<void> {
   await command(join(dir, 'bin', 'pip'), ['install', ...locked]);
 }
 
-/** uv makes a virtual environment in seconds where pip takes a minute. */
+/** Returns the program `uv`, which makes a virtual environment in seconds where pip takes a minute. */
 async function uv(python: string): Promise<string> {
   const lock = await readFile(requirements('uv'), 'utf8');
   const dir = await cached('uv', [lock, python], (draft) => installUv(python, draft));
   return join(dir, 'bin', 'uv');
 }
+
+let uvProgram: Promise<string> | undefined;
 
 /** A mirror that is configured for pip is uv's too. */
 function mirror(): Readonly<Record<string, string>> {
@@ -61,8 +63,9 @@ const installed = new Map<PythonSet, Promise<string>>();
 async function install(set: PythonSet): Promise<string> {
   const python = await findPython();
   const lock = await readFile(requirements(set), 'utf8');
+  uvProgram ??= uv(python);
+  const program = await uvProgram;
   const dir = await cached(`python-${set}`, [lock, python], async (draft) => {
-    const program = await uv(python);
     const env = mirror();
     await command(program, ['venv', '--quiet', '--clear', '--no-python-downloads', '--python', python, draft], { env });
     const into = ['--python', join(draft, 'bin', 'python')];
