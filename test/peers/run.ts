@@ -128,6 +128,10 @@ async function compare(server: RunningServer, client: ClientCell, gateway: Runni
     (name) => name.includes(options.check),
   );
   const able = [...direct].flatMap(([name, why]) => (why === undefined ? [name] : []));
+  if (able.length * 2 < direct.size && options.check === '') {
+    const where = `${id} ← ${client.client} ${client.mode}, direct`;
+    record(losses, 'LOST', { where, check: 'most checks', why: `fail directly: ${[...direct.values()].join('; ')}` });
+  }
   for (const way of WAYS) {
     const where = `${id} ← ${client.client} ${client.mode}, ${way}`;
     const place: Place = { kind: 'http', url: gateway.endpoint(way === 'single' ? id : undefined) };
@@ -217,9 +221,13 @@ for (const cell of cells.filter((one) => missing(one) === undefined)) {
   mcpServers[cell.id] = { ...server.config, url: forwarder.url };
 }
 const gateway = stack.use(await startGateway({ mcpServers }));
-if (options.late) await delay(LATE_SECONDS * 1000);
-for (const forwarder of forwarders) await forwarder.open();
-await awaitListed(gateway, servers);
+/** The gateway connects on first use, so that it meets closed ports only while somebody lists. */
+async function openForwarders(): Promise<void> {
+  if (forwarders.length === 0) return;
+  await delay(LATE_SECONDS * 1000);
+  for (const forwarder of forwarders) await forwarder.open();
+}
+await Promise.all([openForwarders(), awaitListed(gateway, servers)]);
 await inLanes(
   servers.map((server, index) => () => tryServer(server, index)),
   LANES,

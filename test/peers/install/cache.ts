@@ -52,7 +52,8 @@ export async function cached(
       await rm(draft, { recursive: true, force: true });
       if (existsSync(dir)) return dir;
       const why = thrown instanceof Error ? thrown.message : String(thrown);
-      if (attempt === TRIES) throw new Error(`the test peer ${what} cannot be installed in ${TRIES} tries: ${why}`);
+      if (attempt === TRIES)
+        throw new Error(`the test peer ${what} cannot be installed in ${TRIES} tries: ${why}`, { cause: thrown });
       console.error(`peers: ${what} is tried again: ${why}`);
     }
   }
