@@ -23,10 +23,15 @@ interface Counts {
 }
 
 /** A script of package.json, a set of test files, or a program that counts for itself with `--json FILE`. */
-type Step =
-  | { readonly kind: 'script'; readonly name: string }
-  | { readonly kind: 'tests'; readonly name: string; readonly files: readonly string[]; readonly atOnce: number }
-  | { readonly kind: 'program'; readonly name: string; readonly file: string; readonly args: readonly string[] };
+type Step = {
+  readonly name: string;
+  /** The step that must pass first. Without it this one fails at once. */
+  readonly after?: string;
+} & (
+  | { readonly kind: 'script' }
+  | { readonly kind: 'tests'; readonly files: readonly string[]; readonly atOnce: number }
+  | { readonly kind: 'program'; readonly file: string; readonly args: readonly string[] }
+);
 
 const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const OLDEST_NODE = 24;
@@ -44,6 +49,33 @@ const unit: Step = {
   atOnce: cores,
 };
 
+/** Each of these starts gateways and servers of its own, so it keeps more than one core busy. */
+const half = Math.max(1, Math.floor(cores / 2));
+
+const peersInstall: Step = { kind: 'program', name: 'peers install', file: 'test/peers/install.ts', args: [] };
+const after = peersInstall.name;
+const peersByNumber: Step = {
+  kind: 'tests',
+  after,
+  name: 'peers by number',
+  files: ['test/peers/**/*.test.ts'],
+  atOnce: cores,
+};
+const peersTrial = (name: string, ...args: readonly string[]): Step => ({
+  kind: 'program',
+  name,
+  after,
+  file: 'test/peers/run.ts',
+  args,
+});
+const peersConformance = (...args: readonly string[]): Step => ({
+  kind: 'program',
+  name: 'peers conformance',
+  after,
+  file: 'test/peers/conformance.ts',
+  args,
+});
+
 const RUNS: Readonly<Record<string, readonly Step[]>> = {
   unit: [unit],
   all: [
@@ -52,29 +84,17 @@ const RUNS: Readonly<Record<string, readonly Step[]>> = {
     { kind: 'script', name: 'types' },
     { kind: 'script', name: 'dead' },
     unit,
-    // Each of these starts gateways and servers of its own, so it keeps more than one core busy.
-    { kind: 'tests', name: 'e2e', files: ['test/e2e/**/*.test.ts'], atOnce: Math.max(1, Math.floor(cores / 2)) },
+    { kind: 'tests', name: 'e2e', files: ['test/e2e/**/*.test.ts'], atOnce: half },
     { kind: 'program', name: 'matrix', file: 'test/matrix/run.ts', args: ['--check'] },
     { kind: 'program', name: 'conformance', file: 'test/conformance/run.ts', args: [] },
+    // Servers and clients of other people, in 4 minutes. `docs/testing.md` says what is left to `peers`.
+    peersInstall,
+    peersTrial('peers', '--quick'),
+    peersTrial('peers late', '--quick', '--late'),
+    peersConformance('--server', 'python', '--server', 'typescript', '--endpoint', 'single'),
+    peersByNumber,
   ],
-  // Not part of `all` yet: N-46 and the unfinished parts of N-41 fail, and the run time has to come down.
-  peers: [
-    // Servers and clients of other people, which the first of these installs from the package registries.
-    { kind: 'program', name: 'peers', file: 'test/peers/run.ts', args: [] },
-    {
-      kind: 'program',
-      name: 'peers late',
-      file: 'test/peers/run.ts',
-      args: ['--late', '--way', 'merged', '--client', 'typescript1'],
-    },
-    { kind: 'program', name: 'peers conformance', file: 'test/peers/conformance.ts', args: ['--endpoint', 'single'] },
-    {
-      kind: 'tests',
-      name: 'peers by number',
-      files: ['test/peers/**/*.test.ts'],
-      atOnce: Math.max(1, Math.floor(cores / 2)),
-    },
-  ],
+  peers: [peersInstall, peersTrial('peers'), peersTrial('peers late', '--late'), peersConformance(), peersByNumber],
 };
 
 const counted = (isPassed: boolean): Counts => (isPassed ? { passed: 1, failed: 0 } : { passed: 0, failed: 1 });
@@ -155,17 +175,25 @@ async function main(name: string): Promise<void> {
   process.env['NODE_COMPILE_CACHE'] = code;
   let passed = 0;
   let failed = 0;
+  const summary: string[] = [];
+  const failedSteps = new Set<string>();
   for (const step of steps) {
     console.log(`\n── ${step.name}`);
-    const counts = await perform(step);
+    const began = performance.now();
+    const isBlocked = step.after !== undefined && failedSteps.has(step.after);
+    if (isBlocked) console.error(`${step.name}: not run, since "${step.after}" failed`);
+    const counts = isBlocked ? counted(false) : await perform(step);
+    if (counts.failed > 0) failedSteps.add(step.name);
     const ran = counts.passed + counts.failed;
+    const minutes = ((performance.now() - began) / 60_000).toFixed(1);
+    summary.push(`${step.name.padEnd(18)}${minutes.padStart(5)} min  ${counts.passed} passed, ${counts.failed} failed`);
     if (ran === 0) console.error(`${step.name}: nothing ran`);
     passed += counts.passed;
     failed += ran === 0 ? 1 : counts.failed;
   }
   failed += await sweep();
   await rm(code, { recursive: true, force: true });
-  console.log(`\n${passed} passed, ${failed} failed`);
+  console.log(`\n${summary.join('\n')}\n\n${passed} passed, ${failed} failed`);
   process.exitCode = failed === 0 ? 0 : 1;
 }
 

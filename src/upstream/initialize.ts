@@ -1,6 +1,6 @@
 import { GatewayError } from '../errors.ts';
 import { RawObject } from '../json/json.ts';
-import { isLegacyRevision, LATEST_LEGACY, type Revision } from '../protocol/revisions.ts';
+import { isLegacyRevision, isModernRevision, LATEST_LEGACY, type Revision } from '../protocol/revisions.ts';
 import { isRefusingStatus, isModernError } from './era-evidence.ts';
 import type { Connection } from './rpc/connection.ts';
 
@@ -15,7 +15,7 @@ export interface ServerHello {
 /** The answer to `initialize`. */
 export type InitializeOutcome =
   | { readonly kind: 'legacy'; readonly hello: ServerHello }
-  /** `isModern` where only a server of the modern era refuses so. */
+  /** `isModern` where only a server of the modern era refuses so, or answers with a revision of that era. */
   | { readonly kind: 'refused'; readonly error: GatewayError; readonly isModern: boolean };
 
 /**
@@ -56,6 +56,11 @@ export async function initialize<Owner>(
   }
   const result = RawObject.parse(answer.result);
   const revision = result.string('protocolVersion');
+  if (isModernRevision(revision)) {
+    const message = `upstream "${upstream}" answered initialize with revision ${revision}, which has no initialize`;
+    const error = new GatewayError('upstream-protocol', { upstream, executed: 'no', message });
+    return { kind: 'refused', error, isModern: true };
+  }
   if (!isLegacyRevision(revision)) {
     throw new GatewayError('upstream-protocol', {
       upstream,

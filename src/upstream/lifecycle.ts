@@ -30,6 +30,8 @@ export type LifecycleEvent =
       readonly reason: string;
       readonly detail: string | undefined;
       readonly permanent: boolean;
+      /** Whether it is a server that runs elsewhere. An attempt costs a connection there, and not a process. */
+      readonly isRemote?: boolean;
       /** When the attempt began. Attempts side by side fail of one cause, and that counts once. */
       readonly begunMs: number;
     }
@@ -45,7 +47,7 @@ export type Admission =
   | { readonly kind: 'wait'; readonly ms: number }
   | { readonly kind: 'refuse'; readonly reason: string; readonly retryAfterMs: number | undefined };
 
-/** This many failures within this time are a crash loop, and end all attempts for the pause. */
+/** This many failures of a process within this time are a crash loop, and end all attempts for the pause. */
 const LOOP_FAILURES = 5;
 const LOOP_WINDOW_MS = 60_000;
 const LOOP_PAUSE_MS = 60_000;
@@ -63,10 +65,16 @@ export const CONFIGURED: Lifecycle = {
   retryAtMs: 0,
 };
 
+interface Failure {
+  readonly reason: string;
+  readonly detail: string | undefined;
+  readonly isRemote?: boolean;
+}
+
 function failed(
   state: Lifecycle,
   phase: Phase,
-  { reason, detail }: { readonly reason: string; readonly detail: string | undefined },
+  { reason, detail, isRemote = false }: Failure,
   nowMs: number,
   random: number,
 ): Lifecycle {
@@ -74,7 +82,7 @@ function failed(
   if (nowMs - (state.failuresMs.at(-1) ?? -SAME_CAUSE_MS) < SAME_CAUSE_MS) return { ...state, phase, reason, detail };
   const failuresMs = [...state.failuresMs.filter((atMs) => nowMs - atMs < LOOP_WINDOW_MS), nowMs];
   const attempts = state.attempts + 1;
-  if (failuresMs.length >= LOOP_FAILURES) {
+  if (failuresMs.length >= LOOP_FAILURES && !isRemote) {
     const loop = `crash loop: failed ${failuresMs.length} times within a minute, next try in a minute; last: ${reason}`;
     return { phase: 'failed', reason: loop, detail, failuresMs, attempts, retryAtMs: nowMs + LOOP_PAUSE_MS };
   }

@@ -436,7 +436,14 @@ export class Upstream<Owner, User extends LinkUser> {
       const error = toGatewayError(thrown);
       const reason = reasonOf(error);
       this.#log.warn({ err: error }, 'upstream did not start');
-      this.#step(expected, { kind: 'start-failed', reason, detail: detailOf(error), permanent: false, begunMs });
+      this.#step(expected, {
+        kind: 'start-failed',
+        reason,
+        detail: detailOf(error),
+        permanent: false,
+        isRemote: !this.#isProcess,
+        begunMs,
+      });
       const message = `upstream "${this.id}" did not start: ${reason}`;
       throw new GatewayError('upstream-unavailable', { upstream: this.id, message }, error);
     }

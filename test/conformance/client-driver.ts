@@ -33,7 +33,8 @@ if (url === undefined || step === undefined || revision === undefined) {
 
 if (direct) await play(url, revision, step);
 else {
-  await using gateway = await startGateway({ mcpServers: { conf: { url } } });
+  const conf = step.isModernOnly === true ? { url, era: 'modern' } : { url };
+  await using gateway = await startGateway({ mcpServers: { conf } });
   try {
     await play(gateway.endpoint('conf'), revision, step);
   } catch (error) {

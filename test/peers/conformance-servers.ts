@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Child } from '../support/child.ts';
 import { findGo, goPrograms } from './install/go.ts';
-import { pythonSdkSources, pythonWith } from './install/python.ts';
+import { pythonWith } from './install/python.ts';
 import { typescriptConformanceServer } from './install/typescript.ts';
 import { freePort, listening } from './port.ts';
 
@@ -11,6 +11,7 @@ export const DUAL_SERVERS = ['python', 'typescript', 'go'] as const;
 export type DualServer = (typeof DUAL_SERVERS)[number];
 
 const LOOPBACK = fileURLToPath(new URL('../conformance/loopback.ts', import.meta.url));
+const VENDOR = fileURLToPath(new URL('vendor/', import.meta.url));
 const START_MS = 20_000;
 
 interface Started {
@@ -19,10 +20,8 @@ interface Started {
 }
 
 async function startPython(port: number): Promise<Started> {
-  const [python, sources] = [await pythonWith('mcp2'), await pythonSdkSources()];
-  const cwd = join(sources, 'examples', 'servers', 'everything-server');
-  const args = ['-m', 'mcp_everything_server', '--port', String(port), '--log-level', 'WARNING'];
-  return { child: await Child.start(python, args, { cwd }), path: '/mcp' };
+  const args = ['-B', '-m', 'mcp_everything_server', '--port', String(port), '--log-level', 'WARNING'];
+  return { child: await Child.start(await pythonWith('mcp2'), args, { cwd: VENDOR }), path: '/mcp' };
 }
 
 async function startTypescript(port: number): Promise<Started> {

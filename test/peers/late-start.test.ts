@@ -49,5 +49,6 @@ test('N-01 mcp-server-git that starts 3 s late is listed and answers', async () 
 test('N-01 mcp-server-fetch that starts 3 s late is listed and answers', async () => {
   const server = late(3, 'mcp_server_fetch', '--ignore-robots-txt');
   // Nothing listens there: the tool itself says so.
-  assert.match(await textFrom(server, 'fetch', { url: 'http://127.0.0.1:9/' }), /[Ff]ailed|error/);
+  const text = await textFrom(server, 'fetch', { url: 'http://127.0.0.1:9/' });
+  assert.match(text, /127\.0\.0\.1:9/);
 });

@@ -68,6 +68,16 @@ test('R1 attempts that began before the last failure fail of the same cause, whi
   assert.equal(state.retryAtMs, 260);
 });
 
+test('N-01 a remote server that refuses connections is tried again without a pause', () => {
+  const tries = Array.from(
+    { length: 6 },
+    (_, n) => [n * 2_000, { ...FAILED, isRemote: true, begunMs: n * 2_000 }] as const,
+  );
+  const state = after(tries);
+  assert.doesNotMatch(state.reason ?? '', /crash loop/);
+  assert.equal(state.retryAtMs, 10_000 + backoffMs(6, 0));
+});
+
 test('failures further apart than a minute are no crash loop', () => {
   const state = after([0, 20_000, 40_000, 61_000, 81_000].map((atMs) => [atMs, { ...FAILED, begunMs: atMs }] as const));
   assert.doesNotMatch(state.reason ?? '', /crash loop/);

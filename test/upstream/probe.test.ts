@@ -221,6 +221,18 @@ suite('a remote server', { concurrency: 4 }, () => {
     assert.deepEqual(openings(server), ['server/discover', 'server/discover']);
   });
 
+  test('N-01 that answers initialize with 2026-07-28 serves a client of a session in that era', TIMEOUT, async () => {
+    const chooses: Answer = ({ id }, response) =>
+      json(response, resultText(id, { ...INITIALIZED, protocolVersion: '2026-07-28' }));
+    await using server = await probed(
+      () => discovers,
+      () => chooses,
+    );
+    await using links = prober(remote(server), 'legacy');
+    assert.equal((await links.open()).revision, '2026-07-28');
+    assert.deepEqual(openings(server), ['initialize', 'server/discover']);
+  });
+
   test('L-012 that discovers nothing but older revisions is spoken to in one of them', TIMEOUT, async () => {
     const old: Answer = ({ id }, response) =>
       json(response, resultText(id, { ...DISCOVERED, supportedVersions: ['2025-11-25'] }));

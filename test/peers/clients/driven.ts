@@ -1,8 +1,9 @@
-import { spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
+import { Child } from '../../support/child.ts';
 import { pythonWith, type PythonSet } from '../install/python.ts';
 import { CALLED, type ConnectOptions, HEARD, type PeerClient, type Place } from './client.ts';
 import { Hearing } from './hearing.ts';
@@ -13,9 +14,11 @@ const FILES: Readonly<Record<PythonSet, string>> = {
   fastmcp: 'fastmcp4.py',
 };
 
+const START_MS = 45_000;
 const CONNECT_MS = 45_000;
 const CLOSE_MS = 5_000;
 
+const PORT = z.object({ port: z.number() });
 const LINE = z.union([
   z.object({ connected: z.string() }),
   z.object({ failed: z.string() }),
@@ -27,42 +30,77 @@ const LINE = z.union([
 
 const NAMES = z.array(z.string());
 
-/** A client of a Python SDK in a process of its own. @throws {Error} with its words, where it cannot connect. */
-export async function connectPython(set: PythonSet, place: Place, options: ConnectOptions): Promise<PeerClient> {
+/** A program that has imported a Python SDK and makes a client of it for each connection. */
+interface Driver {
+  readonly child: Child;
+  readonly port: number;
+}
+
+const drivers = new Map<PythonSet, Promise<Driver>>();
+
+async function startDriver(set: PythonSet): Promise<Driver> {
   const program = fileURLToPath(new URL(FILES[set], import.meta.url));
-  const settings = JSON.stringify({ ...place, ...options });
-  const { NODE_TEST_CONTEXT: _inherited, ...env } = process.env;
-  const child = spawn(await pythonWith(set), ['-B', '-W', 'ignore', program, settings], {
-    env,
-    stdio: ['pipe', 'pipe', 'pipe'],
-  });
-  const exited = once(child, 'exit');
-  const complaints: string[] = [];
+  const child = await Child.start(await pythonWith(set), ['-B', '-W', 'ignore', program]);
+  try {
+    const { port } = await child.saying((line) => PORT.safeParse(jsonOf(line)).data, START_MS);
+    return { child, port };
+  } catch (thrown) {
+    await child.stop();
+    throw thrown;
+  }
+}
+
+function driverOf(set: PythonSet): Promise<Driver> {
+  const driver = drivers.get(set) ?? startDriver(set);
+  drivers.set(set, driver);
+  return driver;
+}
+
+/** Ends the programs that make clients of the Python SDKs. Without it they run until this process ends. */
+export async function closePythonDrivers(): Promise<void> {
+  const started = await Promise.allSettled(drivers.values());
+  drivers.clear();
+  for (const one of started) if (one.status === 'fulfilled') await one.value.child.stop();
+}
+
+/** Returns a client of a Python SDK in a process of its own. @throws {Error} with its words, where it cannot connect. */
+export async function connectPython(set: PythonSet, place: Place, options: ConnectOptions): Promise<PeerClient> {
+  const { child, port } = await driverOf(set);
+  const socket = connect(port, '127.0.0.1');
+  await once(socket, 'connect');
+  return await connected(socket, `the ${set} client`, () => child.logs(), { ...place, ...options });
+}
+
+/** Makes a client of the connection to a driver. */
+async function connected(socket: Socket, name: string, logs: () => string, settings: object): Promise<PeerClient> {
+  const closed = new Promise<void>((resolve) => void socket.once('close', () => resolve()));
   const hearing = new Hearing();
   const pending = new Map<number, PromiseWithResolvers<unknown>>();
-  const connected = Promise.withResolvers<string>();
+  const connecting = Promise.withResolvers<string>();
+  let failure: Error | undefined;
   let lastId = 0;
 
-  createInterface({ input: child.stderr }).on('line', (line) => complaints.push(line));
-  createInterface({ input: child.stdout }).on('line', (line) => {
+  createInterface({ input: socket }).on('line', (line) => {
     const parsed = LINE.safeParse(jsonOf(line));
-    if (!parsed.success) return void complaints.push(line);
+    if (!parsed.success) return fail(`the driver wrote ${line}`);
     const { data } = parsed;
-    if ('connected' in data) connected.resolve(data.connected);
+    if ('connected' in data) connecting.resolve(data.connected);
     else if ('failed' in data) fail(data.failed);
     else if ('notification' in data) hearing.push(data.notification);
     else if ('error' in data) pending.get(data.id)?.reject(new Error(data.error));
     else if ('id' in data) pending.get(data.id)?.resolve(data.result);
   });
   function fail(why: string): void {
-    const error = new Error(`the ${set} client: ${why}\n${complaints.slice(-15).join('\n')}`);
-    connected.reject(error);
-    for (const one of pending.values()) one.reject(error);
+    failure ??= new Error(`${name}: ${why}\n${logs().split('\n').slice(-15).join('\n')}`);
+    connecting.reject(failure);
+    for (const one of pending.values()) one.reject(failure);
   }
-  void exited.then(() => fail('ended'));
+  socket.on('error', ({ message }) => fail(message));
+  void closed.then(() => fail('ended'));
 
-  const write = (message: object) => child.stdin.write(`${JSON.stringify(message)}\n`);
+  const write = (message: object) => socket.write(`${JSON.stringify(message)}\n`);
   async function request(op: string, args: object = {}, signal?: AbortSignal): Promise<unknown> {
+    if (failure !== undefined) throw failure;
     const id = ++lastId;
     const answer = Promise.withResolvers<unknown>();
     pending.set(id, answer);
@@ -77,28 +115,29 @@ export async function connectPython(set: PythonSet, place: Place, options: Conne
     }
   }
   async function close(): Promise<void> {
-    if (child.exitCode !== null || child.signalCode !== null) return;
+    if (socket.destroyed) return;
     write({ op: 'close' });
-    const timer = setTimeout(() => child.kill('SIGKILL'), CLOSE_MS);
-    await exited;
+    const timer = setTimeout(() => socket.destroy(), CLOSE_MS);
+    await closed;
     clearTimeout(timer);
   }
 
   const timer = setTimeout(() => fail(`did not connect within ${CONNECT_MS} ms`), CONNECT_MS);
+  write(settings);
   try {
-    const revision = await connected.promise;
+    const revision = await connecting.promise;
     const names = async (op: string) => NAMES.parse(await request(op));
     return {
       revision,
       hear: (method, limitMs, is) => hearing.hear(method, limitMs, is),
       tools: () => names('tools'),
-      call: async (name, args = {}, { logLevel, signal } = {}) =>
-        CALLED.parse(await request('call', { name, arguments: args, log_level: logLevel ?? null }, signal)),
+      call: async (tool, args = {}, { logLevel, signal } = {}) =>
+        CALLED.parse(await request('call', { name: tool, arguments: args, log_level: logLevel ?? null }, signal)),
       resources: () => names('resources'),
       templates: () => names('templates'),
       read: async (uri) => z.string().parse(await request('read', { uri })),
       prompts: () => names('prompts'),
-      prompt: async (name, args) => z.string().parse(await request('prompt', { name, arguments: args })),
+      prompt: async (prompt, args) => z.string().parse(await request('prompt', { name: prompt, arguments: args })),
       complete: async (completion) => NAMES.parse(await request('complete', completion)),
       setLevel: async (level) => void (await request('setLevel', { level })),
       watch: async (uri) => void (await request('watch', { uri: uri ?? null })),
@@ -106,7 +145,7 @@ export async function connectPython(set: PythonSet, place: Place, options: Conne
       [Symbol.asyncDispose]: close,
     };
   } catch (thrown) {
-    child.kill('SIGKILL');
+    socket.destroy();
     throw thrown;
   } finally {
     clearTimeout(timer);

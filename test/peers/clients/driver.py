@@ -1,24 +1,36 @@
-"""Drives a client by lines of JSON on stdin, and says on stdout how each operation ended and what was notified.
+"""Drives clients by lines of JSON over TCP, and says how each operation ended and what was notified.
 
-argv[1] is a JSON object: `kind` (stdio, http, sse), `url` or `command` and `args`, `mode` (legacy, modern), `declares`.
-In: {"id": 1, "op": "call", "args": {...}}. Out: {"id": 1, "result": ...}, {"id": 1, "error": "..."},
+Prints {"port": ...}. Each connection to that port is one client, in a process that is forked from this one once the SDK is
+imported: a client costs no second import. The process ends when its parent or its connection does.
+
+First line in: `kind` (stdio, http, sse), `url` or `command` and `args`, `mode` (legacy, modern), `declares`.
+Then in: {"id": 1, "op": "call", "args": {...}}. Out: {"id": 1, "result": ...}, {"id": 1, "error": "..."},
 {"notification": {"method": ..., "params": ...}}, and first {"connected": "<revision>"}.
 """
 
 import json
 import os
+import select
+import signal
+import socket
 import sys
 import threading
+import time
 
 import anyio
 import anyio.from_thread
 
 MODERN = "2026-07-28"
+# What a client may take to end once its connection has ended.
+END_SECONDS = 5
+# How often it looks whether its parent lives.
+LOOK_SECONDS = 1
+
+channel: socket.socket
 
 
 def say(message) -> None:
-    sys.stdout.write(json.dumps(message) + "\n")
-    sys.stdout.flush()
+    channel.sendall((json.dumps(message) + "\n").encode())
 
 
 def notify(method, params) -> None:
@@ -47,14 +59,17 @@ async def perform(operations, scopes, message) -> None:
 
 
 async def serve(connect) -> None:
-    settings = json.loads(sys.argv[1])
+    lines = channel.makefile("r", encoding="utf-8")
+    settings = json.loads(lines.readline())
     send, receive = anyio.create_memory_object_stream(1000)
 
-    # A thread of its own, since a read of stdin cannot be cancelled.
+    # A thread of its own, since a blocking read cannot be cancelled.
     def read(portal) -> None:
-        for line in sys.stdin:
+        for line in lines:
             portal.call(send.send_nowait, json.loads(line))
         portal.call(send.close)
+        time.sleep(END_SECONDS)
+        os._exit(1)
 
     async with anyio.from_thread.BlockingPortal() as portal:
         threading.Thread(target=read, args=(portal,), daemon=True).start()
@@ -73,10 +88,36 @@ async def serve(connect) -> None:
         say({"closed": True})
 
 
-def main(connect) -> None:
+def run(connect) -> None:
     try:
         anyio.run(serve, connect)
     except BaseException as error:
         say({"failed": words(error)})
-    # The thread that reads stdin would hold the process.
-    os._exit(0)
+    finally:
+        # The thread that reads would hold the process.
+        os._exit(0)
+
+
+def reap(*_) -> None:
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0] != 0:
+            pass
+    except ChildProcessError:
+        return
+
+
+def main(connect) -> None:
+    global channel
+    parent = os.getppid()
+    listener = socket.create_server(("127.0.0.1", 0))
+    signal.signal(signal.SIGCHLD, reap)
+    print(json.dumps({"port": listener.getsockname()[1]}), flush=True)
+    while os.getppid() == parent:
+        if not select.select([listener], [], [], LOOK_SECONDS)[0]:
+            continue
+        channel, _ = listener.accept()
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            listener.close()
+            run(connect)
+        channel.close()

@@ -1,39 +1,61 @@
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, rename, rm } from 'node:fs/promises';
+import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** Ignored by git, and gone with `node_modules`. */
-const CACHE = fileURLToPath(new URL('../../../node_modules/.cache/linkspan-peers', import.meta.url));
+/** What is installed from registries outlives `npm ci`, and serves every checkout. */
+const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'linkspan-peers');
+
+/** Programs in here find the packages of this checkout. Ignored by git, and gone with `node_modules`. */
+export const BESIDE_PACKAGES = fileURLToPath(new URL('../../../node_modules/.cache/linkspan-peers', import.meta.url));
+
+/** Registries fail now and then. */
+const TRIES = 3;
+/** No installation begins this long after the first one of the process. */
+const ALL_MS = 600_000;
+
+let firstBeganMs: number | undefined;
 
 /**
  * Returns a folder that `make` has filled, from an earlier run where the same content was made before.
  *
  * @param content everything that decides what `make` does: lock files, sources, versions.
- * @throws {Error} that names `what`, where `make` fails. Nothing is left in the cache then.
+ * @param make is tried again, in a new folder, where it fails.
+ * @throws {Error} that names `what` and says why, where each try fails. Nothing is left in the cache then.
  */
 export async function cached(
   what: string,
   content: readonly string[],
   make: (dir: string) => Promise<void>,
+  cache = CACHE,
 ): Promise<string> {
   const hash = createHash('sha256').update(JSON.stringify(content)).digest('hex').slice(0, 16);
-  const dir = join(CACHE, `${what}-${hash}`);
-  if (existsSync(dir)) return dir;
-
+  const dir = join(cache, `${what}-${hash}`);
   const began = performance.now();
-  console.error(`peers: installing ${what} into ${dir}`);
-  // Test files run side by side: each makes its own, and the first to finish gives it its name.
-  const draft = `${dir}.${process.pid}`;
-  await mkdir(draft, { recursive: true });
-  try {
-    await make(draft);
-    await rename(draft, dir);
-  } catch (thrown) {
+  const late = () => performance.now() - (firstBeganMs ?? began) > ALL_MS;
+  for (let attempt = 1; !existsSync(dir); attempt++) {
+    if (late())
+      throw new Error(`the test peers are not installed after ${ALL_MS / 60_000} minutes: ${what} is missing`);
+    firstBeganMs ??= began;
+    console.error(`peers: installing ${what} into ${dir}`);
+    // Processes run side by side: each makes its own, and the first to finish gives it its name.
+    const draft = `${dir}.${process.pid}`;
     await rm(draft, { recursive: true, force: true });
-    if (!existsSync(dir)) throw new Error(`the test peer ${what} cannot be installed`, { cause: thrown });
+    await mkdir(draft, { recursive: true });
+    try {
+      await make(draft);
+      await rename(draft, dir);
+      console.error(`peers: ${what} installed in ${((performance.now() - began) / 1000).toFixed(1)} s`);
+    } catch (thrown) {
+      await rm(draft, { recursive: true, force: true });
+      if (existsSync(dir)) return dir;
+      const why = thrown instanceof Error ? thrown.message : String(thrown);
+      if (attempt === TRIES)
+        throw new Error(`the test peer ${what} cannot be installed in ${TRIES} tries: ${why}`, { cause: thrown });
+      console.error(`peers: ${what} is tried again: ${why}`);
+    }
   }
-  console.error(`peers: ${what} installed in ${((performance.now() - began) / 1000).toFixed(1)} s`);
   return dir;
 }

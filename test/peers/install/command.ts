@@ -7,19 +7,32 @@ interface CommandOptions {
   readonly timeoutMs?: number;
 }
 
-const INSTALL_MS = 300_000;
+/** A download that takes longer than this is not worth waiting for. */
+const COMMAND_MS = 240_000;
 
 const executeFile = promisify(execFile);
 
-/** Runs a program to its end. @returns its stdout. @throws {Error} with its stderr, where it fails or takes too long. */
+/**
+ * Runs a program to its end. @returns its stdout.
+ *
+ * @throws {Error} that names the program, with its stderr where it fails and the limit where it takes too long.
+ */
 export async function command(file: string, args: readonly string[], options: CommandOptions = {}): Promise<string> {
-  const { stdout } = await executeFile(file, [...args], {
-    timeout: options.timeoutMs ?? INSTALL_MS,
-    maxBuffer: 16 * 1024 * 1024,
-    env: { ...process.env, ...options.env },
-    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
-  });
-  return stdout;
+  const { timeoutMs = COMMAND_MS, cwd, env } = options;
+  try {
+    const { stdout } = await executeFile(file, [...args], {
+      timeout: timeoutMs,
+      killSignal: 'SIGKILL',
+      maxBuffer: 16 * 1024 * 1024,
+      env: { ...process.env, ...env },
+      ...(cwd === undefined ? {} : { cwd }),
+    });
+    return stdout;
+  } catch (thrown) {
+    if (!(thrown instanceof Error && 'killed' in thrown && thrown.killed === true)) throw thrown;
+    const line = [file, ...args].join(' ');
+    throw new Error(`not done within ${timeoutMs / 1000} s (is the network slow?): ${line}`, { cause: thrown });
+  }
 }
 
 /** Whether a program runs and ends well. */

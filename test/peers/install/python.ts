@@ -43,12 +43,14 @@ async function installUv(python: string, dir: string): Promise<void> {
   await command(join(dir, 'bin', 'pip'), ['install', ...locked]);
 }
 
-/** uv makes a virtual environment in seconds where pip takes a minute. */
+/** Returns the program `uv`, which makes a virtual environment in seconds where pip takes a minute. */
 async function uv(python: string): Promise<string> {
   const lock = await readFile(requirements('uv'), 'utf8');
   const dir = await cached('uv', [lock, python], (draft) => installUv(python, draft));
   return join(dir, 'bin', 'uv');
 }
+
+let uvProgram: Promise<string> | undefined;
 
 /** A mirror that is configured for pip is uv's too. */
 function mirror(): Readonly<Record<string, string>> {
@@ -56,12 +58,14 @@ function mirror(): Readonly<Record<string, string>> {
   return PIP_INDEX_URL === undefined || UV_DEFAULT_INDEX !== undefined ? {} : { UV_DEFAULT_INDEX: PIP_INDEX_URL };
 }
 
-/** Returns the interpreter of a virtual environment that holds the pinned packages of a set. */
-export async function pythonWith(set: PythonSet): Promise<string> {
+const installed = new Map<PythonSet, Promise<string>>();
+
+async function install(set: PythonSet): Promise<string> {
   const python = await findPython();
   const lock = await readFile(requirements(set), 'utf8');
+  uvProgram ??= uv(python);
+  const program = await uvProgram;
   const dir = await cached(`python-${set}`, [lock, python], async (draft) => {
-    const program = await uv(python);
     const env = mirror();
     await command(program, ['venv', '--quiet', '--clear', '--no-python-downloads', '--python', python, draft], { env });
     const into = ['--python', join(draft, 'bin', 'python')];
@@ -71,17 +75,9 @@ export async function pythonWith(set: PythonSet): Promise<string> {
   return join(dir, 'bin', 'python');
 }
 
-/** Returns the folder of the Python SDK's own sources, which hold its conformance server. */
-export async function pythonSdkSources(): Promise<string> {
-  const python = await pythonWith('mcp2');
-  const lock = await readFile(requirements('mcp2'), 'utf8');
-  const pinned = /^mcp==\S+/m.exec(lock)?.[0];
-  if (pinned === undefined) throw new Error('requirements/mcp2.txt does not pin mcp');
-  const dir = await cached('python-sdk-sources', [lock], async (draft) => {
-    const base = await findPython();
-    await command(base, ['-m', 'pip', 'download', '--quiet', '--no-deps', '--no-binary', 'mcp', '-d', draft, pinned]);
-    const archive = join(draft, `${pinned.replace('==', '-')}.tar.gz`);
-    await command(python, ['-m', 'tarfile', '--extract', archive, draft]);
-  });
-  return join(dir, pinned.replace('==', '-'));
+/** Returns the interpreter of a virtual environment that holds the pinned packages of a set. */
+export function pythonWith(set: PythonSet): Promise<string> {
+  const python = installed.get(set) ?? install(set);
+  installed.set(set, python);
+  return python;
 }

@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { stripTypeScriptTypes } from 'node:module';
 import { join } from 'node:path';
-import { cached } from './cache.ts';
+import { BESIDE_PACKAGES, cached } from './cache.ts';
 
 const SOURCE = new URL('../vendor/everythingServer.ts.txt', import.meta.url);
 
@@ -11,8 +11,7 @@ const SOURCE = new URL('../vendor/everythingServer.ts.txt', import.meta.url);
  */
 export async function typescriptConformanceServer(): Promise<string> {
   const source = await readFile(SOURCE, 'utf8');
-  const dir = await cached('typescript-conformance', [source, process.version], async (draft) => {
-    await writeFile(join(draft, 'server.mjs'), stripTypeScriptTypes(source));
-  });
+  const make = (draft: string) => writeFile(join(draft, 'server.mjs'), stripTypeScriptTypes(source));
+  const dir = await cached('typescript-conformance', [source, process.version], make, BESIDE_PACKAGES);
   return join(dir, 'server.mjs');
 }

@@ -1,17 +1,19 @@
+/**
+ * Malformed items of lists, read by the Python SDKs 1.x and 2.x. Part of `npm test`, which installs them; `npm run check` reads the same
+ * items with the TypeScript SDKs alone, in `test/catalog/items/`.
+ */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { listTexts } from '../../../src/catalog/catalog.ts';
-import { MODERN, type Revision } from '../../../src/protocol/revisions.ts';
-import { allTogether, catalogWith, GOOD_KEYS, malformedItems } from './malformed.ts';
+import { listTexts } from '../../src/catalog/catalog.ts';
+import { MODERN, type Revision } from '../../src/protocol/revisions.ts';
+import { allTogether, catalogWith, GOOD_KEYS, malformedItems } from '../catalog/items/malformed.ts';
+import { pythonWith } from './install/python.ts';
 
-const READER = fileURLToPath(new URL('python/read_lists.py', import.meta.url));
-
-/** Folders with installed Python packages, one for each version of `mcp`, by `:`. */
-const FOLDERS = (process.env['LINKSPAN_TEST_PYTHON_MCP'] ?? '').split(':').filter((folder) => folder !== '');
+const READER = fileURLToPath(new URL('clients/read_lists.py', import.meta.url));
 
 const METHODS = {
   tool: ['tools/list', 'tools'],
@@ -47,12 +49,9 @@ function* cases(): Generator<Case> {
   }
 }
 
-for (const folder of FOLDERS) {
-  test(`N-02 one bad item costs the Python SDK of ${folder} no other`, async () => {
-    const reader = spawn('python3', [READER], {
-      stdio: ['pipe', 'pipe', 'inherit'],
-      env: { ...process.env, PYTHONPATH: folder },
-    });
+for (const set of ['mcp1', 'mcp2'] as const) {
+  test(`N-02 one bad item costs the Python SDK of ${set} no other`, async () => {
+    const reader = spawn(await pythonWith(set), ['-B', READER], { stdio: ['pipe', 'pipe', 'inherit'] });
     const ended = once(reader, 'exit');
     try {
       const answers = createInterface({ input: reader.stdout })[Symbol.asyncIterator]();
