@@ -1,9 +1,7 @@
 import type { Logger } from 'pino';
-import { createAuthenticator } from './auth/authenticate.ts';
 import { viewsOf } from './catalog/view.ts';
 import type { Config, UpstreamConfig } from './config/config.ts';
 import { openFileLimit } from './connection-limit.ts';
-import { createApp } from './downstream/http/app.ts';
 import { ClientGroups } from './gateway/clients/client-group.ts';
 import { ResultTranslator } from './gateway/forward/result-translator.ts';
 import { ServerRequests } from './gateway/questions/server-requests.ts';
@@ -31,18 +29,16 @@ import { ParkedCalls } from './gateway/questions/parked-calls.ts';
 import type { ConnectionHolder } from './gateway/exchange/connection-holder.ts';
 import { Session } from './gateway/clients/session.ts';
 import { Sessions } from './gateway/clients/sessions.ts';
-import { createOperatorApp } from './operator/app.ts';
 import type { UpstreamStatus } from './operator/status.ts';
 import { RawObject } from './json/json.ts';
 import type { LimitName } from './limits.ts';
-import { Listener } from './listener.ts';
 import { ERAS } from './protocol/revisions.ts';
 import { openState } from './store/open-state.ts';
 import { requestLogBeside } from './telemetry/log.ts';
-import { createMetrics, type Metrics } from './telemetry/metrics.ts';
+import type { Metrics } from './telemetry/metrics.ts';
 import { httpTransport } from './upstream/http/http.ts';
 import { modernHttpTransport } from './upstream/http/http-modern.ts';
-import { upstreamWire } from './upstream/http/http-wire.ts';
+import { wireOpener } from './upstream/http/http-wire.ts';
 import { processQuota, remoteQuota } from './upstream/quotas.ts';
 import { NpxCommands } from './upstream/stdio/npx-command.ts';
 import { type ProcessUsage, ProcessUsages } from './upstream/stdio/process-usage.ts';
@@ -56,13 +52,7 @@ import { explanation, fullStatus, isUp, statusOf } from './upstream-status.ts';
 import { VERSION } from './version.ts';
 
 const SWEEP_MS = 5_000;
-
-/** Requests under way are waited for this long when we are told to stop. */
-const DRAIN_MS = 60_000;
 const DRAIN_POLL_MS = 50;
-
-/** Ports that are tried for the operator where none was configured. */
-const OPERATOR_PORTS = 100;
 
 /** The gateway without its doors: everything that serves a client, however it comes. */
 export interface Core {
@@ -92,7 +82,8 @@ export interface UpstreamTransports extends AsyncDisposable {
 }
 
 /** Over stdio and HTTP. Disposing ends whatever the transports share. */
-export function upstreamTransports(config: Config, metrics: Metrics, log: Logger): UpstreamTransports {
+export async function upstreamTransports(config: Config, metrics: Metrics, log: Logger): Promise<UpstreamTransports> {
+  const openWire = await wireOpener(config.upstreams.map(({ target }) => target));
   const guard = new ProcessGuard(log);
   const npx = new NpxCommands(config.stateDir, guard, log);
   const usages = new ProcessUsages(guard.tagged, (limit) => metrics.limitReached(limit));
@@ -113,7 +104,7 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
         });
         return [{ era: era === 'auto' ? 'either' : era, isProcess: true, tellsWhichCall: false, start }];
       }
-      const wire = upstreamWire(target, timeouts);
+      const wire = openWire(target, timeouts);
       shared.push(wire);
       const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}` };
       const isProcess = false;
@@ -380,66 +371,4 @@ function readiness(
     reasons.push(`required upstream "${id}" is ${lifecycle.phase}${why === undefined ? '' : `: ${why}`}`);
   }
   return { ready: reasons.length === 0, reasons };
-}
-
-/** A gateway with its doors open. */
-export interface Running {
-  /** Of the merged endpoint. */
-  readonly url: string;
-  readonly operatorUrl: string | undefined;
-  /** Stops taking requests, lets those under way finish, and leaves nothing behind. */
-  stop(): Promise<void>;
-}
-
-export interface ComposeOptions {
-  /** Fetches the lists of all upstreams before it listens, at most until this settles. */
-  readonly warmUntil?: Promise<unknown>;
-}
-
-/** @throws when an address cannot be listened on, or the state directory not be used. */
-export async function compose(config: Config, log: Logger, { warmUntil }: ComposeOptions = {}): Promise<Running> {
-  const metrics = createMetrics(VERSION);
-  const core = await composeCore(config, metrics, upstreamTransports(config, metrics, log), log);
-  let isDraining = false;
-  const startedAtMs = Date.now();
-  try {
-    if (warmUntil !== undefined) await Promise.race([core.refresh(), warmUntil]);
-    const door = await Listener.open(config.listen, 'gateway.listen or --listen', (origin) => {
-      const authenticator = createAuthenticator(config.auth, { log });
-      return createApp({ front: core.gateway, authenticator, config, origin, log, metrics });
-    });
-    const operatorDoor =
-      config.operator === undefined
-        ? undefined
-        : await Listener.open(
-            config.operator,
-            'gateway.operator or --operator',
-            () => ({
-              app: createOperatorApp({
-                metrics,
-                version: VERSION,
-                allowedHosts: config.allowedHosts,
-                startedAtMs,
-                ready: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : core.ready()),
-                upstreams: () => core.fullStatus(),
-              }),
-              drain: () => undefined,
-            }),
-            config.operatorMayMove ? OPERATOR_PORTS : 1,
-          );
-    return {
-      url: `${door.origin}/mcp`,
-      operatorUrl: operatorDoor?.origin,
-      stop: async () => {
-        isDraining = true;
-        door.drain();
-        await core.drained(DRAIN_MS);
-        await core.stop();
-        await Promise.all([door.close(), operatorDoor?.close()]);
-      },
-    };
-  } catch (thrown) {
-    await core.stop();
-    throw thrown;
-  }
 }

@@ -41,7 +41,16 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
 };
 
 /** May import anything, and be imported by each other alone. */
-const TOP = ['main.ts', 'cli', 'compose.ts', 'listener.ts', 'connection-limit.ts', 'upstream-status.ts'];
+const TOP = [
+  'main.ts',
+  'cli',
+  'compile-cache.ts',
+  'serve.ts',
+  'compose.ts',
+  'listener.ts',
+  'connection-limit.ts',
+  'upstream-status.ts',
+];
 
 /** May be imported by anyone. */
 const COMMON = ['errors.ts', 'limits.ts', 'small-collections.ts'];

@@ -1,5 +1,4 @@
 import { createLocalJWKSet, type JSONWebKeySet, type JWK } from 'jose';
-import { request } from 'undici';
 import { isLoopback } from '../config/address.ts';
 
 const TIMEOUT_MS = 5_000;
@@ -37,6 +36,8 @@ function parse(text: string): JSONWebKeySet {
  * @throws when it cannot be had whole, in time and below the size limit, or is none.
  */
 export async function downloadKeySet(url: string): Promise<KeySet> {
+  // Loaded only here, since it takes a tenth of a second.
+  const { request } = await import('undici');
   const { statusCode, body } = await request(url, {
     headers: { accept: 'application/jwk-set+json, application/json' },
     // Once in minutes: a connection kept for that long would be dead more often than not.

@@ -18,7 +18,12 @@ export async function startOnce(config: Config): Promise<readonly UpstreamStatus
   try {
     const log = createLogger('silent');
     const metrics = createMetrics(VERSION);
-    const core = await composeCore({ ...config, stateDir }, metrics, upstreamTransports(config, metrics, log), log);
+    const core = await composeCore(
+      { ...config, stateDir },
+      metrics,
+      await upstreamTransports(config, metrics, log),
+      log,
+    );
     try {
       await core.refresh();
       // One that failed is already being started again.

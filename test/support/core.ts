@@ -231,9 +231,9 @@ export async function testCore(
   };
   const log = pino({ level: 'silent' });
   let metrics = createMetrics('test');
-  const start = () => {
+  const start = async () => {
     metrics = createMetrics('test');
-    const wire = upstreamTransports(config, metrics, log);
+    const wire = await upstreamTransports(config, metrics, log);
     const reach: UpstreamTransports = {
       transportsTo: (upstream) => {
         const memory = upstreams[upstream.id]?.memory;
@@ -245,7 +245,7 @@ export async function testCore(
       processUsage: () => wire.processUsage(),
       [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),
     };
-    return composeCore(config, metrics, reach, log, { callOwners: owners });
+    return await composeCore(config, metrics, reach, log, { callOwners: owners });
   };
   let core = await start();
   return {

@@ -59,11 +59,11 @@ interface Opened {
 }
 
 /** Opens connections by all the ways there are, as the gateway does. */
-function prober(
+async function prober(
   target: HttpTarget | StdioTarget,
   clientEra: Era = 'modern',
-): AsyncDisposable & { open(): Promise<Opened> } {
-  const reach = upstreamTransports(configWith({}), createMetrics('0'), LOG);
+): Promise<AsyncDisposable & { open(): Promise<Opened> }> {
+  const reach = await upstreamTransports(configWith({}), createMetrics('0'), LOG);
   const opener = new Opener<string, LinkUser>({
     upstream: 'up',
     transports: reach.transportsTo({ ...UPSTREAM, target }),
@@ -161,7 +161,7 @@ suite('a program', { concurrency: 2 }, () => {
     },
   ]) {
     test(`${why} is spoken to in ${revision}`, TIMEOUT, async () => {
-      await using links = prober(program(mode));
+      await using links = await prober(program(mode));
       const opened = await links.open();
       assert.equal(opened.revision, revision);
       if (heard !== undefined) assert.match(opened.instructions ?? '', heard);
@@ -169,7 +169,7 @@ suite('a program', { concurrency: 2 }, () => {
   }
 
   test('L-010 that supports only a newer revision is not spoken to in an older one', TIMEOUT, async () => {
-    await using links = prober(program('supports:2031-01-01'));
+    await using links = await prober(program('supports:2031-01-01'));
     await assert.rejects(links.open(), { code: 'upstream-unavailable', message: /2031-01-01/ });
   });
 });
@@ -189,7 +189,7 @@ suite('a remote server', { concurrency: 4 }, () => {
   ] as const) {
     test(`L-008 that answers ${name} is spoken to in 2025-11-25`, TIMEOUT, async () => {
       await using server = await probed(() => discover);
-      await using links = prober(remote(server));
+      await using links = await prober(remote(server));
       assert.equal((await links.open()).revision, '2025-11-25');
       assert.deepEqual(openings(server), ['server/discover', 'initialize']);
     });
@@ -198,7 +198,7 @@ suite('a remote server', { concurrency: 4 }, () => {
   for (const code of [-32_020, -32_021]) {
     test(`L-008 that answers 400 and ${code} is of the modern era, and gets no initialize`, TIMEOUT, async () => {
       await using server = await probed(() => refuses(400, error(code, { requiredCapabilities: {} })));
-      await using links = prober(remote(server));
+      await using links = await prober(remote(server));
       await assert.rejects(links.open(), { code: 'upstream-unavailable' });
       assert.deepEqual(openings(server), ['server/discover']);
     });
@@ -208,7 +208,7 @@ suite('a remote server', { concurrency: 4 }, () => {
     let asked = 0;
     const unsupported = refuses(400, error(-32_022, { supported: ['2026-07-28'], requested: '2026-07-28' }));
     await using server = await probed(() => (asked++ === 0 ? unsupported : discovers));
-    await using links = prober(remote(server));
+    await using links = await prober(remote(server));
     assert.equal((await links.open()).revision, '2026-07-28');
     assert.deepEqual(openings(server), ['server/discover', 'server/discover']);
   });
@@ -216,7 +216,7 @@ suite('a remote server', { concurrency: 4 }, () => {
   test('L-010 that goes on refusing is not asked for ever, nor in older words', TIMEOUT, async () => {
     const unsupported = refuses(400, error(-32_022, { supported: ['2026-07-28'], requested: '2026-07-28' }));
     await using server = await probed(() => unsupported);
-    await using links = prober(remote(server));
+    await using links = await prober(remote(server));
     await assert.rejects(links.open(), { code: 'upstream-unavailable' });
     assert.deepEqual(openings(server), ['server/discover', 'server/discover']);
   });
@@ -225,7 +225,7 @@ suite('a remote server', { concurrency: 4 }, () => {
     const old: Answer = ({ id }, response) =>
       json(response, resultText(id, { ...DISCOVERED, supportedVersions: ['2025-11-25'] }));
     await using server = await probed(() => old);
-    await using links = prober(remote(server));
+    await using links = await prober(remote(server));
     assert.equal((await links.open()).revision, '2025-11-25');
   });
 
@@ -236,7 +236,7 @@ suite('a remote server', { concurrency: 4 }, () => {
       async () => {
         let isOpen = false;
         await using server = await probed(() => (isOpen ? discovers : refuses(status)));
-        await using links = prober(remote(server));
+        await using links = await prober(remote(server));
         await assert.rejects(links.open(), { code: 'upstream-unavailable' });
         assert.deepEqual(openings(server), ['server/discover']);
         isOpen = true;
@@ -257,7 +257,7 @@ suite('a remote server', { concurrency: 4 }, () => {
         () => (isUp ? discovers : answer),
         () => (isUp ? undefined : answer),
       );
-      await using links = prober(remote(server));
+      await using links = await prober(remote(server));
       await assert.rejects(links.open());
       isUp = true;
       assert.equal((await links.open()).revision, '2026-07-28');
@@ -280,7 +280,7 @@ test(
     const time = clock(t);
     let discover: Answer = refuses(404);
     await using server = await probed(() => discover);
-    await using links = prober(remote(server));
+    await using links = await prober(remote(server));
     await links.open();
     await links.open();
     assert.deepEqual(openings(server), ['server/discover', 'initialize', 'initialize']);
@@ -297,7 +297,7 @@ test(
     const time = clock(t);
     let discover: Answer = refuses(503);
     await using server = await probed(() => discover);
-    await using links = prober(remote(server));
+    await using links = await prober(remote(server));
     // It serves initialize, so nobody has to wait until then.
     assert.equal((await links.open()).revision, '2025-11-25');
     discover = discovers;
@@ -316,7 +316,7 @@ test(
       () => (isReplaced ? discovers : refuses(404)),
       () => (isReplaced ? refuses(404, error(-32_601)) : undefined),
     );
-    await using links = prober(remote(server));
+    await using links = await prober(remote(server));
     assert.equal((await links.open()).revision, '2025-11-25');
     isReplaced = true;
     time.aheadMs = 60_001;
@@ -328,7 +328,7 @@ test(
 test('L-011 a server that was modern and no longer is, is spoken to in older words', TIMEOUT, async () => {
   let discover = discovers;
   await using server = await probed(() => discover);
-  await using links = prober(remote(server));
+  await using links = await prober(remote(server));
   assert.equal((await links.open()).revision, '2026-07-28');
   discover = refuses(404);
   assert.equal((await links.open()).revision, '2025-11-25');
