@@ -4,6 +4,7 @@ import type { Config, UpstreamConfig } from './config/config.ts';
 import { openFileLimit } from './connection-limit.ts';
 import { ClientGroups } from './gateway/clients/client-group.ts';
 import { ResultTranslator } from './gateway/forward/result-translator.ts';
+import { QuestionPolicy } from './gateway/questions/question-policy.ts';
 import { ServerRequests } from './gateway/questions/server-requests.ts';
 import { ClientTasks } from './gateway/questions/client-tasks.ts';
 import { UrlElicitations } from './gateway/questions/url-elicitations.ts';
@@ -219,7 +220,8 @@ export async function composeCore(
   const taskIds = new TaskIds(sealer);
   const marks = new TaskMarks(taskIds);
   const clientTasks = new ClientTasks();
-  const serverRequests = new ServerRequests(marks, clientTasks);
+  const questionPolicy = new QuestionPolicy({ upstreams: config.upstreams, metrics, log });
+  const serverRequests = new ServerRequests(marks, clientTasks, questionPolicy);
   const announcer = new ListAnnouncer();
   const notifications = new NotificationRouter({
     upstreams,
@@ -289,7 +291,7 @@ export async function composeCore(
   }
 
   const requestLog = requestLogBeside(log);
-  const translator = new ResultTranslator(clientInfo);
+  const translator = new ResultTranslator(clientInfo, questionPolicy);
   const gateway = new Gateway({
     views,
     upstreams,
@@ -304,6 +306,7 @@ export async function composeCore(
     urlElicitations,
     resourceCache,
     sealer,
+    questionPolicy,
     taskIds,
     clientTasks,
     metrics,

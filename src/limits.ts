@@ -27,6 +27,9 @@ export const LIMITS = {
   /** Files for clients with certain capabilities. */
   storedOffersPerUpstream: 32,
 
+  /** `maxTokens` of one `sampling/createMessage`: the client's user pays for them. */
+  samplingTokens: 32_768,
+
   /** Results of `resources/read` that upstreams of 2026-07-28 allow to be kept. */
   readCacheBytes: 32 * MIB,
   readCacheUpstreamBytes: 8 * MIB,

@@ -36,6 +36,7 @@ import { ownerOf } from './exchange/route.ts';
 import { noToolsNote, resolve } from './calls/resolve.ts';
 import type { Lifecycle } from '../upstream/lifecycle.ts';
 import type { ListRefresher } from './lists/list-refresher.ts';
+import type { QuestionPolicy } from './questions/question-policy.ts';
 import type { Sealer } from './handles/sealer.ts';
 import { UpgradedTasks } from './tasks/upgraded-tasks.ts';
 import { Sender } from './forward/sender.ts';
@@ -60,6 +61,7 @@ export interface GatewayParts {
   readonly parked: ParkedCalls;
   readonly urlElicitations: UrlElicitations;
   readonly sealer: Sealer;
+  readonly questionPolicy: QuestionPolicy;
   readonly taskIds: TaskIds;
   readonly clientTasks: ClientTasks;
   readonly metrics: Metrics;
@@ -83,7 +85,7 @@ export class Gateway implements Front {
   constructor(parts: GatewayParts) {
     this.#parts = parts;
     const sender = new Sender(parts.metrics, parts.stateLosses);
-    const driver = new TaskDriver(sender);
+    const driver = new TaskDriver(sender, parts.questionPolicy);
     const { translator, taskIds: ids, tasksPerPrincipal: perPrincipal } = parts;
     const upgradedTasks = new UpgradedTasks({ sender, translator, perPrincipal });
     this.#calls = new Calls({
@@ -300,7 +302,9 @@ export class Gateway implements Front {
       opening.then(
         (link) => {
           // A modern upstream reads the roots in each call that needs them.
-          if (!link.shared && link.era === 'legacy') link.connection.notify('notifications/roots/list_changed');
+          const hearsChanges = link.clientCapabilities.raw('roots') !== undefined;
+          if (!link.shared && link.era === 'legacy' && hearsChanges)
+            link.connection.notify('notifications/roots/list_changed');
         },
         () => undefined,
       );

@@ -8,7 +8,7 @@ import { type Era, MODERN, featuresOf } from '../protocol/revisions.ts';
 import type { ClientFeatures, Link } from '../upstream/link.ts';
 import type { Upstream } from '../upstream/upstream.ts';
 import { ClientGroup } from './clients/client-group.ts';
-import { elicitationIdToClient } from './questions/server-requests.ts';
+import { elicitationIdToClient } from './questions/question-labels.ts';
 import type { UrlElicitations } from './questions/url-elicitations.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
 import type { ResourceCache } from './forward/resource-cache.ts';

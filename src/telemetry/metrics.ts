@@ -47,6 +47,8 @@ export interface Metrics {
   limitReached(limit: LimitName): void;
   /** An item of an upstream's list that clients do not get as it is listed. */
   listRepaired(repair: string): void;
+  /** A question of an upstream did not go to a client. */
+  questionRefused(reason: string): void;
   /** Something could not be written to the state directory. */
   stateWriteFailed(): void;
   /** Something was refused or removed because all of its kind held too many bytes. */
@@ -296,6 +298,13 @@ export function createMetrics(version: string): Metrics {
     dropped: tally(
       'linkspan_dropped_messages_total',
       'Messages that could be delivered to nobody.',
+      'reason',
+      MAX_REASONS,
+      registry,
+    ),
+    questionRefused: tally(
+      'linkspan_questions_refused_total',
+      'Questions of upstreams that did not go to a client.',
       'reason',
       MAX_REASONS,
       registry,

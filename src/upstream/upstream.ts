@@ -26,6 +26,7 @@ import { type LinkOrder, Opener } from './opener.ts';
 import { retryUntilDone } from './retry-until-done.ts';
 import { detailOf, reasonOf } from './reason.ts';
 import type { TransportOption } from './rpc/transport.ts';
+import { type CapabilityFilter, capabilityFilter } from './usable-capabilities.ts';
 
 /** What an upstream reports to the gateway. Called in the order of arrival; must return without waiting. */
 export interface UpstreamEvents<Owner, User extends LinkUser> {
@@ -59,6 +60,8 @@ const DISCOVERY_IDLE_MS = 10_000;
 export class Upstream<Owner, User extends LinkUser> {
   readonly config: UpstreamConfig;
   readonly limiter: ConcurrencyLimiter;
+  /** Returns the client capabilities that it may use: all that is declared to it. */
+  readonly usableCapabilities: CapabilityFilter;
   readonly #parts: UpstreamParts;
   readonly #events: UpstreamEvents<Owner, User>;
   readonly #log: Logger;
@@ -86,6 +89,7 @@ export class Upstream<Owner, User extends LinkUser> {
     const { config } = parts;
     this.config = config;
     this.limiter = new ConcurrencyLimiter(config.id, config.concurrency, config.queue, config.queueMs);
+    this.usableCapabilities = capabilityFilter(config.clientFeatures);
     this.#parts = parts;
     this.#events = events;
     this.#log = parts.log.child({ upstream: config.id });
@@ -190,7 +194,7 @@ export class Upstream<Owner, User extends LinkUser> {
    */
   #adoptDiscovery(keyIn: (era: Era) => string, features: ClientFeatures, user: LinkUser): void {
     // A server asks for roots right after its start, when no client stands behind the listing process yet.
-    if (features.clientCapabilities.raw('roots') !== undefined) return;
+    if (this.usableCapabilities(features.clientCapabilities).raw('roots') !== undefined) return;
     const era = this.#likelyEra(user.era);
     const key = keyIn(era);
     if (!this.#isProcess || isSharedKey(key) || this.#links.has(key)) return;
@@ -308,7 +312,13 @@ export class Upstream<Owner, User extends LinkUser> {
   list(link: Link<Owner, User>, capabilities: RawObject): Promise<Offer> {
     link.usedMs = performance.now();
     const { onLimit } = this.#parts;
-    return listOffer(link, { upstream: this.id, capabilities, timeoutMs: this.config.timeouts.callMs, onLimit });
+    const usable = this.usableCapabilities(capabilities);
+    return listOffer(link, {
+      upstream: this.id,
+      capabilities: usable,
+      timeoutMs: this.config.timeouts.callMs,
+      onLimit,
+    });
   }
 
   /** Closes every connection; nothing can be opened afterwards. Resolves when nothing is left, in bounded time. */
@@ -377,7 +387,8 @@ export class Upstream<Owner, User extends LinkUser> {
     const request = { principal, waitMs: this.config.queueMs, signal: this.#stopping.signal };
     const release = await acquireFromAll(this.id, this.#quotas, request);
     try {
-      const { clientCapabilities, capabilityKey } = features;
+      const { capabilityKey } = features;
+      const clientCapabilities = this.usableCapabilities(features.clientCapabilities);
       const placeIn = (era: Era) => ({ key: keyIn(era), shared: isSharedKey(keyIn(era)) });
       const link = await this.#start({ clientEra: client, clientCapabilities, capabilityKey, placeIn });
       if (this.#live.has(link)) this.#slots.set(link, release);

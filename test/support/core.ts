@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pino } from 'pino';
 import { composeCore, type Core, type UpstreamTransports, upstreamTransports } from '../../src/compose.ts';
-import type { Config, UpstreamConfig } from '../../src/config/config.ts';
+import { CLIENT_FEATURES, type Config, type UpstreamConfig } from '../../src/config/config.ts';
 import type { ClientSession, MessageSink } from '../../src/gateway/front.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { RawObject } from '../../src/json/json.ts';
@@ -38,6 +38,7 @@ export const UPSTREAM: Omit<UpstreamConfig, 'id' | 'title' | 'prefix'> = {
   target: { kind: 'stdio', command: 'memory', args: [], env: {}, cwd: undefined },
   rawUris: false,
   isolation: 'session',
+  clientFeatures: CLIENT_FEATURES,
   era: 'legacy',
   start: 'lazy',
   required: false,

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { upstreamTransports } from '../../src/compose.ts';
-import type { HttpTarget, StdioTarget, UpstreamConfig } from '../../src/config/config.ts';
+import { CLIENT_FEATURES, type HttpTarget, type StdioTarget, type UpstreamConfig } from '../../src/config/config.ts';
 import { RawObject } from '../../src/json/json.ts';
 import type { Era } from '../../src/protocol/revisions.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
@@ -39,6 +39,7 @@ const UPSTREAM: Omit<UpstreamConfig, 'target'> = {
   prefix: 'up__',
   rawUris: false,
   isolation: 'session',
+  clientFeatures: CLIENT_FEATURES,
   era: 'auto',
   start: 'lazy',
   required: false,

@@ -23,6 +23,7 @@ import type { Upstream } from '../../upstream/upstream.ts';
 import { type ResultTranslator, NEEDS_URL, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import { canBeAsked, capabilitiesFor, modernCapabilities } from '../exchange/client-capabilities.ts';
+import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { collectInput, MAX_ROUNDS } from '../questions/collect-input.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { withStateLoss } from '../connections/state-losses.ts';
@@ -35,6 +36,7 @@ import type { Sender } from '../forward/sender.ts';
 import type { TaskCalls } from './task-calls.ts';
 
 export interface CallsParts {
+  readonly questionPolicy: QuestionPolicy;
   readonly upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
   readonly links: HolderLinks;
   readonly listRefresher: ListRefresher;
@@ -315,7 +317,7 @@ export class Calls {
     asked: InputRequired,
   ): Promise<Retry | Answer> {
     try {
-      return await collectInput(exchange, upstream.id, asked);
+      return await collectInput(this.#parts.questionPolicy, exchange, upstream.id, asked);
     } catch (thrown) {
       const isRefusal = thrown instanceof GatewayError && thrown.code === 'client-unreachable';
       if (!isRefusal || exchange.request.method !== 'tools/call') throw thrown;

@@ -10,10 +10,10 @@ import { hasWrappedOutput, downgradeModernError, downgradeModernResult } from '.
 import { META, withMeta } from '../../protocol/meta.ts';
 import { upgradeError, upgradeResult, withStamp } from '../../protocol/upgrade.ts';
 import { MODERN } from '../../protocol/revisions.ts';
-import { isSafeUrl } from '../questions/safe-question.ts';
+import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { isAnonymous } from '../../policy/principal.ts';
 import type { Caller } from '../exchange/caller.ts';
-import { elicitationIdToClient } from '../questions/server-requests.ts';
+import { elicitationIdToClient } from '../questions/question-labels.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
 import { declaresAll } from '../exchange/client-capabilities.ts';
 
@@ -33,12 +33,14 @@ export interface UpstreamResult {
   readonly source: Source | undefined;
 }
 
-/** Puts answers into the words of whoever asked. */
+/** Translates answers of upstreams for the clients that asked. */
 export class ResultTranslator {
   readonly #serverInfo: string;
+  readonly #policy: QuestionPolicy;
 
   /** @param serverInfo who we say we are. */
-  constructor(serverInfo: RawObject) {
+  constructor(serverInfo: RawObject, policy: QuestionPolicy) {
+    this.#policy = policy;
     this.#serverInfo = serverInfo.toString();
   }
 
@@ -49,7 +51,8 @@ export class ResultTranslator {
     if (viewed === undefined) return answer;
     const { revision } = client.caller;
     try {
-      if (answer.kind === 'error') return errorAnswer(client, given, method, errorToClient(answer.error, viewed));
+      if (answer.kind === 'error')
+        return errorAnswer(this.#policy, client, given, method, errorToClient(answer.error, viewed));
       // The usual case, and nothing to do.
       if (revision !== MODERN && !given.isModern) {
         const result = downgradeResult(method, revision, urisToClient(method, viewed, answer.result));
@@ -101,7 +104,13 @@ export class ResultTranslator {
   }
 }
 
-function errorAnswer(client: Client, given: UpstreamResult, method: string, error: RpcError): Answer {
+function errorAnswer(
+  policy: QuestionPolicy,
+  client: Client,
+  given: UpstreamResult,
+  method: string,
+  error: RpcError,
+): Answer {
   if (given.isModern && OURS_ALONE.has(error.code)) throw betweenUs(given.upstream, error);
   if (client.caller.revision === MODERN) {
     if (given.isModern && error.code === MISSING_CAPABILITY && lacksNothing(client, error)) {
@@ -115,7 +124,7 @@ function errorAnswer(client: Client, given: UpstreamResult, method: string, erro
     return { kind: 'error', error: downgradeModernError(method, error) };
   }
   if (error.code !== NEEDS_URL) return { kind: 'error', error };
-  return { kind: 'error', error: { ...error, data: elicitationsToClient(client, given.upstream, error.data) } };
+  return { kind: 'error', error: { ...error, data: elicitationsToClient(policy, client, given.upstream, error.data) } };
 }
 
 /** It is our request that the upstream would not have, not the client's. */
@@ -147,17 +156,15 @@ export function toolFailure(text: string): Answer {
   return { kind: 'result', result: result.toString() };
 }
 
-function elicitationsToClient(client: Client, upstream: string, data: unknown): unknown {
+function elicitationsToClient(policy: QuestionPolicy, client: Client, upstream: string, data: unknown): unknown {
   if (typeof data !== 'object' || data === null || !('elicitations' in data)) return data;
   const { elicitations } = data;
   if (!Array.isArray(elicitations)) return data;
-  const isUnsafe = elicitations.some(
-    (one: unknown) => !isSafeUrl(String(Object.getOwnPropertyDescriptor(Object(one), 'url')?.value)),
-  );
-  if (isUnsafe) {
-    const message = `upstream "${upstream}" wants a page opened whose URL is neither https nor on this machine`;
-    throw new GatewayError('upstream-protocol', { upstream, executed: 'no', message });
-  }
+  const questions = elicitations.map((one: unknown) => {
+    const url = String(Object.getOwnPropertyDescriptor(Object(one), 'url')?.value);
+    return { method: 'elicitation/create', params: RawObject.of({ mode: 'url', url }) };
+  });
+  policy.mustAllow(upstream, questions);
   const mapped = elicitations.map((elicitation: unknown) => {
     if (typeof elicitation !== 'object' || elicitation === null || !('elicitationId' in elicitation))
       return elicitation;
