@@ -49,6 +49,7 @@ import { stdioTransport } from './upstream/stdio/stdio.ts';
 import type { TransportOption } from './upstream/rpc/transport.ts';
 import { Upstream, type UpstreamEvents } from './upstream/upstream.ts';
 import type { Wire } from './http1/wire.ts';
+import { ProcessReportTimes, processReport } from './process-report.ts';
 import { explanation, fullStatus, isUp, statusOf } from './upstream-status.ts';
 import { VERSION } from './version.ts';
 
@@ -324,7 +325,17 @@ export async function composeCore(
     groups.sweep(nowMs);
     for (const upstream of upstreams.values()) upstream.reap(nowMs);
   };
-  const sweeping = setInterval(() => sweep(performance.now()), SWEEP_MS);
+  const readStatus = async () => fullStatus(upstreams.values(), offers, await upstreamTransports.processUsage());
+  const reportTimes = new ProcessReportTimes();
+  const reportProcesses = async () => {
+    const programs = [...upstreams.values()].filter(({ isProcess }) => isProcess);
+    if (!reportTimes.isDue(new Map(programs.map(({ id, connections }) => [id, connections])))) return;
+    log.info(processReport(await readStatus()), 'processes of upstreams');
+  };
+  const sweeping = setInterval(() => {
+    sweep(performance.now());
+    void reportProcesses();
+  }, SWEEP_MS);
   sweeping.unref();
 
   for (const upstream of upstreams.values()) {
@@ -337,7 +348,7 @@ export async function composeCore(
     ready: () => readiness(upstreams.values(), state.sessions.failure),
     sweep,
     status: () => [...upstreams.values()].map((upstream) => statusOf(upstream, offers)),
-    fullStatus: async () => fullStatus(upstreams.values(), offers, await upstreamTransports.processUsage()),
+    fullStatus: readStatus,
     refresh: () => listRefresher.refreshAll(),
     drained: async (limitMs) => {
       const untilMs = performance.now() + limitMs;

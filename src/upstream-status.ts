@@ -73,10 +73,15 @@ export function fullStatus(
   return [...upstreams].map((upstream) => {
     const status = statusOf(upstream, offers);
     if (status.transport !== 'stdio') return status;
-    const advice = sharingAdvice(upstream.config, status.connections);
-    return { ...status, processes: 0, ...usage.get(upstream.id), advice };
+    const { connections } = status;
+    const advice = sharingAdvice(upstream.config, connections);
+    const unread = { processes: connections, memoryNote: connections === 0 ? undefined : UNREAD };
+    return { ...status, ...(usage.get(upstream.id) ?? unread), advice };
   });
 }
+
+/** Each connection is a process at least. */
+const UNREAD = 'unknown: the system does not show the processes (Linux does, in /proc)';
 
 /** Says which setting would take fewer processes. */
 function sharingAdvice({ isolation }: UpstreamConfig, connections: number): string | undefined {

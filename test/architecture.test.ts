@@ -50,6 +50,7 @@ const TOP = [
   'listener.ts',
   'connection-limit.ts',
   'upstream-status.ts',
+  'process-report.ts',
 ];
 
 /** May be imported by anyone. */

@@ -8,9 +8,11 @@ export interface UpstreamStatus {
   /** Why it is in this state, in words, where that needs saying. */
   readonly reason: string | undefined;
   readonly connections: number;
-  /** Of a stdio upstream: its processes with all that they have started, and their memory (PSS). Undefined where unknown. */
+  /** Of a stdio upstream: its processes with all that they have started, and their memory. */
   readonly processes?: number | undefined;
   readonly memoryBytes?: number | undefined;
+  /** How the memory was measured, or why it is not known. */
+  readonly memoryNote?: string | undefined;
   /** Which setting would take fewer processes, where there are several. */
   readonly advice?: string | undefined;
   readonly eras: Readonly<Record<'legacy' | 'modern', EraStatus>>;
