@@ -21,6 +21,7 @@ import type { Eras } from './eras.ts';
 import { CONFIGURED, type Lifecycle, type LifecycleEvent, overall, step } from './lifecycle.ts';
 import { acquireFromAll, ConnectionQuota } from './connection-quota.ts';
 import { type ClientFeatures, type CloseReason, isIdle, type Link, type LinkUser, NO_FEATURES } from './link.ts';
+import { endpointHint } from './http/endpoint-hint.ts';
 import { listOffer } from './listing.ts';
 import { type LinkOrder, Opener } from './opener.ts';
 import { retryUntilDone } from './retry-until-done.ts';
@@ -431,7 +432,10 @@ export class Upstream<Owner, User extends LinkUser> {
       const error = toGatewayError(thrown);
       const reason = reasonOf(error);
       this.#log.warn({ err: error }, 'upstream did not start');
-      this.#step(expected, { kind: 'start-failed', reason, detail: detailOf(error), permanent: false, begunMs });
+      const { target } = this.config;
+      const hint = target.kind === 'stdio' ? undefined : endpointHint(target.url, error.cause);
+      const detail = hint ?? detailOf(error);
+      this.#step(expected, { kind: 'start-failed', reason, detail, permanent: false, begunMs });
       const message = `upstream "${this.id}" did not start: ${reason}`;
       throw new GatewayError('upstream-unavailable', { upstream: this.id, message }, error);
     }
