@@ -11,7 +11,7 @@ import * as fc from 'fast-check';
 import { DiskSessionStore } from '../../../src/store/disk/session-store.ts';
 import { openState } from '../../../src/store/open-state.ts';
 import type { SessionRef, SessionStore } from '../../../src/store/session-store.ts';
-import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from '../../support/small-disk.ts';
+import { smallDisk, type SmallDisk } from '../../support/small-disk.ts';
 import { until } from '../../support/stdio.ts';
 import { sessionStoreContract } from '../session-store.contract.ts';
 
@@ -309,9 +309,8 @@ async function fillUp(disk: SmallDisk, store: SessionStore): Promise<void> {
 test(
   'N-31 a session that ends on a full disk has ended after a restart, while the disk is still full',
   OPTIONS,
-  async (t) => {
-    await using disk = mountSmallDisk('size=2m');
-    if (disk === undefined) return t.skip(NO_SMALL_DISK);
+  async () => {
+    await using disk = await smallDisk('2m');
     const sessions: SessionRef[] = [];
     {
       await using store = await DiskSessionStore.open(disk.path, IGNORE);
@@ -331,9 +330,8 @@ test(
 );
 
 for (const amount of [1, 200, 20_000]) {
-  test(`N-31 ${amount} ends that a disk without any room refuses are written once it has some`, OPTIONS, async (t) => {
-    await using disk = mountSmallDisk('size=4m');
-    if (disk === undefined) return t.skip(NO_SMALL_DISK);
+  test(`N-31 ${amount} ends that a disk without any room refuses are written once it has some`, OPTIONS, async () => {
+    await using disk = await smallDisk('4m');
     const sessions: SessionRef[] = [];
     {
       await using store = await DiskSessionStore.open(disk.path, IGNORE);
@@ -353,9 +351,8 @@ for (const amount of [1, 200, 20_000]) {
   });
 }
 
-test('N-31 a full disk at the start keeps the journal that is there', OPTIONS, async (t) => {
-  await using disk = mountSmallDisk('size=2m');
-  if (disk === undefined) return t.skip(NO_SMALL_DISK);
+test('N-31 a full disk at the start keeps the journal that is there', OPTIONS, async () => {
+  await using disk = await smallDisk('2m');
   let session: SessionRef;
   {
     await using store = await DiskSessionStore.open(disk.path, IGNORE);
