@@ -41,7 +41,7 @@ import { httpTransport } from './upstream/http/http.ts';
 import { modernHttpTransport } from './upstream/http/http-modern.ts';
 import { wireOpener } from './upstream/http/http-wire.ts';
 import { processQuota, remoteQuota } from './upstream/quotas.ts';
-import { NpxCommands } from './upstream/stdio/npx-command.ts';
+import { WrapperCommands } from './upstream/stdio/wrapper-commands.ts';
 import { type ProcessUsage, ProcessUsages } from './upstream/stdio/process-usage.ts';
 import { ProcessGuard } from './upstream/stdio/process-guard.ts';
 import { sseTransport } from './upstream/http/sse.ts';
@@ -87,7 +87,7 @@ export interface UpstreamTransports extends AsyncDisposable {
 export async function upstreamTransports(config: Config, metrics: Metrics, log: Logger): Promise<UpstreamTransports> {
   const openWire = await wireOpener(config.upstreams.map(({ target }) => target));
   const guard = new ProcessGuard(log);
-  const npx = new NpxCommands(config.stateDir, guard, log);
+  const wrappers = new WrapperCommands(config.stateDir, guard, log);
   const usages = new ProcessUsages(guard.tagged, (limit) => metrics.limitReached(limit));
   const shared: Wire[] = [];
   return {
@@ -100,7 +100,7 @@ export async function upstreamTransports(config: Config, metrics: Metrics, log: 
           messageBytes,
           log,
           guard,
-          npx,
+          wrappers,
           onNonProtocolOutput,
           onPause: () => metrics.limitReached('notificationsPerSecond'),
         });
