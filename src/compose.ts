@@ -173,7 +173,9 @@ export async function composeCore(
       });
     },
   });
-  const links = new HolderLinks(upstreams, stateLosses, log);
+  const links = new HolderLinks(upstreams, stateLosses, log, (holder, upstream) =>
+    listRefresher.beginListing(holder, upstream),
+  );
   const urlElicitations = new UrlElicitations();
   const onLimit = (limit: LimitName) => metrics.limitReached(limit);
   const resourceCache = new ResourceCache(onLimit);

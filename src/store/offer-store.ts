@@ -23,4 +23,8 @@ export interface OfferStore {
   /** Whether the upstream could not be listed when that was last tried. */
   hasFailed(key: UpstreamKey): Promise<boolean>;
   setFailed(key: UpstreamKey, hasFailed: boolean): Promise<void>;
+  /** Returns when the upstream was last listed (ms since 1970), changed or not; undefined where that is not known. */
+  listedAtMs(key: UpstreamKey): Promise<number | undefined>;
+  /** Records that the upstream was listed now. */
+  setListed(key: UpstreamKey): Promise<void>;
 }

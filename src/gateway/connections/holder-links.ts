@@ -29,12 +29,20 @@ export class HolderLinks {
   readonly #upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>;
   readonly #log: Logger;
   readonly #losses: StateLosses;
+  readonly #beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
   /** `<upstream> <holder>` of those whose subscriptions are being brought back. */
   readonly #restoring = new Set<string>();
   /** By URI, until the upstream has answered: two who subscribe at once are one subscription. */
   readonly #subscribing = new WeakMap<HolderLink, Map<string, Promise<Answer>>>();
 
-  constructor(upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>, losses: StateLosses, log: Logger) {
+  /** @param beforeOpen runs before a link of a holder is opened. */
+  constructor(
+    upstreams: ReadonlyMap<string, Upstream<Exchange, ConnectionHolder>>,
+    losses: StateLosses,
+    log: Logger,
+    beforeOpen: (holder: ConnectionHolder, upstream: string) => void,
+  ) {
+    this.#beforeOpen = beforeOpen;
     this.#upstreams = upstreams;
     this.#losses = losses;
     this.#log = log;
@@ -53,6 +61,7 @@ export class HolderLinks {
     if (upstream === undefined) {
       return Promise.reject(new GatewayError('internal-error', { upstream: upstreamId }));
     }
+    this.#beforeOpen(holder, upstreamId);
     const opening = this.#open(holder, upstream);
     if (upstream.config.isolation === 'call') return opening;
     holder.pendingLinks.set(upstreamId, opening);
