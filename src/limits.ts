@@ -30,6 +30,10 @@ export const LIMITS = {
   storedOffersPerUpstream: 32,
 
   /** Cached results of `resources/read`, which 2026-07-28 upstreams allow. */
+  /** `maxTokens` of one `sampling/createMessage`: the client's user pays for them. */
+  samplingTokens: 32_768,
+
+  /** Results of `resources/read` that upstreams of 2026-07-28 allow to be kept. */
   readCacheBytes: 32 * MIB,
   readCacheUpstreamBytes: 8 * MIB,
   readCacheEntryBytes: 64 * KIB,

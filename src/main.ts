@@ -17,6 +17,8 @@ function isOldNode(version: string): boolean {
 
 /** Runs the command that the arguments name. Returns the exit code. */
 async function main(argv: readonly string[]): Promise<number> {
+  const { keepCompiledCode } = await import('./compile-cache.ts');
+  keepCompiledCode();
   const { Command, CommanderError, Option } = await import('commander');
   const { VERSION } = await import('./version.ts');
   let code = 0;

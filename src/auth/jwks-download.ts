@@ -1,5 +1,4 @@
 import { createLocalJWKSet, type JSONWebKeySet, type JWK } from 'jose';
-import { request } from 'undici';
 import { isLoopback } from '../config/address.ts';
 
 const TIMEOUT_MS = 5_000;
@@ -40,6 +39,8 @@ function parse(text: string): JSONWebKeySet {
  * @throws if the set is not received completely within 5 s and 256 KiB, or is not a JWK Set.
  */
 export async function downloadKeySet(url: string): Promise<KeySet> {
+  // Loaded only here, since it takes a tenth of a second.
+  const { request } = await import('undici');
   const { statusCode, body } = await request(url, {
     headers: { accept: 'application/jwk-set+json, application/json' },
     // Fetches are minutes apart; an idle connection would mostly be closed by then.

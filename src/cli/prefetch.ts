@@ -15,7 +15,7 @@ import { start, type StartOptions } from './start.ts';
 export async function prefetch(options: StartOptions): Promise<number> {
   const { config, log } = start('stdio', options);
   const metrics = createMetrics(VERSION);
-  const core = await startCore(config, metrics, upstreamTransports(config, metrics, log), log);
+  const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log);
   try {
     if (!core.keepsState) {
       process.stderr.write(

@@ -1,5 +1,4 @@
-import type { Running } from '../compose/compose.ts';
-import { compose } from '../compose/compose.ts';
+import { type Running, serve } from '../compose/serve.ts';
 import { isExpected } from '../telemetry/log-error.ts';
 import { VERSION } from '../version.ts';
 import { listenForSignals } from './signals.ts';
@@ -21,7 +20,7 @@ export async function run(options: RunOptions): Promise<number> {
 
   let running: Running;
   try {
-    running = await compose(config, log, options.warm ? { warmUntil: signals.stop } : {});
+    running = await serve(config, log, options.warm ? { warmUntil: signals.stop } : {});
   } catch (thrown) {
     if (isExpected(thrown) && thrown instanceof Error) log.fatal({ reason: thrown.message }, 'cannot start');
     else log.fatal({ err: thrown }, 'cannot start');

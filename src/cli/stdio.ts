@@ -16,7 +16,7 @@ export async function stdio(options: StartOptions): Promise<number> {
   const signals = listenForSignals(log);
 
   const metrics = createMetrics(VERSION);
-  const core = await startCore(config, metrics, upstreamTransports(config, metrics, log), log, {
+  const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log, {
     // Its one session ends with it. A gateway that serves many clients is the owner, whenever it starts.
     mayOwnState: false,
   });

@@ -20,7 +20,8 @@ export async function startOnce(config: Config): Promise<readonly UpstreamStatus
   try {
     const log = createLogger('silent');
     const metrics = createMetrics(VERSION);
-    const core = await startCore({ ...config, stateDir }, metrics, upstreamTransports(config, metrics, log), log);
+    const transports = await upstreamTransports(config, metrics, log);
+    const core = await startCore({ ...config, stateDir }, metrics, transports, log);
     try {
       await core.refresh();
       // One that failed is already being started again.

@@ -65,13 +65,14 @@ function summary(config: Config, { missing, started }: Findings): object {
     listen: addressText(listen),
     operator: operator === undefined ? null : addressText(operator),
     stateDir,
-    upstreams: upstreams.map(({ id, title, target, prefix, isolation, start, required, problem }) => ({
+    upstreams: upstreams.map(({ id, title, target, prefix, isolation, clientFeatures, start, required, problem }) => ({
       id,
       title,
       endpoint: `/mcp/${id}`,
       transport: target.kind,
       prefix,
       isolation,
+      clientFeatures,
       start,
       required,
       problem: problem ?? missing.get(id) ?? null,

@@ -28,6 +28,7 @@ import { ModernRequests } from '../gateway/modern/modern-requests.ts';
 import { NotificationRouter } from '../gateway/notification-router.ts';
 import { type CallOwners, LocalCallOwners } from '../gateway/questions/call-owners.ts';
 import { ClientTasks } from '../gateway/questions/client-tasks.ts';
+import { QuestionPolicy } from '../gateway/questions/question-policy.ts';
 import { ParkedCalls } from '../gateway/questions/parked-calls.ts';
 import { ServerRequests } from '../gateway/questions/server-requests.ts';
 import { UrlElicitations } from '../gateway/questions/url-elicitations.ts';
@@ -44,7 +45,9 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
 import { UpstreamSet } from '../upstream/upstream-set.ts';
 import { VERSION } from '../version.ts';
+import { processReport, ProcessReportTimes } from './process-report.ts';
 import type { UpstreamTransports } from './transports.ts';
+import { fullUpstreamStatuses } from './upstream-status.ts';
 import { UpstreamFactory } from './upstream-factory.ts';
 
 /** How often what is unused is released. */
@@ -136,7 +139,8 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, lo
   const stateLosses = new StateLosses({ metrics, log });
   // The groups of a principal share what their connections hear; they are constructed below.
   const siblingsOf = (holder: ConnectionHolder) => groups.siblingsOf(holder);
-  const links = new HolderLinks({ upstreams, stateLosses, log, siblingsOf, onLimit });
+  const beforeOpen = (holder: ConnectionHolder, upstream: string) => listRefresher.beginListing(holder, upstream);
+  const links = new HolderLinks({ upstreams, stateLosses, log, siblingsOf, beforeOpen, onLimit });
 
   // Holders of connections: sessions of legacy clients, groups of modern ones.
   const sessions = new Sessions({
@@ -187,7 +191,8 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, lo
     onDropped: (reason) => metrics.dropped(reason),
     onLimit,
   });
-  const serverRequests = new ServerRequests(marks, clientTasks);
+  const questionPolicy = new QuestionPolicy({ upstreams: config.upstreams, metrics, log });
+  const serverRequests = new ServerRequests(marks, clientTasks, questionPolicy);
   const upstreamEvents = new UpstreamEventHandler({ offers, links, notifications, serverRequests, metrics });
   const factory = new UpstreamFactory({
     limits,
@@ -200,7 +205,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, lo
 
   // Requests of clients.
   const recorder = new RequestRecorder(metrics, log, requestLogBeside(log));
-  const translator = new ResultTranslator(serverInfo);
+  const translator = new ResultTranslator(serverInfo, questionPolicy);
   const listRefresher = new ListRefresher({
     views,
     upstreams,
@@ -211,11 +216,20 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, lo
   });
   const lists = new ListAnswers(sealer, translator, listRefresher, announcer, new PageCache(onLimit));
   const sender = new Sender(metrics, stateLosses);
-  const driver = new TaskDriver(sender);
+  const driver = new TaskDriver(sender, questionPolicy);
   const upgradedTasks = new UpgradedTasks({ sender, translator, perPrincipal: limits.parkedPerPrincipal });
   const taskCalls = new TaskCalls({ sender, translator, ids: taskIds, driver, upgradedTasks });
-  const calls = new Calls({ upstreams, links, listRefresher, translator, resourceCache, sender, taskCalls });
-  const tasks = new Tasks({ upstreams, links, sender, translator, ids: taskIds, upgradedTasks });
+  const calls = new Calls({
+    questionPolicy,
+    upstreams,
+    links,
+    listRefresher,
+    translator,
+    resourceCache,
+    sender,
+    taskCalls,
+  });
+  const tasks = new Tasks({ questionPolicy, upstreams, links, sender, translator, ids: taskIds, upgradedTasks });
   const ownerName = randomUUID();
   const parked = new ParkedCalls({
     sealer,
@@ -226,6 +240,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, lo
     perUpstream: limits.parkedPerUpstream,
   });
   const modernRequests = new ModernRequests({
+    questionPolicy,
     groups,
     upstreams,
     calls,
@@ -272,10 +287,17 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, lo
     }),
   );
 
+  const processUsage = () => transports.processUsage();
   const sweep = (nowMs: number) => {
     sessions.sweep(nowMs);
     groups.sweep(nowMs);
     for (const upstream of upstreams.values()) upstream.reap(nowMs);
+  };
+  const reportTimes = new ProcessReportTimes();
+  const reportProcesses = async () => {
+    const programs = [...upstreams.values()].filter(({ isProcess }) => isProcess);
+    if (!reportTimes.isDue(new Map(programs.map(({ id, connections }) => [id, connections])))) return;
+    log.info(processReport(await fullUpstreamStatuses({ upstreams, offers, processUsage })), 'processes of upstreams');
   };
   let sweeping: NodeJS.Timeout | undefined;
 
@@ -283,7 +305,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, lo
     gateway,
     upstreams,
     offers,
-    processUsage: () => transports.processUsage(),
+    processUsage,
     get stateFailure() {
       return state.sessions.failure;
     },
@@ -302,7 +324,10 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, lo
       callOwners.join(ownerName, {
         modern: (request, caller, sink) => gateway.modern(request, caller, sink, undefined),
       });
-      sweeping = setInterval(() => sweep(performance.now()), SWEEP_MS).unref();
+      sweeping = setInterval(() => {
+        sweep(performance.now());
+        void reportProcesses();
+      }, SWEEP_MS).unref();
       for (const upstream of upstreams.values()) {
         if (upstream.config.start === 'eager') listRefresher.start(upstream);
       }

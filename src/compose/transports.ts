@@ -4,10 +4,10 @@ import type { Wire } from '../http1/wire.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { httpTransport } from '../upstream/http/http.ts';
 import { modernHttpTransport } from '../upstream/http/http-modern.ts';
-import { upstreamWire } from '../upstream/http/http-wire.ts';
+import { wireOpener } from '../upstream/http/http-wire.ts';
 import { sseTransport } from '../upstream/http/sse.ts';
 import type { TransportOption } from '../upstream/rpc/transport.ts';
-import { NpxCommands } from '../upstream/stdio/npx-command.ts';
+import { WrapperCommands } from '../upstream/stdio/wrapper-commands.ts';
 import { ProcessGuard } from '../upstream/stdio/process-guard.ts';
 import { type ProcessUsage, ProcessUsages } from '../upstream/stdio/process-usage.ts';
 import { stdioTransport } from '../upstream/stdio/stdio.ts';
@@ -22,9 +22,10 @@ export interface UpstreamTransports extends AsyncDisposable {
 }
 
 /** Creates transports over stdio and HTTP. Disposing closes the resources that they share. */
-export function upstreamTransports(config: Config, metrics: Metrics, log: Logger): UpstreamTransports {
+export async function upstreamTransports(config: Config, metrics: Metrics, log: Logger): Promise<UpstreamTransports> {
+  const openWire = await wireOpener(config.upstreams.map(({ target }) => target));
   const guard = new ProcessGuard(log);
-  const npx = new NpxCommands(config.stateDir, guard, log);
+  const wrappers = new WrapperCommands(config.stateDir, guard, log);
   const usages = new ProcessUsages(guard.tagged, (limit) => metrics.limitReached(limit));
   const shared: Wire[] = [];
   return {
@@ -37,13 +38,13 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
           messageBytes,
           log,
           guard,
-          npx,
+          wrappers,
           onNonProtocolOutput,
           onPause: () => metrics.limitReached('notificationsPerSecond'),
         });
         return [{ era: era === 'auto' ? 'either' : era, isProcess: true, tellsWhichCall: false, start }];
       }
-      const wire = upstreamWire(target, timeouts);
+      const wire = openWire(target, timeouts);
       shared.push(wire);
       const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}` };
       const isProcess = false;

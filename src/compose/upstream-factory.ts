@@ -6,7 +6,8 @@ import type { RawObject } from '../json/json.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { ConnectionQuota } from '../upstream/connection-quota.ts';
 import { processQuota, remoteQuota } from '../upstream/quotas.ts';
-import { Upstream, type UpstreamEvents } from '../upstream/upstream.ts';
+import { Upstream } from '../upstream/upstream.ts';
+import type { UpstreamEvents } from '../upstream/upstream-events.ts';
 import { openFileLimit } from './connection-limit.ts';
 import type { UpstreamTransports } from './transports.ts';
 

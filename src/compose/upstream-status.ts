@@ -1,13 +1,19 @@
 import type { ListProblem } from '../catalog/problems.ts';
 import type { UpstreamConfig } from '../config/config.ts';
-import type { ConnectionHolder } from '../gateway/exchange/connection-holder.ts';
+import type { ConnectionHolder, Upstreams } from '../gateway/exchange/connection-holder.ts';
 import type { Exchange } from '../gateway/exchange/exchange.ts';
 import type { Offers } from '../gateway/lists/offers.ts';
 import type { EraStatus, UpstreamStatus } from '../operator/status.ts';
 import type { Era } from '../protocol/revisions.ts';
 import { isUp, type Lifecycle } from '../upstream/lifecycle.ts';
+import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
 import type { Upstream } from '../upstream/upstream.ts';
-import type { Core } from './core.ts';
+
+/** The parts of the core whose status is reported. */
+interface StatusSource {
+  readonly upstreams: Upstreams;
+  readonly offers: Offers;
+}
 
 function explanation({ reason, detail }: Lifecycle): string | undefined {
   return detail === undefined || detail === reason ? reason : `${reason} (${detail})`;
@@ -61,20 +67,27 @@ function listProblems(problems: readonly ListProblem[]): readonly string[] {
 }
 
 /** Returns the status of every upstream, in the order of the config. */
-export function upstreamStatuses({ upstreams, offers }: Core): readonly UpstreamStatus[] {
+export function upstreamStatuses({ upstreams, offers }: StatusSource): readonly UpstreamStatus[] {
   return [...upstreams.values()].map((upstream) => statusOf(upstream, offers));
 }
 
 /** Returns the same with the processes of each upstream and their memory, which takes a moment. */
-export async function fullUpstreamStatuses(core: Core): Promise<readonly UpstreamStatus[]> {
+export async function fullUpstreamStatuses(
+  core: StatusSource & { processUsage(): Promise<ReadonlyMap<string, ProcessUsage>> },
+): Promise<readonly UpstreamStatus[]> {
   const usage = await core.processUsage();
   return [...core.upstreams.values()].map((upstream) => {
     const status = statusOf(upstream, core.offers);
     if (status.transport !== 'stdio') return status;
-    const advice = sharingAdvice(upstream.config, status.connections);
-    return { ...status, processes: 0, ...usage.get(upstream.id), advice };
+    const { connections } = status;
+    const advice = sharingAdvice(upstream.config, connections);
+    const unread = { processes: connections, memoryNote: connections === 0 ? undefined : UNREAD };
+    return { ...status, ...(usage.get(upstream.id) ?? unread), advice };
   });
 }
+
+/** Each connection is a process at least. */
+const UNREAD = 'unknown: the system does not show the processes (Linux does, in /proc)';
 
 /** Says which setting would take fewer processes. */
 function sharingAdvice({ isolation }: UpstreamConfig, connections: number): string | undefined {
@@ -87,7 +100,10 @@ function sharingAdvice({ isolation }: UpstreamConfig, connections: number): stri
 }
 
 /** Returns whether clients can be served: the state is written, and each required upstream has been reached. */
-export function readiness({ upstreams, stateFailure }: Core): {
+export function readiness({
+  upstreams,
+  stateFailure,
+}: Pick<StatusSource, 'upstreams'> & { readonly stateFailure: string | undefined }): {
   readonly ready: boolean;
   readonly reasons: readonly string[];
 } {

@@ -103,6 +103,10 @@ export interface SessionsConfig {
 export const ISOLATIONS = ['session', 'principal', 'shared', 'call'] as const;
 export type Isolation = (typeof ISOLATIONS)[number];
 
+/** The features of clients that an upstream may use. */
+export const CLIENT_FEATURES = ['elicitation', 'roots', 'sampling'] as const;
+export type ClientFeature = (typeof CLIENT_FEATURES)[number];
+
 export const ERAS = ['auto', 'modern', 'legacy'] as const;
 export type Era = (typeof ERAS)[number];
 
@@ -119,6 +123,8 @@ export interface UpstreamConfig {
   readonly isolation: Isolation;
   /** The era used with it. `auto`: detected from its answers. */
   readonly era: Era;
+  /** The others are not declared to it, and a question that needs one goes to no client. */
+  readonly clientFeatures: readonly ClientFeature[];
   readonly start: 'eager' | 'lazy';
   /** Whether `/readyz` waits for it. */
   readonly required: boolean;

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-import { ERAS, ISOLATIONS } from './config.ts';
+import { CLIENT_FEATURES, ERAS, ISOLATIONS } from './config.ts';
 import { count, duration, flag, loose, oneOf, refused, text, texts } from './scalars.ts';
 
 /** Transports by the names that clients give them. `own`: the client runs such a server itself. */
@@ -120,6 +120,15 @@ const OWN = {
     .prefault('auto')
     .describe(
       'Which protocol it is spoken to in: `modern` is revision 2026-07-28, `legacy` all before it, `auto` that of each client where the upstream has both, else the one it has.',
+    ),
+  clientFeatures: z
+    .array(oneOf(CLIENT_FEATURES), {
+      error: `expected a list of ${CLIENT_FEATURES.map((feature) => JSON.stringify(feature)).join(', ')}`,
+    })
+    .optional()
+    .describe(
+      'The features of clients that it may use. The others are not declared to it. Default: all for stdio and for a URL on this ' +
+        'machine; `elicitation` and `roots` for any other URL.',
     ),
   start: oneOf(['eager', 'lazy']).prefault('lazy').describe('Whether it is started with the gateway or on first use.'),
   required: flag().prefault(false).describe('Whether the gateway is not ready without it.'),

@@ -1,5 +1,6 @@
 import type { ClientStyle, UpstreamPlace } from './client-file.ts';
-import type { UpstreamConfig, UpstreamTimeouts } from './config.ts';
+import { isLoopback } from './address.ts';
+import { CLIENT_FEATURES, type ClientFeature, type UpstreamConfig, type UpstreamTimeouts } from './config.ts';
 import type { Data, Document } from './document.ts';
 import { checkEntry, place } from './entry.ts';
 import type { CheckedEntry } from './entry.ts';
@@ -89,6 +90,7 @@ function configOf(
     rawUris: entry.rawUris ?? prefix === '',
     isolation: entry.isolation,
     era: entry.era,
+    clientFeatures: entry.clientFeatures ?? defaultFeatures(target),
     start: entry.start,
     required: entry.required,
     timeouts,
@@ -101,6 +103,12 @@ function configOf(
     excludeTools: [...entry.excludeTools, ...(entry.disabled_tools ?? []), ...(entry.disabledTools ?? [])],
     problem,
   };
+}
+
+/** Sampling spends the client's money, and its user is not shown which of the gateway's upstreams asks. */
+function defaultFeatures(target: UpstreamConfig['target']): readonly ClientFeature[] {
+  const isLocal = target.kind === 'stdio' || isLoopback(new URL(target.url).hostname.replace(/^\[|\]$/g, ''));
+  return isLocal ? CLIENT_FEATURES : CLIENT_FEATURES.filter((feature) => feature !== 'sampling');
 }
 
 /** Returns an upstream that is listed as failed, with every problem of its entry as the reason. */

@@ -224,7 +224,9 @@ export class Gateway implements Front {
       opening.then(
         (link) => {
           // A modern upstream reads the roots in each call that needs them.
-          if (!link.shared && link.era === 'legacy') link.connection.notify('notifications/roots/list_changed');
+          const hearsChanges = link.clientCapabilities.raw('roots') !== undefined;
+          if (!link.shared && link.era === 'legacy' && hearsChanges)
+            link.connection.notify('notifications/roots/list_changed');
         },
         () => undefined,
       );

@@ -8,7 +8,7 @@ import type { Notification } from '../protocol/jsonrpc.ts';
 import { type Era, MODERN, featuresOf } from '../protocol/revisions.ts';
 import type { Link } from '../upstream/link.ts';
 import { ClientGroup } from './clients/client-group.ts';
-import { elicitationIdToClient } from './questions/server-requests.ts';
+import { elicitationIdToClient } from './questions/question-labels.ts';
 import type { UrlElicitations } from './questions/url-elicitations.ts';
 import { subscribersOf } from './connections/link-subscriptions.ts';
 import type { ResourceCache } from './forward/resource-cache.ts';

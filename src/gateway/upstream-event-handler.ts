@@ -6,7 +6,7 @@ import type { Eras } from '../upstream/eras.ts';
 import type { Lifecycle } from '../upstream/lifecycle.ts';
 import type { CloseReason, Link } from '../upstream/link.ts';
 import type { ServerRequest } from '../upstream/rpc/connection.ts';
-import type { UpstreamEvents } from '../upstream/upstream.ts';
+import type { UpstreamEvents } from '../upstream/upstream-events.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
 import type { ConnectionHolder } from './exchange/connection-holder.ts';
 import type { Exchange } from './exchange/exchange.ts';

@@ -8,9 +8,11 @@ export interface UpstreamStatus {
   /** Why it is in this state, in words; undefined if the state needs no reason. */
   readonly reason: string | undefined;
   readonly connections: number;
-  /** stdio only: its processes, including their descendants, and their memory (PSS). Undefined if unknown. */
+  /** stdio only: its processes, including their descendants, and their memory. Undefined if unknown. */
   readonly processes?: number | undefined;
   readonly memoryBytes?: number | undefined;
+  /** How the memory was measured, or why it is not known. */
+  readonly memoryNote?: string | undefined;
   /** The setting that would need fewer processes, if several are running. */
   readonly advice?: string | undefined;
   readonly eras: Readonly<Record<'legacy' | 'modern', EraStatus>>;

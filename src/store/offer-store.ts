@@ -26,4 +26,8 @@ export interface OfferStore {
   /** Returns whether the last attempt to list the upstream failed. */
   hasFailed(key: UpstreamKey): Promise<boolean>;
   setFailed(key: UpstreamKey, hasFailed: boolean): Promise<void>;
+  /** Returns when the upstream was last listed (ms since 1970), changed or not; undefined where that is not known. */
+  listedAtMs(key: UpstreamKey): Promise<number | undefined>;
+  /** Records that the upstream was listed now. */
+  setListed(key: UpstreamKey): Promise<void>;
 }

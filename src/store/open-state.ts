@@ -105,6 +105,8 @@ function diskOffers(stateDir: string, events: SessionStoreEvents): OfferStore {
     remove: (key) => counted(store.remove(key)),
     hasFailed: (key) => store.hasFailed(key),
     setFailed: (key, hasFailed) => counted(store.setFailed(key, hasFailed)),
+    listedAtMs: (key) => store.listedAtMs(key),
+    setListed: (key) => counted(store.setListed(key)),
   };
 }
 
@@ -115,6 +117,8 @@ function readOnly(offers: OfferStore): OfferStore {
     remove: async () => undefined,
     hasFailed: (key) => offers.hasFailed(key),
     setFailed: async () => undefined,
+    listedAtMs: (key) => offers.listedAtMs(key),
+    setListed: async () => undefined,
   };
 }
 

@@ -50,6 +50,8 @@ export interface Metrics {
   limitReached(limit: LimitName): void;
   /** Counts a list item that is changed or withheld. */
   listRepaired(repair: string): void;
+  /** Counts a question of an upstream that did not go to a client. */
+  questionRefused(reason: string): void;
   /** Counts a failed write to the state directory. */
   stateWriteFailed(): void;
   /** Counts a refusal or removal because a byte budget was used up. */
@@ -301,6 +303,13 @@ export function createMetrics(version: string): Metrics {
     dropped: tally(
       'linkspan_dropped_messages_total',
       'Messages that could be delivered to nobody.',
+      'reason',
+      MAX_REASONS,
+      registry,
+    ),
+    questionRefused: tally(
+      'linkspan_questions_refused_total',
+      'Questions of upstreams that did not go to a client.',
       'reason',
       MAX_REASONS,
       registry,

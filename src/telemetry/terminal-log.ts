@@ -63,6 +63,7 @@ export class TerminalLog {
     const isWarning = Number(fields['level']) >= WARN;
     if (message === 'listening') this.#banner(fields);
     else if (message === 'upstream state') this.#state(fields);
+    else if (message === 'processes of upstreams') this.#processes(fields);
     else if (message === 'request') this.#request(fields);
     else if (message === 'stopping') this.#show('Stopping; once more to stop at once.');
     else if (message === 'stopped') this.#show('Stopped.');
@@ -135,6 +136,17 @@ export class TerminalLog {
     return { text: `  ${paint(style, mark)} ${name} ${rest}`, width: 5 + name.length + rest.length };
   }
 
+  #processes({ processes, memoryBytes, byUpstream }: Fields): void {
+    const { paint } = this.#terminal;
+    const upstreams = Object.entries(Object(byUpstream)).map(([id, one]) => {
+      const { processes: count, memoryBytes: bytes, memoryNote, advice }: Fields = Object(one);
+      const memory = typeof bytes === 'number' ? megabytes(bytes) : `memory ${textOf(memoryNote)}`;
+      return `${id} ${textOf(count)} (${memory}${typeof advice === 'string' ? `; ${advice}` : ''})`;
+    });
+    const all = `${textOf(processes)} in all, ${megabytes(Number(memoryBytes))}`;
+    this.#show(`  ${paint('dim', '·')} ${plain(`${'processes'.padEnd(16)} ${all}: ${upstreams.join(', ')}`)}`);
+  }
+
   #request(fields: Fields): void {
     const { method, tool, ms, error } = fields;
     const target = tool === undefined ? '' : ` ${textOf(tool)}`;
@@ -174,6 +186,10 @@ const MARKS: ReadonlyMap<string, readonly [string, Style]> = new Map([
 
 function textOf(value: unknown): string {
   return typeof value === 'string' ? value : (JSON.stringify(value) ?? '');
+}
+
+function megabytes(bytes: number): string {
+  return `${Math.round(bytes / 1_000_000)} MB`;
 }
 
 function fieldsOf(line: string): Fields | undefined {

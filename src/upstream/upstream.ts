@@ -4,9 +4,7 @@ import type { UpstreamConfig } from '../config/config.ts';
 import { GatewayError, toGatewayError } from '../errors.ts';
 import type { LimitName } from '../limits.ts';
 import type { RawObject } from '../json/json.ts';
-import type { Notification } from '../protocol/jsonrpc.ts';
 import type { Era, Revision } from '../protocol/revisions.ts';
-import type { ServerRequest } from './rpc/connection.ts';
 import { awaitAdmission } from './await-admission.ts';
 import { ConcurrencyLimiter } from './concurrency-limiter.ts';
 import {
@@ -18,29 +16,19 @@ import {
   isSharedKey,
 } from './connection-key.ts';
 import type { Eras } from './eras.ts';
-import { CONFIGURED, type Lifecycle, type LifecycleEvent, overall, step } from './lifecycle.ts';
+import type { Lifecycle } from './lifecycle.ts';
+import { Lifecycles } from './lifecycles.ts';
 import { acquireFromAll, ConnectionQuota } from './connection-quota.ts';
 import { type ClientFeatures, type CloseReason, isIdle, type Link, type LinkUser, NO_FEATURES } from './link.ts';
+import { endpointHint } from './http/endpoint-hint.ts';
 import { listOffer } from './listing.ts';
 import { type LinkOrder, Opener } from './opener.ts';
 import { retryUntilDone } from './retry-until-done.ts';
 import { detailOf, reasonOf } from './reason.ts';
 import { settlesWithin } from './settles-within.ts';
 import type { TransportOption } from './rpc/transport.ts';
-
-/** What an upstream reports to the gateway. Called in the order of arrival; must return without waiting. */
-export interface UpstreamEvents<Owner, User extends LinkUser> {
-  onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
-  onServerRequest(link: Link<Owner, User>, ask: ServerRequest<Owner>): void;
-  /** A link has closed. Where it has users, they have lost the state that the upstream kept for them. */
-  onLinkClosed(link: Link<Owner, User>, reason: CloseReason): void;
-  /** The upstream's state changed. */
-  onStateChange(upstream: string, after: Lifecycle): void;
-  /** The upstream was listed over a link of this era, for clients with these capabilities. */
-  onLists(upstream: string, era: Era, capabilityKey: string, offer: Offer): void;
-  /** A verdict on an era has changed. */
-  onEras(upstream: string, eras: Eras): void;
-}
+import type { UpstreamEvents } from './upstream-events.ts';
+import { type CapabilityFilter, capabilityFilter } from './usable-capabilities.ts';
 
 export interface UpstreamParts {
   readonly config: UpstreamConfig;
@@ -62,6 +50,8 @@ const ADOPTION_WAIT_MS = 1_000;
 export class Upstream<Owner, User extends LinkUser> {
   readonly config: UpstreamConfig;
   readonly limiter: ConcurrencyLimiter;
+  /** Returns the client capabilities that it may use: all that is declared to it. */
+  readonly usableCapabilities: CapabilityFilter;
   readonly #parts: UpstreamParts;
   readonly #events: UpstreamEvents<Owner, User>;
   readonly #log: Logger;
@@ -72,7 +62,7 @@ export class Upstream<Owner, User extends LinkUser> {
   readonly #closing = new Set<Promise<void>>();
   readonly #refreshing = new Map<string, Promise<void>>();
   readonly #slots = new WeakMap<Link<Owner, User>, () => void>();
-  readonly #lifecycles: Record<Era, Lifecycle> = { legacy: CONFIGURED, modern: CONFIGURED };
+  readonly #lifecycles = new Lifecycles((after) => this.#onLifecycle(after));
   readonly #reviving = new Set<Era>();
   /** The lists that are being read over a link. */
   readonly #reading = new Map<Link<Owner, User>, Promise<Offer>>();
@@ -91,19 +81,13 @@ export class Upstream<Owner, User extends LinkUser> {
     const { config } = parts;
     this.config = config;
     this.limiter = new ConcurrencyLimiter(config.id, config.concurrency, config.queue, config.queueMs);
+    this.usableCapabilities = capabilityFilter(config.clientFeatures);
     this.#parts = parts;
     this.#events = events;
     this.#log = parts.log.child({ upstream: config.id });
     const { transports, clientInfo } = parts;
     const { startMs, callMs } = config.timeouts;
-    this.#opener = new Opener({
-      upstream: config.id,
-      transports,
-      clientInfo,
-      startMs,
-      callMs,
-      log: this.#log,
-    });
+    this.#opener = new Opener({ upstream: config.id, transports, clientInfo, startMs, callMs, log: this.#log });
     this.#isProcess = transports.some(({ isProcess }) => isProcess);
     const { id, maxConnections: limit } = config;
     const refusal = `all ${limit} connections of upstream "${id}" are in use by other clients (its setting maxConnections)`;
@@ -111,9 +95,7 @@ export class Upstream<Owner, User extends LinkUser> {
     for (const quota of this.#quotas) quota.join(() => this.#findSpare());
     if (config.problem !== undefined) {
       const reason = config.problem;
-      const event = { kind: 'start-failed', reason, detail: undefined, permanent: true, begunMs: 0 } as const;
-      this.#step('legacy', event);
-      this.#step('modern', event);
+      this.#lifecycles.stepAll({ kind: 'start-failed', reason, detail: undefined, permanent: true, begunMs: 0 });
     }
   }
 
@@ -123,8 +105,7 @@ export class Upstream<Owner, User extends LinkUser> {
 
   /** How it is doing in the eras that it is used in. */
   get lifecycle(): Lifecycle {
-    const { legacy, modern } = this.#lifecycles;
-    return overall(legacy, modern);
+    return this.#lifecycles.overall;
   }
 
   /** What is known of the eras that it speaks. */
@@ -195,7 +176,7 @@ export class Upstream<Owner, User extends LinkUser> {
    */
   #adoptDiscovery(keyIn: (era: Era) => string, features: ClientFeatures, user: LinkUser): void {
     // A server asks for roots right after its start, when no client stands behind the listing process yet.
-    if (features.clientCapabilities.raw('roots') !== undefined) return;
+    if (this.usableCapabilities(features.clientCapabilities).raw('roots') !== undefined) return;
     const era = this.#likelyEra(user.era);
     const key = keyIn(era);
     if (!this.#isProcess || isSharedKey(key) || this.#links.has(key)) return;
@@ -294,14 +275,15 @@ export class Upstream<Owner, User extends LinkUser> {
       const reading = this.list(link, features.clientCapabilities);
       this.#reading.set(link, reading);
       this.#events.onLists(this.id, link.era, capabilityKey, await reading);
-      this.#step(link.era, { kind: 'listed' });
+      this.#lifecycles.step(link.era, { kind: 'listed' });
       // Clients with these features are notified of changes on connections of their own.
       const isSpare = this.#hasServed || !this.#isProcess;
       if (isSpare && link.capabilityKey !== '' && isDiscoveryKey(link.key)) void this.#discard(link, 'released');
     } catch (thrown) {
       const error = toGatewayError(thrown);
       const era = this.#likelyEra(client);
-      if (this.#lifecycles[era].phase === 'ready') this.#step(era, { kind: 'list-failed', reason: reasonOf(error) });
+      if (this.#lifecycles.in(era).phase === 'ready')
+        this.#lifecycles.step(era, { kind: 'list-failed', reason: reasonOf(error) });
       if (capabilityKey === '' || this.#isProcess) this.#revive(client, features);
       throw error;
     } finally {
@@ -319,7 +301,13 @@ export class Upstream<Owner, User extends LinkUser> {
   list(link: Link<Owner, User>, capabilities: RawObject): Promise<Offer> {
     link.usedMs = performance.now();
     const { onLimit } = this.#parts;
-    return listOffer(link, { upstream: this.id, capabilities, timeoutMs: this.config.timeouts.callMs, onLimit });
+    const usable = this.usableCapabilities(capabilities);
+    return listOffer(link, {
+      upstream: this.id,
+      capabilities: usable,
+      timeoutMs: this.config.timeouts.callMs,
+      onLimit,
+    });
   }
 
   /** Waits until no call is under way, at most this long. */
@@ -329,8 +317,7 @@ export class Upstream<Owner, User extends LinkUser> {
 
   /** Closes every connection; nothing can be opened afterwards. Resolves when nothing is left, in bounded time. */
   async stop(): Promise<void> {
-    this.#step('legacy', { kind: 'stopped' });
-    this.#step('modern', { kind: 'stopped' });
+    this.#lifecycles.stepAll({ kind: 'stopped' });
     this.#stopping.abort();
     for (const link of this.#live) void this.#discard(link, 'released');
     await Promise.allSettled(this.#links.values());
@@ -338,14 +325,11 @@ export class Upstream<Owner, User extends LinkUser> {
     await Promise.allSettled(this.#closing);
   }
 
-  #step(era: Era, event: LifecycleEvent): void {
-    const before = this.lifecycle;
-    this.#lifecycles[era] = step(this.#lifecycles[era], event, performance.now(), Math.random());
-    const { phase, reason, detail } = this.lifecycle;
-    if (phase === before.phase && reason === before.reason) return;
+  #onLifecycle(after: Lifecycle): void {
+    const { phase, reason, detail } = after;
     const level = phase === 'failed' || phase === 'degraded' ? 'warn' : 'info';
     this.#log[level]({ phase, reason, detail }, 'upstream state');
-    this.#events.onStateChange(this.id, this.lifecycle);
+    this.#events.onStateChange(this.id, after);
   }
 
   #get(
@@ -389,11 +373,12 @@ export class Upstream<Owner, User extends LinkUser> {
     client: Era,
     principal: string,
   ): Promise<Link<Owner, User>> {
-    await awaitAdmission(this.id, () => this.#lifecycles[this.#likelyEra(client)], this.#stopping.signal);
+    await awaitAdmission(this.id, () => this.#lifecycles.in(this.#likelyEra(client)), this.#stopping.signal);
     const request = { principal, waitMs: this.config.queueMs, signal: this.#stopping.signal };
     const release = await acquireFromAll(this.id, this.#quotas, request);
     try {
-      const { clientCapabilities, capabilityKey } = features;
+      const { capabilityKey } = features;
+      const clientCapabilities = this.usableCapabilities(features.clientCapabilities);
       const placeIn = (era: Era) => ({ key: keyIn(era), shared: isSharedKey(keyIn(era)) });
       const link = await this.#start({ clientEra: client, clientCapabilities, capabilityKey, placeIn });
       if (this.#live.has(link)) this.#slots.set(link, release);
@@ -409,7 +394,7 @@ export class Upstream<Owner, User extends LinkUser> {
     const begunMs = performance.now();
     const expected = this.#likelyEra(order.clientEra);
     const erasBefore = this.eras;
-    this.#step(expected, { kind: 'starting' });
+    this.#lifecycles.step(expected, { kind: 'starting' });
     try {
       const signal = AbortSignal.any([this.#stopping.signal, AbortSignal.timeout(this.config.timeouts.startMs)]);
       const link = await this.#opener.open(
@@ -426,20 +411,21 @@ export class Upstream<Owner, User extends LinkUser> {
         signal,
       );
       // It is not used in the era that was expected, which has no state then.
-      if (link.era !== expected && this.#lifecycles[expected].phase === 'starting')
-        this.#lifecycles[expected] = CONFIGURED;
+      if (link.era !== expected) this.#lifecycles.reset(expected);
       this.#revisions[link.era] = link.hello.revision;
-      this.#step(link.era, { kind: 'connected' });
+      this.#lifecycles.step(link.era, { kind: 'connected' });
       if (this.eras !== erasBefore) this.#events.onEras(this.id, this.eras);
       return link;
     } catch (thrown) {
       const error = toGatewayError(thrown);
       const reason = reasonOf(error);
       this.#log.warn({ err: error }, 'upstream did not start');
-      this.#step(expected, {
+      const { target } = this.config;
+      const hint = target.kind === 'stdio' ? undefined : endpointHint(target.url, error.cause);
+      this.#lifecycles.step(expected, {
         kind: 'start-failed',
         reason,
-        detail: detailOf(error),
+        detail: hint ?? detailOf(error),
         permanent: false,
         isRemote: !this.#isProcess,
         begunMs,
@@ -475,7 +461,7 @@ export class Upstream<Owner, User extends LinkUser> {
     // A server that forgets its sessions is no server that crashes.
     const isForgotten = error.code === 'upstream-session-lost';
     const early = !link.hasAnswered && !isForgotten;
-    this.#step(link.era, { kind: 'lost', reason: reasonOf(error), detail: detailOf(error), early });
+    this.#lifecycles.step(link.era, { kind: 'lost', reason: reasonOf(error), detail: detailOf(error), early });
     this.#log.warn({ err: error }, 'upstream connection lost');
     // The transport may still hold a process that is on its way out.
     void this.#close(link);
@@ -498,7 +484,7 @@ export class Upstream<Owner, User extends LinkUser> {
     if (this.#reviving.has(client) || this.config.problem !== undefined) return;
     this.#reviving.add(client);
     const { signal } = this.#stopping;
-    const waitMs = () => this.#lifecycles[this.#likelyEra(client)].retryAtMs - performance.now();
+    const waitMs = () => this.#lifecycles.in(this.#likelyEra(client)).retryAtMs - performance.now();
     void retryUntilDone(() => this.refresh(client, features), waitMs, signal).finally(() =>
       this.#reviving.delete(client),
     );

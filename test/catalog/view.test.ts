@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { viewsOf } from '../../src/catalog/view.ts';
-import type { Config, UpstreamConfig } from '../../src/config/config.ts';
+import { CLIENT_FEATURES, type Config, type UpstreamConfig } from '../../src/config/config.ts';
 
 function upstreamConfig(id: string, more: Partial<UpstreamConfig> = {}): UpstreamConfig {
   return {
@@ -11,6 +11,7 @@ function upstreamConfig(id: string, more: Partial<UpstreamConfig> = {}): Upstrea
     prefix: `${id}__`,
     rawUris: false,
     isolation: 'session',
+    clientFeatures: CLIENT_FEATURES,
     era: 'auto',
     start: 'lazy',
     required: false,

@@ -112,6 +112,7 @@ test('N-05 prefetch keeps the lists of each upstream, and says which failed', BO
   assert.deepEqual(kept.map((name) => name.replace(/-[0-9a-f]{12}/, '')).toSorted(), [
     'broken.failed',
     'memory.legacy.json',
+    'memory.listed',
   ]);
 });
 

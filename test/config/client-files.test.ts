@@ -273,6 +273,7 @@ for (const { client, file, upstreams, warnings = [] } of clients) {
         prefix: `${id}__`,
         rawUris: false,
         isolation: 'session',
+        clientFeatures: isStdio ? ['elicitation', 'roots', 'sampling'] : ['elicitation', 'roots'],
         era: 'auto',
         start: 'lazy',
         required: false,

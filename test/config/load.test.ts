@@ -329,3 +329,22 @@ test('a file that is missing, too large, a folder or not text is refused', () =>
   assert.deepEqual(problemsOf(`# ${'x'.repeat(1_048_576)}\n${ONE}`), ['config.yaml: is larger than 1 MiB']);
   assert.deepEqual(problemsOf(Buffer.from([0x61, 0xff])), ['config.yaml: is not UTF-8 text']);
 });
+
+test('N-28 sampling is left out by default for URLs off this machine, and any list can be set', () => {
+  const { config } = loadText(
+    'mcpServers: {a: {command: x}, b: {url: "http://127.0.0.1/mcp"}, c: {url: "http://[::1]/mcp"}, d: {url: "http://server/mcp"}, ' +
+      'e: {url: "https://x/mcp", clientFeatures: [sampling]}, f: {command: x, clientFeatures: []}}',
+  );
+  const all = ['elicitation', 'roots', 'sampling'];
+  assert.deepEqual(
+    config.upstreams.map(({ clientFeatures }) => clientFeatures),
+    [all, all, all, ['elicitation', 'roots'], ['sampling'], []],
+  );
+});
+
+test('N-28 a wrong client feature is met with the names there are', () => {
+  for (const value of ['[samples]', 'sampling', '{sampling: true}']) {
+    const problems = problemsOf(`mcpServers: {b: {command: x, clientFeatures: ${value}}}`);
+    assert.match(problems.join('\n'), /mcpServers\.b\.clientFeatures.*"elicitation", "roots", "sampling"/, value);
+  }
+});

@@ -9,7 +9,7 @@ import { type Got, initialize, messagesOf, post, rpc, send } from '../downstream
 import { connectOver, SDKS } from '../support/either-sdk.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { referenceServers } from '../support/reference-servers.ts';
-import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from '../support/small-disk.ts';
+import { readOnlyDisk, smallDisk, type SmallDisk } from '../support/small-disk.ts';
 import { until } from '../support/stdio.ts';
 
 const TIMEOUT = { timeout: 60_000 };
@@ -144,9 +144,8 @@ suite('a disk that is full', { concurrency: 2 }, () => {
   test(
     'N-31 DELETE and subscribe are answered, and a session that ended is unknown after SIGKILL',
     TIMEOUT,
-    async (t) => {
-      await using disk = mountSmallDisk('size=1m');
-      if (disk === undefined) return t.skip(NO_SMALL_DISK);
+    async () => {
+      await using disk = await smallDisk('1m');
       await using dir = await testDir();
       let [ended, subscribed] = ['', ''];
       {
@@ -173,9 +172,8 @@ suite('a disk that is full', { concurrency: 2 }, () => {
     },
   );
 
-  test('N-31 DELETE without any room says in words what a restart would do, and is saved later', TIMEOUT, async (t) => {
-    await using disk = mountSmallDisk('size=1m');
-    if (disk === undefined) return t.skip(NO_SMALL_DISK);
+  test('N-31 DELETE without any room says in words what a restart would do, and is saved later', TIMEOUT, async () => {
+    await using disk = await smallDisk('1m');
     await using dir = await testDir();
     let id = '';
     {
@@ -199,9 +197,8 @@ suite('a disk that is full', { concurrency: 2 }, () => {
     assert.equal((await ping(gateway, id)).status, 404);
   });
 
-  test('a state directory on a read-only file system ends the start with what to do', TIMEOUT, async (t) => {
-    await using disk = mountSmallDisk('size=1m,ro');
-    if (disk === undefined) return t.skip(NO_SMALL_DISK);
+  test('a state directory on a read-only file system ends the start with what to do', TIMEOUT, async () => {
+    await using disk = await readOnlyDisk();
     await using dir = await testDir();
     const file = join(dir.path, 'config.json');
     for (const stateDir of [disk.path, join(disk.path, 'below')]) {

@@ -93,6 +93,11 @@ test('N-07 an npx server is one process, started once for its lists and its firs
   await think(url, await initialize(url));
   const later = JSON.parse((await send(`${gateway.operatorUrl}/status`, {})).text).upstreams[0];
   assert.match(later.advice, /isolation: principal.*isolation: shared/);
+  const isAboutTwo = (line: string) =>
+    line.includes('"msg":"processes of upstreams"') && line.includes('"processes":2');
+  const logged = JSON.parse(await gateway.logging((line) => (isAboutTwo(line) ? line : undefined)));
+  assert.match(logged.byUpstream.thinking.advice, /isolation: shared/);
+  assert.ok(logged.byUpstream.thinking.memoryBytes > 20 << 20);
 });
 
 test('N-60 200 sessions of a remote upstream: each keeps its connection on the defaults', TIMEOUT, async () => {

@@ -63,4 +63,14 @@ export function offerStoreContract(name: string, open: () => Promise<OfferStore 
     await store.setFailed(one, false);
     assert.equal(await store.hasFailed(one), false);
   });
+
+  test(`N-07 ${name}: the time of the last listing is kept for each upstream`, OPTIONS, async () => {
+    await using store = await open();
+    const one = key();
+    assert.equal(await store.listedAtMs(one), undefined);
+    const beforeMs = Date.now() - 1_000;
+    await store.setListed(one);
+    assert.ok(((await store.listedAtMs(one)) ?? 0) >= beforeMs);
+    assert.equal(await store.listedAtMs({ ...one, target: '["python"]' }), undefined);
+  });
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { type Core, startCore } from '../../src/compose/core.ts';
 import { type UpstreamTransports, upstreamTransports } from '../../src/compose/transports.ts';
-import type { Config, UpstreamConfig } from '../../src/config/config.ts';
+import { CLIENT_FEATURES, type Config, type UpstreamConfig } from '../../src/config/config.ts';
 import type { ClientSession, MessageSink } from '../../src/gateway/front.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { RawObject } from '../../src/json/json.ts';
@@ -39,6 +39,7 @@ export const UPSTREAM: Omit<UpstreamConfig, 'id' | 'title' | 'prefix'> = {
   target: { kind: 'stdio', command: 'memory', args: [], env: {}, cwd: undefined },
   rawUris: false,
   isolation: 'session',
+  clientFeatures: CLIENT_FEATURES,
   era: 'legacy',
   start: 'lazy',
   required: false,
@@ -232,9 +233,9 @@ export async function testCore(
   };
   const log = pino({ level: 'silent' });
   let metrics = createMetrics('test');
-  const start = () => {
+  const start = async () => {
     metrics = createMetrics('test');
-    const wire = upstreamTransports(config, metrics, log);
+    const wire = await upstreamTransports(config, metrics, log);
     const reach: UpstreamTransports = {
       transportsTo: (upstream) => {
         const memory = upstreams[upstream.id]?.memory;
@@ -246,7 +247,7 @@ export async function testCore(
       processUsage: () => wire.processUsage(),
       [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),
     };
-    return startCore(config, metrics, reach, log, { callOwners: owners });
+    return await startCore(config, metrics, reach, log, { callOwners: owners });
   };
   let core = await start();
   return {

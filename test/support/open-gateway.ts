@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { compose } from '../../src/compose/compose.ts';
+import { serve } from '../../src/compose/serve.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { createLogger } from '../../src/telemetry/log.ts';
 import { marker } from './leftovers.ts';
@@ -41,7 +41,7 @@ export async function openGateway(
   await writeFile(file, JSON.stringify({ mcpServers: Object.fromEntries(marked), gateway }));
   const { config } = loadConfig(file, { env: process.env });
   const lines: string[] = [];
-  const running = await compose(config, createLogger(config.logLevel, { write: (line) => void lines.push(line) }));
+  const running = await serve(config, createLogger(config.logLevel, { write: (line) => void lines.push(line) }));
   let stopped: Promise<void> | undefined;
   const stop = () => (stopped ??= running.stop());
   return {

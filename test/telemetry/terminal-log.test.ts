@@ -55,3 +55,18 @@ test('N-10 text of an upstream cannot move the cursor or fill the screen', () =>
   assert.doesNotMatch(text.trimEnd(), /[\p{Cc}\u202E]/u);
   assert.ok(text.length < 1_100);
 });
+
+test('N-07 processes and memory are one line, with the setting that would share them', () => {
+  const text = shown(80, (log) => {
+    const byUpstream = {
+      thinking: { processes: 2, memoryBytes: 120_400_000, memoryNote: 'PSS', advice: 'isolation: shared takes one' },
+      git: { processes: 1, memoryNote: 'unknown: the system does not let us read it' },
+    };
+    log.info({ processes: 3, memoryBytes: 120_400_000, byUpstream }, 'processes of upstreams');
+  });
+  assert.equal(
+    text,
+    '  · processes        3 in all, 120 MB: thinking 2 (120 MB; isolation: shared takes one), ' +
+      'git 1 (memory unknown: the system does not let us read it)\n',
+  );
+});

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { upstreamTransports } from '../../src/compose/transports.ts';
-import type { HttpTarget, StdioTarget, UpstreamConfig } from '../../src/config/config.ts';
+import { CLIENT_FEATURES, type HttpTarget, type StdioTarget, type UpstreamConfig } from '../../src/config/config.ts';
 import { RawObject } from '../../src/json/json.ts';
 import type { Era } from '../../src/protocol/revisions.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
@@ -39,6 +39,7 @@ const UPSTREAM: Omit<UpstreamConfig, 'target'> = {
   prefix: 'up__',
   rawUris: false,
   isolation: 'session',
+  clientFeatures: CLIENT_FEATURES,
   era: 'auto',
   start: 'lazy',
   required: false,
@@ -59,11 +60,11 @@ interface Opened {
 }
 
 /** Opens connections by all the ways there are, as the gateway does. */
-function prober(
+async function prober(
   target: HttpTarget | StdioTarget,
   clientEra: Era = 'modern',
-): AsyncDisposable & { open(): Promise<Opened> } {
-  const reach = upstreamTransports(configWith({}), createMetrics('0'), LOG);
+): Promise<AsyncDisposable & { open(): Promise<Opened> }> {
+  const reach = await upstreamTransports(configWith({}), createMetrics('0'), LOG);
   const opener = new Opener<string, LinkUser>({
     upstream: 'up',
     transports: reach.transportsTo({ ...UPSTREAM, target }),
@@ -161,7 +162,7 @@ suite('a program', { concurrency: 2 }, () => {
     },
   ]) {
     test(`${why} is spoken to in ${revision}`, TIMEOUT, async () => {
-      await using links = prober(program(mode));
+      await using links = await prober(program(mode));
       const opened = await links.open();
       assert.equal(opened.revision, revision);
       if (heard !== undefined) assert.match(opened.instructions ?? '', heard);
@@ -169,7 +170,7 @@ suite('a program', { concurrency: 2 }, () => {
   }
 
   test('L-010 that supports only a newer revision is not spoken to in an older one', TIMEOUT, async () => {
-    await using links = prober(program('supports:2031-01-01'));
+    await using links = await prober(program('supports:2031-01-01'));
     await assert.rejects(links.open(), { code: 'upstream-unavailable', message: /2031-01-01/ });
   });
 });
@@ -189,7 +190,7 @@ suite('a remote server', { concurrency: 4 }, () => {
   ] as const) {
     test(`L-008 that answers ${name} is spoken to in 2025-11-25`, TIMEOUT, async () => {
       await using server = await probed(() => discover);
-      await using links = prober(remote(server));
+      await using links = await prober(remote(server));
       assert.equal((await links.open()).revision, '2025-11-25');
       assert.deepEqual(openings(server), ['server/discover', 'initialize']);
     });
@@ -198,7 +199,7 @@ suite('a remote server', { concurrency: 4 }, () => {
   for (const code of [-32_020, -32_021]) {
     test(`L-008 that answers 400 and ${code} is of the modern era, and gets no initialize`, TIMEOUT, async () => {
       await using server = await probed(() => refuses(400, error(code, { requiredCapabilities: {} })));
-      await using links = prober(remote(server));
+      await using links = await prober(remote(server));
       await assert.rejects(links.open(), { code: 'upstream-unavailable' });
       assert.deepEqual(openings(server), ['server/discover']);
     });
@@ -208,7 +209,7 @@ suite('a remote server', { concurrency: 4 }, () => {
     let asked = 0;
     const unsupported = refuses(400, error(-32_022, { supported: ['2026-07-28'], requested: '2026-07-28' }));
     await using server = await probed(() => (asked++ === 0 ? unsupported : discovers));
-    await using links = prober(remote(server));
+    await using links = await prober(remote(server));
     assert.equal((await links.open()).revision, '2026-07-28');
     assert.deepEqual(openings(server), ['server/discover', 'server/discover']);
   });
@@ -216,7 +217,7 @@ suite('a remote server', { concurrency: 4 }, () => {
   test('L-010 that goes on refusing is not asked for ever, nor in older words', TIMEOUT, async () => {
     const unsupported = refuses(400, error(-32_022, { supported: ['2026-07-28'], requested: '2026-07-28' }));
     await using server = await probed(() => unsupported);
-    await using links = prober(remote(server));
+    await using links = await prober(remote(server));
     await assert.rejects(links.open(), { code: 'upstream-unavailable' });
     assert.deepEqual(openings(server), ['server/discover', 'server/discover']);
   });
@@ -228,7 +229,7 @@ suite('a remote server', { concurrency: 4 }, () => {
       () => discovers,
       () => chooses,
     );
-    await using links = prober(remote(server), 'legacy');
+    await using links = await prober(remote(server), 'legacy');
     assert.equal((await links.open()).revision, '2026-07-28');
     assert.deepEqual(openings(server), ['initialize', 'server/discover']);
   });
@@ -237,7 +238,7 @@ suite('a remote server', { concurrency: 4 }, () => {
     const old: Answer = ({ id }, response) =>
       json(response, resultText(id, { ...DISCOVERED, supportedVersions: ['2025-11-25'] }));
     await using server = await probed(() => old);
-    await using links = prober(remote(server));
+    await using links = await prober(remote(server));
     assert.equal((await links.open()).revision, '2025-11-25');
   });
 
@@ -248,7 +249,7 @@ suite('a remote server', { concurrency: 4 }, () => {
       async () => {
         let isOpen = false;
         await using server = await probed(() => (isOpen ? discovers : refuses(status)));
-        await using links = prober(remote(server));
+        await using links = await prober(remote(server));
         await assert.rejects(links.open(), { code: 'upstream-unavailable' });
         assert.deepEqual(openings(server), ['server/discover']);
         isOpen = true;
@@ -269,7 +270,7 @@ suite('a remote server', { concurrency: 4 }, () => {
         () => (isUp ? discovers : answer),
         () => (isUp ? undefined : answer),
       );
-      await using links = prober(remote(server));
+      await using links = await prober(remote(server));
       await assert.rejects(links.open());
       isUp = true;
       assert.equal((await links.open()).revision, '2026-07-28');
@@ -292,7 +293,7 @@ test(
     const time = clock(t);
     let discover: Answer = refuses(404);
     await using server = await probed(() => discover);
-    await using links = prober(remote(server));
+    await using links = await prober(remote(server));
     await links.open();
     await links.open();
     assert.deepEqual(openings(server), ['server/discover', 'initialize', 'initialize']);
@@ -309,7 +310,7 @@ test(
     const time = clock(t);
     let discover: Answer = refuses(503);
     await using server = await probed(() => discover);
-    await using links = prober(remote(server));
+    await using links = await prober(remote(server));
     // It serves initialize, so nobody has to wait until then.
     assert.equal((await links.open()).revision, '2025-11-25');
     discover = discovers;
@@ -328,7 +329,7 @@ test(
       () => (isReplaced ? discovers : refuses(404)),
       () => (isReplaced ? refuses(404, error(-32_601)) : undefined),
     );
-    await using links = prober(remote(server));
+    await using links = await prober(remote(server));
     assert.equal((await links.open()).revision, '2025-11-25');
     isReplaced = true;
     time.aheadMs = 60_001;
@@ -340,7 +341,7 @@ test(
 test('L-011 a server that was modern and no longer is, is spoken to in older words', TIMEOUT, async () => {
   let discover = discovers;
   await using server = await probed(() => discover);
-  await using links = prober(remote(server));
+  await using links = await prober(remote(server));
   assert.equal((await links.open()).revision, '2026-07-28');
   discover = refuses(404);
   assert.equal((await links.open()).revision, '2025-11-25');

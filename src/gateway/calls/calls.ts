@@ -14,6 +14,7 @@ import type { Upstream } from '../../upstream/upstream.ts';
 import { type ResultTranslator, NEEDS_URL, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
 import { atMost } from '../exchange/at-most.ts';
 import type { Exchange } from '../exchange/exchange.ts';
+import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { collectInput, MAX_ROUNDS } from '../questions/collect-input.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { withStateLoss } from '../connections/state-losses.ts';
@@ -27,6 +28,7 @@ import { inputRequiredError, readAsking, urlRequiredError } from './asking-answe
 import type { TaskCalls } from './task-calls.ts';
 
 export interface CallsParts {
+  readonly questionPolicy: QuestionPolicy;
   readonly upstreams: Upstreams;
   readonly links: HolderLinks;
   readonly listRefresher: ListRefresher;
@@ -291,7 +293,7 @@ export class Calls {
     asked: InputRequired,
   ): Promise<Retry | Answer> {
     try {
-      return await collectInput(exchange, upstream.id, asked);
+      return await collectInput(this.#parts.questionPolicy, exchange, upstream.id, asked);
     } catch (thrown) {
       const isRefusal = thrown instanceof GatewayError && thrown.code === 'client-unreachable';
       if (!isRefusal || exchange.request.method !== 'tools/call') throw thrown;

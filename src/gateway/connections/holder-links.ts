@@ -29,6 +29,8 @@ export interface HolderLinksParts {
   readonly log: Logger;
   /** The other client groups of a holder's principal. None for a session. */
   readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
+  /** Runs before a link of a holder is opened. */
+  readonly beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
   readonly onLimit: (limit: LimitName) => void;
 }
 
@@ -44,10 +46,12 @@ export class HolderLinks {
     this.#call(link, method, RawObject.of({ uri })),
   );
   readonly #siblings: SiblingSubscriptions;
+  readonly #beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
   /** `<upstream> <holder>` of holders whose subscriptions are being restored. */
   readonly #restoring = new Set<string>();
 
-  constructor({ upstreams, stateLosses, log, siblingsOf, onLimit }: HolderLinksParts) {
+  constructor({ upstreams, stateLosses, log, siblingsOf, beforeOpen, onLimit }: HolderLinksParts) {
+    this.#beforeOpen = beforeOpen;
     this.#upstreams = upstreams;
     this.#losses = stateLosses;
     this.#log = log;
@@ -67,6 +71,7 @@ export class HolderLinks {
     if (upstream === undefined) {
       return Promise.reject(new GatewayError('internal-error', { upstream: upstreamId }));
     }
+    this.#beforeOpen(holder, upstreamId);
     const opening = this.#open(holder, upstream);
     if (upstream.config.isolation === 'call') return opening;
     holder.pendingLinks.set(upstreamId, opening);

@@ -11,10 +11,10 @@ import { hasWrappedOutput, downgradeModernError, downgradeModernResult } from '.
 import { META, withMeta } from '../../protocol/meta.ts';
 import { unknownResourceError, upgradeError, upgradeResult, withStamp } from '../../protocol/upgrade.ts';
 import { MODERN } from '../../protocol/revisions.ts';
-import { isSafeUrl } from '../questions/safe-question.ts';
+import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { isAnonymous } from '../../policy/principal.ts';
 import type { Caller } from '../exchange/caller.ts';
-import { elicitationIdToClient } from '../questions/server-requests.ts';
+import { elicitationIdToClient } from '../questions/question-labels.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
 import { declaresAll } from '../exchange/client-capabilities.ts';
 
@@ -37,9 +37,11 @@ export interface UpstreamResult {
 /** Translates answers of upstreams to the revision of the client, with the URIs that the client knows. */
 export class ResultTranslator {
   readonly #serverInfo: string;
+  readonly #policy: QuestionPolicy;
 
   /** @param serverInfo name and version of the gateway. */
-  constructor(serverInfo: RawObject) {
+  constructor(serverInfo: RawObject, policy: QuestionPolicy) {
+    this.#policy = policy;
     this.#serverInfo = serverInfo.toString();
   }
 
@@ -50,7 +52,8 @@ export class ResultTranslator {
     if (viewed === undefined) return answer;
     const { revision } = client.caller;
     try {
-      if (answer.kind === 'error') return errorAnswer(client, given, request, errorToClient(answer.error, viewed));
+      if (answer.kind === 'error')
+        return errorAnswer(this.#policy, client, given, request, errorToClient(answer.error, viewed));
       // The usual case, and nothing to do.
       if (revision !== MODERN && !given.isModern) {
         const result = downgradeResult(method, revision, urisToClient(method, viewed, answer.result));
@@ -102,7 +105,13 @@ export class ResultTranslator {
   }
 }
 
-function errorAnswer(client: Client, given: UpstreamResult, request: Request, error: RpcError): Answer {
+function errorAnswer(
+  policy: QuestionPolicy,
+  client: Client,
+  given: UpstreamResult,
+  request: Request,
+  error: RpcError,
+): Answer {
   const { method } = request;
   if (given.isModern && OURS_ALONE.has(error.code)) throw betweenUs(given.upstream, error);
   if (client.caller.revision === MODERN) {
@@ -122,7 +131,7 @@ function errorAnswer(client: Client, given: UpstreamResult, request: Request, er
     return { kind: 'error', error: downgradeModernError(method, error) };
   }
   if (error.code !== NEEDS_URL) return { kind: 'error', error };
-  return { kind: 'error', error: { ...error, data: elicitationsToClient(client, given.upstream, error.data) } };
+  return { kind: 'error', error: { ...error, data: elicitationsToClient(policy, client, given.upstream, error.data) } };
 }
 
 /** Returns the URI of a read, as the client knows it, where no list and no template has it. */
@@ -160,17 +169,15 @@ export function toolFailure(text: string): Answer {
   return { kind: 'result', result: result.toString() };
 }
 
-function elicitationsToClient(client: Client, upstream: string, data: unknown): unknown {
+function elicitationsToClient(policy: QuestionPolicy, client: Client, upstream: string, data: unknown): unknown {
   if (typeof data !== 'object' || data === null || !('elicitations' in data)) return data;
   const { elicitations } = data;
   if (!Array.isArray(elicitations)) return data;
-  const isUnsafe = elicitations.some(
-    (one: unknown) => !isSafeUrl(String(Object.getOwnPropertyDescriptor(Object(one), 'url')?.value)),
-  );
-  if (isUnsafe) {
-    const message = `upstream "${upstream}" wants a page opened whose URL is neither https nor on this machine`;
-    throw new GatewayError('upstream-protocol', { upstream, executed: 'no', message });
-  }
+  const questions = elicitations.map((one: unknown) => {
+    const url = String(Object.getOwnPropertyDescriptor(Object(one), 'url')?.value);
+    return { method: 'elicitation/create', params: RawObject.of({ mode: 'url', url }) };
+  });
+  policy.mustAllow(upstream, questions);
   const mapped = elicitations.map((elicitation: unknown) => {
     if (typeof elicitation !== 'object' || elicitation === null || !('elicitationId' in elicitation))
       return elicitation;

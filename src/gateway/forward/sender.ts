@@ -54,7 +54,7 @@ export class Sender {
       progress,
       outlivesAnswer: progress && cancelled !== undefined,
       context: exchange,
-      capabilities: isModern ? modernCapabilities(client) : undefined,
+      capabilities: isModern ? upstream.usableCapabilities(modernCapabilities(client)) : undefined,
       logLevel: isModern ? client.logLevel : undefined,
       headers,
       onEnd: (answer, durationMs) => {

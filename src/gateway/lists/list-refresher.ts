@@ -16,6 +16,8 @@ const FEATURES_WAIT_MS = 1_000;
 const LIST_TTL_MS = 300_000;
 /** An upstream that allows its lists to be kept for less is not asked more often. */
 const LEAST_TTL_MS = 5_000;
+/** No process is started for lists on disk that are younger than this; they are read again when it is started for a call. */
+const FRESH_ON_DISK_MS = 3_600_000;
 /** The lists of a holder are not checked again within this time. */
 const CHECKED_MS = 30_000;
 
@@ -197,8 +199,29 @@ export class ListRefresher {
     const era = likelyEra(upstream, client);
     const capabilityKey = features?.capabilityKey ?? '';
     const ageMs = this.#parts.offers.ageMs(upstream.id, era, capabilityKey);
+    if (ageMs === undefined && this.#isFreshOnDisk(upstream, era, capabilityKey)) return undefined;
     if (ageMs !== undefined && ageMs < this.#ttlMs(upstream, era, capabilityKey)) return undefined;
     return this.#refresh(upstream, client, features);
+  }
+
+  /** A required upstream is started all the same, since the gateway is ready only then. */
+  #isFreshOnDisk({ id, config, isProcess }: ListedUpstream, era: Era, capabilityKey: string): boolean {
+    const { offers, records } = this.#parts;
+    if (!isProcess || config.required || records.hasFailed(id)) return false;
+    return offers.get(id, era, capabilityKey) !== undefined && records.listedAgeMs(id) < FRESH_ON_DISK_MS;
+  }
+
+  /**
+   * Begins to read the lists of an upstream whose process is about to start for this holder, unless this process of the
+   * gateway has read them: those on disk may be of an earlier version. The process that lists then serves the holder.
+   */
+  beginListing(holder: ConnectionHolder, upstreamId: string): void {
+    const upstream = this.#parts.upstreams.get(upstreamId);
+    if (upstream === undefined || !upstream.isProcess || upstream.config.problem !== undefined) return;
+    const features = upstream.isPersonal && holder.capabilityKey !== '' ? holder : undefined;
+    const era = likelyEra(upstream, holder.era);
+    if (this.#parts.offers.ageMs(upstreamId, era, features?.capabilityKey ?? '') !== undefined) return;
+    void this.#refresh(upstream, holder.era, features);
   }
 
   /** Resolves with whether the lists were fetched. The upstream's state tells why they were not. */

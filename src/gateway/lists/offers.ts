@@ -3,7 +3,7 @@ import { buildCatalog, type Catalog, type CatalogLimits, countTools, prepareOffe
 import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
 import { type Offer, offerText, parseOffer, sameOffer } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
-import type { Config, UpstreamConfig } from '../../config/config.ts';
+import { CLIENT_FEATURES, type Config, type UpstreamConfig } from '../../config/config.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { OfferKey as StoredKey, OfferStore, UpstreamKey } from '../../store/offer-store.ts';
 import { type Era, ERAS, eraOf, otherEra } from '../../protocol/revisions.ts';
@@ -46,7 +46,7 @@ export class Offers {
   readonly #metrics: Metrics;
   /** By upstream and era, the problems of its lists that the log has. */
   readonly #reported = new Map<string, ReadonlySet<string>>();
-  /** Command or URL of each upstream. */
+  /** Command or URL of each upstream, with the client features it may use where those are not all. */
   readonly #targets = new Map<string, string>();
   /** Upstream → era and capability key → offer. */
   readonly #offers = new Map<string, Map<string, Offer>>();
@@ -363,6 +363,9 @@ function areSame(a: ReadonlyMap<string, Offer>, b: ReadonlyMap<string, Offer>): 
 }
 
 /** Another command or URL under the same id is another server, whose lists are not these. */
-function targetText({ target }: UpstreamConfig): string {
-  return JSON.stringify(target.kind === 'stdio' ? [target.command, ...target.args] : [target.url]);
+function targetText({ target, clientFeatures }: UpstreamConfig): string {
+  const parts = target.kind === 'stdio' ? [target.command, ...target.args] : [target.url];
+  // A server may list less to clients that can do less.
+  const isLimited = CLIENT_FEATURES.some((feature) => !clientFeatures.includes(feature));
+  return JSON.stringify(isLimited ? [...parts, { clientFeatures }] : parts);
 }

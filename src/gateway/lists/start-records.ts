@@ -2,14 +2,16 @@ import type { Logger } from 'pino';
 import type { OfferStore, UpstreamKey } from '../../store/offer-store.ts';
 
 /**
- * Remembers, over restarts, the upstreams that could not be listed when they were last asked, so that no client waits for
- * the same one at every start.
+ * Remembers, over restarts, how the last listing of each upstream went: no client waits at every start for one that could not
+ * be listed, and no process is started for lists that were read a short time ago.
  */
 export class StartRecords {
   readonly #store: OfferStore;
   readonly #log: Logger;
   readonly #keys: ReadonlyMap<string, UpstreamKey>;
   readonly #failed = new Set<string>();
+  /** When upstreams were last listed; ms since 1970. */
+  readonly #listedAtMs = new Map<string, number>();
   #writing: Promise<void> = Promise.resolve();
 
   constructor(keys: Iterable<UpstreamKey>, store: OfferStore, log: Logger) {
@@ -19,7 +21,11 @@ export class StartRecords {
   }
 
   async restore(): Promise<void> {
-    for (const [id, key] of this.#keys) if (await this.#store.hasFailed(key)) this.#failed.add(id);
+    for (const [id, key] of this.#keys) {
+      if (await this.#store.hasFailed(key)) this.#failed.add(id);
+      const listedAtMs = await this.#store.listedAtMs(key);
+      if (listedAtMs !== undefined) this.#listedAtMs.set(id, listedAtMs);
+    }
   }
 
   /** Whether the upstream failed, or kept a client waiting in vain, when it was last listed. */
@@ -29,11 +35,26 @@ export class StartRecords {
 
   record(upstream: string, hasFailed: boolean): void {
     const key = this.#keys.get(upstream);
-    if (key === undefined || hasFailed === this.#failed.has(upstream)) return;
+    if (key === undefined) return;
+    if (!hasFailed) {
+      this.#listedAtMs.set(upstream, Date.now());
+      this.#write(upstream, () => this.#store.setListed(key));
+    }
+    if (hasFailed === this.#failed.has(upstream)) return;
     if (hasFailed) this.#failed.add(upstream);
     else this.#failed.delete(upstream);
+    this.#write(upstream, () => this.#store.setFailed(key, hasFailed));
+  }
+
+  /** Ms since the upstream was last listed, by this process or an earlier one. A clock that was set back makes it old. */
+  listedAgeMs(upstream: string): number {
+    const ageMs = Date.now() - (this.#listedAtMs.get(upstream) ?? 0);
+    return ageMs < 0 ? Infinity : ageMs;
+  }
+
+  #write(upstream: string, write: () => Promise<void>): void {
     this.#writing = this.#writing
-      .then(() => this.#store.setFailed(key, hasFailed))
+      .then(write)
       .catch((thrown: unknown) => this.#log.warn({ err: thrown, upstream }, 'result of a start not saved'));
   }
 

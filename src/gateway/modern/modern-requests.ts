@@ -16,8 +16,7 @@ import { TASK_METHODS } from '../../protocol/tasks.ts';
 import { NO_FEATURES } from '../../upstream/link.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
 import { type ResultTranslator, toolFailure, upgradedAnswer } from '../forward/result-translator.ts';
-import { mustBeSafe } from '../questions/safe-question.ts';
-import { labelled } from '../questions/server-requests.ts';
+import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { InputRequiredError, UrlRequiredError } from '../calls/asking-answers.ts';
 import type { Calls } from '../calls/calls.ts';
 import type { UrlElicitations } from '../questions/url-elicitations.ts';
@@ -55,6 +54,7 @@ export interface ModernRequestsParts {
   readonly lists: ListAnswers;
   readonly translator: ResultTranslator;
   readonly sealer: Sealer;
+  readonly questionPolicy: QuestionPolicy;
   readonly urlElicitations: UrlElicitations;
   readonly inFlightPerSession: number;
   readonly callOwners: CallOwners;
@@ -305,13 +305,13 @@ export class ModernRequests implements ModernRequestHost {
     requests: readonly InputRequest[],
     state: RequestState,
   ): Promise<Answer> {
-    mustBeSafe(upstream, requests);
-    const { sealer } = this.#parts;
+    const { sealer, questionPolicy } = this.#parts;
+    questionPolicy.mustAllow(upstream, requests);
     const sealed = await sealState(sealer, state, client.caller, request, Date.now() + STATE_MS);
     const inputRequests = requests.map((one) => ({
       ...one,
       // `params` is optional for roots/list, but the Go SDK cannot read the request without it.
-      params: labelled(client, upstream, one.method, one.params ?? RawObject.EMPTY),
+      params: questionPolicy.toClient(client, upstream, one),
     }));
     const result = inputRequiredResult({ inputRequests, requestState: JSON.stringify(sealed) });
     return { kind: 'result', result: result.toString() };

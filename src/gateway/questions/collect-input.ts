@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { mustBeSafe } from './safe-question.ts';
-import { labelled } from './server-requests.ts';
+import type { QuestionPolicy } from './question-policy.ts';
 import { GatewayError } from '../../errors.ts';
 import { upgradeInputResponse } from '../../protocol/input-response.ts';
 import type { InputRequest, InputRequired, Retry } from '../../protocol/input-required.ts';
@@ -24,14 +23,19 @@ const PACE_MS = 250;
  * @returns what to bring back to the upstream.
  * @throws {GatewayError} `client-unreachable` when the client cannot or will not say; `cancelled`
  */
-export async function collectInput(exchange: OpenExchange, upstream: string, asked: InputRequired): Promise<Retry> {
+export async function collectInput(
+  policy: QuestionPolicy,
+  exchange: OpenExchange,
+  upstream: string,
+  asked: InputRequired,
+): Promise<Retry> {
   const { inputRequests, requestState } = asked;
   if (inputRequests.length === 0) {
     await exchange.unlessCancelled(sleep(PACE_MS));
     return { inputResponses: undefined, requestState };
   }
-  mustBeSafe(upstream, inputRequests);
-  const questions = inputRequests.map((request) => question(exchange, upstream, request));
+  policy.mustAllow(upstream, inputRequests);
+  const questions = inputRequests.map((request) => question(policy, exchange, upstream, request));
   exchange.releaseSlot();
   const withdrawals: (() => void)[] = [];
   try {
@@ -58,11 +62,12 @@ interface Question {
 }
 
 /** @throws {GatewayError} `client-unreachable` */
-function question({ client }: OpenExchange, upstream: string, { key, method, params }: InputRequest): Question {
+function question(policy: QuestionPolicy, { client }: OpenExchange, upstream: string, request: InputRequest): Question {
+  const { key, method, params } = request;
   const { revision } = client.caller;
-  const told = labelled(client, upstream, method, params ?? RawObject.EMPTY);
+  const toClient = policy.toClient(client, upstream, request);
   const elicitationId = `${upstream}:${crypto.randomUUID()}`;
-  const asked = revision === MODERN ? told : downgradeInputRequest(method, revision, told, elicitationId);
+  const asked = revision === MODERN ? toClient : downgradeInputRequest(method, revision, toClient, elicitationId);
   if (asked === undefined || !canBeAsked(client.clientCapabilities, method, params ?? RawObject.EMPTY)) {
     const message = `upstream "${upstream}" needs ${method} of the client, which cannot be asked for it`;
     throw new GatewayError('client-unreachable', { upstream, message });

@@ -1,10 +1,6 @@
 import { isLoopback } from '../../config/address.ts';
-import { GatewayError } from '../../errors.ts';
-import { RawObject } from '../../json/json.ts';
-import type { InputRequest } from '../../protocol/input-required.ts';
-
-/** Largest `maxTokens` that a client is asked for. */
-const MAX_SAMPLING_TOKENS = 32_768;
+import type { RawObject } from '../../json/json.ts';
+import { LIMITS } from '../../limits.ts';
 
 /**
  * Whether a page may be shown to a user: https, or http on this machine, and no user name or password in the URL, since both
@@ -19,18 +15,6 @@ export function isSafeUrl(text: string): boolean {
   return protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname.replace(/^\[|\]$/g, '')));
 }
 
-/** @throws {GatewayError} `upstream-protocol` when one of the questions may not go to a client. */
-export function mustBeSafe(upstream: string, questions: readonly Pick<InputRequest, 'method' | 'params'>[]): void {
-  for (const { method, params = RawObject.EMPTY } of questions) {
-    const unsafe = unsafeReason(method, params);
-    if (unsafe === undefined) continue;
-    throw new GatewayError('upstream-protocol', {
-      upstream,
-      message: `upstream "${upstream}" asked for too much: ${unsafe}`,
-    });
-  }
-}
-
 /** Returns the reason why a server request does not go to a client; undefined when it does. */
 export function unsafeReason(method: string, params: RawObject): string | undefined {
   if (method !== 'elicitation/create' || params.string('mode') !== 'url') return undefined;
@@ -43,11 +27,15 @@ export function unsafeReason(method: string, params: RawObject): string | undefi
  * without context beyond this server.
  *
  * @param isOnlyServer whether "this server" means to the client what it means to the upstream.
+ * @param onCap runs when `maxTokens` is capped.
  */
-export function boundedSampling(params: RawObject, isOnlyServer: boolean): RawObject {
+export function boundedSampling(params: RawObject, isOnlyServer: boolean, onCap: () => void): RawObject {
   let bounded = params;
   const maxTokens = Number(params.raw('maxTokens') ?? '0');
-  if (!(maxTokens <= MAX_SAMPLING_TOKENS)) bounded = bounded.with('maxTokens', String(MAX_SAMPLING_TOKENS));
+  if (!(maxTokens <= LIMITS.samplingTokens)) {
+    bounded = bounded.with('maxTokens', String(LIMITS.samplingTokens));
+    onCap();
+  }
   const context = params.string('includeContext');
   if (context !== undefined && context !== 'none') {
     bounded = bounded.with('includeContext', isOnlyServer ? '"thisServer"' : '"none"');

@@ -1,14 +1,13 @@
 import { downgradeServerRequest } from '../../protocol/downgrade.ts';
-import type { RawObject } from '../../json/json.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
 import type { Link } from '../../upstream/link.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
-import type { Recipient, Client, Exchange } from '../exchange/exchange.ts';
+import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-import { boundedSampling, unsafeReason } from './safe-question.ts';
+import type { QuestionPolicy } from './question-policy.ts';
 import type { ClientTasks } from './client-tasks.ts';
 import type { TaskMarks } from '../handles/task-marks.ts';
 
@@ -19,7 +18,8 @@ function errorAnswer(code: number, message: string): Answer {
 }
 
 /**
- * Whom an upstream's question is for: the client whose call it belongs to, or the only one behind a connection. On doubt nobody.
+ * Finds the client that must answer a server request: the one whose call it is about, or the only one of the connection.
+ * Returns undefined when the recipient is ambiguous.
  */
 function recipientOf(link: Link<Exchange, ConnectionHolder>, ask: ServerRequest<Exchange>): Recipient | undefined {
   if (link.shared) return undefined;
@@ -28,35 +28,14 @@ function recipientOf(link: Link<Exchange, ConnectionHolder>, ask: ServerRequest<
   return link.users.size === 1 ? only?.recipientAt(link.upstream) : undefined;
 }
 
-/** The id a client knows an elicitation by: two upstreams may choose the same. */
-export function elicitationIdToClient(client: Client, upstream: string, id: string): string {
-  return client.catalog.view.upstreams.length > 1 ? `${upstream}:${id}` : id;
-}
-
-/**
- * Returns the parameters of a server request as the client gets them: with the upstream's name where the client sees several
- * upstreams as one server, and within the bounds on sampling.
- */
-export function labelled(client: Client, upstream: string, method: string, params: RawObject): RawObject {
-  const { upstreams } = client.catalog.view;
-  const isOnlyServer = upstreams.length === 1;
-  if (method === 'sampling/createMessage') return boundedSampling(params, isOnlyServer);
-  const viewed = upstreams.find(({ id }) => id === upstream);
-  if (method !== 'elicitation/create' || viewed === undefined || isOnlyServer) return params;
-  const message = params.string('message') ?? '';
-  const id = params.string('elicitationId');
-  const named = params.with('message', JSON.stringify(`[${viewed.title}] ${message}`));
-  return id === undefined
-    ? named
-    : named.with('elicitationId', JSON.stringify(elicitationIdToClient(client, upstream, id)));
-}
-
 /** Carries questions of upstreams to their clients and the answers back. */
 export class ServerRequests {
   readonly #marks: TaskMarks;
   readonly #clientTasks: ClientTasks;
+  readonly #policy: QuestionPolicy;
 
-  constructor(marks: TaskMarks, clientTasks: ClientTasks) {
+  constructor(marks: TaskMarks, clientTasks: ClientTasks, policy: QuestionPolicy) {
+    this.#policy = policy;
     this.#marks = marks;
     this.#clientTasks = clientTasks;
   }
@@ -76,15 +55,16 @@ export class ServerRequests {
       ask.answer(errorAnswer(-32602, 'This connection serves many clients, and nothing tells which one is asked'));
       return;
     }
-    const unsafe = unsafeReason(ask.method, ask.params);
-    if (unsafe !== undefined) {
-      ask.answer(errorAnswer(-32602, `The client is not asked: ${unsafe}`));
+    const refusal = this.#policy.refusal(link.upstream, ask.method, ask.params);
+    if (refusal !== undefined) {
+      ask.answer(errorAnswer(-32602, `The client is not asked: ${refusal}`));
       return;
     }
     const { client, exchange } = to;
     const { revision } = client.caller;
-    const told = labelled(client, link.upstream, ask.method, this.#marks.withTaskId(link, client, ask.params));
-    const params = revision === MODERN ? told : downgradeServerRequest(ask.method, revision, told);
+    const marked = this.#marks.withTaskId(link, client, ask.params);
+    const asked = this.#policy.toClient(client, link.upstream, { method: ask.method, params: marked });
+    const params = revision === MODERN ? asked : downgradeServerRequest(ask.method, revision, asked);
     if (params === undefined || !canBeAsked(client.clientCapabilities, ask.method, ask.params)) {
       ask.answer(errorAnswer(-32602, `The client cannot be asked for this: ${ask.method}`));
       client.onUnsupportedRequest(ask.method, ask.params, exchange);

@@ -10,6 +10,7 @@ import { toolFailure } from '../forward/result-translator.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import { modernCapabilities } from '../exchange/client-capabilities.ts';
 import { collectInput } from '../questions/collect-input.ts';
+import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Sender } from '../forward/sender.ts';
@@ -34,8 +35,10 @@ function pauseMs(state: RawObject): number {
 /** Waits for an upstream's task where the client does not: in one request, from its beginning to its end. */
 export class TaskDriver {
   readonly #sender: Sender;
+  readonly #policy: QuestionPolicy;
 
-  constructor(sender: Sender) {
+  constructor(sender: Sender, policy: QuestionPolicy) {
+    this.#policy = policy;
     this.#sender = sender;
   }
 
@@ -101,7 +104,7 @@ export class TaskDriver {
     const inputRequests = requests.filter(({ key }) => !asked.has(key));
     if (inputRequests.length === 0) return;
     for (const { key } of inputRequests) asked.add(key);
-    const { inputResponses } = await collectInput(exchange, site.upstream.id, {
+    const { inputResponses } = await collectInput(this.#policy, exchange, site.upstream.id, {
       inputRequests,
       requestState: undefined,
     });
@@ -133,7 +136,7 @@ export class TaskDriver {
       progress: false,
       background: true,
       context: undefined,
-      ...(link.era === 'legacy' ? {} : { capabilities: modernCapabilities(client) }),
+      ...(link.era === 'legacy' ? {} : { capabilities: upstream.usableCapabilities(modernCapabilities(client)) }),
     });
   }
 }

@@ -10,8 +10,7 @@ import { declaresTasks, isTerminal, TASKS_EXTENSION, withRelatedTask } from '../
 import type { Link } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { ClientGroup } from '../clients/client-group.ts';
-import { mustBeSafe } from '../questions/safe-question.ts';
-import { labelled } from '../questions/server-requests.ts';
+import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
@@ -31,6 +30,7 @@ export interface TasksParts {
   readonly translator: ResultTranslator;
   readonly ids: TaskIds;
   readonly upgradedTasks: UpgradedTasks;
+  readonly questionPolicy: QuestionPolicy;
 }
 
 const EXTENSION_METHODS = new Set(['tasks/get', 'tasks/update', 'tasks/cancel']);
@@ -94,7 +94,13 @@ export class Tasks {
     const given = { upstream: upstream.id, isModern: true, source: undefined };
     const told = translator.toClient(exchange, given, answer);
     if (told.kind === 'error' || exchange.request.method !== 'tasks/get') return named(told, task, id);
-    const state = detailed(exchange.client, upstream.id, viewed, RawObject.parse(told.result));
+    const state = detailed(
+      this.#parts.questionPolicy,
+      exchange.client,
+      upstream.id,
+      viewed,
+      RawObject.parse(told.result),
+    );
     return named({ kind: 'result', result: state.with('resultType', '"complete"').toString() }, task, id);
   }
 
@@ -188,7 +194,13 @@ export function mustDeclareTasks({ capabilities }: Caller, method: string): void
 }
 
 /** A state of a task with what is inside of it as the client reads it: the result of its call, and the questions. */
-function detailed(client: Client, upstream: string, viewed: ViewUpstream, state: RawObject): RawObject {
+function detailed(
+  policy: QuestionPolicy,
+  client: Client,
+  upstream: string,
+  viewed: ViewUpstream,
+  state: RawObject,
+): RawObject {
   const result = state.raw('result');
   const requests = state.object('inputRequests');
   let told = state;
@@ -196,10 +208,10 @@ function detailed(client: Client, upstream: string, viewed: ViewUpstream, state:
   if (requests === undefined) return told;
   const read = readRequests(requests);
   if (read === undefined) return told.with('inputRequests', undefined);
-  mustBeSafe(upstream, read);
+  policy.mustAllow(upstream, read);
   const questions = read.map((one) => ({
     ...one,
-    params: labelled(client, upstream, one.method, one.params ?? RawObject.EMPTY),
+    params: policy.toClient(client, upstream, one),
   }));
   return told.with('inputRequests', inputRequestsText(questions));
 }

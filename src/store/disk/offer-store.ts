@@ -28,6 +28,11 @@ function failureFileOf(key: UpstreamKey): string {
   return `${stemOf(key)}.failed`;
 }
 
+/** The time of an empty file of this name is that of the last listing. */
+function listedFileOf(key: UpstreamKey): string {
+  return `${stemOf(key)}.listed`;
+}
+
 /** Stores lists in files of the state directory, each replaced as a whole. */
 export class DiskOfferStore implements OfferStore {
   readonly #dir: string;
@@ -87,6 +92,16 @@ export class DiskOfferStore implements OfferStore {
     await replaceFile(file, ['']);
   }
 
+  async listedAtMs(key: UpstreamKey): Promise<number | undefined> {
+    const atMs = await this.#mtimeMs(listedFileOf(key));
+    return atMs === 0 ? undefined : atMs;
+  }
+
+  async setListed(key: UpstreamKey): Promise<void> {
+    await makeStateDir(this.#dir);
+    await replaceFile(join(this.#dir, listedFileOf(key)), ['']);
+  }
+
   /** Removes the oldest files for clients with certain capabilities if there are too many. */
   async #removeOldest(stem: string, written: string): Promise<void> {
     const names = (await readdir(this.#dir)).filter(
@@ -100,6 +115,7 @@ export class DiskOfferStore implements OfferStore {
     for (const { name } of dated.slice(0, excess)) await rm(join(this.#dir, name), { force: true });
   }
 
+  /** Returns 0 where there is no such file. */
   async #mtimeMs(name: string): Promise<number> {
     try {
       return (await stat(join(this.#dir, name))).mtimeMs;

@@ -8,6 +8,7 @@ function nameOf({ upstream, target, era, capabilityKey }: OfferKey): string {
 export class MemoryOfferStore implements OfferStore {
   readonly #texts = new Map<string, string>();
   readonly #failed = new Set<string>();
+  readonly #listedAtMs = new Map<string, number>();
 
   async read(key: OfferKey): Promise<string | undefined> {
     return this.#texts.get(nameOf(key));
@@ -29,5 +30,13 @@ export class MemoryOfferStore implements OfferStore {
     const name = JSON.stringify([upstream, target]);
     if (hasFailed) this.#failed.add(name);
     else this.#failed.delete(name);
+  }
+
+  async listedAtMs({ upstream, target }: UpstreamKey): Promise<number | undefined> {
+    return this.#listedAtMs.get(JSON.stringify([upstream, target]));
+  }
+
+  async setListed({ upstream, target }: UpstreamKey): Promise<void> {
+    this.#listedAtMs.set(JSON.stringify([upstream, target]), Date.now());
   }
 }

@@ -27,7 +27,7 @@ export interface HttpOptions {
   readonly timeouts: UpstreamTimeouts;
   readonly messageBytes: number;
   readonly log: Logger;
-  /** Made by `upstreamWire`, shared by all transports with the same credentials, and not ours to end. */
+  /** Opened by a `WireOpener`, shared by all transports with the same credentials, and not ours to end. */
   readonly wire: Wire;
   /** `linkspan/<version>` */
   readonly userAgent: string;

@@ -6,10 +6,11 @@ import type { TaggedProcesses } from './tagged-processes.ts';
 export interface ProcessUsage {
   readonly processes: number;
   /**
-   * Resident memory, where a page that several processes share is divided among them (PSS). Undefined where the system does
-   * not tell, or there are too many processes to read.
+   * Resident memory of all. Undefined where it cannot be read.
    */
   readonly memoryBytes: number | undefined;
+  /** How the memory was measured, or why it is not known, in words. */
+  readonly memoryNote: string;
 }
 
 /** A reading is used again within this time. */
@@ -19,11 +20,14 @@ const REUSE_MS = 1_000;
 export class ProcessUsages {
   readonly #tagged: Pick<TaggedProcesses, 'pidsByOwner'>;
   readonly #onLimit: (limit: LimitName) => void;
+  readonly #procDir: string;
   #reading: Promise<ReadonlyMap<string, ProcessUsage>> | undefined;
   #readMs = -Infinity;
 
-  constructor(tagged: Pick<TaggedProcesses, 'pidsByOwner'>, onLimit: (limit: LimitName) => void) {
+  /** @param procDir where the system shows processes. */
+  constructor(tagged: Pick<TaggedProcesses, 'pidsByOwner'>, onLimit: (limit: LimitName) => void, procDir = '/proc') {
     this.#tagged = tagged;
+    this.#procDir = procDir;
     this.#onLimit = onLimit;
   }
 
@@ -44,22 +48,50 @@ export class ProcessUsages {
     if (isTooMany) this.#onLimit('statusProcesses');
     const usages = new Map<string, ProcessUsage>();
     for (const [owner, pids] of found) {
-      const memoryBytes = isTooMany ? undefined : await memoryOf(pids);
-      usages.set(owner, { processes: pids.length, memoryBytes });
+      const memory = isTooMany ? TOO_MANY : await memoryOf(pids, this.#procDir);
+      usages.set(owner, { processes: pids.length, ...memory });
     }
     return usages;
   }
 }
 
-async function memoryOf(pids: readonly number[]): Promise<number | undefined> {
-  const all = await Promise.all(pids.map(pssBytes));
-  const known = all.filter((bytes) => bytes !== undefined);
+type Memory = Omit<ProcessUsage, 'processes'>;
+
+const TOO_MANY: Memory = {
+  memoryBytes: undefined,
+  memoryNote: `unknown: not read, as there are more than ${LIMITS.statusProcesses} processes`,
+};
+const UNREADABLE: Memory = { memoryBytes: undefined, memoryNote: 'unknown: the system does not let us read it' };
+
+async function memoryOf(pids: readonly number[], procDir: string): Promise<Memory> {
+  const pss = await sumOf(pids, (pid) => pssBytes(pid, procDir));
+  if (pss !== undefined)
+    return { memoryBytes: pss, memoryNote: 'PSS: a page that processes share is divided among them' };
+  const rss = await sumOf(pids, (pid) => rssBytes(pid, procDir));
+  if (rss !== undefined) return { memoryBytes: rss, memoryNote: 'RSS: a page that processes share counts for each' };
+  return UNREADABLE;
+}
+
+/** Returns undefined where no process can be read. One may end meanwhile. */
+async function sumOf(
+  pids: readonly number[],
+  read: (pid: number) => Promise<number | undefined>,
+): Promise<number | undefined> {
+  const known = (await Promise.all(pids.map(read))).filter((bytes) => bytes !== undefined);
   return known.length === 0 ? undefined : known.reduce((sum, bytes) => sum + bytes, 0);
 }
 
-async function pssBytes(pid: number): Promise<number | undefined> {
-  // A process may end meanwhile, or belong to another user.
-  const text = await readFile(`/proc/${pid}/smaps_rollup`, 'latin1').catch(() => '');
-  const [, kib] = /^Pss:\s+(\d+) kB/m.exec(text) ?? [];
+function pssBytes(pid: number, procDir: string): Promise<number | undefined> {
+  return kibibytes(`${procDir}/${pid}/smaps_rollup`, /^Pss:\s+(\d+) kB/m);
+}
+
+/** Readable by everyone, and on kernels older than 4.14. */
+function rssBytes(pid: number, procDir: string): Promise<number | undefined> {
+  return kibibytes(`${procDir}/${pid}/status`, /^VmRSS:\s+(\d+) kB/m);
+}
+
+async function kibibytes(file: string, line: RegExp): Promise<number | undefined> {
+  const text = await readFile(file, 'latin1').catch(() => '');
+  const [, kib] = line.exec(text) ?? [];
   return kib === undefined ? undefined : Number(kib) * 1_024;
 }

@@ -10,7 +10,6 @@ import { childEnvironment } from './environment.ts';
 import { NonProtocolOutput } from './non-protocol-output.ts';
 import { isModernRevision } from '../../protocol/revisions.ts';
 import { StdinQueue } from './stdin-queue.ts';
-import type { NpxCommands } from './npx-command.ts';
 import { ProcessGroup } from './process-group.ts';
 import type { ProcessGuard } from './process-guard.ts';
 import { spawnFailure } from './spawn-failure.ts';
@@ -24,6 +23,7 @@ import {
   disconnecting,
   unlessAborted,
 } from '../rpc/transport.ts';
+import type { WrapperCommands } from './wrapper-commands.ts';
 
 export interface StdioOptions {
   readonly upstream: string;
@@ -31,8 +31,8 @@ export interface StdioOptions {
   readonly messageBytes: number;
   readonly log: Logger;
   readonly guard: ProcessGuard;
-  /** Finds what an `npx` runs. Without it the `npx` stays beside the server. */
-  readonly npx?: NpxCommands;
+  /** Finds the command that an `npx` or `uvx` runs. Without it the wrapper stays beside the server. */
+  readonly wrappers?: WrapperCommands;
   /** Told of each line on stdout that is no message. */
   readonly onNonProtocolOutput?: () => void;
   /** It sends too fast, and is not read for a moment. */
@@ -66,11 +66,11 @@ const OUR_ID = /^\d+$/;
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
  */
 export function stdioTransport(target: StdioTarget, options: StdioOptions): StartTransport {
-  const { upstream, guard, npx } = options;
+  const { upstream, guard, wrappers } = options;
   const start = async (events: TransportEvents, signal: AbortSignal): Promise<Transport> => {
     const tag = guard.tagged.next(upstream);
     const own = childEnvironment(process.env, target.env);
-    const launch = (await npx?.find(upstream, target, own, signal)) ?? { ...target, env: own };
+    const launch = (await wrappers?.find(upstream, target, own, signal)) ?? { ...target, env: own };
     if (signal.aborted) throw disconnecting(upstream, signal);
     const env = { ...launch.env, [TAG_NAME]: tag };
     try {

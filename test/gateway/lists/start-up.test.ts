@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
+import { readdir, utimes } from 'node:fs/promises';
+import { join } from 'node:path';
 import { test } from 'node:test';
-import { type TestClient, testCore } from '../../support/core.ts';
-import { memoryUpstream } from '../../support/memory-upstream.ts';
+import { type TestClient, testCore, toolCall } from '../../support/core.ts';
+import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 
 const TIMEOUT = { timeout: 20_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
@@ -131,4 +133,47 @@ test('N-62 the gauge of listed tools is right at each scrape, for every endpoint
   ] as const) {
     assert.ok(after.includes(`linkspan_catalog_tools{view="${view}",era="legacy"} ${count}`), after.join('\n'));
   }
+});
+
+/** Restarts the gateway on lists that an earlier process has read. */
+async function restarted(tools: object[]) {
+  const memory = memoryUpstream({ lists: { tools }, request: (peer, request) => peer.say(result(request, {})) });
+  const gateway = await testCore({ up: { memory } });
+  assert.deepEqual(await toolNames(await gateway.connect()), ['up__echo']);
+  await gateway.restart();
+  return { memory, gateway };
+}
+
+test('N-07 no process is started after a restart for lists that are fresh on disk', TIMEOUT, async () => {
+  const { memory, gateway } = await restarted([ECHO]);
+  await using _gateway = gateway;
+  const [before, client] = [memory.starts, await gateway.connect()];
+  assert.deepEqual(await toolNames(client), ['up__echo']);
+  assert.equal(memory.starts, before);
+  await client.result('tools/call', toolCall('up__echo'));
+  assert.equal(memory.starts, before + 1, 'the process that serves the call reads the lists too');
+});
+
+test('N-07 lists that changed meanwhile are announced when the upstream is first used', TIMEOUT, async () => {
+  const tools: object[] = [ECHO];
+  const { gateway } = await restarted(tools);
+  await using _gateway = gateway;
+  tools.push({ ...ECHO, name: 'later' });
+  const client = await gateway.connect();
+  assert.deepEqual(await toolNames(client), ['up__echo']);
+  await client.result('tools/call', toolCall('up__echo'));
+  await client.heard(LIST_CHANGED);
+  assert.deepEqual(await toolNames(client), ['up__echo', 'up__later']);
+});
+
+test('N-07 a process is started for lists that are old on disk', TIMEOUT, async () => {
+  const { memory, gateway } = await restarted([ECHO]);
+  await using _gateway = gateway;
+  const dir = join(gateway.config.stateDir, 'offers');
+  const old = (await readdir(dir)).filter((name) => name.endsWith('.listed'));
+  for (const name of old) await utimes(join(dir, name), 0, 1);
+  const before = memory.starts;
+  await gateway.restart();
+  await gateway.connect();
+  await memory.until(() => memory.starts > before || undefined);
 });

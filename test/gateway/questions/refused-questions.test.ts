@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { GatewayError } from '../../../src/errors.ts';
 import { asker } from '../../support/asker.ts';
 import { testCore, toolCall } from '../../support/core.ts';
+import { legacyUpstream } from '../../support/http-upstream.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';
 import { until } from '../../support/stdio.ts';
@@ -55,4 +56,30 @@ test('N-41 a subscription whose link is lost is made on a new one before it is a
   assert.equal(memory.requests('resources/subscribe').length, 2);
   call.close();
   await reply;
+});
+
+test('N-41 a call that meets a lost session is answered from a new one, without an error', TIMEOUT, async () => {
+  let [sessions, calls] = [0, 0];
+  await using upstream = await legacyUpstream({
+    tools: [{ name: 'say', inputSchema: { type: 'object' } }],
+    answers: {
+      initialize: ({ response }) => {
+        response.setHeader('mcp-session-id', `s${++sessions}`);
+        return { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: { name: 'r', version: '1' } };
+      },
+      // The first call of each client is refused, as by a server that was restarted.
+      'tools/call': ({ response }) => {
+        if (++calls % 2 === 0) return { content: [] };
+        response.writeHead(404).end();
+        return undefined;
+      },
+    },
+  });
+  await using gateway = await testCore({ up: upstream.config });
+  const client = await gateway.connect();
+  assert.deepEqual(await client.result('tools/call', toolCall('up__say', {})), { content: [] });
+  const { result: answer } = await modernRequest(gateway, 'tools/call', toolCall('up__say', {})).reply;
+  assert.ok(answer);
+  const ids = upstream.requests('tools/call').map(({ headers }) => headers['mcp-session-id']);
+  assert.deepEqual([ids.length, new Set(ids).size], [4, 4], 'each in a session of its own');
 });

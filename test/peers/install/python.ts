@@ -44,9 +44,10 @@ async function installUv(python: string, dir: string): Promise<void> {
 }
 
 /** Returns the program `uv`, which makes a virtual environment in seconds where pip takes a minute. */
-async function uv(python: string): Promise<string> {
+export async function uv(python?: string): Promise<string> {
   const lock = await readFile(requirements('uv'), 'utf8');
-  const dir = await cached('uv', [lock, python], (draft) => installUv(python, draft));
+  const interpreter = python ?? (await findPython());
+  const dir = await cached('uv', [lock, interpreter], (draft) => installUv(interpreter, draft));
   return join(dir, 'bin', 'uv');
 }
 

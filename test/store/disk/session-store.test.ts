@@ -11,7 +11,7 @@ import * as fc from 'fast-check';
 import { DiskSessionStore } from '../../../src/store/disk/session-store.ts';
 import { openState } from '../../../src/store/open-state.ts';
 import type { SessionRef, SessionStore } from '../../../src/store/session-store.ts';
-import { mountSmallDisk, NO_SMALL_DISK, type SmallDisk } from '../../support/small-disk.ts';
+import { smallDisk, type SmallDisk } from '../../support/small-disk.ts';
 import { until } from '../../support/stdio.ts';
 import { sessionStoreContract } from '../session-store.contract.ts';
 
@@ -299,9 +299,8 @@ async function fillUp(disk: SmallDisk, store: SessionStore): Promise<void> {
   assert.equal(store.failure, `state directory ${disk.path} cannot be written: ENOSPC`);
 }
 
-test('N-31 a session ended on a full disk stays ended after a restart', OPTIONS, async (t) => {
-  await using disk = mountSmallDisk('size=2m');
-  if (disk === undefined) return t.skip(NO_SMALL_DISK);
+test('N-31 a session ended on a full disk stays ended after a restart', OPTIONS, async () => {
+  await using disk = await smallDisk('2m');
   const sessions: SessionRef[] = [];
   {
     await using store = await DiskSessionStore.open(disk.path, IGNORE);
@@ -320,9 +319,8 @@ test('N-31 a session ended on a full disk stays ended after a restart', OPTIONS,
 });
 
 for (const amount of [1, 200, 20_000]) {
-  test(`N-31 ${amount} ends that a disk without any room refuses are written once it has some`, OPTIONS, async (t) => {
-    await using disk = mountSmallDisk('size=4m');
-    if (disk === undefined) return t.skip(NO_SMALL_DISK);
+  test(`N-31 ${amount} ends that a disk without any room refuses are written once it has some`, OPTIONS, async () => {
+    await using disk = await smallDisk('4m');
     const sessions: SessionRef[] = [];
     {
       await using store = await DiskSessionStore.open(disk.path, IGNORE);
@@ -342,9 +340,8 @@ for (const amount of [1, 200, 20_000]) {
   });
 }
 
-test('N-31 a full disk at the start keeps the journal that is there', OPTIONS, async (t) => {
-  await using disk = mountSmallDisk('size=2m');
-  if (disk === undefined) return t.skip(NO_SMALL_DISK);
+test('N-31 a full disk at the start keeps the journal that is there', OPTIONS, async () => {
+  await using disk = await smallDisk('2m');
   let session: SessionRef;
   {
     await using store = await DiskSessionStore.open(disk.path, IGNORE);

@@ -1,6 +1,9 @@
 import assert from 'node:assert/strict';
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { LIMITS, type LimitName } from '../../../src/limits.ts';
 import { ProcessUsages } from '../../../src/upstream/stdio/process-usage.ts';
@@ -23,6 +26,7 @@ test('N-07 the processes of an upstream and their memory, with what they have st
     const usage = (await new ProcessUsages(tagged, assert.fail).byUpstream()).get('files');
     assert.equal(usage?.processes, 2);
     assert.ok((usage.memoryBytes ?? 0) > 50_000, `${usage.memoryBytes} bytes`);
+    assert.match(usage.memoryNote, /^PSS/);
   } finally {
     child.stdin?.end('\n');
     await once(child, 'exit');
@@ -34,7 +38,29 @@ test('N-07 limit statusProcesses: more processes are counted, and their memory i
   const tagged = { pidsByOwner: async () => new Map([['files', many]]) };
   const reached: LimitName[] = [];
   const usages = new ProcessUsages(tagged, (limit) => reached.push(limit));
-  const expected = { processes: LIMITS.statusProcesses + 1, memoryBytes: undefined };
-  assert.deepEqual((await usages.byUpstream()).get('files'), expected);
+  const usage = (await usages.byUpstream()).get('files');
+  assert.deepEqual([usage?.processes, usage?.memoryBytes], [LIMITS.statusProcesses + 1, undefined]);
+  assert.match(usage?.memoryNote ?? '', /unknown: not read.* 1024 processes/);
   assert.deepEqual(reached, ['statusProcesses']);
 });
+
+const KERNELS = [
+  { what: 'PSS is not shown', file: 'status', text: 'Name:\tx\nVmRSS:\t    2048 kB\n', bytes: 2_097_152, note: /^RSS/ },
+  { what: 'nothing is shown', file: 'other', text: '', bytes: undefined, note: /^unknown: the system/ },
+];
+
+for (const { what, file, text, bytes, note } of KERNELS) {
+  test(`N-07 where ${what}, the memory says so in words`, async () => {
+    const procDir = await mkdtemp(join(tmpdir(), 'linkspan-proc-'));
+    try {
+      await mkdir(join(procDir, '7'));
+      await writeFile(join(procDir, '7', file), text);
+      const tagged = { pidsByOwner: async () => new Map([['files', [7]]]) };
+      const usage = (await new ProcessUsages(tagged, assert.fail, procDir).byUpstream()).get('files');
+      assert.equal(usage?.memoryBytes, bytes);
+      assert.match(usage?.memoryNote ?? '', note);
+    } finally {
+      await rm(procDir, { recursive: true });
+    }
+  });
+}

@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { LIMITS } from '../../../src/limits.ts';
-import { isNpx, NpxCommands, parsePrinted } from '../../../src/upstream/stdio/npx-command.ts';
+import { parsePrinted } from '../../../src/upstream/stdio/printed-launch.ts';
+import { isNpx, WrapperCommands } from '../../../src/upstream/stdio/wrapper-commands.ts';
 import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
 
 const TIMEOUT = { timeout: 60_000 };
@@ -26,7 +27,7 @@ async function find(
   const guard = new ProcessGuard(LOG);
   try {
     const { PATH = '', HOME = '' } = process.env;
-    const commands = new NpxCommands(dir, guard, LOG);
+    const commands = new WrapperCommands(dir, guard, LOG);
     const signal = AbortSignal.timeout(50_000);
     return await commands.find('up', target(command, args, cwd), { PATH, HOME, ...env }, signal);
   } finally {
@@ -78,13 +79,11 @@ test('N-07 which commands npm decides on', () => {
 
 test('N-07 output that is no command is not taken for one', () => {
   assert.equal(parsePrinted(''), undefined);
-  assert.equal(parsePrinted('linkspan-npx-command\0server\0A=1\0'), undefined, 'cut');
-  assert.equal(parsePrinted('linkspan-npx-command\0\0A=1\0linkspan-npx-end\0'), undefined, 'no command');
-  assert.deepEqual(parsePrinted('noise\nlinkspan-npx-command\0server\0A=1=2\0PWD=/x\0linkspan-npx-end\0'), {
-    command: '/bin/sh',
-    args: ['-c', 'exec server'],
+  assert.equal(parsePrinted('linkspan-command\0server\0A=1\0'), undefined, 'cut');
+  assert.equal(parsePrinted('linkspan-command\0\0A=1\0linkspan-end\0'), undefined, 'no command');
+  assert.deepEqual(parsePrinted('noise\nlinkspan-command\0server\0A=1=2\0PWD=/x\0linkspan-end\0'), {
+    text: 'server',
     env: { A: '1=2', PWD: '/x' },
-    cwd: '/x',
   });
 });
 

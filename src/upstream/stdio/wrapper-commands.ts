@@ -1,25 +1,16 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { access, chmod, mkdir, readFile, rename, writeFile } from 'node:fs/promises';
 import { homedir } from 'node:os';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import type { StdioTarget } from '../../config/config.ts';
 import { LIMITS } from '../../limits.ts';
 import { LineSplitter } from '../../protocol/lines.ts';
+import { BEGIN, END, type Launch, parsePrinted } from './printed-launch.ts';
 import { ProcessGroup } from './process-group.ts';
 import type { ProcessGuard } from './process-guard.ts';
 import { TAG_NAME } from './tagged-processes.ts';
-
-/** How to start a server. */
-export interface Launch {
-  readonly command: string;
-  readonly args: readonly string[];
-  readonly env: Readonly<Record<string, string>>;
-  readonly cwd: string | undefined;
-}
-
-const BEGIN = 'linkspan-npx-command';
-const END = 'linkspan-npx-end';
+import { isUvx, PRINTING_PROGRAM, uvxLaunch, uvxQuestion } from './uvx-command.ts';
 
 /** npm runs this in place of a shell. It prints the command that npm would have the shell run, and its environment. */
 const PRINTING_SHELL = `#!/bin/sh
@@ -28,13 +19,10 @@ env -0
 printf '%s\\0' ${END}
 `;
 
-/** npm is done when the command is printed, and mostly ends within this time. */
+/** A wrapper is done when the command is printed, and mostly ends within this time. */
 const EXIT_MS = 5_000;
 const KILL_MS = 1_000;
 const STDERR_LINE_BYTES = 16_384;
-
-/** Variables of the printing shell that are not npm's. */
-const NOT_PASSED_ON = new Set(['_', 'SHLVL', 'OLDPWD', 'npm_config_script_shell']);
 
 /** Whether npm decides what is run, and a shell runs it: `npx …` or `npm exec …`, without options that concern that shell. */
 export function isNpx({ command, args }: Pick<StdioTarget, 'command' | 'args'>): boolean {
@@ -44,35 +32,20 @@ export function isNpx({ command, args }: Pick<StdioTarget, 'command' | 'args'>):
   return isExec && !args.some((arg) => /^(-c|--call|--script-shell)(=|$)/.test(arg));
 }
 
-/** Reads the output of the printing shell. Returns undefined for any other output. */
-export function parsePrinted(output: string): Launch | undefined {
-  const parts = output.split('\0');
-  // Package scripts may have printed something before.
-  const begin = parts.findIndex((part) => part.endsWith(BEGIN));
-  const end = parts.lastIndexOf(END);
-  const line = parts[begin + 1];
-  if (begin < 0 || end < begin + 2 || line === undefined || line === '') return undefined;
-  const variables = parts.slice(begin + 2, end).map((part): [string, string] => {
-    const at = part.indexOf('=');
-    return [part.slice(0, at), part.slice(at + 1)];
-  });
-  const env = Object.fromEntries(variables.filter(([name]) => name !== '' && !NOT_PASSED_ON.has(name)));
-  return { command: '/bin/sh', args: ['-c', `exec ${line}`], env, cwd: env['PWD'] };
-}
-
 /**
- * Finds out which command an `npx` would run, so that the server runs without the npm and the shell that `npx` keeps beside it.
+ * Finds out which command an `npx` or `uvx` would run, so that the server runs without the wrapper beside it: npm and a shell,
+ * or uv.
  *
- * npm itself decides, at each start, as it always does: which version, from where, whether to install. Only the last step, to
- * run the command, is left to the caller.
+ * The wrapper itself decides, at each start, as it always does: which version, from where, whether to install. Only the last
+ * step, to run the command, is left to the caller.
  */
-export class NpxCommands {
+export class WrapperCommands {
   readonly #dir: string;
   readonly #guard: ProcessGuard;
   readonly #log: Logger;
-  #shell: Promise<string> | undefined;
+  readonly #printers = new Map<string, Promise<string>>();
 
-  /** @param dir where the printing shell is written. */
+  /** @param dir where the printers are written. */
   constructor(dir: string, guard: ProcessGuard, log: Logger) {
     this.#dir = dir;
     this.#guard = guard;
@@ -86,29 +59,73 @@ export class NpxCommands {
     env: Readonly<Record<string, string>>,
     signal: AbortSignal,
   ): Promise<Launch | undefined> {
-    if (process.platform === 'win32' || !isNpx(target) || (await hasOwnShell(target, env))) return undefined;
+    if (process.platform === 'win32') return undefined;
     const log = this.#log.child({ upstream });
     try {
-      this.#shell ??= writeShell(this.#dir);
-      const npm_config_script_shell = await this.#shell;
-      const output = await this.#run(target, { ...env, npm_config_script_shell }, signal, log);
-      const launch = parsePrinted(output);
-      if (launch === undefined) log.debug('npx did not say what it runs');
-      return launch;
+      if (isNpx(target)) return await this.#findNpx(target, env, signal, log);
+      if (isUvx(target)) return await this.#findUvx(target, env, signal, log);
     } catch (thrown) {
-      log.debug({ err: thrown }, 'npx did not say what it runs');
-      return undefined;
+      log.debug({ err: thrown }, 'the wrapper did not say what it runs');
     }
+    return undefined;
   }
 
-  /** Resolves with the standard output, when the command is printed or npm has ended. */
+  async #findNpx(
+    target: StdioTarget,
+    env: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+    log: Logger,
+  ): Promise<Launch | undefined> {
+    if (await hasOwnShell(target, env)) return undefined;
+    const npm_config_script_shell = await this.#printer('npm-shell', PRINTING_SHELL);
+    const output = await this.#run(target, { ...env, npm_config_script_shell }, signal, log);
+    const printed = parsePrinted(output);
+    if (printed === undefined) {
+      log.debug('npx did not say what it runs');
+      return undefined;
+    }
+    return { command: '/bin/sh', args: ['-c', `exec ${printed.text}`], env: printed.env, cwd: printed.env['PWD'] };
+  }
+
+  async #findUvx(
+    target: StdioTarget,
+    env: Readonly<Record<string, string>>,
+    signal: AbortSignal,
+    log: Logger,
+  ): Promise<Launch | undefined> {
+    const printer = await this.#printer('uvx-printer', PRINTING_PROGRAM(BEGIN, END));
+    const question = uvxQuestion(target, env, printer);
+    if (question === undefined) return undefined;
+    const output = await this.#run({ ...target, args: question.args }, env, signal, log, 'closed');
+    const printed = parsePrinted(output);
+    // An environment that uv made for this one run is gone when uv has ended.
+    const isThere =
+      printed !== undefined &&
+      (await access(printed.text).then(
+        () => true,
+        () => false,
+      ));
+    if (isThere) return uvxLaunch(printed, question.serverArgs);
+    log.debug('uvx did not say what it runs');
+    return undefined;
+  }
+
+  /** Writes the printer where that was not done yet, and returns its path. */
+  #printer(name: string, text: string): Promise<string> {
+    const known = this.#printers.get(name) ?? writeProgram(join(this.#dir, name), text);
+    this.#printers.set(name, known);
+    return known;
+  }
+
+  /** Resolves with the standard output, when the command is printed or, for `closed`, when the wrapper has ended. */
   async #run(
     { command, args, cwd }: StdioTarget,
     env: Readonly<Record<string, string>>,
     signal: AbortSignal,
     log: Logger,
+    until: 'printed' | 'closed' = 'printed',
   ): Promise<string> {
-    const tag = this.#guard.tagged.next('npx');
+    const tag = this.#guard.tagged.next('wrapper');
     const stdio = ['ignore', 'pipe', 'pipe'] as const;
     const child = spawn(command, args, { cwd, env: { ...env, [TAG_NAME]: tag }, detached: true, stdio: [...stdio] });
     const group = child.pid === undefined ? undefined : new ProcessGroup(child, child.pid, tag, this.#guard, log);
@@ -116,7 +133,7 @@ export class NpxCommands {
     signal.addEventListener('abort', kill, { once: true });
     let isPrinted = false;
     try {
-      const output = await outputOf(child, log);
+      const output = await outputOf(child, log, until);
       isPrinted = output.includes(END);
       return output;
     } finally {
@@ -126,12 +143,13 @@ export class NpxCommands {
   }
 }
 
-function outputOf(child: ChildProcess, log: Logger): Promise<string> {
+function outputOf(child: ChildProcess, log: Logger, until: 'printed' | 'closed'): Promise<string> {
   const { promise, resolve, reject } = Promise.withResolvers<string>();
   let output = '';
   child.stdout?.setEncoding('utf8').on('data', (text: string) => {
     output += text;
-    if (output.includes(`${END}\0`) || output.length > LIMITS.npxOutputChars) resolve(output);
+    const isPrinted = until === 'printed' && output.includes(`${END}\0`);
+    if (isPrinted || output.length > LIMITS.npxOutputChars) resolve(output);
   });
   const words = new LineSplitter(STDERR_LINE_BYTES, (line) => log.debug({ line }, 'upstream stderr'));
   child.stderr?.on('data', (chunk: Buffer) => words.push(chunk));
@@ -140,13 +158,11 @@ function outputOf(child: ChildProcess, log: Logger): Promise<string> {
   return promise;
 }
 
-/** Writes the printing shell to this directory, and returns its path. */
-async function writeShell(dir: string): Promise<string> {
-  const path = join(dir, 'npm-shell');
-  await mkdir(dir, { recursive: true, mode: 0o700 });
+async function writeProgram(path: string, text: string): Promise<string> {
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   // Another process may be running the old file.
   const fresh = `${path}.${process.pid}`;
-  await writeFile(fresh, PRINTING_SHELL, { mode: 0o700 });
+  await writeFile(fresh, text, { mode: 0o700 });
   await chmod(fresh, 0o700);
   await rename(fresh, path);
   return path;

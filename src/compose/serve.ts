@@ -27,15 +27,15 @@ export interface Running {
   stop(): Promise<void>;
 }
 
-export interface ComposeOptions {
+export interface ServeOptions {
   /** If set, reads the lists of all upstreams before listening, at most until this promise settles. */
   readonly warmUntil?: Promise<unknown>;
 }
 
 /** Starts the gateway and listens. @throws when an address cannot be listened on, or the state directory not be used. */
-export async function compose(config: Config, log: Logger, { warmUntil }: ComposeOptions = {}): Promise<Running> {
+export async function serve(config: Config, log: Logger, { warmUntil }: ServeOptions = {}): Promise<Running> {
   const metrics = createMetrics(VERSION);
-  const core = await startCore(config, metrics, upstreamTransports(config, metrics, log), log);
+  const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log);
   let isDraining = false;
   const startedAtMs = Date.now();
   try {

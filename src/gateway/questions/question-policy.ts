@@ -1,0 +1,82 @@
+import type { Logger } from 'pino';
+import type { ClientFeature, UpstreamConfig } from '../../config/config.ts';
+import { GatewayError } from '../../errors.ts';
+import { RawObject } from '../../json/json.ts';
+import type { InputRequest } from '../../protocol/input-required.ts';
+import type { Metrics } from '../../telemetry/metrics.ts';
+import type { Client } from '../exchange/exchange.ts';
+import { labelled } from './question-labels.ts';
+import { boundedSampling, unsafeReason } from './safe-question.ts';
+
+/** The client feature that each question uses. */
+const FEATURES: ReadonlyMap<string, ClientFeature> = new Map([
+  ['sampling/createMessage', 'sampling'],
+  ['elicitation/create', 'elicitation'],
+  ['roots/list', 'roots'],
+]);
+
+export interface QuestionPolicyParts {
+  readonly upstreams: readonly Pick<UpstreamConfig, 'id' | 'clientFeatures'>[];
+  readonly metrics: Pick<Metrics, 'limitReached' | 'questionRefused'>;
+  readonly log: Logger;
+}
+
+type Question = Pick<InputRequest, 'method' | 'params'>;
+
+/** Decides which questions of upstreams reach clients, and with which parameters. Counts what it refuses or changes. */
+export class QuestionPolicy {
+  readonly #parts: QuestionPolicyParts;
+  readonly #features: ReadonlyMap<string, readonly ClientFeature[]>;
+  /** Upstream and cause of each refusal that the log has. */
+  readonly #logged = new Set<string>();
+
+  constructor(parts: QuestionPolicyParts) {
+    this.#parts = parts;
+    this.#features = new Map(parts.upstreams.map(({ id, clientFeatures }) => [id, clientFeatures]));
+  }
+
+  /** Returns the reason why a question does not go to a client; undefined when it does. */
+  refusal(upstream: string, method: string, params: RawObject): string | undefined {
+    const feature = FEATURES.get(method);
+    if (feature !== undefined && this.#features.get(upstream)?.includes(feature) !== true) {
+      const reason = `upstream "${upstream}" may not use ${feature} of clients; its clientFeatures in the config allow it`;
+      return this.#refused(upstream, feature, reason);
+    }
+    const unsafe = unsafeReason(method, params);
+    return unsafe === undefined ? undefined : this.#refused(upstream, 'url', unsafe);
+  }
+
+  /** @throws {GatewayError} `upstream-protocol` when one of the questions does not go to a client. */
+  mustAllow(upstream: string, questions: readonly Question[]): void {
+    for (const { method, params = RawObject.EMPTY } of questions) {
+      const reason = this.refusal(upstream, method, params);
+      if (reason === undefined) continue;
+      const message = `upstream "${upstream}" asked for too much: ${reason}`;
+      throw new GatewayError('upstream-protocol', { upstream, message });
+    }
+  }
+
+  /** Returns the parameters of a question as the client gets them: within the bounds, and with the upstream's name. */
+  toClient(client: Client, upstream: string, { method, params = RawObject.EMPTY }: Question): RawObject {
+    switch (method) {
+      case 'sampling/createMessage': {
+        const isOnlyServer = client.catalog.view.upstreams.length === 1;
+        return boundedSampling(params, isOnlyServer, () => this.#parts.metrics.limitReached('samplingTokens'));
+      }
+      case 'elicitation/create':
+        return labelled(client, upstream, params);
+      default:
+        return params;
+    }
+  }
+
+  #refused(upstream: string, cause: ClientFeature | 'url', reason: string): string {
+    this.#parts.metrics.questionRefused(cause);
+    const key = `${upstream} ${cause}`;
+    if (!this.#logged.has(key)) {
+      this.#logged.add(key);
+      this.#parts.log.warn({ upstream, reason }, 'question of an upstream refused');
+    }
+    return reason;
+  }
+}

@@ -1,0 +1,39 @@
+import type { Era } from '../protocol/revisions.ts';
+import { CONFIGURED, type Lifecycle, type LifecycleEvent, overall, step } from './lifecycle.ts';
+
+/** The lifecycles of one upstream: one for each era that it is used in. */
+export class Lifecycles {
+  readonly #byEra: Record<Era, Lifecycle> = { legacy: CONFIGURED, modern: CONFIGURED };
+  readonly #onChange: (after: Lifecycle) => void;
+
+  /** @param onChange called with the overall lifecycle when its phase or reason has changed. */
+  constructor(onChange: (after: Lifecycle) => void) {
+    this.#onChange = onChange;
+  }
+
+  /** How the upstream is doing in the eras that it is used in. */
+  get overall(): Lifecycle {
+    return overall(this.#byEra.legacy, this.#byEra.modern);
+  }
+
+  in(era: Era): Lifecycle {
+    return this.#byEra[era];
+  }
+
+  step(era: Era, event: LifecycleEvent): void {
+    const before = this.overall;
+    this.#byEra[era] = step(this.#byEra[era], event, performance.now(), Math.random());
+    const after = this.overall;
+    if (after.phase !== before.phase || after.reason !== before.reason) this.#onChange(after);
+  }
+
+  stepAll(event: LifecycleEvent): void {
+    this.step('legacy', event);
+    this.step('modern', event);
+  }
+
+  /** Ends a start in an era that the upstream turned out not to be used in. */
+  reset(era: Era): void {
+    if (this.#byEra[era].phase === 'starting') this.#byEra[era] = CONFIGURED;
+  }
+}

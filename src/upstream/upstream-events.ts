@@ -1,0 +1,21 @@
+import type { Offer } from '../catalog/offer.ts';
+import type { Notification } from '../protocol/jsonrpc.ts';
+import type { Era } from '../protocol/revisions.ts';
+import type { Eras } from './eras.ts';
+import type { Lifecycle } from './lifecycle.ts';
+import type { CloseReason, Link, LinkUser } from './link.ts';
+import type { ServerRequest } from './rpc/connection.ts';
+
+/** What an upstream reports to the gateway. Called in the order of arrival; must return without waiting. */
+export interface UpstreamEvents<Owner, User extends LinkUser> {
+  onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
+  onServerRequest(link: Link<Owner, User>, ask: ServerRequest<Owner>): void;
+  /** A link has closed. Where it has users, they have lost the state that the upstream kept for them. */
+  onLinkClosed(link: Link<Owner, User>, reason: CloseReason): void;
+  /** The upstream's state changed. */
+  onStateChange(upstream: string, after: Lifecycle): void;
+  /** The upstream was listed over a link of this era, for clients with these capabilities. */
+  onLists(upstream: string, era: Era, capabilityKey: string, offer: Offer): void;
+  /** A verdict on an era has changed. */
+  onEras(upstream: string, eras: Eras): void;
+}

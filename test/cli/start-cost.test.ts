@@ -1,0 +1,82 @@
+import assert from 'node:assert/strict';
+import { execFile } from 'node:child_process';
+import { mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { promisify } from 'node:util';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const MAIN = join(ROOT, 'src/main.ts');
+const BOUNDED = { timeout: 30_000 };
+
+const exec = promisify(execFile);
+
+let dir = '';
+let config = '';
+
+/** Writes the packages that a program loads, and where Node keeps its compiled code, to a file when it ends. */
+const RECORDER = `
+import { getCompileCacheDir, registerHooks } from 'node:module';
+import { writeFileSync } from 'node:fs';
+const loaded = new Set();
+registerHooks({
+  load(url, context, next) {
+    const [, name] = /\\/node_modules\\/((?:@[^/]+\\/)?[^/]+)\\//.exec(url) ?? [];
+    if (name !== undefined) loaded.add(name);
+    return next(url, context);
+  },
+});
+process.on('exit', () => {
+  const record = { loaded: [...loaded], compileCache: getCompileCacheDir() ?? '' };
+  writeFileSync(process.env.RECORD, JSON.stringify(record));
+});
+`;
+
+interface Recorded {
+  readonly loaded: readonly string[];
+  /** Empty where there is none. */
+  readonly compileCache: string;
+}
+
+before(async () => {
+  dir = await mkdtemp(join(tmpdir(), 'linkspan-start-'));
+  config = join(dir, 'config.json');
+  await writeFile(join(dir, 'recorder.mjs'), RECORDER);
+  const mcpServers = { plain: { url: 'http://127.0.0.1:9/mcp' } };
+  const gateway = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
+  await writeFile(config, JSON.stringify({ mcpServers, gateway }));
+});
+
+after(async () => {
+  await rm(dir, { recursive: true, force: true });
+});
+
+/** Runs the command line with an empty stdin until it ends. */
+async function record(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Recorded> {
+  const RECORD = join(dir, 'record.json');
+  const running = exec(process.execPath, ['--import', join(dir, 'recorder.mjs'), MAIN, ...args], {
+    env: { RECORD, ...env },
+    timeout: 20_000,
+  });
+  running.child.stdin?.end();
+  await running;
+  return JSON.parse(await readFile(RECORD, 'utf8'));
+}
+
+test('N-04 stdio loads no HTTP server, and no TLS client for an upstream without TLS', BOUNDED, async () => {
+  const { loaded } = await record(['stdio', '--config', config]);
+  assert.ok(loaded.includes('zod'));
+  for (const name of ['hono', '@hono/node-server', 'undici']) assert.ok(!loaded.includes(name), name);
+});
+
+test('N-04 compiled code is kept beside the program for the next start', BOUNDED, async () => {
+  const { compileCache } = await record(['version']);
+  assert.ok(compileCache.startsWith(join(ROOT, 'node_modules/.cache/linkspan')), compileCache);
+  assert.notDeepEqual(await readdir(compileCache), []);
+});
+
+test('no compiled code is kept where NODE_DISABLE_COMPILE_CACHE says so', BOUNDED, async () => {
+  assert.equal((await record(['version'], { NODE_DISABLE_COMPILE_CACHE: '1' })).compileCache, '');
+});

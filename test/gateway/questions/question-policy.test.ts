@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { ClientFeature } from '../../../src/config/config.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import { LIMITS } from '../../../src/limits.ts';
+import { usableCapabilities } from '../../../src/upstream/usable-capabilities.ts';
+import { type TestClient, testCore, toolCall } from '../../support/core.ts';
+import { memoryUpstream, type MemoryUpstream, result } from '../../support/memory-upstream.ts';
+import { modernRequest } from '../../support/modern-client.ts';
+import { asker } from '../../support/asker.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+
+const SAMPLING = { messages: [{ role: 'user', content: { type: 'text', text: 'hi' } }], maxTokens: 9 };
+const FORM = { message: 'Who?', requestedSchema: { type: 'object', properties: {} } };
+const EVERYTHING = { sampling: { tools: {} }, elicitation: { form: {}, url: {} }, roots: { listChanged: true } };
+
+const DECLARED = {
+  ...EVERYTHING,
+  tasks: { list: {}, requests: { sampling: { createMessage: {} }, elicitation: { create: {} } } },
+};
+
+const declarations: readonly (readonly [features: readonly ClientFeature[], declared: object])[] = [
+  [['elicitation', 'roots', 'sampling'], DECLARED],
+  [
+    ['elicitation', 'roots'],
+    {
+      elicitation: DECLARED.elicitation,
+      roots: DECLARED.roots,
+      tasks: { list: {}, requests: { elicitation: { create: {} } } },
+    },
+  ],
+  [['roots'], { roots: DECLARED.roots, tasks: { list: {}, requests: {} } }],
+  [[], { tasks: { list: {}, requests: {} } }],
+];
+
+for (const [features, declared] of declarations) {
+  test(`N-28 an upstream that may use ${features.join(', ') || 'nothing'} is told of no more`, () => {
+    assert.deepEqual(JSON.parse(usableCapabilities(RawObject.of(DECLARED), features).toString()), declared);
+  });
+}
+
+/** An upstream that asks this during each call, and answers the call with the response. */
+function asking(method: string, params: object): MemoryUpstream {
+  return memoryUpstream({
+    lists: { tools: [{ name: 'ask', inputSchema: { type: 'object' } }] },
+    request: (peer, request) => {
+      const question = { jsonrpc: '2.0', id: 'q', method, params };
+      peer.say(JSON.stringify(question), Number(request.id));
+    },
+    response: (peer, response) => {
+      const call = peer.heard.findLast((m) => m.kind === 'request' && m.method === 'tools/call');
+      const said = response.kind === 'result' ? JSON.parse(response.result) : response.error;
+      if (call?.kind === 'request') peer.say(result(call, { said }));
+    },
+  });
+}
+
+/** Calls the tool; returns the parameters of the questions that the client got, and the response that the upstream got. */
+async function call(client: TestClient, reply: object) {
+  const asked: unknown[] = [];
+  const { answer } = await client.request('tools/call', toolCall('up__ask'), {
+    onMessage: (message) => {
+      if (message.kind !== 'request') return;
+      asked.push(JSON.parse(message.params?.toString() ?? '{}'));
+      client.answer(message.id, reply);
+    },
+  });
+  assert.ok(answer.kind === 'result', JSON.stringify(answer));
+  return { asked, said: RawObject.parse(answer.result).value('said') };
+}
+
+const refusals = [
+  { method: 'sampling/createMessage', params: SAMPLING, clientFeatures: ['elicitation', 'roots'], feature: 'sampling' },
+  { method: 'elicitation/create', params: FORM, clientFeatures: ['sampling'], feature: 'elicitation' },
+  { method: 'roots/list', params: {}, clientFeatures: [], feature: 'roots' },
+] as const;
+
+for (const { method, params, clientFeatures, feature } of refusals) {
+  test(`N-28 ${method} of an upstream without ${feature} reaches no client, and is counted`, TIMEOUT, async () => {
+    const memory = asking(method, params);
+    await using gateway = await testCore({ up: { memory, clientFeatures } });
+    const { asked, said } = await call(await gateway.connect({ capabilities: EVERYTHING }), {});
+    assert.deepEqual(asked, []);
+    assert.partialDeepStrictEqual(said, { code: -32602 });
+    assert.match(JSON.stringify(said), new RegExp(`may not use ${feature}.*clientFeatures`));
+    assert.match(await gateway.metrics.text(), new RegExp(`questions_refused_total\\{reason="${feature}"\\} 1`));
+    const declared = memory.peers.map(({ capabilities }) => Object.keys(JSON.parse(capabilities.toString())));
+    assert.ok(!declared.flat().includes(feature));
+  });
+}
+
+test('N-28 changed roots are not announced to an upstream that may not use them', TIMEOUT, async () => {
+  const memory = asking('elicitation/create', FORM);
+  await using gateway = await testCore({ up: { memory, clientFeatures: ['elicitation'] } });
+  const client = await gateway.connect({ capabilities: EVERYTHING });
+  await call(client, { action: 'decline' });
+  client.notify('notifications/roots/list_changed');
+  await call(client, { action: 'decline' });
+  const methods = memory.peers.flatMap(({ heard }) => heard.map((m) => ('method' in m ? m.method : '')));
+  assert.ok(!methods.includes('notifications/roots/list_changed'));
+});
+
+test('N-28 a client of 2026-07-28 is not asked for a feature that the upstream may not use', TIMEOUT, async () => {
+  const upstream = asker({ isAttributed: true, isQuiet: true });
+  await using gateway = await testCore({ up: { memory: upstream.memory, clientFeatures: ['roots'] } });
+  const { reply } = modernRequest(gateway, 'tools/call', toolCall('up__ask', { nonce: 'n' }), {
+    capabilities: { sampling: {} },
+  });
+  await upstream.memory.until(() => upstream.calls.get('n'));
+  upstream.ask('n', 'q', 'sampling/createMessage', SAMPLING);
+  await upstream.memory.until(() => upstream.call('n').told.get('q'));
+  upstream.finish('n');
+  assert.match(JSON.stringify((await reply).result), /may not use sampling/);
+});
+
+test('limit samplingTokens: a client is asked for no more, and that is counted', TIMEOUT, async () => {
+  const memory = asking('sampling/createMessage', { ...SAMPLING, maxTokens: 1e8 });
+  await using gateway = await testCore({ up: { memory } });
+  const { asked } = await call(await gateway.connect({ capabilities: { sampling: {} } }), { role: 'assistant' });
+  assert.partialDeepStrictEqual(asked, [{ maxTokens: LIMITS.samplingTokens }]);
+  assert.match(await gateway.metrics.text(), /limit_reached_total\{limit="samplingTokens"\} 1/);
+});

@@ -1,0 +1,66 @@
+import assert from 'node:assert/strict';
+import { createServer } from 'node:http';
+import { once } from 'node:events';
+import { test } from 'node:test';
+import { endpointHint } from '../../../src/upstream/http/endpoint-hint.ts';
+import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
+import { testCore } from '../../support/core.ts';
+import { upstreamStatuses } from '../../../src/compose/upstream-status.ts';
+
+const cases = [
+  {
+    url: 'http://127.0.0.1:8000/',
+    says: 'there is no MCP endpoint at http://127.0.0.1:8000/; did you mean http://127.0.0.1:8000/mcp?',
+  },
+  {
+    url: 'https://example.com/api/v1/?key=secret#part',
+    says: 'there is no MCP endpoint at https://example.com/api/v1/; did you mean https://example.com/api/v1/mcp?',
+  },
+  {
+    url: 'https://user:secret@example.com/mcp/',
+    says: 'there is no MCP endpoint at https://example.com/mcp/',
+  },
+  {
+    url: 'https://example.com/s/MTI0NDQyLWJhNT-secret/mcp',
+    says: 'there is no MCP endpoint at https://example.com/s/…/mcp',
+  },
+  {
+    url: 'https://example.com/0a1b2c3d4e/run',
+    says: 'there is no MCP endpoint at https://example.com/…/run; did you mean https://example.com/…/run/mcp?',
+  },
+];
+
+for (const { url, says } of cases) {
+  test(`N-12 a 404 at ${url.replace(/secret/g, '…')} names where there is no endpoint, and no secret`, () => {
+    assert.equal(endpointHint(url, new HttpStatusError(404)), says);
+  });
+}
+
+test('N-12 a failure that is not about the path gets no such words', () => {
+  assert.equal(endpointHint('http://127.0.0.1/', new HttpStatusError(500)), undefined);
+  assert.equal(endpointHint('http://127.0.0.1/', new Error('reset')), undefined);
+});
+
+test('N-12 the status of an upstream at a wrong path names it, and the client is not told the address', async () => {
+  const server = createServer((request, response) => {
+    request.resume();
+    response.writeHead(404).end();
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const origin = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
+  try {
+    const target = { kind: 'http', url: `${origin}/api?key=secret`, headers: {} } as const;
+    await using gateway = await testCore({ up: { target } });
+    const client = await gateway.connect({ view: 'up' });
+    const answer = JSON.stringify(await client.request('tools/call', { name: 'up__any', arguments: {} }));
+    assert.match(answer, /HTTP 404/);
+    assert.doesNotMatch(answer, /127\.0\.0\.1/);
+    const [status] = upstreamStatuses(gateway.core);
+    const hint = `there is no MCP endpoint at ${origin}/api; did you mean ${origin}/api/mcp?`;
+    assert.equal(status?.reason, `upstream "up" answered HTTP 404 (${hint})`);
+  } finally {
+    server.close();
+  }
+});
