@@ -28,14 +28,19 @@ async function place(): Promise<Place> {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-offers-'));
   const upstreams = [{ ...UPSTREAM, id: 'up', title: 'up', prefix: '' }];
   const config: Config = configWith({ stateDir, upstreams });
+  const opened: Offers[] = [];
   return {
     open: async () => {
       const store = new DiskOfferStore(stateDir, () => undefined);
       const offers = new Offers(config, viewsOf(config), store, pino({ level: 'silent' }), createMetrics('0'));
       await offers.restore();
+      opened.push(offers);
       return offers;
     },
-    [Symbol.asyncDispose]: () => rm(stateDir, { recursive: true, force: true }),
+    [Symbol.asyncDispose]: async () => {
+      await Promise.all(opened.map((offers) => offers.flush()));
+      await rm(stateDir, { recursive: true, force: true });
+    },
   };
 }
 
