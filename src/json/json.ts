@@ -9,7 +9,6 @@ import {
   COMMA,
   duplicate,
   type JsonBounds,
-  JsonTextError,
   MAX_DEPTH,
   OPEN_OBJECT,
   QUOTE,
@@ -21,10 +20,12 @@ import {
   skipValue,
   unquote,
 } from './scan.ts';
+import { JsonTextError } from './json-text-error.ts';
 import { ShapeTree } from './shapes.ts';
 import { RecentTexts, TextCache } from './memo.ts';
 
-export { CLIENT_BOUNDS, type JsonBounds, JsonTextError, MAY_BE_BROKEN, UPSTREAM_BOUNDS } from './scan.ts';
+export { JsonTextError } from './json-text-error.ts';
+export { CLIENT_BOUNDS, type JsonBounds, MAY_BE_BROKEN, UPSTREAM_BOUNDS } from './scan.ts';
 
 /** With more members than this, an object is given an index. */
 const FEW = 12;
