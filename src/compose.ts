@@ -97,6 +97,7 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
   const npx = new NpxCommands(config.stateDir, guard, log);
   const usages = new ProcessUsages(guard.tagged, (limit) => metrics.limitReached(limit));
   const shared: Wire[] = [];
+  const onPause = () => metrics.limitReached('notificationsPerSecond');
   return {
     transportsTo: ({ id, target, era, timeouts }) => {
       const { messageBytes } = config.limits;
@@ -109,13 +110,13 @@ export function upstreamTransports(config: Config, metrics: Metrics, log: Logger
           guard,
           npx,
           onNonProtocolOutput,
-          onPause: () => metrics.limitReached('notificationsPerSecond'),
+          onPause,
         });
         return [{ era: era === 'auto' ? 'either' : era, isProcess: true, tellsWhichCall: false, start }];
       }
       const wire = upstreamWire(target, timeouts);
       shared.push(wire);
-      const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}` };
+      const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}`, onPause };
       const isProcess = false;
       const startSse = sseTransport(target, options);
       const sse: TransportOption = { era: 'legacy', isProcess, tellsWhichCall: false, start: startSse };
