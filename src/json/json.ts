@@ -325,8 +325,13 @@ export function arrayText(items: readonly string[]): string {
   return `[${items.join(',')}]`;
 }
 
-/** The raw text of each item of a JSON array. @throws {JsonTextError} */
-export function rawItems(text: string): string[] {
+/**
+ * The raw text of each item of a JSON array.
+ *
+ * @param most items that are wanted: of a longer array, one item more is returned, and the rest is not read.
+ * @throws {JsonTextError}
+ */
+export function rawItems(text: string, most = Infinity): string[] {
   scanner.values = 0;
   let i = skipSpace(text, 0);
   if (text[i] !== '[') throw new JsonTextError('expected an array', i);
@@ -336,6 +341,7 @@ export function rawItems(text: string): string[] {
     for (;;) {
       const end = skipValue(text, i);
       items.push(text.slice(i, end));
+      if (items.length > most) return items;
       const next = skipSpace(text, end);
       if (text[next] === ']') {
         i = next;
@@ -351,8 +357,8 @@ export function rawItems(text: string): string[] {
 }
 
 /** The same for text that has to be JSON throughout, within these bounds. @throws {JsonTextError} */
-export function rawItemsStrictly(text: string, bounds: JsonBounds): string[] {
-  return scanStrictly(text, bounds, () => rawItems(text));
+export function rawItemsStrictly(text: string, bounds: JsonBounds, most = Infinity): string[] {
+  return scanStrictly(text, bounds, () => rawItems(text, most));
 }
 
 /** The same JSON without line breaks, which JSON allows only between tokens: what a line or an event can carry. */

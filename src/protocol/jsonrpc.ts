@@ -261,16 +261,16 @@ export function parseBatch(text: string): (Message | MessageError)[] {
 
 /** The same for a batch of a client, of at most `maxItems`. @throws {MessageError} */
 export function parseClientBatch(text: string, maxItems: number): (Message | MessageError)[] {
-  const items = cutBatch(text, CLIENT_BATCH_BOUNDS);
+  const items = cutBatch(text, CLIENT_BATCH_BOUNDS, maxItems);
   if (items.length === 0 || items.length > maxItems) {
-    throw new MessageError(-32600, `a batch holds 1 to ${maxItems} messages, not ${items.length}`);
+    throw new MessageError(-32600, `a batch holds 1 to ${maxItems} messages`);
   }
   return items.map((item) => readItem(item, parseClientMessage));
 }
 
-function cutBatch(text: string, bounds: JsonBounds): string[] {
+function cutBatch(text: string, bounds: JsonBounds, most?: number): string[] {
   try {
-    return rawItemsStrictly(text, bounds);
+    return rawItemsStrictly(text, bounds, most);
   } catch (thrown) {
     throw toMessageError(thrown);
   }

@@ -167,3 +167,10 @@ test('N-32 a response that is broken inside a string is refused under its own id
     );
   }
 });
+
+test('N-27 a batch of too many messages is read no further than the first too many', () => {
+  const ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}';
+  // The rest is not even JSON.
+  assert.throws(() => parseClientBatch(`[${`${ping},`.repeat(4)}oops`, 3), /1 to 3 messages/);
+  assert.equal(parseClientBatch(`[${ping},${ping},${ping}]`, 3).length, 3);
+});
