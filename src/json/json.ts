@@ -22,7 +22,7 @@ import {
 } from './scan.ts';
 import { JsonTextError } from './json-text-error.ts';
 import { ShapeTree } from './shapes.ts';
-import { RecentTexts, TextCache } from './memo.ts';
+import { detach, RecentTexts, TextCache } from './memo.ts';
 
 export { JsonTextError } from './json-text-error.ts';
 export { CLIENT_BOUNDS, type JsonBounds, MAY_BE_BROKEN, UPSTREAM_BOUNDS } from './scan.ts';
@@ -46,6 +46,9 @@ const SHAPE_TREES = {
   params: { around: new ShapeTree(), within: new ShapeTree() },
   result: { around: new ShapeTree(), within: new ShapeTree() },
 } as const satisfies Record<Preparsed, object>;
+
+/** Names of the members of objects that are kept: tools, for example, mostly have the same. */
+const sharedNames = new TextCache<readonly string[]>();
 
 /** A text in which an object stands, and where: the whole of it, and each value, as it was. */
 interface Source {
@@ -178,6 +181,16 @@ export class RawObject {
     source.to = scanner.objectEnd = i + 1;
     if (shape !== undefined) object.#names = shape.names;
     return object;
+  }
+
+  /** Returns the same object in less memory, for one that is kept: nothing is reserved for growth, and equal lists of names are one. */
+  compacted(): RawObject {
+    const source = this.#source;
+    if (source?.raws !== this.#raws || this.#preparsed !== undefined) return this;
+    const names = sharedNames.of(JSON.stringify(this.#names), () => this.#names.map((name) => detach(name)));
+    const raws = this.#raws.slice();
+    const text = this.#text;
+    return new RawObject(names, raws, { ...source, starts: source.starts.slice(), raws }, text);
   }
 
   static of(value: object): RawObject {
