@@ -1,4 +1,4 @@
-import { mkdir, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { longestBlockMs, type Sample, parseSamples } from './metrics-text.ts';
@@ -24,6 +24,12 @@ export interface GatewayOptions {
   readonly env?: Readonly<Record<string, string>>;
 }
 
+/** Returns the setting that makes a checkout's gateway log each request. Checkouts that do not know the setting always do so. */
+async function requestLogging(checkout: string): Promise<object> {
+  const schema = await readFile(join(checkout, 'config/linkspan.schema.json'), 'utf8');
+  return schema.includes('"accessLog"') ? { accessLog: 'all' } : {};
+}
+
 /** Returns the command that runs `verb` of a checkout's gateway; writes its configuration. */
 export async function gatewayCommand(verb: 'run' | 'stdio', options: GatewayOptions): Promise<readonly string[]> {
   const { name, checkout, servers, settings, nodeArgs = [], core } = options;
@@ -36,7 +42,7 @@ export async function gatewayCommand(verb: 'run' | 'stdio', options: GatewayOpti
       operator: '127.0.0.1:0',
       stateDir: join(dir, 'state'),
       logLevel: 'info',
-      accessLog: 'all',
+      ...(await requestLogging(checkout)),
       ...settings,
     },
   };

@@ -1,35 +1,20 @@
-import { hasFilter, letsThrough } from './names/glob.ts';
-import { quarantine, readItem, repairOf, type Quarantined, type Repaired } from './item.ts';
-import { publishedName, publishedPrefix, shown } from './names/name.ts';
-import type { RawObject } from '../json/json.ts';
-import { type MirroredParam, readMirrored } from '../protocol/mirrored-params.ts';
-import { MODERN } from '../protocol/revisions.ts';
+import { hasFilter } from './names/glob.ts';
+import { quarantine, repairOf, type Quarantined, type Repaired } from './item.ts';
+import { shown } from './names/name.ts';
+import { nameItems, type NamedItems, type Source, type Target, textsOf } from './names/named-items.ts';
 import type { Offer } from './offer.ts';
-import { publishedText } from './publish.ts';
 import type { View } from './view.ts';
-
-/** The tool or prompt behind a published name: its upstream, and the upstream's own name for it. */
-export interface Target {
-  readonly upstream: string;
-  readonly name: string;
-}
-
-/** A tool or prompt as its upstream lists it. */
-export interface Source {
-  /** Repaired; otherwise in the upstream's words. */
-  readonly item: RawObject;
-  /** Whether the upstream speaks 2026-07-28. */
-  readonly isModern: boolean;
-  /** The arguments of a tool that are repeated in HTTP headers. */
-  readonly headerParams: readonly MirroredParam[];
-}
 
 /** The tools or the prompts of a view. */
 export interface Callables {
   /** By published name, in list order. */
   readonly targets: ReadonlyMap<string, Target>;
   readonly sources: ReadonlyMap<Target, Source>;
+  /** JSON text of each item on one line, and a digest of each text; empty unless asked for. */
   readonly texts: readonly string[];
+  readonly digests: readonly string[];
+  /** The items of each upstream, in config order, published or not. */
+  readonly byUpstream: readonly NamedItems[];
   /** Published names that are filtered, quarantined or renamed away: no other tool may have them. */
   readonly hidden: ReadonlySet<string>;
   /** Tools with a user interface by their upstream's name, where only one upstream has it. */
@@ -42,20 +27,18 @@ export interface Callables {
  * Names every tool or prompt of a view. A name under an upstream's prefix is that upstream's alone. Of two items that
  * still have the same name, the first in config order, then in its upstream's order, keeps it; the other is quarantined.
  * Only config and offers decide: an upstream that is down keeps its names through its last good offer.
- *
- * @param withTexts whether the texts of the list are made as well.
  */
 export function nameAll(
   kind: 'tool' | 'prompt',
   view: View,
   offers: ReadonlyMap<string, Offer>,
   maxChars: number,
-  withTexts = true,
 ): Callables {
-  const prefixes = prefixesOf(view);
   const targets = new Map<string, Target>();
   const sources = new Map<Target, Source>();
   const texts: string[] = [];
+  const digests: string[] = [];
+  const byUpstream: NamedItems[] = [];
   const hidden = new Set<string>();
   const apps = new Map<string, Target>();
   const ambiguous = new Set<string>();
@@ -64,74 +47,47 @@ export function nameAll(
 
   for (const upstream of view.upstreams) {
     const offer = offers.get(upstream.id);
-    const prefix = publishedPrefix(upstream);
-    const items = (kind === 'tool' ? offer?.tools : offer?.prompts) ?? [];
-    const isModern = offer?.revision === MODERN;
-    for (const [position, listed] of items.entries()) {
-      const reading = readItem(kind, listed, isModern);
-      const { key, item } = reading;
-      const fault = reading.fault ?? (isModern && upstream.isRemote && kind === 'tool' ? headerFault(item) : undefined);
-      const general = publishedName(upstream, key, maxChars);
-      const reserved = reservedFor(prefixes, prefix, general);
-      if (fault !== undefined || reserved !== undefined) {
-        const why = fault ?? `would be called "${shown(general)}", a name that only upstream "${reserved}" may have`;
-        quarantined.push(quarantine(upstream.id, kind, key, position, why));
-        hidden.add(general);
-        continue;
-      }
-      let name = general;
-      if (kind === 'tool') {
-        if (!letsThrough(upstream, key) || !letsThrough(view, general)) {
-          hidden.add(general);
-          continue;
-        }
-        name = Object.hasOwn(view.renames, general) ? (view.renames[general] ?? general) : general;
-        if (name !== general) hidden.add(general);
-      }
+    if (offer === undefined) continue;
+    const named = nameItems(kind, view, upstream, offer, maxChars);
+    const made = textsOf(named);
+    byUpstream.push(named);
+    for (const [position, { reading, general, published, quarantined: record }] of named.items.entries()) {
+      if (published?.name !== general) hidden.add(general);
+      if (record !== undefined) quarantined.push(record);
+      if (published === undefined) continue;
+      const { name, target, source } = published;
       const holder = targets.get(name);
       if (holder !== undefined) {
         const why =
           `would be called "${shown(name)}", as "${shown(holder.name)}" of upstream "${holder.upstream}" already is; ` +
           'give one of them another prefix or name';
-        quarantined.push(quarantine(upstream.id, kind, key, position, why));
+        quarantined.push(quarantine(upstream.id, kind, reading.key, position, why));
         continue;
       }
-      const target = { upstream: upstream.id, name: key };
       targets.set(name, target);
-      sources.set(target, { item, isModern, headerParams: kind === 'tool' ? headerParamsOf(item) : NO_PARAMS });
-      if (withTexts) texts.push(publishedText(kind, upstream, item, name));
+      sources.set(target, source);
+      texts.push(made.texts[position] ?? '');
+      digests.push(made.digests[position] ?? '');
       const repair = repairOf(upstream.id, kind, reading);
       if (repair !== undefined) repaired.push(repair);
-      if (reading.ui && apps.has(key)) ambiguous.add(key);
-      else if (reading.ui) apps.set(key, target);
+      if (reading.ui && apps.has(reading.key)) ambiguous.add(reading.key);
+      else if (reading.ui) apps.set(reading.key, target);
     }
   }
   for (const name of ambiguous) apps.delete(name);
-  return { targets, sources, texts, hidden, apps, quarantined, repaired };
+  return { targets, sources, texts, digests, byUpstream, hidden, apps, quarantined, repaired };
 }
 
-const NO_PARAMS: readonly MirroredParam[] = [];
-
-/** Items are immutable, and every catalog reads the same ones. */
-const headerReadings = new WeakMap<RawObject, ReturnType<typeof readMirrored> | undefined>();
-
-function headersOf(tool: RawObject): ReturnType<typeof readMirrored> | undefined {
-  if (headerReadings.has(tool)) return headerReadings.get(tool);
-  const schema = tool.object('inputSchema');
-  const reading = schema === undefined ? undefined : readMirrored(schema);
-  headerReadings.set(tool, reading);
-  return reading;
-}
-
-function headerParamsOf(tool: RawObject): readonly MirroredParam[] {
-  const reading = headersOf(tool);
-  return reading?.kind === 'mirrored' ? reading.params : NO_PARAMS;
-}
-
-/** Over HTTP, a tool whose header annotations break the rules must not be published. */
-function headerFault(tool: RawObject): string | undefined {
-  const reading = headersOf(tool);
-  return reading?.kind === 'invalid' ? reading.why : undefined;
+/** Returns the number of tools that {@link nameAll} publishes. Makes no texts, and keeps nothing. */
+export function countNamed(view: View, offers: ReadonlyMap<string, Offer>, maxChars: number): number {
+  const names = new Set<string>();
+  for (const upstream of view.upstreams) {
+    const offer = offers.get(upstream.id);
+    if (offer === undefined) continue;
+    const { items } = nameItems('tool', view, upstream, offer, maxChars, false);
+    for (const { published } of items) if (published !== undefined) names.add(published.name);
+  }
+  return names.size;
 }
 
 /** The upstream that unlisted names are sent to: the only one without a prefix, if nothing of it is filtered. */
@@ -139,54 +95,4 @@ export function fallbackOf(view: View): string | undefined {
   const [only, ...others] = view.upstreams.filter((upstream) => upstream.prefix === '');
   if (only === undefined || others.length > 0 || hasFilter(only) || hasFilter(view)) return undefined;
   return only.id;
-}
-
-/** Published prefixes with the upstreams they belong to. */
-export function prefixesOf(view: View): readonly (readonly [prefix: string, upstream: string])[] {
-  return view.upstreams.map((upstream) => [publishedPrefix(upstream), upstream.id]);
-}
-
-/**
- * Returns another upstream whose prefix the name begins with, unless `prefix` begins with it too. Such names belong to
- * that upstream whether or not it lists them or is up; otherwise another one could take them while it is away.
- *
- * @param prefix the whole prefix of the name's own upstream, of which a cut name has only a part.
- */
-export function reservedFor(prefixes: Prefixes, prefix: string, name: string): string | undefined {
-  const { owners, lengths } = indexOf(prefixes);
-  let first: { readonly position: number; readonly upstream: string } | undefined;
-  for (const length of lengths) {
-    if (length > name.length) break;
-    const other = name.slice(0, length);
-    const owner = owners.get(other);
-    if (owner === undefined || prefix.startsWith(other)) continue;
-    if (first === undefined || owner.position < first.position) first = owner;
-  }
-  return first?.upstream;
-}
-
-type Prefixes = ReturnType<typeof prefixesOf>;
-
-interface PrefixIndex {
-  /** The first upstream of each prefix. */
-  readonly owners: ReadonlyMap<string, { readonly position: number; readonly upstream: string }>;
-  /** Of the prefixes, ascending. */
-  readonly lengths: readonly number[];
-}
-
-const indexes = new WeakMap<Prefixes, PrefixIndex>();
-
-/** With many upstreams, comparing each name with each prefix would take longer than everything else. */
-function indexOf(prefixes: Prefixes): PrefixIndex {
-  let index = indexes.get(prefixes);
-  if (index === undefined) {
-    const owners = new Map<string, { readonly position: number; readonly upstream: string }>();
-    for (const [position, [prefix, upstream]] of prefixes.entries()) {
-      if (!owners.has(prefix)) owners.set(prefix, { position, upstream });
-    }
-    const lengths = [...new Set([...owners.keys()].map(({ length }) => length))].toSorted((a, b) => a - b);
-    index = { owners, lengths };
-    indexes.set(prefixes, index);
-  }
-  return index;
 }

@@ -2,14 +2,15 @@ import { hash } from 'node:crypto';
 import type { LimitName } from '../limits.ts';
 import { RawObject } from '../json/json.ts';
 import type { Revision } from '../protocol/revisions.ts';
-import { type Callables, fallbackOf, nameAll, type Target, prefixesOf, reservedFor, type Source } from './callable.ts';
+import { type Callables, countNamed, fallbackOf, nameAll } from './callable.ts';
 import { type Caching, narrower, UNCACHED } from './caching.ts';
 import { quarantine, type Quarantined, type Repaired } from './item.ts';
 import { isUriAt } from './items/revision-text.ts';
 import { mergeCapabilities, mergeInstructions } from './merge.ts';
+import { nameItems, type NamedItems, type Source, type Target, textsOf, toolTextsOf } from './names/named-items.ts';
+import { prefixesOf, reservedFor } from './names/prefixes.ts';
 import type { ListKind, Offer } from './offer.ts';
 import type { ListName } from './page.ts';
-import { toolTextFor } from './publish.ts';
 import { Shared } from './shared.ts';
 import {
   isListedBy,
@@ -58,7 +59,7 @@ export interface CatalogLimits {
 
 const DIGEST_CHARS = 16;
 
-/** Items hold no line breaks, so one list's end cannot be mistaken for another item. */
+/** Of lists of texts or of their digests. Neither hold line breaks, so one list's end cannot be mistaken for another item. */
 function digest(...lists: readonly (readonly string[])[]): string {
   return hash('sha256', lists.map((list) => list.join('\n')).join('\n\n'), 'base64url').slice(0, DIGEST_CHARS);
 }
@@ -92,7 +93,7 @@ function idOf(object: object | undefined): number {
 
 /** Returns the number of tools that the catalog of these offers has, without making it. */
 export function countTools(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): number {
-  return nameAll('tool', view, offers, limits.maxNameChars, false).targets.size;
+  return countNamed(view, offers, limits.maxNameChars);
 }
 
 /**
@@ -100,9 +101,9 @@ export function countTools(view: View, offers: ReadonlyMap<string, Offer>, limit
  * first catalog of many upstreams does not do it all at once.
  */
 export function prepareOffer(view: View, upstream: string, offer: Offer, limits: CatalogLimits): void {
-  const alone = { ...view, upstreams: view.upstreams.filter(({ id }) => id === upstream) };
-  const offers = new Map([[upstream, offer]]);
-  for (const kind of ['tool', 'prompt'] as const) nameAll(kind, alone, offers, limits.maxNameChars);
+  const viewed = view.upstreams.find(({ id }) => id === upstream);
+  if (viewed === undefined) return;
+  for (const kind of ['tool', 'prompt'] as const) textsOf(nameItems(kind, view, viewed, offer, limits.maxNameChars));
 }
 
 function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): Catalog {
@@ -131,8 +132,8 @@ function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLi
     quarantined: [...tools.quarantined, ...prompts.quarantined, ...resources.quarantined, ...unreadable],
     repaired: [...tools.repaired, ...prompts.repaired, ...resources.repaired],
     digest: {
-      tools: digest(tools.texts),
-      prompts: digest(prompts.texts),
+      tools: digest(tools.digests),
+      prompts: digest(prompts.digests),
       resources: digest(resources.texts, resources.templateTexts),
     },
     fallback: fallbackOf(view),
@@ -163,14 +164,27 @@ function textsAt(catalog: Catalog, list: ListName, revision: Revision): readonly
   return catalog.lists[list];
 }
 
-function toolTextsAt({ view, callables: { tools } }: Catalog, revision: Revision): readonly string[] {
-  const upstreams = new Map(view.upstreams.map((upstream) => [upstream.id, upstream]));
-  return [...tools.targets].flatMap(([name, target]) => {
-    const upstream = upstreams.get(target.upstream);
-    const source = tools.sources.get(target);
-    if (upstream === undefined || source === undefined) return [];
-    return toolTextFor(revision, upstream, source.item, name, source.isModern) ?? [];
+function toolTextsAt({ callables: { tools } }: Catalog, revision: Revision): readonly string[] {
+  return tools.byUpstream.flatMap((named) => {
+    const texts = toolTextsOf(named, revision);
+    return named.items.flatMap(({ published }, position) => {
+      // Of two items with one name, only the first is published.
+      const isShown = published !== undefined && tools.targets.get(published.name) === published.target;
+      return isShown ? (texts[position] ?? []) : [];
+    });
   });
+}
+
+/**
+ * Returns the parts of a list whose texts {@link listTexts} collects. {@link prepareTexts} makes those of one part, so that a
+ * long list need not be made at once.
+ */
+export function partsOf(catalog: Catalog, list: ListName): readonly NamedItems[] {
+  return list === 'tools' ? catalog.callables.tools.byUpstream : [];
+}
+
+export function prepareTexts(part: NamedItems, revision: Revision): void {
+  toolTextsOf(part, revision);
 }
 
 function resourceTextsAt(texts: readonly string[], revision: Revision): readonly string[] {

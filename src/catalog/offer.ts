@@ -64,7 +64,7 @@ export function readItems(
   for (const [position, text] of rawItems(arrayText).entries()) {
     try {
       if (Buffer.byteLength(text) > LIMITS.listItemBytes) unreadable.push(tooLarge(kind, position, text));
-      else items.push(RawObject.parse(detach(text)));
+      else items.push(RawObject.parse(detach(text)).compacted());
     } catch (thrown) {
       if (!isMalformed(thrown)) throw thrown;
       unreadable.push({ kind, position, why: text.startsWith('{') ? 'is not well-formed JSON' : 'is not an object' });
@@ -183,7 +183,7 @@ export function parseOffer(text: string): Offer | undefined {
     if (file.string('sha256') !== hash('sha256', content)) return undefined;
     const offer = RawObject.parse(content);
     const items = (key: string): RawObject[] =>
-      rawItems(offer.raw(key) ?? '').map((item) => RawObject.parse(detach(item)));
+      rawItems(offer.raw(key) ?? '').map((item) => RawObject.parse(detach(item)).compacted());
     const unreadable = readUnreadable(offer);
     const caching = offer.value('caching');
     return sharedOffer({

@@ -28,6 +28,7 @@ export async function upstreamTransports(config: Config, metrics: Metrics, log: 
   const wrappers = new WrapperCommands(config.stateDir, guard, log);
   const usages = new ProcessUsages(guard.tagged, (limit) => metrics.limitReached(limit));
   const shared: Wire[] = [];
+  const onPause = () => metrics.limitReached('notificationsPerSecond');
   return {
     transportsTo: ({ id, target, era, timeouts }) => {
       const { messageBytes } = config.limits;
@@ -40,13 +41,13 @@ export async function upstreamTransports(config: Config, metrics: Metrics, log: 
           guard,
           wrappers,
           onNonProtocolOutput,
-          onPause: () => metrics.limitReached('notificationsPerSecond'),
+          onPause,
         });
         return [{ era: era === 'auto' ? 'either' : era, isProcess: true, tellsWhichCall: false, start }];
       }
       const wire = openWire(target, timeouts);
       shared.push(wire);
-      const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}` };
+      const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}`, onPause };
       const isProcess = false;
       const startSse = sseTransport(target, options);
       const sse: TransportOption = { era: 'legacy', isProcess, tellsWhichCall: false, start: startSse };

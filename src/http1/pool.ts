@@ -5,7 +5,7 @@ import { type SocketOwner, type WireAddress, WireSocket } from './socket.ts';
 /** How exact deadlines are. */
 const SWEEP_MS = 250;
 
-const NOTHING_IN_FLIGHT = { abort: (): void => undefined };
+const NOTHING_IN_FLIGHT = { abort: (): void => undefined, pause: (): boolean => false };
 
 /** A request that is written as soon as its socket is known to be silent. */
 interface Reservation {

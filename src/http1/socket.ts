@@ -45,6 +45,10 @@ class InFlight implements WireController {
   abort(): void {
     this.#socket.abort(this);
   }
+
+  pause(forMs: number): boolean {
+    return this.#socket.pause(this, forMs);
+  }
 }
 
 /** One connection, with at most one request on it. */
@@ -59,6 +63,8 @@ export class WireSocket implements ResponseSink {
   #deadlineMs = Infinity;
   /** Until when it may take another request. */
   #idleUntilMs = 0;
+  /** While reading is paused. */
+  #resuming: NodeJS.Timeout | undefined;
   #isClosed = false;
 
   /** Connects, and then sends the request. */
@@ -107,6 +113,26 @@ export class WireSocket implements ResponseSink {
 
   abort(inFlight: InFlight): void {
     if (this.#inFlight === inFlight) this.#close();
+  }
+
+  /** Stops reading for this long. Returns false where the request has ended, or reading is paused already. */
+  pause(inFlight: InFlight, forMs: number): boolean {
+    if (this.#inFlight !== inFlight || this.#resuming !== undefined) return false;
+    this.#deadlineMs = Infinity;
+    this.#socket.pause();
+    this.#resuming = setTimeout(() => {
+      this.#resume();
+      this.#awaitBody(inFlight.request.bodyMs);
+    }, forMs);
+    this.#resuming.unref();
+    return true;
+  }
+
+  #resume(): void {
+    if (this.#resuming === undefined) return;
+    clearTimeout(this.#resuming);
+    this.#resuming = undefined;
+    this.#socket.resume();
   }
 
   /** Closes the socket when it was idle for too long, or the server silent. */
@@ -184,7 +210,8 @@ export class WireSocket implements ResponseSink {
   }
 
   #awaitBody(limitMs: number): void {
-    this.#deadlineMs = limitMs > 0 ? performance.now() + limitMs : Infinity;
+    const isAwaited = limitMs > 0 && this.#resuming === undefined;
+    this.#deadlineMs = isAwaited ? performance.now() + limitMs : Infinity;
   }
 
   #read(bytes: Buffer, length: number): void {
@@ -206,6 +233,7 @@ export class WireSocket implements ResponseSink {
     this.#head = undefined;
     this.#deadlineMs = Infinity;
     this.#reader.stop();
+    this.#resume();
   }
 
   #close(): void {

@@ -1,4 +1,4 @@
-import { Pool } from 'undici';
+import { type Dispatcher, Pool } from 'undici';
 
 import {
   KEEP_ALIVE_MS,
@@ -73,10 +73,12 @@ export class TlsWire implements Wire {
 }
 
 /** Hands the events of one request on, and reports when its response is rejected at the end. */
-class JudgedRequest implements WireHandler, WireController {
+class JudgedRequest implements Dispatcher.DispatchHandler, WireController {
   readonly #handler: WireHandler;
   readonly #onRejected: () => void;
-  #controller: WireController | undefined;
+  #controller: Dispatcher.DispatchController | undefined;
+  /** While reading is paused. */
+  #resuming: NodeJS.Timeout | undefined;
 
   constructor(handler: WireHandler, onRejected: () => void) {
     this.#handler = handler;
@@ -89,20 +91,34 @@ class JudgedRequest implements WireHandler, WireController {
     else this.#controller.abort(reason);
   }
 
-  onRequestStart(controller: WireController): void {
+  pause(forMs: number): boolean {
+    const controller = this.#controller;
+    if (controller === undefined || this.#resuming !== undefined) return false;
+    // undici does not count a pause as silence.
+    controller.pause();
+    this.#resuming = setTimeout(() => {
+      this.#resuming = undefined;
+      controller.resume();
+    }, forMs);
+    this.#resuming.unref();
+    return true;
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
     this.#handler.onRequestStart(this);
   }
 
-  onResponseStart(_controller: WireController, status: number, headers: ResponseHeaders): void {
+  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: ResponseHeaders): void {
     this.#handler.onResponseStart(this, status, headers);
   }
 
-  onResponseData(_controller: WireController, chunk: Buffer): void {
+  onResponseData(_controller: Dispatcher.DispatchController, chunk: Buffer): void {
     this.#handler.onResponseData(this, chunk);
   }
 
   onResponseEnd(): void {
+    clearTimeout(this.#resuming);
     const controller = this.#controller;
     this.#controller = undefined;
     try {
@@ -115,7 +131,8 @@ class JudgedRequest implements WireHandler, WireController {
     }
   }
 
-  onResponseError(_controller: WireController, thrown: Error): void {
+  onResponseError(_controller: Dispatcher.DispatchController, thrown: Error): void {
+    clearTimeout(this.#resuming);
     this.#handler.onResponseError(this, thrown);
   }
 }

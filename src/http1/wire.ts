@@ -22,6 +22,11 @@ export interface WireController {
    * the socket from being used again; later it does nothing.
    */
   abort(reason: Error): void;
+  /**
+   * Stops reading the response for this long, so that the server is held up; what was read already is still handed over. The
+   * time does not count as the server's silence. Returns false where nothing is being read, or reading is paused already.
+   */
+  pause(forMs: number): boolean;
 }
 
 /** Receives the events of one request: either `onResponseEnd` or `onResponseError` is the last, unless it was aborted. */

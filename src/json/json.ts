@@ -9,7 +9,6 @@ import {
   COMMA,
   duplicate,
   type JsonBounds,
-  JsonTextError,
   MAX_DEPTH,
   OPEN_OBJECT,
   QUOTE,
@@ -21,10 +20,12 @@ import {
   skipValue,
   unquote,
 } from './scan.ts';
+import { JsonTextError } from './json-text-error.ts';
 import { ShapeTree } from './shapes.ts';
-import { RecentTexts, TextCache } from './memo.ts';
+import { detach, RecentTexts, TextCache } from './memo.ts';
 
-export { CLIENT_BOUNDS, type JsonBounds, JsonTextError, MAY_BE_BROKEN, UPSTREAM_BOUNDS } from './scan.ts';
+export { JsonTextError } from './json-text-error.ts';
+export { CLIENT_BOUNDS, type JsonBounds, MAY_BE_BROKEN, UPSTREAM_BOUNDS } from './scan.ts';
 
 /** An object with more members gets an index. */
 const INDEX_THRESHOLD = 12;
@@ -45,6 +46,9 @@ const SHAPE_TREES = {
   params: { around: new ShapeTree(), within: new ShapeTree() },
   result: { around: new ShapeTree(), within: new ShapeTree() },
 } as const satisfies Record<Preparsed, object>;
+
+/** Names of the members of objects that are kept: tools, for example, mostly have the same. */
+const sharedNames = new TextCache<readonly string[]>();
 
 /** The text that an object was read from: its range, and the start and raw text of each value. */
 interface Source {
@@ -184,6 +188,16 @@ export class RawObject {
     source.to = scanner.objectEnd = i + 1;
     if (shape !== undefined) object.#names = shape.names;
     return object;
+  }
+
+  /** Returns the same object in less memory, for one that is kept: nothing is reserved for growth, and equal lists of names are one. */
+  compacted(): RawObject {
+    const source = this.#source;
+    if (source?.raws !== this.#raws || this.#preparsed !== undefined) return this;
+    const names = sharedNames.of(JSON.stringify(this.#names), () => this.#names.map((name) => detach(name)));
+    const raws = this.#raws.slice();
+    const text = this.#text;
+    return new RawObject(names, raws, { ...source, starts: source.starts.slice(), raws }, text);
   }
 
   static of(value: object): RawObject {
@@ -334,8 +348,13 @@ export function arrayText(items: readonly string[]): string {
   return `[${items.join(',')}]`;
 }
 
-/** Returns the raw text of each item of a JSON array. @throws {JsonTextError} */
-export function rawItems(text: string): string[] {
+/**
+ * Returns the raw text of each item of a JSON array.
+ *
+ * @param most items that are wanted: of a longer array, one item more is returned, and the rest is not read.
+ * @throws {JsonTextError}
+ */
+export function rawItems(text: string, most = Infinity): string[] {
   scanner.values = 0;
   let i = skipSpace(text, 0);
   if (text[i] !== '[') throw new JsonTextError('expected an array', i);
@@ -345,6 +364,7 @@ export function rawItems(text: string): string[] {
     for (;;) {
       const end = skipValue(text, i);
       items.push(text.slice(i, end));
+      if (items.length > most) return items;
       const next = skipSpace(text, end);
       if (text[next] === ']') {
         i = next;
@@ -360,8 +380,8 @@ export function rawItems(text: string): string[] {
 }
 
 /** Returns the raw items of an array that must be JSON at all levels, within these bounds. @throws {JsonTextError} */
-export function rawItemsStrictly(text: string, bounds: JsonBounds): string[] {
-  return scanStrictly(text, bounds, () => rawItems(text));
+export function rawItemsStrictly(text: string, bounds: JsonBounds, most = Infinity): string[] {
+  return scanStrictly(text, bounds, () => rawItems(text, most));
 }
 
 /** Returns the same JSON without line breaks, which JSON allows only between tokens, for a line or an event. */

@@ -1,6 +1,8 @@
 /** Finds its way through JSON text without reading it: where a value ends, and that it is one. Offsets are in UTF-16 units. */
 
 import { LIMITS, type LimitName } from '../limits.ts';
+import { JsonTextError } from './json-text-error.ts';
+import { checkEscapes, controlAfter, hasControl, hasDenseEscapes, judgedStringEnd } from './strings.ts';
 
 const SPACE = 0x20;
 export const QUOTE = 0x22;
@@ -30,23 +32,6 @@ const PRIMITIVE = /(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)
 
 /** Nesting deeper than this is refused: it parses, but no serializer survives it. */
 export const MAX_DEPTH: number = LIMITS.jsonDepth;
-
-/**
- * The text is not JSON, or not JSON we carry. `offset` is in UTF-16 units.
- *
- * `refused` says why JSON that is well-formed up to there is not carried; undefined where the text is no JSON.
- */
-export class JsonTextError extends Error {
-  override readonly name = 'JsonTextError';
-  readonly offset: number;
-  readonly refused: LimitName | 'duplicate' | undefined;
-
-  constructor(what: string, offset: number, refused?: LimitName | 'duplicate') {
-    super(`${what} at offset ${offset}`);
-    this.offset = offset;
-    this.refused = refused;
-  }
-}
 
 /** How much one message may hold. */
 export interface JsonBounds {
@@ -83,8 +68,10 @@ export const scanner = {
   /** Values of the text that were scanned so far. Whoever begins with a text sets it to 0. */
   values: 0,
   bounds: UPSTREAM_BOUNDS,
-  /** Offset of the first control character at or after the last string, where strings are judged; else beyond any text. */
+  /** Offset of the first control character at or after the last string, where strings are judged all at once; else beyond any text. */
   nextControl: Infinity,
+  /** Whether strings are judged one by one, as they are scanned. */
+  judgesStrings: false,
 };
 
 /** Of the value being scanned: what closes each object and array that is open, how many members it has, and their names. */
@@ -98,10 +85,13 @@ const names: (string[] | Set<string>)[] = Array.from({ length: MAX_DEPTH }, () =
  * @throws {JsonTextError}
  */
 export function scanStrictly<T>(text: string, bounds: JsonBounds, read: () => T): T {
-  checkEscapes(text);
   scanner.bounds = bounds;
-  scanner.nextControl = hasControl(text) ? controlAfter(text, 0) : Infinity;
   try {
+    scanner.judgesStrings = hasDenseEscapes(text);
+    if (!scanner.judgesStrings) {
+      checkEscapes(text);
+      if (hasControl(text)) scanner.nextControl = controlAfter(text, 0);
+    }
     return read();
   } catch (thrown) {
     // Of objects that were not scanned to their end.
@@ -110,61 +100,8 @@ export function scanStrictly<T>(text: string, bounds: JsonBounds, read: () => T)
   } finally {
     scanner.bounds = UPSTREAM_BOUNDS;
     scanner.nextControl = Infinity;
+    scanner.judgesStrings = false;
   }
-}
-
-/** By character code after a backslash. */
-const [SIMPLE, UNICODE] = [1, 2];
-const ESCAPES = new Uint8Array(128);
-for (const char of '"\\/bfnrt') ESCAPES[char.charCodeAt(0)] = SIMPLE;
-ESCAPES['u'.charCodeAt(0)] = UNICODE;
-
-const HEX4 = /[0-9a-fA-F]{4}/y;
-
-/** Judges every escape of a text. Backslashes stand in strings alone, or the scan finds them. @throws {JsonTextError} */
-function checkEscapes(text: string): void {
-  for (let at = text.indexOf('\\'); at >= 0;) {
-    const kind = ESCAPES[text.charCodeAt(at + 1)];
-    if (kind === SIMPLE) {
-      at += 2;
-    } else {
-      HEX4.lastIndex = at + 2;
-      if (kind !== UNICODE || !HEX4.test(text)) throw new JsonTextError('bad escape in a string', at);
-      at += 6;
-    }
-    if (text.charCodeAt(at) !== BACKSLASH) at = text.indexOf('\\', at);
-  }
-}
-
-// oxlint-disable-next-line no-control-regex -- control characters are what is looked for
-const CONTROL = /[\u0000-\u001f]/g;
-
-/** Offset of the first control character from this one on; `Infinity` where there is none. */
-function controlAfter(text: string, at: number): number {
-  CONTROL.lastIndex = at;
-  return CONTROL.test(text) ? CONTROL.lastIndex - 1 : Infinity;
-}
-
-const BLOCK_CHARS = 65_536;
-const block = Buffer.from(new ArrayBuffer(BLOCK_CHARS));
-const words = new Uint32Array(block.buffer);
-
-/**
- * Whether a text may have a control character. Looks at four characters at once, by their low bytes: a third of the time that a
- * regular expression takes. So it also says yes for characters such as U+010A.
- */
-function hasControl(text: string): boolean {
-  for (let from = 0; from < text.length; from += BLOCK_CHARS) {
-    const chars = block.write(from === 0 ? text : text.slice(from, from + BLOCK_CHARS), 'latin1');
-    // Space counts as none, and pads the last word.
-    const whole = (chars + 3) & ~3;
-    for (let at = chars; at < whole; at++) block[at] = SPACE;
-    for (let at = 0; at < whole >> 2; at++) {
-      const word = words[at] ?? 0;
-      if ((word - 0x20202020) & ~word & 0x80808080) return true;
-    }
-  }
-  return false;
 }
 
 export function skipSpace(text: string, at: number): number {
@@ -179,6 +116,7 @@ export function skipSpace(text: string, at: number): number {
 
 /** Returns the offset after the closing quote. Escapes are stepped over. @throws {JsonTextError} */
 function skipString(text: string, at: number): number {
+  if (scanner.judgesStrings) return judgedStringEnd(text, at);
   const end = stringEnd(text, at);
   if (scanner.nextControl < end) {
     if (scanner.nextControl < at) scanner.nextControl = controlAfter(text, at);

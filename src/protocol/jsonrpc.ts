@@ -267,16 +267,16 @@ export function parseBatch(text: string): (Message | MessageError)[] {
 
 /** Splits a batch of a client, which must hold 1 to `maxItems` messages. @throws {MessageError} */
 export function parseClientBatch(text: string, maxItems: number): (Message | MessageError)[] {
-  const items = splitBatch(text, CLIENT_BATCH_BOUNDS);
+  const items = splitBatch(text, CLIENT_BATCH_BOUNDS, maxItems);
   if (items.length === 0 || items.length > maxItems) {
-    throw new MessageError(-32600, `a batch holds 1 to ${maxItems} messages, not ${items.length}`);
+    throw new MessageError(-32600, `a batch holds 1 to ${maxItems} messages`);
   }
   return items.map((item) => readItem(item, parseClientMessage));
 }
 
-function splitBatch(text: string, bounds: JsonBounds): string[] {
+function splitBatch(text: string, bounds: JsonBounds, most?: number): string[] {
   try {
-    return rawItemsStrictly(text, bounds);
+    return rawItemsStrictly(text, bounds, most);
   } catch (thrown) {
     throw toMessageError(thrown);
   }

@@ -7,6 +7,7 @@ import { detach } from '../json/memo.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
 import type { Connection } from './rpc/connection.ts';
 import type { Link, LinkUser } from './link.ts';
+import { workTurn } from '../work-turn.ts';
 
 const METHOD_NOT_FOUND = -32601;
 
@@ -65,6 +66,7 @@ async function readList<Context>(
     const options = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined, capabilities };
     const params = cursor === undefined ? undefined : RawObject.EMPTY.with('cursor', cursor);
     const answer = await connection.call(method, params, options).answer;
+    await workTurn();
     if (answer.kind === 'error') {
       // Servers declare resources and forget the templates; an empty list says the same.
       if (answer.error.code === METHOD_NOT_FOUND) break;

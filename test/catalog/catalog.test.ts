@@ -1,7 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { buildCatalog, listTexts, resolvePrompt, resolveTool } from '../../src/catalog/catalog.ts';
+import {
+  buildCatalog,
+  listTexts,
+  partsOf,
+  prepareTexts,
+  resolvePrompt,
+  resolveTool,
+} from '../../src/catalog/catalog.ts';
+import { toolTextsOf } from '../../src/catalog/names/named-items.ts';
 import { sharedOffer } from '../../src/catalog/offer.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { bare, catalogOf, LIMITS, member, offer, resource, template, tool, upstream, view } from './fixtures.ts';
@@ -332,4 +340,32 @@ test('N-64 a list is put into the words of a revision once, whatever its length'
   const texts = listTexts(catalog, 'tools', '2025-06-18');
   assert.equal(listTexts(catalog, 'tools', '2025-06-18'), texts);
   assert.match(texts[2_999] ?? '', /"outputSchema":\{"type":"object","properties":\{"result"/);
+});
+
+test('N-62 a change of one upstream names and writes no item of the others again', () => {
+  const offers = new Map([
+    ['a', sharedOffer(offer({ tools: [tool('x')] }))],
+    ['b', sharedOffer(offer({ tools: [tool('y')] }))],
+  ]);
+  const first = buildCatalog(pair, offers, LIMITS);
+  const second = buildCatalog(pair, new Map([...offers, ['b', offer({ tools: [tool('z')] })]]), LIMITS);
+  assert.equal(resolveTool(second, 'a__x'), resolveTool(first, 'a__x'));
+  const [ofFirst] = partsOf(first, 'tools');
+  const [ofSecond] = partsOf(second, 'tools');
+  assert.ok(ofFirst !== undefined && ofFirst === ofSecond);
+  assert.equal(toolTextsOf(ofSecond, '2025-06-18'), toolTextsOf(ofFirst, '2025-06-18'));
+  assert.deepEqual(member(second.lists.tools, 'name'), ['a__x', 'b__z']);
+  assert.notEqual(second.digest.tools, first.digest.tools);
+});
+
+test('N-62 a list whose parts were prepared one by one is the list that is made at once', () => {
+  const offers = {
+    a: { tools: [tool('x', { outputSchema: { type: 'object' } })] },
+    b: { tools: [tool('y'), tool('y')] },
+  };
+  const atOnce = listTexts(catalogOf(pair, offers), 'tools', '2025-06-18');
+  const catalog = catalogOf(pair, offers);
+  for (const part of partsOf(catalog, 'tools')) prepareTexts(part, '2025-06-18');
+  assert.deepEqual(listTexts(catalog, 'tools', '2025-06-18'), atOnce);
+  assert.deepEqual(member(atOnce, 'name'), ['a__x', 'b__y']);
 });

@@ -86,6 +86,43 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
     });
   }
 
+  test(`N-29 ${name}: a response is read on after a pause, and its socket is used again`, LIMIT, async () => {
+    const pieces = 200;
+    const piece = 'x'.repeat(10_000);
+    await using to = await line((socket) => socket.write(ok(piece.repeat(pieces))));
+    const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
+    const pauseMs = 20;
+    let pauses = 0;
+    let untilMs = 0;
+    const onResponseData = (controller: WireController) => {
+      assert.ok(performance.now() >= untilMs, 'reads nothing in a pause');
+      if (pauses === 3) return;
+      pauses++;
+      // Timers fire up to a millisecond early.
+      untilMs = performance.now() + pauseMs - 1;
+      assert.equal(controller.pause(pauseMs), true);
+      assert.equal(controller.pause(pauseMs), false);
+    };
+    const { body } = await ask(wire, { bodyMs: 10_000, on: { onResponseData } }).answer;
+    assert.equal(body.length, pieces * piece.length);
+    assert.equal(pauses, 3);
+    await new Promise((resolve) => {
+      setImmediate(resolve);
+    });
+    await ask(wire).answer;
+    assert.equal(to.sockets.length, 1);
+    await wire.destroy();
+  });
+
+  test(`N-29 ${name}: a response that ends while it is paused ends its request`, LIMIT, async () => {
+    await using to = await line((socket) => socket.write(ok('hello')));
+    const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
+    const onResponseData = (controller: WireController) => assert.equal(controller.pause(50), true);
+    const { body } = await ask(wire, { on: { onResponseData } }).answer;
+    assert.equal(body.toString(), 'hello');
+    await wire.destroy();
+  });
+
   test(`N-20 ${name}: a GET does not get the socket of a POST`, LIMIT, async () => {
     await using to = await line((socket) => socket.write(ok('x')));
     const wire = connect(new URL(`http://127.0.0.1:${to.port}`));

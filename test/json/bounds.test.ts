@@ -119,9 +119,14 @@ const PIECES = [
 test('N-32 strict mode accepts exactly what JSON.parse accepts, strings included', () => {
   const piece = fc.constantFrom(...PIECES, 'long '.repeat(20));
   const string = fc.array(piece, { maxLength: 8 }).map((pieces) => `"${pieces.join('')}"`);
-  const text = fc.tuple(string, string, fc.constantFrom('', '\n', ' \t')).map(([a, b, space]) => {
-    return `{"params":{"x":${a}${space},"y":{${b}:[1,${a}]}},"z":${b}}`;
-  });
+  // Where escapes stand close together, strings are judged in another way.
+  const start = fc.constantFrom('', `"dense":"${'\\n'.repeat(20)}",`);
+  const cut = fc.constantFrom(undefined, -2, -12);
+  const text = fc
+    .tuple(string, string, fc.constantFrom('', '\n', ' \t'), start, cut)
+    .map(([a, b, space, dense, end]) => {
+      return `{${dense}"params":{"x":${a}${space},"y":{${b}:[1,${a}]}},"z":${b}}`.slice(0, end);
+    });
   fc.assert(
     fc.property(text, (each) => {
       let isJson = true;
@@ -138,7 +143,7 @@ test('N-32 strict mode accepts exactly what JSON.parse accepts, strings included
 });
 
 test('N-32 broken strings are found in every block of the scan', () => {
-  for (const filler of ['x'.repeat(65_530), '€'.repeat(65_530), '\\n'.repeat(40_000)]) {
+  for (const filler of ['x'.repeat(65_530), '€'.repeat(65_530), '\\n'.repeat(40_000), '\\u0041 ok'.repeat(9_000)]) {
     for (let pad = 0; pad < 12; pad++) {
       const sound = `{"a":"${filler}${' '.repeat(pad)}"}`;
       assert.equal(refusedAs(sound, UPSTREAM_BOUNDS), undefined);
@@ -161,4 +166,11 @@ test('N-32 a response that is broken inside a string is refused under its own id
       },
     );
   }
+});
+
+test('N-27 a batch of too many messages is read no further than the first too many', () => {
+  const ping = '{"jsonrpc":"2.0","id":1,"method":"ping"}';
+  // The rest is not even JSON.
+  assert.throws(() => parseClientBatch(`[${`${ping},`.repeat(4)}oops`, 3), /1 to 3 messages/);
+  assert.equal(parseClientBatch(`[${ping},${ping},${ping}]`, 3).length, 3);
 });

@@ -383,3 +383,16 @@ test('oneLine removes line breaks between tokens, not escapes in strings', () =>
   assert.equal(oneLine('{\r\n"a":\n"x\\ny"}'), '{ "a": "x\\ny"}');
   assert.equal(oneLine('{"a":1}'), '{"a":1}');
 });
+
+test('N-64 a compacted object reads, changes and is written as before', () => {
+  const text = '{ "name": "a", "é\\n": [1, 2],"x":{"y":1.0} }';
+  const object = RawObject.parse(text);
+  const compact = object.compacted();
+  assert.equal(compact.toString(), text);
+  assert.deepEqual(compact.keys(), object.keys());
+  assert.equal(compact.raw('x'), '{"y":1.0}');
+  assert.equal(compact.with('name', '"b"').toString(), object.with('name', '"b"').toString());
+  assert.equal(compact.with('z', '1').toString(), object.with('z', '1').toString());
+  // Many objects with the same members share their names.
+  assert.equal(compact.keys(), RawObject.parse(text).compacted().keys());
+});

@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Source } from '../../catalog/callable.ts';
+import type { Source } from '../../catalog/names/named-items.ts';
 import { isListedResource, sourceOf } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';

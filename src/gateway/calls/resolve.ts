@@ -1,4 +1,4 @@
-import { prefixesOf } from '../../catalog/callable.ts';
+import { prefixesOf } from '../../catalog/names/prefixes.ts';
 import type { View } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';

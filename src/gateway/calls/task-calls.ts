@@ -1,4 +1,4 @@
-import type { Source } from '../../catalog/callable.ts';
+import type { Source } from '../../catalog/names/named-items.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';

@@ -6,7 +6,7 @@ import {
   resolveTool,
   sourceOf,
 } from '../../catalog/catalog.ts';
-import type { Source } from '../../catalog/callable.ts';
+import type { Source } from '../../catalog/names/named-items.ts';
 import { GatewayError } from '../../errors.ts';
 import { quoted, type RawObject } from '../../json/json.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';

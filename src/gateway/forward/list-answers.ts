@@ -1,4 +1,4 @@
-import { type Catalog, listTexts } from '../../catalog/catalog.ts';
+import { type Catalog, listTexts, partsOf, prepareTexts } from '../../catalog/catalog.ts';
 import { cursorText, kindOf, type ListName, page, parseCursor } from '../../catalog/page.ts';
 import { GatewayError } from '../../errors.ts';
 import { oneLine } from '../../json/json.ts';
@@ -8,6 +8,7 @@ import { isAnonymous } from '../../policy/principal.ts';
 import type { PageCache } from './page-cache.ts';
 import type { ResultTranslator } from './result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import { inSlices } from '../lists/in-slices.ts';
 import type { ListAnnouncer } from '../lists/list-announcer.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { Sealer } from '../handles/sealer.ts';
@@ -81,7 +82,9 @@ export class ListAnswers {
     key: string,
   ): Promise<Answer> {
     const { catalog } = holder;
-    const items = listTexts(catalog, list, holder.caller.revision);
+    const { revision } = holder.caller;
+    await inSlices(partsOf(catalog, list), (part) => prepareTexts(part, revision));
+    const items = listTexts(catalog, list, revision);
     // Behind authentication a list depends on the principal, and so does one that the holder's own connection shows.
     const isPublic = catalog.caching.isPublic && holder.ownOffers.size === 0 && isAnonymous(holder.caller.principal);
     const digest = catalog.digest[kindOf(list)];

@@ -1,4 +1,4 @@
-import type { Source } from '../../catalog/callable.ts';
+import type { Source } from '../../catalog/names/named-items.ts';
 import { type Caching, readCaching, UNCACHED } from '../../catalog/caching.ts';
 import { isListedResource } from '../../catalog/catalog.ts';
 import { errorToClient, toClient as urisToClient } from '../../catalog/rewrite.ts';

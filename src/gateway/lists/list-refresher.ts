@@ -3,6 +3,7 @@ import type { View } from '../../catalog/view.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
+import { workTurn } from '../../work-turn.ts';
 import { atMost } from '../exchange/at-most.ts';
 import type { Offers } from './offers.ts';
 import type { Exchange } from '../exchange/exchange.ts';
@@ -232,7 +233,10 @@ export class ListRefresher {
     const { records } = this.#parts;
     const starts = upstream.config.target.kind === 'stdio' ? this.#processStarts : this.#remoteStarts;
     const refreshing = starts
-      .run(() => upstream.refresh(client, features ?? NO_FEATURES))
+      .run(async () => {
+        await workTurn();
+        await upstream.refresh(client, features ?? NO_FEATURES);
+      })
       .then(
         () => {
           records.record(upstream.id, false);

@@ -51,6 +51,11 @@ export class EventGet implements WireHandler {
     this.#controller?.abort(new GatewayError('cancelled', { upstream: this.#upstream }));
   }
 
+  /** Reads nothing for this long. Returns false where that changes nothing. */
+  pause(forMs: number): boolean {
+    return this.#isOpen && !this.#isOver && this.#controller?.pause(forMs) === true;
+  }
+
   onRequestStart(controller: WireController): void {
     // Unlike abort(), this leaves the socket to the next request.
     if (this.#isOver) throw new GatewayError('cancelled', { upstream: this.#upstream, executed: 'no' });

@@ -53,6 +53,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
   readonly #timeouts: UpstreamTimeouts;
   readonly #log: Logger;
   readonly #events: TransportEvents;
+  readonly #onPause: (() => void) | undefined;
   readonly #inFlight = new ArrayMap<number, PostExchange>();
   #isOver = false;
 
@@ -75,6 +76,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     this.#timeouts = options.timeouts;
     this.#log = options.log;
     this.#events = events;
+    this.#onPause = options.onPause;
   }
 
   /** Only requests: what a client may notify is said by closing the request's stream. */
@@ -110,6 +112,10 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
 
   setRevision(): void {
     // Every request names its revision itself.
+  }
+
+  pause(forMs: number, about: number | undefined): void {
+    if (about !== undefined && this.#inFlight.get(about)?.pause(forMs) === true) this.#onPause?.();
   }
 
   close(): Promise<void> {

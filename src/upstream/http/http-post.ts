@@ -91,6 +91,11 @@ export class PostExchange implements WireHandler {
     this.#end(() => undefined);
   }
 
+  /** Reads nothing of its event stream for this long. Returns false where that changes nothing. */
+  pause(forMs: number): boolean {
+    return this.#stage === 'events' && this.#controller?.pause(forMs) === true;
+  }
+
   fail(error: GatewayError): void {
     this.#end(() => this.#owner.onFailed(this, error));
   }

@@ -148,6 +148,11 @@ export class ReconnectingStream {
     this.#get?.cancel();
   }
 
+  /** Reads nothing for this long. Returns false where that changes nothing. */
+  pause(forMs: number): boolean {
+    return this.#get?.pause(forMs) === true;
+  }
+
   #open(): void {
     const { upstream, messageBytes } = this.#parts;
     const position = this.#position;

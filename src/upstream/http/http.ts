@@ -31,6 +31,8 @@ export interface HttpOptions {
   readonly wire: Wire;
   /** `linkspan/<version>` */
   readonly userAgent: string;
+  /** Is called when the upstream is held up since it sends too much. */
+  readonly onPause?: () => void;
 }
 
 /** What `close` may take twice: for messages still on their way, and for the DELETE. */
@@ -95,6 +97,20 @@ class HttpTransport implements Transport, PostExchangeOwner {
 
   setRevision(revision: string): void {
     this.#session.setRevision(revision);
+  }
+
+  pause(forMs: number, about: number | undefined): void {
+    const entry = about === undefined ? undefined : this.#inFlight.get(about);
+    const isPaused =
+      entry === undefined ? this.#pauseOthers(forMs) : (entry.stream?.pause(forMs) ?? entry.post.pause(forMs));
+    if (isPaused) this.#options.onPause?.();
+  }
+
+  /** Pauses the upstream's own stream, and those of POSTs that go on after their answer. */
+  #pauseOthers(forMs: number): boolean {
+    let isPaused = this.#standing?.pause(forMs) === true;
+    for (const post of this.#others) if (post.pause(forMs)) isPaused = true;
+    return isPaused;
   }
 
   close(): Promise<void> {

@@ -95,6 +95,10 @@ class SseTransport implements Transport, PostExchangeOwner {
     this.#endpoint?.setRevision(revision);
   }
 
+  pause(forMs: number): void {
+    if (this.#stream.pause(forMs)) this.#options.onPause?.();
+  }
+
   close(): Promise<void> {
     const { upstream } = this;
     const message = `the connection to upstream "${upstream}" was closed`;

@@ -221,7 +221,7 @@ export class Connection<Owner> {
         this.#onResponse(message);
         return;
       case 'notification':
-        if (message.method !== 'notifications/progress') this.#slowDown();
+        if (message.method !== 'notifications/progress') this.#slowDown(about);
         try {
           this.#onNotification(message, about);
         } catch (thrown) {
@@ -259,9 +259,9 @@ export class Connection<Owner> {
   }
 
   /** Stops reading from an upstream that sends notifications too fast. */
-  #slowDown(): void {
+  #slowDown(about: number | undefined): void {
     const waitMs = this.#pace.take(performance.now());
-    if (waitMs > 0) this.#transport?.pause?.(waitMs);
+    if (waitMs > 0) this.#transport?.pause?.(waitMs, about);
   }
 
   #onResponse(response: Response): void {

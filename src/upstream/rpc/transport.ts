@@ -46,8 +46,13 @@ export interface Transport {
   forget(id: number): void;
   /** Tells the transport the revision that `initialize` settled on. */
   setRevision(revision: string): void;
-  /** Reads nothing for this long, where the transport can: the upstream is held up, and its messages wait on its side. */
-  pause?(forMs: number): void;
+  /**
+   * Reads nothing for this long, so that the upstream is held up and its messages wait on its side. Where requests have streams
+   * of their own, only one stream is paused.
+   *
+   * @param about our id of the request on whose stream too much came; undefined for any other stream.
+   */
+  pause?(forMs: number, about: number | undefined): void;
   /** Ends it gracefully, then by force, in bounded time. Resolves when nothing of it is left. */
   close(): Promise<void>;
   /** Whether the other side may keep state for this connection. True unless given. */

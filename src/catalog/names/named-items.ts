@@ -1,0 +1,176 @@
+import { hash } from 'node:crypto';
+import { type MirroredParam, readMirrored } from '../../protocol/mirrored-params.ts';
+import { MODERN, type Revision } from '../../protocol/revisions.ts';
+import type { RawObject } from '../../json/json.ts';
+import { quarantine, type Quarantined, readItem, type Reading } from '../item.ts';
+import type { Offer } from '../offer.ts';
+import { publishedText, toolTextFor } from '../publish.ts';
+import type { View, ViewUpstream } from '../view.ts';
+import { letsThrough } from './glob.ts';
+import { publishedName, publishedPrefix, shown } from './name.ts';
+import { prefixesOf, reservedFor } from './prefixes.ts';
+
+/** The tool or prompt behind a published name: its upstream, and the upstream's own name for it. */
+export interface Target {
+  readonly upstream: string;
+  readonly name: string;
+}
+
+/** A tool or prompt as its upstream lists it. */
+export interface Source {
+  /** Repaired; otherwise in the upstream's words. */
+  readonly item: RawObject;
+  /** Whether the upstream speaks 2026-07-28. */
+  readonly isModern: boolean;
+  /** The arguments of a tool that are repeated in HTTP headers. */
+  readonly headerParams: readonly MirroredParam[];
+}
+
+/** An item with the name that a view gives it, before it meets the items of other upstreams. */
+export interface NamedItem {
+  readonly reading: Reading;
+  /** The name under the upstream's prefix. */
+  readonly general: string;
+  /** Undefined for an item that the view filters out or that cannot be published. */
+  readonly published: { readonly name: string; readonly target: Target; readonly source: Source } | undefined;
+  /** The record of an item that cannot be published. */
+  readonly quarantined: Quarantined | undefined;
+}
+
+/** The tools or the prompts of one upstream in a view. Immutable: catalogs share it. */
+export interface NamedItems {
+  readonly kind: 'tool' | 'prompt';
+  readonly upstream: ViewUpstream;
+  readonly items: readonly NamedItem[];
+}
+
+/** By view; then by kind, limit and upstream; then by offer. */
+const known = new WeakMap<View, Map<string, WeakMap<Offer, NamedItems>>>();
+
+/**
+ * Names the tools or prompts of one upstream. Returns the same object for the same arguments, so that a catalog of many
+ * upstreams names only the items of those that changed.
+ *
+ * @param keep whether the next call is spared the work, at the price of memory.
+ */
+export function nameItems(
+  kind: 'tool' | 'prompt',
+  view: View,
+  upstream: ViewUpstream,
+  offer: Offer,
+  maxChars: number,
+  keep = true,
+): NamedItems {
+  const ofView = known.get(view) ?? new Map<string, WeakMap<Offer, NamedItems>>();
+  const key = `${kind} ${maxChars} ${upstream.id}`;
+  const ofUpstream = ofView.get(key) ?? new WeakMap<Offer, NamedItems>();
+  let named = ofUpstream.get(offer);
+  if (named === undefined) {
+    named = makeItems(kind, view, upstream, offer, maxChars);
+    if (keep) {
+      ofUpstream.set(offer, named);
+      ofView.set(key, ofUpstream);
+      known.set(view, ofView);
+    }
+  }
+  return named;
+}
+
+function makeItems(
+  kind: 'tool' | 'prompt',
+  view: View,
+  upstream: ViewUpstream,
+  offer: Offer,
+  maxChars: number,
+): NamedItems {
+  const prefixes = prefixesOf(view);
+  const prefix = publishedPrefix(upstream);
+  const isModern = offer.revision === MODERN;
+  const listed = kind === 'tool' ? offer.tools : offer.prompts;
+  const items = listed.map((raw, position): NamedItem => {
+    const reading = readItem(kind, raw, isModern);
+    const { key, item } = reading;
+    const fault = reading.fault ?? (isModern && upstream.isRemote && kind === 'tool' ? headerFault(item) : undefined);
+    const general = publishedName(upstream, key, maxChars);
+    const reserved = reservedFor(prefixes, prefix, general);
+    if (fault !== undefined || reserved !== undefined) {
+      const why = fault ?? `would be called "${shown(general)}", a name that only upstream "${reserved}" may have`;
+      const quarantined = quarantine(upstream.id, kind, key, position, why);
+      return { reading, general, published: undefined, quarantined };
+    }
+    if (kind === 'tool' && (!letsThrough(upstream, key) || !letsThrough(view, general))) {
+      return { reading, general, published: undefined, quarantined: undefined };
+    }
+    const isRenamed = kind === 'tool' && Object.hasOwn(view.renames, general);
+    const name = isRenamed ? (view.renames[general] ?? general) : general;
+    const headerParams = kind === 'tool' ? headerParamsOf(item) : NO_PARAMS;
+    const published = { name, target: { upstream: upstream.id, name: key }, source: { item, isModern, headerParams } };
+    return { reading, general, published, quarantined: undefined };
+  });
+  return { kind, upstream, items };
+}
+
+/** Of published items, at their positions; empty for the others. */
+interface Texts {
+  readonly texts: readonly string[];
+  /** A short text for each of them, equal exactly when they are. */
+  readonly digests: readonly string[];
+}
+
+const texts = new WeakMap<NamedItems, Texts>();
+
+/** Returns the JSON text of each published item on one line. */
+export function textsOf(named: NamedItems): Texts {
+  let made = texts.get(named);
+  if (made === undefined) {
+    const { kind, upstream, items } = named;
+    const ofItems = items.map(({ published }) =>
+      published === undefined ? '' : publishedText(kind, upstream, published.source.item, published.name),
+    );
+    made = { texts: ofItems, digests: ofItems.map((text) => (text === '' ? '' : hash('sha256', text, 'base64url'))) };
+    texts.set(named, made);
+  }
+  return made;
+}
+
+const revisionTexts = new WeakMap<NamedItems, Map<Revision, readonly (string | undefined)[]>>();
+
+/** Returns the texts of tools in the words of a revision; undefined for a tool that has none. */
+export function toolTextsOf(named: NamedItems, revision: Revision): readonly (string | undefined)[] {
+  const ofItems = revisionTexts.get(named) ?? new Map<Revision, readonly (string | undefined)[]>();
+  revisionTexts.set(named, ofItems);
+  let made = ofItems.get(revision);
+  if (made === undefined) {
+    made = named.items.map(({ published }) => {
+      if (published === undefined) return undefined;
+      const { item, isModern } = published.source;
+      return toolTextFor(revision, named.upstream, item, published.name, isModern);
+    });
+    ofItems.set(revision, made);
+  }
+  return made;
+}
+
+const NO_PARAMS: readonly MirroredParam[] = [];
+
+/** Items are immutable, and every catalog reads the same ones. */
+const headerReadings = new WeakMap<RawObject, ReturnType<typeof readMirrored> | undefined>();
+
+function headersOf(tool: RawObject): ReturnType<typeof readMirrored> | undefined {
+  if (headerReadings.has(tool)) return headerReadings.get(tool);
+  const schema = tool.object('inputSchema');
+  const reading = schema === undefined ? undefined : readMirrored(schema);
+  headerReadings.set(tool, reading);
+  return reading;
+}
+
+function headerParamsOf(tool: RawObject): readonly MirroredParam[] {
+  const reading = headersOf(tool);
+  return reading?.kind === 'mirrored' ? reading.params : NO_PARAMS;
+}
+
+/** Over HTTP, a tool whose header annotations break the rules must not be published. */
+function headerFault(tool: RawObject): string | undefined {
+  const reading = headersOf(tool);
+  return reading?.kind === 'invalid' ? reading.why : undefined;
+}
