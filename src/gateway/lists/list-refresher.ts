@@ -222,11 +222,17 @@ export class ListRefresher {
     const features = upstream.isPersonal && holder.capabilityKey !== '' ? holder : undefined;
     const era = likelyEra(upstream, holder.era);
     if (this.#parts.offers.ageMs(upstreamId, era, features?.capabilityKey ?? '') !== undefined) return;
-    void this.#refresh(upstream, holder.era, features);
+    // It has to begin before the holder asks for a process.
+    void this.#refresh(upstream, holder.era, features, 'now');
   }
 
   /** Resolves with whether the lists were fetched. The upstream's state tells why they were not. */
-  #refresh(upstream: ListedUpstream, client: Era, features: ClientFeatures | undefined): Promise<boolean> {
+  #refresh(
+    upstream: ListedUpstream,
+    client: Era,
+    features: ClientFeatures | undefined,
+    begin: 'now' | 'in turn' = 'in turn',
+  ): Promise<boolean> {
     const key = roundKey(upstream, client, features?.capabilityKey ?? '');
     const running = this.#refreshing.get(key);
     if (running !== undefined) return running;
@@ -234,7 +240,7 @@ export class ListRefresher {
     const starts = upstream.config.target.kind === 'stdio' ? this.#processStarts : this.#remoteStarts;
     const refreshing = starts
       .run(async () => {
-        await workTurn();
+        if (begin === 'in turn') await workTurn();
         await upstream.refresh(client, features ?? NO_FEATURES);
       })
       .then(
