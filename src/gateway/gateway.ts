@@ -10,6 +10,7 @@ import { detach } from '../json/memo.ts';
 import { featuresOf, negotiate } from '../protocol/revisions.ts';
 import { TASK_METHODS } from '../protocol/tasks.ts';
 import { capabilityKeyOf, forwardableCapabilities } from './exchange/client-capabilities.ts';
+import type { CallOutcome } from './calls/asking-answers.ts';
 import type { Calls } from './calls/calls.ts';
 import type { ClientTasks } from './questions/client-tasks.ts';
 import type { ClientSession, Front, ModernCall, ModernCaller, ModernSink, MessageSink } from './front.ts';
@@ -111,8 +112,10 @@ export class Gateway implements Front {
         : undefined;
       const to = routing instanceof Promise ? await routing : routing;
       if (to?.kind === 'upstream') exchange.tool = to.tool;
-      const answering = to === undefined ? this.#answer(session, exchange) : this.#parts.calls.forward(exchange, to);
-      answer = answering instanceof Promise ? await answering : answering;
+      if (to === undefined) {
+        const answering = this.#answer(session, exchange);
+        answer = answering instanceof Promise ? await answering : answering;
+      } else answer = sessionAnswer(await this.#parts.calls.send(exchange, to));
     } catch (thrown) {
       answer = this.#parts.recorder.fail(thrown, request.method);
     }
@@ -240,6 +243,12 @@ export class Gateway implements Front {
   end(clientSession: ClientSession): Promise<void> {
     return this.#parts.sessions.end(own(clientSession));
   }
+}
+
+/** Returns the answer. A client with a session is asked while its call goes on, so that nothing else is left at the end. */
+function sessionAnswer(outcome: CallOutcome): Answer {
+  if (outcome.kind === 'answer') return outcome.answer;
+  throw new GatewayError('internal-error', { message: `a call of a session ended with ${outcome.kind}` });
 }
 
 /** Methods that belong to one upstream. */

@@ -1,21 +1,10 @@
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type InputRequest, type InputRequired, mayRequireInput, readResult } from '../../protocol/input-required.ts';
-import type { RpcError } from '../../protocol/jsonrpc.ts';
+import type { Answer, RpcError } from '../../protocol/jsonrpc.ts';
 import { declaresTasks } from '../../protocol/tasks.ts';
 import { canBeAsked, capabilitiesFor, modernCapabilities } from '../exchange/client-capabilities.ts';
 import type { Exchange } from '../exchange/exchange.ts';
-
-/** Carries the questions of a modern upstream to a modern client, which gets them as the answer to its request. */
-export class InputRequiredError extends Error {
-  override readonly name = 'InputRequiredError';
-  readonly inputRequired: InputRequired;
-
-  constructor(inputRequired: InputRequired) {
-    super('input required');
-    this.inputRequired = inputRequired;
-  }
-}
 
 /** A page that a user must open before a legacy upstream makes the call. */
 export interface UrlElicitation {
@@ -24,16 +13,11 @@ export interface UrlElicitation {
   readonly message: string;
 }
 
-/** Carries the pages that the user of a modern client must open before a legacy upstream makes the call. */
-export class UrlRequiredError extends Error {
-  override readonly name = 'UrlRequiredError';
-  readonly elicitations: readonly UrlElicitation[];
-
-  constructor(elicitations: readonly UrlElicitation[]) {
-    super('pages must be opened');
-    this.elicitations = elicitations;
-  }
-}
+/** The end of a call: an answer, or what a modern client has to provide before it makes the call again. */
+export type CallOutcome =
+  | { readonly kind: 'answer'; readonly answer: Answer }
+  | { readonly kind: 'input-required'; readonly inputRequired: InputRequired }
+  | { readonly kind: 'pages-required'; readonly pages: readonly UrlElicitation[] };
 
 /** Checks that a request declared the capability for a question about it. @throws {GatewayError} `missing-capability`, `upstream-protocol` */
 function mustBeDeclared(
@@ -56,21 +40,21 @@ function mustBeDeclared(
 }
 
 /**
- * Returns the error that carries an upstream's questions to a modern client.
+ * Returns the outcome that carries an upstream's questions to a modern client.
  *
  * @throws {GatewayError} `missing-capability`, `upstream-protocol`: the client did not declare that it can be asked one of them.
  */
-export function inputRequiredError(upstream: string, exchange: Exchange, asked: InputRequired): InputRequiredError {
+export function inputRequired(upstream: string, exchange: Exchange, asked: InputRequired): CallOutcome {
   for (const request of asked.inputRequests) mustBeDeclared(upstream, exchange, request);
-  return new InputRequiredError(asked);
+  return { kind: 'input-required', inputRequired: asked };
 }
 
 /**
- * Reads the pages that an error of a legacy upstream names, and returns the error that carries them to a modern client.
+ * Reads the pages that an error of a legacy upstream names, and returns the outcome that carries them to a modern client.
  *
  * @throws {GatewayError} `missing-capability`, `upstream-protocol`
  */
-export function urlRequiredError(upstream: string, exchange: Exchange, { message, data }: RpcError): UrlRequiredError {
+export function pagesRequired(upstream: string, exchange: Exchange, { message, data }: RpcError): CallOutcome {
   const { client, request } = exchange;
   const listed: unknown = typeof data === 'object' && data !== null && 'elicitations' in data ? data.elicitations : [];
   const pages = (Array.isArray(listed) ? listed : []).flatMap((one: unknown) => (isUrlElicitation(one) ? [one] : []));
@@ -86,7 +70,7 @@ export function urlRequiredError(upstream: string, exchange: Exchange, { message
     const requiredCapabilities = { elicitation: { url: {} } };
     throw new GatewayError('missing-capability', { upstream, message, data: { requiredCapabilities } });
   }
-  return new UrlRequiredError(pages);
+  return { kind: 'pages-required', pages };
 }
 
 function isUrlElicitation(one: unknown): one is UrlElicitation {

@@ -3,7 +3,7 @@ import type { Source } from '../../catalog/names/named-items.ts';
 import { isListedResource, sourceOf } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
-import { type InputRequired, isMarkedComplete, type Retry, withRetry } from '../../protocol/input-required.ts';
+import { type InputRequired, type Retry, withRetry } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../../protocol/mcp-headers.ts';
@@ -24,7 +24,7 @@ import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.
 import type { ResourceCache } from '../forward/resource-cache.ts';
 import type { Found, Route } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
-import { inputRequiredError, readAsking, urlRequiredError } from './asking-answers.ts';
+import { type CallOutcome, inputRequired, pagesRequired, readAsking } from './asking-answers.ts';
 import type { TaskCalls } from './task-calls.ts';
 
 export interface CallsParts {
@@ -36,20 +36,6 @@ export interface CallsParts {
   readonly resourceCache: ResourceCache;
   readonly sender: Sender;
   readonly taskCalls: TaskCalls;
-}
-
-/** Receives the end of a call, once. */
-export interface ResultSink {
-  resolve(answer: Answer): void;
-  reject(thrown: unknown): void;
-  /** Ends as this promise does. */
-  follow(answering: Promise<Answer>): void;
-}
-
-/** A call that was sent already, and its first answer. */
-interface FirstResponse {
-  readonly link: Link<Exchange, ConnectionHolder>;
-  readonly first: Answer | GatewayError;
 }
 
 /** The end of an upstream that refused a message is noticed within this time. */
@@ -72,12 +58,12 @@ export class Calls {
   }
 
   /**
-   * Sends a request where its route leads, when the upstream has room for it.
+   * Sends a request where its route leads, when the upstream has room for it. Only the call of a modern client can end with
+   * questions or pages; a client with a session is asked while its call goes on.
    *
    * @throws {GatewayError} where the upstream has not answered.
-   * @throws {InputRequiredError} for modern clients alone.
    */
-  forward(exchange: OpenExchange, to: Route): Promise<Answer> {
+  send(exchange: OpenExchange, to: Route): Promise<CallOutcome> {
     if (to.kind === 'nowhere') throw to.error;
     const upstream = this.#parts.upstreams.get(to.upstream);
     if (upstream === undefined) throw new GatewayError('internal-error');
@@ -88,98 +74,18 @@ export class Calls {
     return entering.then(() => this.#call(exchange, upstream, to));
   }
 
-  /**
-   * Does the same and reports the end to a sink. Makes no promise where a modern upstream is connected, has room, and answers in
-   * one round, which is the usual case.
-   *
-   * @throws {GatewayError} before anything was sent.
-   */
-  relay(exchange: OpenExchange, to: Found, ending: ResultSink): void {
-    const upstream = this.#parts.upstreams.get(to.upstream);
-    const link = this.#parts.links.ready(exchange.holder, to.upstream);
-    const isRead = exchange.request.method === 'resources/read';
-    if (upstream === undefined || link?.era !== 'modern' || isRead || !upstream.limiter.hasRoom) {
-      ending.follow(this.forward(exchange, to));
-      return;
-    }
-    void exchange.acquireSlot(upstream.limiter);
-    try {
-      this.#askModern(exchange, upstream, link, to, (first) =>
-        this.#onFirstResponse(exchange, upstream, to, { link, first }, ending),
-      );
-    } catch (thrown) {
-      // Its parameters cannot be put together.
-      exchange.releaseSlot();
-      throw thrown;
-    }
-  }
-
-  #onFirstResponse(
-    exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    to: Found,
-    begun: FirstResponse,
-    ending: ResultSink,
-  ): void {
-    const { link, first } = begun;
-    if (first instanceof GatewayError || first.kind === 'error' || !isMarkedComplete(first.parsedResult)) {
-      ending.follow(this.#call(exchange, upstream, to, begun));
-      return;
-    }
-    upstream.onCallEnd(link);
-    exchange.releaseSlot();
-    let answer;
-    try {
-      answer = this.#toClient(exchange, { upstream: upstream.id, isModern: true, source: to.source }, first);
-    } catch (thrown) {
-      ending.reject(thrown);
-      return;
-    }
-    ending.resolve(answer);
-  }
-
-  /**
-   * Makes a call that has a slot at the upstream, and releases the slot at the end.
-   *
-   * @param begun the call, where it was sent to a modern upstream already.
-   */
-  async #call(
-    exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    to: Found,
-    begun?: FirstResponse,
-  ): Promise<Answer> {
+  /** Makes a call that has a slot at the upstream, and releases the slot at the end. */
+  async #call(exchange: OpenExchange, upstream: Upstream<Exchange, ConnectionHolder>, to: Found): Promise<CallOutcome> {
     const { holder } = exchange;
-    const { params, source } = to;
     const { links } = this.#parts;
     try {
       for (let attempt = 1; ; attempt++) {
-        const first = attempt === 1 ? begun?.first : undefined;
-        const ready = first === undefined ? links.ready(holder, upstream.id) : begun?.link;
+        const ready = links.ready(holder, upstream.id);
         const link = ready ?? (await exchange.unlessCancelled(links.open(holder, upstream.id)));
         try {
-          if (first instanceof GatewayError) throw first;
-          if (link.era === 'modern') return await this.#converse(exchange, upstream, link, to, first);
-          if (exchange.client.logLevel !== undefined)
-            await links.ensureLogLevel(holder, link, exchange.client.logLevel);
-          const isModern = exchange.client.caller.revision === MODERN;
-          const bare = isModern ? withoutEnvelope(params) : params;
-          const sent = paramsKnownTo(exchange.request.method, link.hello.revision, bare);
-          const { taskCalls } = this.#parts;
-          const plan = taskCalls.planOf(exchange, upstream, link, sent, source);
-          let answer: Answer;
-          if (plan === 'plain') {
-            answer = await this.#sender.send(exchange, upstream, link, { params: sent.with('task', undefined) }).answer;
-          } else {
-            const called = await taskCalls.call(plan, exchange, upstream, link, sent);
-            if (called.isDone) return called.answer;
-            answer = called.answer;
-          }
-          if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
-            throw urlRequiredError(upstream.id, exchange, answer.error);
-          }
-          if (answer.kind === 'error') await this.#awaitLists(exchange);
-          return this.#toClient(exchange, { upstream: upstream.id, isModern: false, source }, answer);
+          return link.era === 'modern'
+            ? await this.#callModern(exchange, upstream, link, to)
+            : await this.#callLegacy(exchange, upstream, link, to);
         } catch (thrown) {
           if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
           // The end of a process is noticed a moment after it stops reading.
@@ -193,20 +99,43 @@ export class Calls {
     }
   }
 
-  /**
-   * Sends a request to a modern upstream, which decides on tasks itself.
-   *
-   * @param ended is called before the promise of the answer settles.
-   */
+  /** Makes a call at a legacy upstream, as a task where the client or the tool wants one. */
+  async #callLegacy(
+    exchange: OpenExchange,
+    upstream: Upstream<Exchange, ConnectionHolder>,
+    link: Link<Exchange, ConnectionHolder>,
+    { params, source }: Found,
+  ): Promise<CallOutcome> {
+    const { links, taskCalls } = this.#parts;
+    const { client, holder, request } = exchange;
+    if (client.logLevel !== undefined) await links.ensureLogLevel(holder, link, client.logLevel);
+    const isModern = client.caller.revision === MODERN;
+    const sent = paramsKnownTo(request.method, link.hello.revision, isModern ? withoutEnvelope(params) : params);
+    const plan = taskCalls.planOf(exchange, upstream, link, sent, source);
+    let answer: Answer;
+    if (plan === 'plain') {
+      answer = await this.#sender.send(exchange, upstream, link, { params: sent.with('task', undefined) }).answer;
+    } else {
+      const called = await taskCalls.call(plan, exchange, upstream, link, sent);
+      if (called.isDone) return { kind: 'answer', answer: called.answer };
+      answer = called.answer;
+    }
+    if (answer.kind === 'error' && answer.error.code === NEEDS_URL && isModern) {
+      return pagesRequired(upstream.id, exchange, answer.error);
+    }
+    if (answer.kind === 'error') await this.#awaitLists(exchange);
+    return this.#toOutcome(exchange, { upstream: upstream.id, isModern: false, source }, answer);
+  }
+
+  /** Sends a request to a modern upstream, which decides on tasks itself. */
   #askModern(
     exchange: OpenExchange,
     upstream: Upstream<Exchange, ConnectionHolder>,
     link: Link<Exchange, ConnectionHolder>,
     { params, source }: Pick<Found, 'params' | 'source'>,
-    ended?: (first: Answer | GatewayError) => void,
   ): Call<Exchange> {
     const asked = exchange.request.method === 'tools/call' ? params.with('task', undefined) : params;
-    return this.#sender.send(exchange, upstream, link, { params: asked, headers: headersOf(source, params), ended });
+    return this.#sender.send(exchange, upstream, link, { params: asked, headers: headersOf(source, params) });
   }
 
   /** A resource that is in no list may only not be listed yet. Waits until it is, before the error of a read is translated. */
@@ -218,22 +147,18 @@ export class Calls {
   }
 
   /** Translates an answer for the client, and adds the loss of the upstream's state where that is not reported yet. */
-  #toClient(exchange: OpenExchange, given: UpstreamResult, answer: Answer): Answer {
-    return withStateLoss(exchange.holder, given.upstream, this.#parts.translator.toClient(exchange, given, answer));
+  #toOutcome(exchange: OpenExchange, given: UpstreamResult, answer: Answer): CallOutcome {
+    const translated = this.#parts.translator.toClient(exchange, given, answer);
+    return { kind: 'answer', answer: withStateLoss(exchange.holder, given.upstream, translated) };
   }
 
-  /**
-   * Sends a request to a modern upstream, and sends it again with the client's answers as long as the upstream asks.
-   *
-   * @param first the answer to the request, where it was sent already.
-   */
-  async #converse(
+  /** Makes a call at a modern upstream. A client with a session is asked, and the call sent again, as long as the upstream asks. */
+  async #callModern(
     exchange: OpenExchange,
     upstream: Upstream<Exchange, ConnectionHolder>,
     link: Link<Exchange, ConnectionHolder>,
     { params, source: listed }: Found,
-    first: Answer | undefined,
-  ): Promise<Answer> {
+  ): Promise<CallOutcome> {
     const { method } = exchange.request;
     const { resourceCache } = this.#parts;
     const isRead = method === 'resources/read';
@@ -245,14 +170,14 @@ export class Calls {
     const read = { upstream: upstream.id, audience, publicAudience };
     const cached = isRead ? resourceCache.find({ ...read, params }, performance.now()) : undefined;
     if (cached !== undefined) {
-      return this.#parts.translator.toClient(exchange, { upstream: upstream.id, isModern: true, source }, cached);
+      const given = { upstream: upstream.id, isModern: true, source };
+      return { kind: 'answer', answer: this.#parts.translator.toClient(exchange, given, cached) };
     }
     const version = isRead ? resourceCache.versionOf(upstream.id) : 0;
     let sent = params;
     let hasRefreshed = false;
     for (let round = 1; round <= MAX_ROUNDS; round++) {
-      const isFirst = round === 1 && first !== undefined;
-      const given = isFirst ? first : await this.#askModern(exchange, upstream, link, { params: sent, source }).answer;
+      const given = await this.#askModern(exchange, upstream, link, { params: sent, source }).answer;
       const answer = given.kind === 'result' ? parsed(given) : given;
       if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
         // The upstream refused before it ran anything: the schemas in the catalog are old.
@@ -264,20 +189,19 @@ export class Calls {
       }
       const asked = answer.kind === 'result' ? readAsking(upstream.id, exchange, answer.parsedResult) : undefined;
       if (asked instanceof RawObject) {
-        return await this.#parts.taskCalls.onCreated(exchange, upstream, link, asked, source);
+        const created = await this.#parts.taskCalls.onCreated(exchange, upstream, link, asked, source);
+        return { kind: 'answer', answer: created };
       }
       if (asked === undefined) {
         if (answer.kind === 'error') await this.#awaitLists(exchange);
         if (isRead) {
           resourceCache.store({ ...read, params: sent }, version, answer, performance.now());
         }
-        return this.#toClient(exchange, { upstream: upstream.id, isModern: true, source }, answer);
+        return this.#toOutcome(exchange, { upstream: upstream.id, isModern: true, source }, answer);
       }
-      if (exchange.client.caller.revision === MODERN) {
-        throw inputRequiredError(upstream.id, exchange, asked);
-      }
+      if (exchange.client.caller.revision === MODERN) return inputRequired(upstream.id, exchange, asked);
       const retry = await this.#collectInput(exchange, upstream, asked);
-      if (!('requestState' in retry)) return retry;
+      if (!('requestState' in retry)) return { kind: 'answer', answer: retry };
       sent = withRetry(params, retry);
       exchange.releaseSlot();
       await exchange.acquireSlot(upstream.limiter);

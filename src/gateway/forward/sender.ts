@@ -1,6 +1,5 @@
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
-import type { Answer } from '../../protocol/jsonrpc.ts';
 import type { Header } from '../../protocol/mcp-headers.ts';
 import { errorTypeOf } from '../../telemetry/operation.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
@@ -21,8 +20,6 @@ export interface Sending {
   readonly headers?: readonly Header[];
   /** How long the upstream may say nothing, where that is more than for other calls. Milliseconds. */
   readonly silentMs?: number;
-  /** Told how it ended, once that is counted and before whoever waits for the answer. */
-  readonly ended?: ((answer: Answer | GatewayError) => void) | undefined;
   /** Of a call that may become a task: the call as one that a cancel ends in another way. */
   readonly cancelled?: (call: Call<Exchange>) => Call<Exchange>;
 }
@@ -44,7 +41,7 @@ export class Sender {
     sending: Sending,
   ): Call<Exchange> {
     const { request, progressToken, client } = exchange;
-    const { method = request.method, params, headers, silentMs, cancelled, ended } = sending;
+    const { method = request.method, params, headers, silentMs, cancelled } = sending;
     const { callMs, maxMs } = upstream.config.timeouts;
     const progress = progressToken !== undefined && method === request.method;
     const isModern = link.era === 'modern';
@@ -65,7 +62,6 @@ export class Sender {
         const transport = upstream.config.target.kind === 'stdio' ? 'pipe' : 'tcp';
         const operation = { method, tool: exchange.tool, error, revision: link.hello.revision, transport } as const;
         this.#metrics.called(upstream.id, operation, durationMs / 1000);
-        ended?.(answer);
       },
     });
     link.usedMs = call.startedMs;

@@ -2,7 +2,6 @@ import type { GatewayError } from '../../errors.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../../protocol/mcp-headers.ts';
 import type { ClientGroup } from '../clients/client-group.ts';
-import type { ResultSink } from '../calls/calls.ts';
 import type { ModernCall, ModernCaller, ModernSink } from '../front.ts';
 import type { SubscriptionStream } from './subscription-stream.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
@@ -11,13 +10,13 @@ const GONE = 'the client has gone';
 
 /** Who brings a request to its answer. */
 export interface ModernRequestHost {
-  /** How it ends where there is no answer. Never rejects. */
-  answerFailure(modernRequest: ModernRequest, thrown: unknown): Promise<Answer>;
+  /** Returns the answer that reports a failure. */
+  toFailure(modernRequest: ModernRequest, thrown: unknown): Answer;
   finish(modernRequest: ModernRequest, answer: Answer): void;
 }
 
 /** One request of a modern client while it is under way. */
-export class ModernRequest implements ModernCall, ResultSink {
+export class ModernRequest implements ModernCall {
   readonly request: Request;
   readonly caller: ModernCaller;
   readonly sink: ModernSink;
@@ -96,24 +95,25 @@ export class ModernRequest implements ModernCall, ResultSink {
     this.#stream?.close();
   }
 
-  /** @param answering nothing where it is going to be told. */
-  follow(answering: Answer | undefined | Promise<Answer | undefined>): void {
-    if (answering instanceof Promise) {
-      answering.then(
-        (answer) => this.follow(answer),
-        (thrown: unknown) => this.reject(thrown),
-      );
-    } else if (answering !== undefined) this.resolve(answering);
-  }
-
-  resolve(answer: Answer): void {
-    const failure = this.#failure;
-    if (failure === undefined) this.#host.finish(this, answer);
-    else this.reject(failure);
+  /** Answers the request when this settles. */
+  follow(answering: Answer | Promise<Answer>): void {
+    if (!(answering instanceof Promise)) {
+      this.#finish(answering);
+      return;
+    }
+    answering.then(
+      (answer) => this.#finish(answer),
+      (thrown: unknown) => this.reject(thrown),
+    );
   }
 
   reject(thrown: unknown): void {
-    void this.#host.answerFailure(this, this.#failure ?? thrown).then((answer) => this.#host.finish(this, answer));
+    this.#host.finish(this, this.#host.toFailure(this, this.#failure ?? thrown));
+  }
+
+  #finish(answer: Answer): void {
+    const failure = this.#failure;
+    this.#host.finish(this, failure === undefined ? answer : this.#host.toFailure(this, failure));
   }
 
   /** Its upstream asked what it could not ask, and may have made something of the refusal. */

@@ -17,7 +17,7 @@ import { NO_FEATURES } from '../../upstream/link.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
 import { type ResultTranslator, toolFailure, upgradedAnswer } from '../forward/result-translator.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
-import { InputRequiredError, UrlRequiredError } from '../calls/asking-answers.ts';
+import type { CallOutcome } from '../calls/asking-answers.ts';
 import type { Calls } from '../calls/calls.ts';
 import type { UrlElicitations } from '../questions/url-elicitations.ts';
 import type { ModernCaller, ModernSink } from '../front.ts';
@@ -107,17 +107,11 @@ export class ModernRequests implements ModernRequestHost {
     sink.answer(answer);
   }
 
-  async answerFailure({ exchange, endsWithRequest, request }: ModernRequest, thrown: unknown): Promise<Answer> {
-    try {
-      if (exchange === undefined || !endsWithRequest) throw thrown;
-      return await this.#toInputRequired(exchange, thrown);
-    } catch (why) {
-      return upgradedAnswer(this.#parts.recorder.fail(why, request.method));
-    }
+  toFailure({ request }: ModernRequest, thrown: unknown): Answer {
+    return upgradedAnswer(this.#parts.recorder.fail(thrown, request.method));
   }
 
-  /** Nothing where the modernRequest is going to be told. */
-  #answer(modernRequest: ModernRequest, group: ClientGroup): Answer | undefined | Promise<Answer | undefined> {
+  #answer(modernRequest: ModernRequest, group: ClientGroup): Answer | Promise<Answer> {
     const { request, caller } = modernRequest;
     const { method, params } = request;
     const { listRefresher, lists } = this.#parts;
@@ -194,7 +188,7 @@ export class ModernRequests implements ModernRequestHost {
     modernRequest.countIn(group);
   }
 
-  #route(modernRequest: ModernRequest, modernClient: ModernClient): undefined | Promise<Answer | undefined> {
+  #route(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
     const { request, lookup } = modernRequest;
     const { group } = modernClient;
     this.#countIn(modernRequest, group);
@@ -222,7 +216,7 @@ export class ModernRequests implements ModernRequestHost {
     to: Found,
     retry: Retry,
     requestState: string,
-  ): Promise<Answer | undefined> {
+  ): Promise<Answer> {
     const { request } = modernRequest;
     const state = await unsealState(this.#parts.sealer, requestState, modernClient.caller, request);
     if (state.kind === 'park' && state.owner !== this.#parts.ownerName)
@@ -239,7 +233,7 @@ export class ModernRequests implements ModernRequestHost {
     return await this.#send(modernRequest, modernClient, { ...to, params: withRetry(to.params, given) });
   }
 
-  #send(modernRequest: ModernRequest, modernClient: ModernClient, to: Found): undefined | Promise<Answer> {
+  #send(modernRequest: ModernRequest, modernClient: ModernClient, to: Found): Promise<Answer> {
     const { group } = modernClient;
     const { calls, parked } = this.#parts;
     const upstream = this.#parts.upstreams.get(to.upstream);
@@ -255,8 +249,7 @@ export class ModernRequests implements ModernRequestHost {
     // A client without capabilities is not asked anything, and a modern upstream asks in its answer.
     if (modernClient.rounds === undefined || upstream?.servingEra('modern') === 'modern') {
       modernRequest.bindTo(exchange, holder);
-      calls.relay(exchange, to, modernRequest);
-      return undefined;
+      return calls.send(exchange, to).then((outcome) => this.#toAnswer(exchange, outcome));
     }
     modernRequest.bind(exchange);
     holder.working.add(exchange);
@@ -266,36 +259,37 @@ export class ModernRequests implements ModernRequestHost {
   /** The whole of a call that may outlive its request. Never rejects. */
   async #work(exchange: OpenExchange, to: Found, holder: ClientGroup): Promise<Answer> {
     try {
-      const answer = await this.#parts.calls.forward(exchange, to);
-      return exchange.failure === undefined ? answer : toAnswer(exchange.failure);
+      const outcome = await this.#parts.calls.send(exchange, to);
+      if (exchange.failure !== undefined) throw exchange.failure;
+      return await this.#toAnswer(exchange, outcome);
     } catch (thrown) {
-      return await this.#toInputRequired(exchange, exchange.failure ?? thrown).catch(toAnswer);
+      return toAnswer(exchange.failure ?? thrown);
     } finally {
       holder.working.delete(exchange);
     }
   }
 
-  /** Gives an upstream's questions on to the client, under a seal. Throws what is none. */
-  async #toInputRequired(exchange: OpenExchange, thrown: unknown): Promise<Answer> {
+  /** Returns the answer to the client: the upstream's, or the questions that the client answers when it makes the call again. */
+  #toAnswer(exchange: OpenExchange, outcome: CallOutcome): Answer | Promise<Answer> {
     const { upstream = '' } = exchange;
-    if (thrown instanceof InputRequiredError) {
-      const { inputRequests, requestState } = thrown.inputRequired;
-      return await this.#inputRequired(exchange, upstream, inputRequests, {
-        kind: 'relay',
-        upstream,
-        inner: requestState,
-      });
+    switch (outcome.kind) {
+      case 'answer':
+        return outcome.answer;
+      case 'input-required': {
+        const { inputRequests, requestState } = outcome.inputRequired;
+        const state = { kind: 'relay', upstream, inner: requestState } as const;
+        return this.#inputRequired(exchange, upstream, inputRequests, state);
+      }
+      case 'pages-required': {
+        const ids = outcome.pages.map(({ elicitationId }) => elicitationId);
+        const requests = outcome.pages.map(({ url, message }, i) => ({
+          key: `url${i + 1}`,
+          method: 'elicitation/create',
+          params: RawObject.of({ mode: 'url', message, url }),
+        }));
+        return this.#inputRequired(exchange, upstream, requests, { kind: 'pages', upstream, ids });
+      }
     }
-    if (thrown instanceof UrlRequiredError) {
-      const ids = thrown.elicitations.map(({ elicitationId }) => elicitationId);
-      const requests = thrown.elicitations.map(({ url, message }, i) => ({
-        key: `url${i + 1}`,
-        method: 'elicitation/create',
-        params: RawObject.of({ mode: 'url', message, url }),
-      }));
-      return await this.#inputRequired(exchange, upstream, requests, { kind: 'pages', upstream, ids });
-    }
-    throw thrown;
   }
 
   /** Questions for the client, and the sealed state that its answers come back with. */
