@@ -4,15 +4,13 @@ import { getRequestListener, type HttpBindings } from '@hono/node-server';
 import type { Hono } from 'hono';
 import type { Address } from '../config/config.ts';
 import { connectionLimit, openFileLimit } from './connection-limit.ts';
-import { HeaderReusingRequest } from '../downstream/http/header-reusing-request.ts';
-import type { IncomingPost } from '../downstream/http/post-fast-path.ts';
 import { StartError } from '../errors.ts';
 
 /** Handles the requests of a listener. */
 export interface HttpHandler {
   readonly app: Pick<Hono<{ Bindings: HttpBindings }>, 'fetch'>;
   /** Handles a request before the router. Returns false if it leaves the request, untouched, to the router. */
-  tryFastPath?(env: IncomingPost): boolean;
+  tryFastPath?(env: HttpBindings): boolean;
   /** Called after a connection beyond the limit was closed. */
   onConnectionDropped?(): void;
 }
@@ -59,7 +57,6 @@ export class Listener {
       { overrideGlobalObjects: false },
     );
     const options = {
-      IncomingMessage: HeaderReusingRequest,
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
       connectionsCheckingInterval: CHECK_MS,

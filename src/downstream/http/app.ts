@@ -10,7 +10,7 @@ import type { Front } from '../../gateway/front.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { Admission, type AdmissionParts } from '../admission/admission.ts';
 import { McpEndpoint } from '../mcp.ts';
-import { type IncomingPost, PostFastPath } from './post-fast-path.ts';
+import { PostFastPath } from './post-fast-path.ts';
 import type { BodyBudget } from '../memory/body-budget.ts';
 import { createEdgeMemory } from '../memory/edge-memory.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
@@ -45,7 +45,7 @@ type Env = { Bindings: HttpBindings };
 export interface HttpApp {
   readonly app: Hono<Env>;
   /** Handles a request that does not need the router. Returns false for other requests. */
-  tryFastPath(env: IncomingPost): boolean;
+  tryFastPath(env: HttpBindings): boolean;
   /** Counts a connection that was closed because of the limit. */
   onConnectionDropped(): void;
 }

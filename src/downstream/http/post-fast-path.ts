@@ -1,11 +1,12 @@
 import type { ServerResponse } from 'node:http';
+import type { HttpBindings } from '@hono/node-server';
 import type { Front } from '../../gateway/front.ts';
 import type { BodyBudget } from '../memory/body-budget.ts';
 import type { Admission, Admitted } from '../admission/admission.ts';
-import type { HeaderReusingRequest } from './header-reusing-request.ts';
 import type { McpEndpoint } from '../mcp.ts';
-import { KnownHeaders } from './known-headers.ts';
-import { receiveText } from '../admission/posted-text.ts';
+import { postShape, type Shape } from '../admission/accept.ts';
+import { headerLookup } from '../modern-envelope.ts';
+import { receiveText, refuseMedia } from '../admission/posted-text.ts';
 import { writeResponse } from '../admission/refusal.ts';
 
 export interface PostFastPathParts {
@@ -16,12 +17,6 @@ export interface PostFastPathParts {
   readonly bodies: BodyBudget;
   /** Returns the response to a request whose handling threw. */
   readonly onFailure: (thrown: unknown, outgoing: ServerResponse) => Response;
-}
-
-/** A request and its response. */
-export interface IncomingPost {
-  readonly incoming: HeaderReusingRequest;
-  readonly outgoing: ServerResponse;
 }
 
 const MERGED = '/mcp';
@@ -47,39 +42,30 @@ export class PostFastPath {
   }
 
   /** Handles a request. Returns false if the router must handle it. */
-  take(env: IncomingPost): boolean {
+  take(env: HttpBindings): boolean {
     const { incoming } = env;
     const { front, admission, bodyBytes, bodies } = this.#parts;
-    const { rawHeaders } = incoming;
     const view = incoming.method === 'POST' ? viewOf(incoming.url) : undefined;
     if (view === undefined || !front.hasView(view)) return false;
-    const head = this.#headOf(incoming);
-    const principal = head && admission.principalOf(head.headers, view);
-    if (head === undefined || principal === undefined) return false;
-    const admitted = { headers: head.headers, principal };
+    const headers = admission.admitPlain(incoming.rawHeaders);
+    if (headers === undefined || refuseMedia(headers) !== undefined) return false;
+    const shape = postShape(headers.accept);
+    const principal = admission.principalOf(headers, view);
+    if (shape === undefined || principal === undefined) return false;
     const limits = { limitBytes: bodyBytes, budget: bodies, principal: principal.key };
-    receiveText(env, head.lengthIn(rawHeaders), limits, (text) => {
-      if (typeof text === 'string') this.#answer(env, view, admitted, head, text);
+    receiveText(env, headers.contentLength, limits, (text) => {
+      if (typeof text === 'string') this.#answer(env, view, { headers, principal }, shape, text);
       else writeResponse(env.outgoing, text);
     });
     return true;
   }
 
-  #headOf(incoming: HeaderReusingRequest): KnownHeaders | undefined {
-    const { admission } = this.#parts;
-    if (incoming.head === undefined) {
-      const headers = admission.admitPlain(incoming.rawHeaders);
-      incoming.head = headers && KnownHeaders.of(incoming, headers);
-    }
-    return incoming.head;
-  }
-
-  #answer(env: IncomingPost, view: string, admitted: Admitted, head: KnownHeaders, text: string): void {
+  #answer(env: HttpBindings, view: string, admitted: Admitted, shape: Shape, text: string): void {
     const { mcp, onFailure } = this.#parts;
     const { incoming, outgoing } = env;
     try {
-      const lookup = head.lookupIn(incoming.rawHeaders);
-      const response = mcp.post(outgoing, view, admitted, head.shape, lookup, text);
+      const lookup = headerLookup(incoming.rawHeaders, admitted.headers.version);
+      const response = mcp.post(outgoing, view, admitted, shape, lookup, text);
       if (!(response instanceof Promise)) writeResponse(outgoing, response);
       else {
         response.then(
