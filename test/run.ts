@@ -40,7 +40,7 @@ const ENDING_MS = 3_000;
 
 const cores = availableParallelism();
 /** Folders whose tests are steps of their own. */
-const APART = ['e2e', 'browser', 'redis', 'peers'];
+const APART = ['e2e', 'peers'];
 
 const unit: Step = {
   kind: 'tests',

@@ -19,6 +19,7 @@ export async function stdio(options: StartOptions): Promise<number> {
   const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log, {
     // Its one session ends with it. A gateway that serves many clients is the owner, whenever it starts.
     mayOwnState: false,
+    clientTransport: 'pipe',
   });
   const hungUp = serveStdio(core.gateway, '', { input: process.stdin, output: process.stdout }, log);
   await Promise.race([hungUp, signals.stop]);

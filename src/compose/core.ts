@@ -9,7 +9,7 @@ import { Sessions } from '../gateway/clients/sessions.ts';
 import { HolderLinks } from '../gateway/connections/holder-links.ts';
 import { StateLosses } from '../gateway/connections/state-losses.ts';
 import type { ConnectionHolder, Upstreams } from '../gateway/exchange/connection-holder.ts';
-import { RequestRecorder } from '../gateway/exchange/request-recorder.ts';
+import { type ClientTransport, RequestRecorder } from '../gateway/exchange/request-recorder.ts';
 import { ListAnswers } from '../gateway/forward/list-answers.ts';
 import { PageCache } from '../gateway/forward/page-cache.ts';
 import { ResourceCache } from '../gateway/forward/resource-cache.ts';
@@ -80,6 +80,8 @@ export interface CoreOptions {
   readonly callOwners?: CallOwners;
   /** Whether sessions may be kept in the state directory, if no other process owns it. Default: true. */
   readonly mayOwnState?: boolean;
+  /** How clients are connected. Default: `tcp`. */
+  readonly clientTransport?: ClientTransport;
 }
 
 /** What a core is made of: the configuration, and what it works on from the outside. */
@@ -90,6 +92,7 @@ interface CoreParts {
   readonly metrics: Metrics;
   readonly transports: UpstreamTransports;
   readonly callOwners: CallOwners;
+  readonly clientTransport: ClientTransport;
   readonly log: Logger;
 }
 
@@ -105,7 +108,7 @@ export async function startCore(
   log: Logger,
   options: CoreOptions = {},
 ): Promise<Core> {
-  const { mayOwnState: mayOwn = true, callOwners = new LocalCallOwners() } = options;
+  const { mayOwnState: mayOwn = true, callOwners = new LocalCallOwners(), clientTransport = 'tcp' } = options;
   const state = await openState(config.stateDir, {
     mayOwn,
     events: {
@@ -119,14 +122,14 @@ export async function startCore(
     log[mayOwn ? 'warn' : 'info']({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
   }
   const sealer = await Sealer.open(state.keys);
-  const core = createCore({ config, state, sealer, metrics, transports, callOwners, log });
+  const core = createCore({ config, state, sealer, metrics, transports, callOwners, clientTransport, log });
   await core.restore();
   core.start();
   return core;
 }
 
 /** Constructs the core, each part after those it needs. Nothing runs before it is started. */
-function createCore({ config, state, sealer, metrics, transports, callOwners, log }: CoreParts) {
+function createCore({ config, state, sealer, metrics, transports, callOwners, clientTransport, log }: CoreParts) {
   const { limits } = config;
   const onLimit = (limit: LimitName) => metrics.limitReached(limit);
   const serverInfo = RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION });
@@ -204,7 +207,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, lo
   });
 
   // Requests of clients.
-  const recorder = new RequestRecorder(metrics, log, requestLogBeside(log));
+  const recorder = new RequestRecorder(metrics, log, requestLogBeside(log), clientTransport);
   const translator = new ResultTranslator(serverInfo, questionPolicy);
   const listRefresher = new ListRefresher({
     views,

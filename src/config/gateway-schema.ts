@@ -69,7 +69,9 @@ const limits = z.strictObject({
   sessionsPerPrincipal: count(1, 1_000_000).prefault(1_000).describe('Open sessions of one principal.'),
   parkedPerPrincipal: count(1, 1_000_000)
     .prefault(256)
-    .describe('Calls of one principal that wait at an upstream until their client, of 2026-07-28, answers a question.'),
+    .describe(
+      'Calls of one principal that wait at an upstream until their client, of 2026-07-28, answers a question; and as many tasks.',
+    ),
   parkedPerUpstream: count(1, 1_000_000).prefault(1_024).describe('The same for one upstream.'),
   inFlightPerSession: count(1, 100_000).prefault(256).describe('Requests under way in one session.'),
   streamsPerPrincipal: count(1, 1_000_000)

@@ -8,15 +8,23 @@ import type { RequestLog } from '../../telemetry/request-log.ts';
 import type { Caller } from './caller.ts';
 import type { OpenExchange } from './open-exchange.ts';
 
+/** A network connection, or the pipes of a process; names of OpenTelemetry's `network.transport`. */
+export type ClientTransport = 'tcp' | 'pipe';
+
 /** Records every request of a client: in the metrics, and as one line of the log without its contents. */
 export class RequestRecorder {
   readonly #metrics: Metrics;
   readonly #log: Logger;
   readonly #requestLog: RequestLog | undefined;
+  readonly #transport: ClientTransport;
   #inFlightCount = 0;
 
-  /** @param requestLog undefined where requests are not logged. */
-  constructor(metrics: Metrics, log: Logger, requestLog: RequestLog | undefined) {
+  /**
+   * @param requestLog undefined where requests are not logged.
+   * @param transport how clients are connected.
+   */
+  constructor(metrics: Metrics, log: Logger, requestLog: RequestLog | undefined, transport: ClientTransport) {
+    this.#transport = transport;
     this.#metrics = metrics;
     this.#log = log;
     this.#requestLog = requestLog;
@@ -45,7 +53,7 @@ export class RequestRecorder {
     this.#metrics.requestsInFlight.remove();
     const { tool, upstream, outcome } = exchange ?? {};
     const error = outcome?.answer === answer ? outcome.error : errorTypeOf(method, answer);
-    this.#metrics.served({ method, tool, error, revision, transport: 'tcp' }, durationMs / 1000);
+    this.#metrics.served({ method, tool, error, revision, transport: this.#transport }, durationMs / 1000);
     const line = { method, tool, upstream, principal: principal.label, revision, error, ms: durationMs };
     this.#requestLog?.write(line);
   }
