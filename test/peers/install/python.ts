@@ -53,10 +53,11 @@ export async function uv(python?: string): Promise<string> {
 
 let uvProgram: Promise<string> | undefined;
 
-/** A mirror that is configured for pip is uv's too. */
-function mirror(): Readonly<Record<string, string>> {
+/** Makes uv trust the certificates that the system trusts, and use the mirror that is configured for pip. */
+function uvEnvironment(): Readonly<Record<string, string>> {
   const { PIP_INDEX_URL, UV_DEFAULT_INDEX } = process.env;
-  return PIP_INDEX_URL === undefined || UV_DEFAULT_INDEX !== undefined ? {} : { UV_DEFAULT_INDEX: PIP_INDEX_URL };
+  const isMirrored = PIP_INDEX_URL !== undefined && UV_DEFAULT_INDEX === undefined;
+  return { UV_SYSTEM_CERTS: 'true', ...(isMirrored ? { UV_DEFAULT_INDEX: PIP_INDEX_URL } : {}) };
 }
 
 const installed = new Map<PythonSet, Promise<string>>();
@@ -67,7 +68,7 @@ async function install(set: PythonSet): Promise<string> {
   uvProgram ??= uv(python);
   const program = await uvProgram;
   const dir = await cached(`python-${set}`, [lock, python], async (draft) => {
-    const env = mirror();
+    const env = uvEnvironment();
     await command(program, ['venv', '--quiet', '--clear', '--no-python-downloads', '--python', python, draft], { env });
     const into = ['--python', join(draft, 'bin', 'python')];
     const args = ['pip', 'sync', '--quiet', '--require-hashes', '--compile-bytecode', ...into];
