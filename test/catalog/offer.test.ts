@@ -6,7 +6,7 @@ import {
   offerText,
   parseOffer,
   readItems,
-  sameOffer,
+  isSameOffer,
   sharedOffer,
 } from '../../src/catalog/offer.ts';
 import { LIMITS } from '../../src/limits.ts';
@@ -32,16 +32,16 @@ test('D4 an offer comes back from its file byte for byte', () => {
   assert.equal(read.instructions, full.instructions);
   assert.equal(read.revision, '2025-11-25');
   assert.deepEqual(read.unreadable, full.unreadable);
-  assert.ok(sameOffer(read, full));
-  assert.ok(sameOffer(parseOffer(offerText(EMPTY_OFFER)) ?? full, EMPTY_OFFER));
+  assert.ok(isSameOffer(read, full));
+  assert.ok(isSameOffer(parseOffer(offerText(EMPTY_OFFER)) ?? full, EMPTY_OFFER));
 });
 
 test('N-62 an offer without unreadable entries is the same as the one restored from its file', () => {
   const fresh = offer({ tools: [tool('a')], unreadable: [] });
   const restored = parseOffer(offerText(fresh));
   assert.ok(restored);
-  assert.ok(sameOffer(fresh, restored));
-  assert.ok(!sameOffer(fresh, offer({ tools: [tool('b')], unreadable: [] })));
+  assert.ok(isSameOffer(fresh, restored));
+  assert.ok(!isSameOffer(fresh, offer({ tools: [tool('b')], unreadable: [] })));
 });
 
 test('N-63 offers with the same content are the same object, and equal lists of others too', () => {

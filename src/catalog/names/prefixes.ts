@@ -5,7 +5,7 @@ type Prefixes = readonly (readonly [prefix: string, upstream: string])[];
 
 const known = new WeakMap<View, Prefixes>();
 
-/** Returns the published prefixes with the upstreams they belong to: the same array for the same view. */
+/** Returns the published prefixes with the ids of their upstreams: the same array for the same view. */
 export function prefixesOf(view: View): Prefixes {
   let prefixes = known.get(view);
   if (prefixes === undefined) {
@@ -16,10 +16,10 @@ export function prefixesOf(view: View): Prefixes {
 }
 
 /**
- * Returns another upstream whose prefix the name begins with, unless `prefix` begins with it too. Such names belong to
- * that upstream whether or not it lists them or is up; otherwise another one could take them while it is away.
+ * Returns the id of another upstream whose prefix the name begins with, unless `prefix` begins with it too. Such names
+ * are reserved for that upstream even while it is down or does not list them, so that no other upstream can take them.
  *
- * @param prefix the whole prefix of the name's own upstream, of which a cut name has only a part.
+ * @param prefix the whole prefix of the name's own upstream; a cut name has only a part of it.
  */
 export function reservedFor(prefixes: Prefixes, prefix: string, name: string): string | undefined {
   const { owners, lengths } = indexOf(prefixes);
@@ -37,13 +37,16 @@ export function reservedFor(prefixes: Prefixes, prefix: string, name: string): s
 interface PrefixIndex {
   /** The first upstream of each prefix. */
   readonly owners: ReadonlyMap<string, { readonly position: number; readonly upstream: string }>;
-  /** Of the prefixes, ascending. */
+  /** The lengths of the prefixes, ascending. */
   readonly lengths: readonly number[];
 }
 
 const indexes = new WeakMap<Prefixes, PrefixIndex>();
 
-/** With many upstreams, comparing each name with each prefix would take longer than everything else. */
+/**
+ * Returns the index of the prefixes. Without it, comparing each name with each prefix dominates the time for many
+ * upstreams.
+ */
 function indexOf(prefixes: Prefixes): PrefixIndex {
   let index = indexes.get(prefixes);
   if (index === undefined) {

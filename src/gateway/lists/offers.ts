@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { buildCatalog, type Catalog, type CatalogLimits, countTools, prepareOffer } from '../../catalog/catalog.ts';
 import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
-import { type Offer, offerText, parseOffer, sameOffer } from '../../catalog/offer.ts';
+import { type Offer, offerText, parseOffer, isSameOffer } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
 import { CLIENT_FEATURES, type Config, type UpstreamConfig } from '../../config/config.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
@@ -184,7 +184,7 @@ export class Offers {
     const key = { era, capabilityKey };
     this.#listedMs.set(`${upstream} ${keyText(key)}`, performance.now());
     const before = this.get(upstream, era, capabilityKey);
-    if (before !== undefined && sameOffer(before, offer)) {
+    if (before !== undefined && isSameOffer(before, offer)) {
       this.#touch(upstream, key, before);
       return false;
     }

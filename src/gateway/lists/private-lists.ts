@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { sameOffer } from '../../catalog/offer.ts';
+import { isSameOffer } from '../../catalog/offer.ts';
 import type { ClientFeatures, Link } from '../../upstream/link.ts';
 import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
 import type { Exchange } from '../exchange/exchange.ts';
@@ -87,7 +87,7 @@ export class PrivateLists {
     await this.#nextTurn();
     if (link.connection.isClosed) return false;
     const common = offers.get(link.upstream, link.era, capabilityKey) ?? offers.get(link.upstream, link.era, '');
-    const isOwn = common === undefined || !sameOffer(common, offer);
+    const isOwn = common === undefined || !isSameOffer(common, offer);
     // What changed may be kept outside of the process, for other clients too.
     if (isOwn) offers.expire(link.upstream, link.era);
     for (const holder of link.users) {

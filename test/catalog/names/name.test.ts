@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { hasUnseen, publishedName, shown } from '../../../src/catalog/names/name.ts';
+import { hasUnseen, publishedName, printable } from '../../../src/catalog/names/name.ts';
 import { resolveTool } from '../../../src/catalog/catalog.ts';
 import { bare, catalogOf, tool, upstream, view } from '../fixtures.ts';
 
@@ -15,7 +15,7 @@ const cases = [
 ];
 
 for (const { prefix, name, published } of cases) {
-  test(`"${shown(name)}" behind "${prefix}" is published as "${shown(published)}"`, () => {
+  test(`"${printable(name)}" behind "${prefix}" is published as "${printable(published)}"`, () => {
     assert.equal(publishedName(upstream('git', { prefix }), name, 48), published);
   });
 }
@@ -94,9 +94,9 @@ for (const char of [
   '\ud800',
   '\u3164',
 ]) {
-  test(`SEC-36 ${shown(char)} in a name is noticed`, () => {
+  test(`SEC-36 ${printable(char)} in a name is noticed`, () => {
     assert.equal(hasUnseen(`a${char}b`), true);
-    assert.equal(shown(char), `\\u{${char.codePointAt(0)?.toString(16)}}`);
+    assert.equal(printable(char), `\\u{${char.codePointAt(0)?.toString(16)}}`);
   });
 }
 
