@@ -25,10 +25,10 @@ export interface UpstreamEventHandlerParts {
   readonly metrics: Metrics;
 }
 
-/** Passes the events of upstreams on to the parts of the gateway that they concern. */
+/** Passes events of upstreams to the parts of the gateway that handle them. */
 export class UpstreamEventHandler implements UpstreamEvents<Exchange, ConnectionHolder> {
   readonly #parts: UpstreamEventHandlerParts;
-  /** Changes of lists, which reach clients together. */
+  /** Gathers changes of lists, so that clients get them together. */
   readonly #changes: ChangeGatherer;
 
   constructor(parts: UpstreamEventHandlerParts) {
@@ -68,12 +68,12 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
     const { offers, notifications } = this.#parts;
     const isStart = offers.ageMs(upstream, era, capabilityKey) === undefined;
     const isChanged = offers.update(upstream, era, capabilityKey, offer);
-    // The log of this process has no problems of lists that were read from disk.
+    // Problems of lists that were read from disk are not in this process's log yet.
     if (isChanged || isStart) this.#changes.add(upstream, era, isStart);
     if (isChanged && capabilityKey === '') notifications.refreshVariants(upstream, era);
   }
 
-  /** Announces no more changes of lists. */
+  /** Stops announcing changes of lists. */
   close(): void {
     this.#changes.close();
   }

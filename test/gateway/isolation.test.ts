@@ -82,7 +82,7 @@ test('SEC-12 a session’s own connections end with it', TIMEOUT, async () => {
   const client = await gateway.connect();
   await conversation(client);
   const before = memory.open.size;
-  await gateway.core.gateway.end(client.session);
+  await gateway.core.gateway.endSession(client.session);
   await memory.until(() => memory.open.size < before || undefined);
 });
 
@@ -97,7 +97,7 @@ test('SEC-12 a connection that is still being opened to list for a session does 
   const client = await gateway.connect({ capabilities: { sampling: {} } });
   const listing = client.request('tools/list');
   await memory.until(() => memory.starts >= 2 || undefined);
-  await gateway.core.gateway.end(client.session);
+  await gateway.core.gateway.endSession(client.session);
   opening.resolve();
   await listing;
   await memory.until(() => memory.open.size <= 1 || undefined);
@@ -116,7 +116,7 @@ test(
     const client = await gateway.connect();
     const call = client.request('tools/call', toolCall('up__echo'));
     await memory.until(() => memory.starts >= 2 || undefined);
-    await gateway.core.gateway.end(client.session);
+    await gateway.core.gateway.endSession(client.session);
     opening.resolve();
     const { answer } = await call;
     assert.equal(answer.kind, 'error');
@@ -196,7 +196,7 @@ test(
     await using gateway = await testCore({ up: { memory, isolation: 'principal', maxConnections: 1 } });
     const ann = await gateway.connect({ principal: principal('ann') });
     await ann.result('resources/subscribe', { uri: 'up+file:///a' });
-    await gateway.core.gateway.end(ann.session);
+    await gateway.core.gateway.endSession(ann.session);
     const bob = await gateway.connect({ principal: principal('bob') });
     assert.equal(typeof (await conversation(bob)), 'number');
   },
@@ -253,7 +253,7 @@ test(
     assert.partialDeepStrictEqual(refused.answer.error.data, { code: 'overloaded', executed: 'no', retryable: true });
     assert.ok(memory.open.size <= 3);
 
-    for (const client of clients.slice(0, -1)) await gateway.core.gateway.end(client.session);
+    for (const client of clients.slice(0, -1)) await gateway.core.gateway.endSession(client.session);
     const last = clients.at(-1);
     const again = last?.request('tools/call', toolCall('up__echo'));
     const before = held.length;
@@ -301,7 +301,7 @@ test('N-03 a newcomer gets the process that a session gives back while it waits'
   const newcomer = conversation(await gateway.connect());
   const [first] = clients;
   assert.ok(first !== undefined);
-  await gateway.core.gateway.end(first.session);
+  await gateway.core.gateway.endSession(first.session);
   assert.equal(typeof (await newcomer), 'number');
 });
 

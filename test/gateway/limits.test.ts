@@ -194,7 +194,7 @@ test('N-03 the session one too many takes the place of the one without upstream 
   await second.result('ping');
   await gateway.connect({ listens: false });
   assert.deepEqual([first.session.closed.aborted, second.session.closed.aborted], [false, true]);
-  const woken = await gateway.core.gateway.session(second.session.id, second.session.caller.principal, '');
+  const woken = await gateway.core.gateway.findSession(second.session.id, second.session.caller.principal, '');
   assert.ok(woken, 'its id still works');
 });
 

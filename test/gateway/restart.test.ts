@@ -11,7 +11,7 @@ const RESOURCES = { resources: { subscribe: true }, tools: {}, logging: {} };
 
 /** The same client after a restart of the gateway: it goes on with its session id. */
 async function resumed(gateway: TestCore, client: TestClient): Promise<TestClient> {
-  const session = await gateway.core.gateway.session(client.session.id, LOCAL, '');
+  const session = await gateway.core.gateway.findSession(client.session.id, LOCAL, '');
   assert.ok(session, 'the session is unknown');
   return new TestClient(() => gateway.core, session, client.initialized, true);
 }
@@ -94,11 +94,11 @@ test('a session that was deleted stays unknown, also after a restart', TIMEOUT, 
   const memory = memoryUpstream({ lists: { tools: [ECHO] } });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
-  await gateway.core.gateway.end(client.session);
+  await gateway.core.gateway.endSession(client.session);
   assert.ok(client.session.closed.aborted);
-  assert.equal(await gateway.core.gateway.session(client.session.id, LOCAL, ''), undefined);
+  assert.equal(await gateway.core.gateway.findSession(client.session.id, LOCAL, ''), undefined);
   await gateway.restart();
-  assert.equal(await gateway.core.gateway.session(client.session.id, LOCAL, ''), undefined);
+  assert.equal(await gateway.core.gateway.findSession(client.session.id, LOCAL, ''), undefined);
 });
 
 test(
@@ -110,9 +110,9 @@ test(
     const { id } = (await gateway.connect()).session;
     const other = { key: 'other', label: 'other', scopes: [] };
     for (let round = 0; round < 2; round++) {
-      assert.equal(await gateway.core.gateway.session(id, other, ''), undefined);
-      assert.equal(await gateway.core.gateway.session(id, LOCAL, 'up'), undefined);
-      assert.ok(await gateway.core.gateway.session(id, LOCAL, ''));
+      assert.equal(await gateway.core.gateway.findSession(id, other, ''), undefined);
+      assert.equal(await gateway.core.gateway.findSession(id, LOCAL, 'up'), undefined);
+      assert.ok(await gateway.core.gateway.findSession(id, LOCAL, ''));
       await gateway.restart();
     }
   },
@@ -127,8 +127,8 @@ test(
     await gateway.restart();
     const other = { key: 'other', label: 'other', scopes: [] };
     const [strangers, own] = await Promise.all([
-      gateway.core.gateway.session(id, other, ''),
-      gateway.core.gateway.session(id, LOCAL, ''),
+      gateway.core.gateway.findSession(id, other, ''),
+      gateway.core.gateway.findSession(id, LOCAL, ''),
     ]);
     assert.equal(strangers, undefined);
     assert.ok(own);
@@ -208,7 +208,7 @@ test('N-31 maxAge ends a session that is awake, and its stream', TIMEOUT, async 
   let found: unknown = client.session;
   while (found !== undefined) {
     assert.ok(Date.now() < openedMs + 5_000, 'the id is still accepted');
-    found = await gateway.core.gateway.session(client.session.id, LOCAL, '');
+    found = await gateway.core.gateway.findSession(client.session.id, LOCAL, '');
     await new Promise((resolve) => setImmediate(resolve));
   }
   assert.ok(Date.now() >= openedMs + 400);

@@ -69,7 +69,7 @@ test('X-034 on a shared connection the upstream is asked once, until the last su
 
   await a.result('resources/unsubscribe', { uri: URI });
   assert.equal(memory.requests('resources/unsubscribe').length, 0);
-  await gateway.core.gateway.end(b.session);
+  await gateway.core.gateway.endSession(b.session);
   await memory.until(() => memory.requests('resources/unsubscribe')[0]);
   updated(memory.peers[0]);
   await other.result('ping');
@@ -86,7 +86,7 @@ test('a session that ends while it subscribes on a shared connection leaves no s
   const client = await gateway.connect();
   const subscribing = client.request('resources/subscribe', { uri: URI });
   const request = await memory.until(() => memory.requests('resources/subscribe')[0]);
-  await gateway.core.gateway.end(client.session);
+  await gateway.core.gateway.endSession(client.session);
   memory.peers[0]?.say(result(request, {}));
   await subscribing;
   await memory.until(() => memory.requests('resources/unsubscribe')[0]);
@@ -265,7 +265,7 @@ test('N-23 a subscription that the upstream refuses is not kept', TIMEOUT, async
   const { session } = await subscribedTo(gateway, ['up+file:///no', URI]);
   await gateway.restart();
   const first = memory.requests('resources/subscribe').length;
-  const woken = await gateway.core.gateway.session(session.id, LOCAL, '');
+  const woken = await gateway.core.gateway.findSession(session.id, LOCAL, '');
   assert.ok(woken);
   await memory.until(() => memory.requests('resources/subscribe')[first]);
   assert.deepEqual(

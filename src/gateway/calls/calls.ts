@@ -12,7 +12,7 @@ import type { Call } from '../../upstream/rpc/call.ts';
 import { type Link, NO_FEATURES } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { type ResultTranslator, NEEDS_URL, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
-import { atMost } from '../exchange/at-most.ts';
+import { waitAtMost } from '../exchange/at-most.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { collectInput, MAX_ROUNDS } from '../questions/collect-input.ts';
@@ -22,7 +22,7 @@ import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
 import type { ResourceCache } from '../forward/resource-cache.ts';
-import type { Found, Route } from '../exchange/route.ts';
+import type { UpstreamRoute, Route } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
 import { inputRequiredError, readAsking, urlRequiredError } from './asking-answers.ts';
 import type { TaskCalls } from './task-calls.ts';
@@ -94,9 +94,9 @@ export class Calls {
    *
    * @throws {GatewayError} before anything was sent.
    */
-  relay(exchange: OpenExchange, to: Found, ending: ResultSink): void {
+  relay(exchange: OpenExchange, to: UpstreamRoute, ending: ResultSink): void {
     const upstream = this.#parts.upstreams.get(to.upstream);
-    const link = this.#parts.links.ready(exchange.holder, to.upstream);
+    const link = this.#parts.links.findOpen(exchange.holder, to.upstream);
     const isRead = exchange.request.method === 'resources/read';
     if (upstream === undefined || link?.era !== 'modern' || isRead || !upstream.limiter.hasRoom) {
       ending.follow(this.forward(exchange, to));
@@ -117,7 +117,7 @@ export class Calls {
   #onFirstResponse(
     exchange: OpenExchange,
     upstream: Upstream<Exchange, ConnectionHolder>,
-    to: Found,
+    to: UpstreamRoute,
     begun: FirstResponse,
     ending: ResultSink,
   ): void {
@@ -146,7 +146,7 @@ export class Calls {
   async #call(
     exchange: OpenExchange,
     upstream: Upstream<Exchange, ConnectionHolder>,
-    to: Found,
+    to: UpstreamRoute,
     begun?: FirstResponse,
   ): Promise<Answer> {
     const { holder } = exchange;
@@ -155,7 +155,7 @@ export class Calls {
     try {
       for (let attempt = 1; ; attempt++) {
         const first = attempt === 1 ? begun?.first : undefined;
-        const ready = first === undefined ? links.ready(holder, upstream.id) : begun?.link;
+        const ready = first === undefined ? links.findOpen(holder, upstream.id) : begun?.link;
         const link = ready ?? (await exchange.unlessCancelled(links.open(holder, upstream.id)));
         try {
           if (first instanceof GatewayError) throw first;
@@ -183,7 +183,7 @@ export class Calls {
         } catch (thrown) {
           if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
           // The end of a process is noticed a moment after it stops reading.
-          if (links.ready(holder, upstream.id) === link) await sleep(RESEND_MS);
+          if (links.findOpen(holder, upstream.id) === link) await sleep(RESEND_MS);
         } finally {
           upstream.onCallEnd(link);
         }
@@ -202,7 +202,7 @@ export class Calls {
     exchange: OpenExchange,
     upstream: Upstream<Exchange, ConnectionHolder>,
     link: Link<Exchange, ConnectionHolder>,
-    { params, source }: Pick<Found, 'params' | 'source'>,
+    { params, source }: Pick<UpstreamRoute, 'params' | 'source'>,
     ended?: (first: Answer | GatewayError) => void,
   ): Call<Exchange> {
     const asked = exchange.request.method === 'tools/call' ? params.with('task', undefined) : params;
@@ -214,7 +214,7 @@ export class Calls {
     if (method !== 'resources/read' || client.caller.revision !== MODERN) return;
     if (isListedResource(client.catalog, params?.string('uri') ?? '')) return;
     const refreshing = this.#parts.listRefresher.refreshFor(holder);
-    if (refreshing !== undefined) await atMost([refreshing], LISTS_WAIT_MS);
+    if (refreshing !== undefined) await waitAtMost([refreshing], LISTS_WAIT_MS);
   }
 
   /** Translates an answer for the client, and adds the loss of the upstream's state where that is not reported yet. */
@@ -231,7 +231,7 @@ export class Calls {
     exchange: OpenExchange,
     upstream: Upstream<Exchange, ConnectionHolder>,
     link: Link<Exchange, ConnectionHolder>,
-    { params, source: listed }: Found,
+    { params, source: listed }: UpstreamRoute,
     first: Answer | undefined,
   ): Promise<Answer> {
     const { method } = exchange.request;

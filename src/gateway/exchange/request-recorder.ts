@@ -8,32 +8,32 @@ import type { RequestLog } from '../../telemetry/request-log.ts';
 import type { Caller } from './caller.ts';
 import type { OpenExchange } from './open-exchange.ts';
 
-/** Records every request of a client: in the metrics, and as one line of the log without its contents. */
+/** Records client requests in the metrics, and each as one line of the request log without arguments or results. */
 export class RequestRecorder {
   readonly #metrics: Metrics;
   readonly #log: Logger;
   readonly #requestLog: RequestLog | undefined;
   #inFlightCount = 0;
 
-  /** @param requestLog undefined where requests are not logged. */
+  /** @param requestLog undefined if requests are not logged. */
   constructor(metrics: Metrics, log: Logger, requestLog: RequestLog | undefined) {
     this.#metrics = metrics;
     this.#log = log;
     this.#requestLog = requestLog;
   }
 
-  /** Requests that are not answered yet. */
+  /** The number of requests that are not answered yet. */
   get inFlightCount(): number {
     return this.#inFlightCount;
   }
 
-  /** Records that a request has come. */
+  /** Records the arrival of a request. */
   begin(): void {
     this.#inFlightCount++;
     this.#metrics.requestsInFlight.add();
   }
 
-  /** Records the answer to a request: who asked what of which upstream, how it ended, and after how many ms. */
+  /** Records the answer to a request: its method, caller and upstream, its outcome and its duration. */
   end(
     { principal, revision }: Caller,
     { method }: Request,
@@ -50,9 +50,9 @@ export class RequestRecorder {
     this.#requestLog?.write(line);
   }
 
-  /** Records a failure. Returns the answer that reports it to the client. */
+  /** Logs a failure, and returns the answer that reports it to the client. */
   fail(thrown: unknown, method: string): Answer {
-    // A client's parameters are cut open only where they are needed, and may turn out broken there.
+    // Parameters are parsed only as far as they are needed, so they may turn out malformed late.
     const isBroken = thrown instanceof JsonTextError;
     const error = isBroken ? new GatewayError('invalid-params', { message: thrown.message }) : toGatewayError(thrown);
     const level = error.code === 'internal-error' ? 'error' : 'info';
@@ -61,7 +61,7 @@ export class RequestRecorder {
     return toAnswer(error);
   }
 
-  /** Writes the lines of the log that wait. */
+  /** Writes the buffered lines of the request log. */
   flush(): void {
     this.#requestLog?.flush();
   }

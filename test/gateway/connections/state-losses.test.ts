@@ -88,7 +88,7 @@ test('N-03 after a restart the first answer of each upstream that kept state say
   const client = await gateway.connect();
   await metaOf(client);
   await gateway.restart();
-  const session = await gateway.core.gateway.session(client.session.id, client.session.caller.principal, '');
+  const session = await gateway.core.gateway.findSession(client.session.id, client.session.caller.principal, '');
   const call = async (tool: string) => {
     const { answer } = await client.request('tools/call', toolCall(tool), session === undefined ? {} : { session });
     return answer.kind === 'result' ? JSON.parse(answer.result)['_meta'] : answer.error;
@@ -103,7 +103,7 @@ test('N-03 a session that ends loses nothing that anybody needs', TIMEOUT, async
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
   await metaOf(client);
-  await gateway.core.gateway.end(client.session);
+  await gateway.core.gateway.endSession(client.session);
   await memory.until(() => memory.open.size === 0 || undefined);
   assert.doesNotMatch(await gateway.metrics.text(), /state_lost_total\{/);
 });

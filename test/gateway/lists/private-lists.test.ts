@@ -185,7 +185,7 @@ test('N-63 a session whose connection ends while it waits is not listed, and oth
   const [gone, ...kept] = clients.slice(LIMITS.privateListingsPerUpstream);
   const count = memory.requests('tools/list').length;
   assert.ok(gone !== undefined);
-  await gateway.core.gateway.end(gone.session);
+  await gateway.core.gateway.endSession(gone.session);
   gate.open();
   for (const client of kept) await client.heard(LIST_CHANGED);
   assert.equal(memory.requests('tools/list').length, count + kept.length);

@@ -201,7 +201,7 @@ test('an upstream is answered when the session it asks ends', TIMEOUT, async () 
   const asked = Promise.withResolvers<void>();
   const call = client.request('tools/call', toolCall('up__echo'), { onMessage: () => asked.resolve() });
   await asked.promise;
-  await gateway.core.gateway.end(client.session);
+  await gateway.core.gateway.endSession(client.session);
   const answer = await memory.until(() =>
     memory.peers.flatMap(({ heard }) => heard).find(({ kind }) => kind === 'error' || kind === 'result'),
   );
