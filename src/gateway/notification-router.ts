@@ -6,7 +6,6 @@ import type { RawObject } from '../json/json.ts';
 import type { LimitName } from '../limits.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { type Era, MODERN, featuresOf } from '../protocol/revisions.ts';
-import type { Link } from '../upstream/link.ts';
 import { ClientGroup } from './clients/client-group.ts';
 import { elicitationIdToClient } from './questions/question-labels.ts';
 import type { UrlElicitations } from './questions/url-elicitations.ts';
@@ -18,11 +17,9 @@ import { ListingQueue } from './lists/listing-queue.ts';
 import type { Offers } from './lists/offers.ts';
 import { PrivateLists } from './lists/private-lists.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
-import type { ConnectionHolder, Upstreams } from './exchange/connection-holder.ts';
+import type { ConnectionHolder, HolderLink, Upstreams } from './exchange/connection-holder.ts';
 import { UpdateCoalescer } from './update-coalescer.ts';
 import type { TaskMarks } from './handles/task-marks.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
 
 export interface NotificationRouterParts {
   readonly upstreams: Upstreams;

@@ -4,18 +4,16 @@ import { type Era, ERAS } from '../protocol/revisions.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Eras } from '../upstream/eras.ts';
 import type { Lifecycle } from '../upstream/lifecycle.ts';
-import type { CloseReason, Link } from '../upstream/link.ts';
+import type { CloseReason } from '../upstream/link.ts';
 import type { ServerRequest } from '../upstream/rpc/connection.ts';
 import type { UpstreamEvents } from '../upstream/upstream-events.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
-import type { ConnectionHolder } from './exchange/connection-holder.ts';
+import type { ConnectionHolder, HolderLink } from './exchange/connection-holder.ts';
 import type { Exchange } from './exchange/exchange.ts';
 import { ChangeGatherer } from './lists/change-gatherer.ts';
 import type { Offers } from './lists/offers.ts';
 import type { NotificationRouter } from './notification-router.ts';
 import type { ServerRequests } from './questions/server-requests.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
 
 export interface UpstreamEventHandlerParts {
   readonly offers: Offers;

@@ -3,17 +3,16 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { featuresOf } from '../../protocol/revisions.ts';
-import type { Link } from '../../upstream/link.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import { forwardableCapabilities, capabilityKeyOf } from '../exchange/client-capabilities.ts';
-import { ConnectionHolder } from '../exchange/connection-holder.ts';
+import { ConnectionHolder, type HolderLink } from '../exchange/connection-holder.ts';
 
 /** A `subscriptions/listen` stream: receives notifications that belong to no request. */
 export interface Subscriber {
   announce(method: string, params: RawObject | undefined): void;
   /** Handles a change of a task, which may belong to another client. */
-  onTaskChange(link: Link<Exchange, ConnectionHolder>, task: string): void;
+  onTaskChange(link: HolderLink, task: string): void;
   close(): void;
 }
 

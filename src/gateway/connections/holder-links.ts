@@ -7,18 +7,16 @@ import { detach } from '../../json/memo.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
-import type { CloseReason, Link } from '../../upstream/link.ts';
+import type { CloseReason } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
 import { isWanted, lowestLevel } from '../exchange/log-level.ts';
 import type { Exchange } from '../exchange/exchange.ts';
-import type { ConnectionHolder, Subscription, Upstreams } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, HolderLink, Subscription, Upstreams } from '../exchange/connection-holder.ts';
 import type { LimitName } from '../../limits.ts';
 import { canSubscribe, LinkSubscriptions } from './link-subscriptions.ts';
 import { SiblingSubscriptions } from './sibling-subscriptions.ts';
 import type { StateLosses } from './state-losses.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
 
 /** The longest that a call waits until an upstream has answered log level and subscriptions. */
 const PREPARE_MS = 1_000;
@@ -180,9 +178,8 @@ export class HolderLinks {
   }
 
   /**
-   * Subscribes a holder to a resource.
+   * Subscribes a holder to a resource. Later updates reach the client under `publishedUri`.
    *
-   * @param publishedUri the published URI.
    * @throws {GatewayError} `method-not-found` if the upstream has no subscriptions.
    */
   async subscribe(holder: ConnectionHolder, publishedUri: string, to: Subscription): Promise<Answer> {

@@ -1,12 +1,8 @@
 import { GatewayError, toAnswer } from '../../errors.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
-import type { Link } from '../../upstream/link.ts';
 import type { UpstreamSubscription } from '../../upstream/upstream-subscription.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-import type { Exchange } from '../exchange/exchange.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
+import type { ConnectionHolder, HolderLink } from '../exchange/connection-holder.ts';
 
 export type SubscriptionMethod = 'resources/subscribe' | 'resources/unsubscribe';
 

@@ -1,11 +1,7 @@
 import type { Logger } from 'pino';
 import { LIMITS, type LimitName } from '../../limits.ts';
-import type { Link } from '../../upstream/link.ts';
-import type { ConnectionHolder, Subscription } from '../exchange/connection-holder.ts';
-import type { Exchange } from '../exchange/exchange.ts';
+import type { ConnectionHolder, HolderLink, Subscription } from '../exchange/connection-holder.ts';
 import { canSubscribe, type LinkSubscriptions } from './link-subscriptions.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
 
 export interface SiblingSubscriptionsParts {
   readonly subscriptions: LinkSubscriptions;

@@ -4,11 +4,8 @@ import { type Answer, type Result, parsed } from '../../protocol/jsonrpc.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
-import type { CloseReason, Link } from '../../upstream/link.ts';
-import type { ConnectionHolder, StateLoss } from '../exchange/connection-holder.ts';
-import type { Exchange } from '../exchange/exchange.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
+import type { CloseReason } from '../../upstream/link.ts';
+import type { ConnectionHolder, HolderLink, StateLoss } from '../exchange/connection-holder.ts';
 
 const CAUSES: Readonly<Record<StateLoss['reason'], string>> = {
   idle: 'was ended because it was not used for the time that "idle" allows',

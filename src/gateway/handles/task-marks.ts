@@ -1,9 +1,8 @@
 import type { RawObject } from '../../json/json.ts';
 import { withoutCoreTaskMeta } from '../../protocol/meta.ts';
 import { relatedTask, withRelatedTask } from '../../protocol/tasks.ts';
-import type { Link } from '../../upstream/link.ts';
-import type { Client, Exchange } from '../exchange/exchange.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Client } from '../exchange/exchange.ts';
+import type { HolderLink } from '../exchange/connection-holder.ts';
 import type { TaskIds } from './task-ids.ts';
 
 /** Returns whether the params may name a related task. Most do not, and need not be parsed. */
@@ -22,7 +21,7 @@ export class TaskMarks {
   /**
    * Returns params with the client's id of the related task. Removes the related task if this client does not know it.
    */
-  withTaskId(link: Link<Exchange, ConnectionHolder>, client: Client, params: RawObject): RawObject {
+  withTaskId(link: HolderLink, client: Client, params: RawObject): RawObject {
     if (!mayBeMarked(params)) return params;
     const task = relatedTask(params);
     const id = task === undefined ? undefined : this.idFor(link, client, task);
@@ -30,7 +29,7 @@ export class TaskMarks {
   }
 
   /** Returns the id of a task for a client of this connection; undefined if this process has not sealed it. */
-  idFor(link: Link<Exchange, ConnectionHolder>, { caller }: Pick<Client, 'caller'>, task: string): string | undefined {
+  idFor(link: HolderLink, { caller }: Pick<Client, 'caller'>, task: string): string | undefined {
     for (const holder of link.users) {
       if (holder.caller !== caller) continue;
       return this.#ids.find(caller, { upstream: link.upstream, task, holder: holder.key })?.id;

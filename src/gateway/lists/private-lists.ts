@@ -1,14 +1,11 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { isSameOffer } from '../../catalog/offer.ts';
-import type { ClientFeatures, Link } from '../../upstream/link.ts';
-import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
-import type { Exchange } from '../exchange/exchange.ts';
+import type { ClientFeatures } from '../../upstream/link.ts';
+import type { ConnectionHolder, HolderLink, Upstreams } from '../exchange/connection-holder.ts';
 import type { ListingQueue } from './listing-queue.ts';
 import type { Offers } from './offers.ts';
 import { LEAST_GAP_MS } from './pace.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
 
 export interface PrivateListsParts {
   readonly upstreams: Upstreams;

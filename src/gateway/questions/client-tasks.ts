@@ -3,11 +3,8 @@ import { arrayText, RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { supportsClientTask, relatedTask, withRelatedTask } from '../../protocol/tasks.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
-import type { Link } from '../../upstream/link.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
+import type { ConnectionHolder, HolderLink } from '../exchange/connection-holder.ts';
 
 /** A task that a client runs for an upstream, as the answer to a question. */
 interface HostedTask {
