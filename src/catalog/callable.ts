@@ -51,15 +51,18 @@ export function nameCallables(
     const named = nameItems(kind, view, upstream, offer, maxChars);
     const made = textsOf(named);
     byUpstream.push(named);
-    for (const [position, { reading, prefixedName, published, quarantined: record }] of named.items.entries()) {
+    for (const [
+      position,
+      { reading, prefixedName, published, quarantined: quarantineRecord },
+    ] of named.items.entries()) {
       if (published?.name !== prefixedName) hidden.add(prefixedName);
-      if (record !== undefined) quarantined.push(record);
+      if (quarantineRecord !== undefined) quarantined.push(quarantineRecord);
       if (published === undefined) continue;
       const { name, target, source } = published;
-      const holder = targets.get(name);
-      if (holder !== undefined) {
+      const publishedTarget = targets.get(name);
+      if (publishedTarget !== undefined) {
         const why =
-          `would be called "${printable(name)}", as "${printable(holder.name)}" of upstream "${holder.upstream}" already is; ` +
+          `would be called "${printable(name)}", as "${printable(publishedTarget.name)}" of upstream "${publishedTarget.upstream}" already is; ` +
           'give one of them another prefix or name';
         quarantined.push(quarantine(upstream.id, kind, reading.key, position, why));
         continue;

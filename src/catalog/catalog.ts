@@ -246,8 +246,8 @@ export function resolveResource(catalog: Catalog, uri: string): Resolution {
  * to an upstream because they contain its id, or because the view has a fallback.
  */
 export function isListedResource(catalog: Catalog, uri: string): boolean {
-  const owner = resolveResource(catalog, uri);
-  return owner.kind === 'one' && isListedBy(catalog.resources, owner.upstream, owner.uri);
+  const resolution = resolveResource(catalog, uri);
+  return resolution.kind === 'one' && isListedBy(catalog.resources, resolution.upstream, resolution.uri);
 }
 
 /** Finds the upstream that completes a `ref/resource`, whose `uri` is a template or a URI. */

@@ -180,9 +180,9 @@ export class Gateway implements Front {
   async #setSubscription(session: Session, { method, params }: Request): Promise<Answer> {
     const uri = params?.string('uri');
     if (uri === undefined) throw new GatewayError('invalid-params', { message: '"uri" must be a string' });
-    const owner = session.subscriptions.get(uri) ?? resolveUri(session.catalog, uri);
-    if (owner instanceof GatewayError) throw owner;
-    const to = { upstream: owner.upstream, uri: owner.uri };
+    const resource = session.subscriptions.get(uri) ?? resolveUri(session.catalog, uri);
+    if (resource instanceof GatewayError) throw resource;
+    const to = { upstream: resource.upstream, uri: resource.uri };
     const { links, sessions } = this.#parts;
     const isSubscribe = method === 'resources/subscribe';
     // Saved first, so that a subscription that cannot be stored is not sent to the upstream.

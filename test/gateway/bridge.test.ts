@@ -24,12 +24,12 @@ function textOf(text: string) {
   return { content: [{ type: 'text', text }] };
 }
 
-/** A modern server with a tool `t` that does what `request` of the script says. */
+/** A modern server with a tool `t` that runs `request` of the script. */
 async function upstream(script: ServerScript): Promise<HttpUpstream> {
   return await modernUpstream({ capabilities: ALL, tools: [TOOL], ...script });
 }
 
-/** Asks this, and answers with what it was told. */
+/** Asks these questions, and answers with the responses. */
 function asking(questions: Readonly<Record<string, object>>): (served: Served) => void {
   return (served) => {
     const { inputResponses } = served.params;

@@ -12,7 +12,7 @@ function methods(messages: readonly Message[]): string[] {
   return messages.map((message) => ('method' in message ? message.method : message.kind));
 }
 
-/** An upstream whose tool asks its client with what the client can do, and answers with what it said. */
+/** An upstream whose tool asks its client this question, and returns the response. */
 function asking(method: string, params: object = {}) {
   const waiting = new Map<Peer, string>();
   let asked = 0;

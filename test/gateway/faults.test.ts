@@ -10,7 +10,10 @@ const TIMEOUT = { timeout: 20_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 const DONE = { content: [{ type: 'text', text: 'done' }] };
 
-/** What HTTP reports when the upstream answers 404 to one message: that one was refused, the others may have run. */
+/**
+ * The errors of the HTTP transport after a 404: the first for the refused message, the second for others in flight,
+ * which may have run.
+ */
 const REFUSED = () => new GatewayError('upstream-session-lost', { upstream: 'up' });
 const FORGOTTEN = () =>
   new GatewayError('upstream-session-lost', { upstream: 'up', executed: 'unknown', retryable: false });

@@ -24,7 +24,7 @@ const CACHED = [
   ['resources/templates/list', {}],
 ] as const;
 
-/** What a result says of how long it holds, and for whom. */
+/** Returns the caching fields of a result. */
 function cachingOf({ ttlMs, cacheScope }: Record<string, unknown>) {
   return { ttlMs, cacheScope };
 }
@@ -152,7 +152,7 @@ test('M-022 the URI of a tool’s user interface, in both spellings, can be read
       { uri: nested },
       { capabilities, headers: { 'mcp-name': nested } },
     );
-    // What is inside is not touched.
+    // The content is unchanged.
     assert.deepEqual(contents, [{ uri: nested, text: `<p>${uri}</p>` }]);
   }
   assert.equal(one.requests('resources/read').length, 1);

@@ -118,7 +118,7 @@ suite('headers that an upstream refuses', () => {
 const FORM = { message: 'Who?', mode: 'form', requestedSchema: { type: 'object', properties: {} } };
 const SAMPLING = { messages: [], maxTokens: 1 };
 
-/** Asks once, and then says what it was answered. */
+/** Asks one question, and then answers the call with the response. */
 function asks(method: string, params: object): Act {
   return ({ params: { inputResponses } }) =>
     inputResponses === undefined

@@ -40,7 +40,7 @@ test('D7 after a restart a session continues with its log level and subscription
   assert.ok(told.includes('logging/setLevel {"level":"alert"}'), told.join());
   peer?.say('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"too little"}}');
   peer?.say('{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a"}}');
-  // One for what nobody heard meanwhile, one for what happened.
+  // One update for changes during the restart, and one for the change after it.
   await client.until(() => (client.listened.length === 2 ? true : undefined));
   assert.deepEqual(
     client.listened.map((message) => 'method' in message && message.method),

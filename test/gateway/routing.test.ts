@@ -6,7 +6,7 @@ import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../suppo
 const TIMEOUT = { timeout: 20_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 
-/** An upstream with one of everything, which answers with what it was asked. */
+/** An upstream with one item of each kind, which answers with the request that it received. */
 function mirror(): MemoryUpstream {
   return memoryUpstream({
     capabilities: { tools: {}, prompts: {}, resources: {}, completions: {} },

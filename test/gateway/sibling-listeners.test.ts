@@ -214,7 +214,7 @@ suite('N-47 a listener gets no change', () => {
     for (const tool of ['touch', 'grow']) await call(gateway, tool);
     await Promise.all([own.hears(UPDATED), own.hears(LIST_CHANGED)]);
     assert.deepEqual(foreign.heard(), []);
-    // What is meant for it comes.
+    // A change by its own principal arrives.
     await call(gateway, 'grow', { ...CAN_BE_ASKED, principal: OTHER });
     await foreign.hears(LIST_CHANGED);
     assert.deepEqual(foreign.heard(), [LIST_CHANGED]);

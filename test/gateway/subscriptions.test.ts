@@ -189,7 +189,7 @@ test('a connection gets the lowest log level of its sessions', TIMEOUT, async ()
   await b.result('logging/setLevel', { level: 'debug' });
   await a.result('logging/setLevel', { level: 'critical' });
   const levels = memory.requests('logging/setLevel').map(({ params }) => params?.string('level'));
-  // The other one has set no level yet, and is not to miss what is usual.
+  // The other session has set no level, so the default level still applies.
   assert.deepEqual(levels, ['info', 'debug', 'debug']);
 });
 
@@ -204,7 +204,7 @@ test('R3 an unanswered logging/setLevel does not delay the client or its calls',
   const client = await gateway.connect();
   await client.result('tools/call', toolCall('up__echo'));
   await client.result('logging/setLevel', { level: 'error' });
-  // What was sent before the answer has arrived by now.
+  // Messages that were sent before the answer have arrived by now.
   for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
   const told = [...hung.open].flatMap(({ heard }) => heard.map((message) => 'method' in message && message.method));
   assert.ok(!told.includes('notifications/cancelled'), 'it was waited for until it timed out');
@@ -318,7 +318,7 @@ test('N-05 list_changed during a start is not announced if the lists are equal',
   const [first, client] = [await gateway.connect(), await gateway.connect()];
   await first.result('tools/call', toolCall('up__echo'));
   await client.result('tools/call', toolCall('up__echo'));
-  // The last process was listed again for what it reported, and the lists are equal.
+  // The last process was listed again after its report, and the lists are equal.
   await memory.until(() => asked(memory.peers.at(-1), 'tools/list')[0]);
   for (const peer of memory.open) peer.say('{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}');
   await client.heard('notifications/prompts/list_changed');

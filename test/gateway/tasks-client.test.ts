@@ -11,7 +11,7 @@ const CAPABILITIES = { sampling: {}, elicitation: {}, tasks: RUNS };
 const STATE = { taskId: 'mine', status: 'working', ttl: 1_000, createdAt: '', lastUpdatedAt: '' };
 const SAMPLING = { messages: [], maxTokens: 1, task: { ttl: 1_000 } };
 
-/** A server that asks by hand, after a call has told it who is there. */
+/** A server whose questions the test sends by hand, on the connection of an earlier call. */
 class Asker {
   readonly memory: MemoryUpstream = memoryUpstream({
     lists: { tools: [{ name: 'hi', inputSchema: { type: 'object' } }] },

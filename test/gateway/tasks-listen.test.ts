@@ -10,7 +10,7 @@ const KNOWS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
 const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
 const BOB = { key: 'bob', label: 'bob', scopes: [] };
 
-/** A `subscriptions/listen` of these tasks: what comes on it, one after the other. */
+/** Opens a `subscriptions/listen` stream for these tasks; `heard` resolves with its next notification. */
 function listen(client: ModernClient, taskIds: readonly unknown[]) {
   const waiting: ((message: Message) => void)[] = [];
   const said: Message[] = [];

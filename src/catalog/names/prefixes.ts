@@ -22,21 +22,21 @@ export function prefixesOf(view: View): Prefixes {
  * @param prefix the whole prefix of the name's own upstream; a cut name has only a part of it.
  */
 export function reservedFor(prefixes: Prefixes, prefix: string, name: string): string | undefined {
-  const { owners, lengths } = indexOf(prefixes);
-  let first: { readonly position: number; readonly upstream: string } | undefined;
+  const { firstByPrefix, lengths } = indexOf(prefixes);
+  let reserved: { readonly position: number; readonly upstream: string } | undefined;
   for (const length of lengths) {
     if (length > name.length) break;
     const other = name.slice(0, length);
-    const owner = owners.get(other);
-    if (owner === undefined || prefix.startsWith(other)) continue;
-    if (first === undefined || owner.position < first.position) first = owner;
+    const entry = firstByPrefix.get(other);
+    if (entry === undefined || prefix.startsWith(other)) continue;
+    if (reserved === undefined || entry.position < reserved.position) reserved = entry;
   }
-  return first?.upstream;
+  return reserved?.upstream;
 }
 
 interface PrefixIndex {
   /** The first upstream of each prefix. */
-  readonly owners: ReadonlyMap<string, { readonly position: number; readonly upstream: string }>;
+  readonly firstByPrefix: ReadonlyMap<string, { readonly position: number; readonly upstream: string }>;
   /** The lengths of the prefixes, ascending. */
   readonly lengths: readonly number[];
 }
@@ -50,12 +50,12 @@ const indexes = new WeakMap<Prefixes, PrefixIndex>();
 function indexOf(prefixes: Prefixes): PrefixIndex {
   let index = indexes.get(prefixes);
   if (index === undefined) {
-    const owners = new Map<string, { readonly position: number; readonly upstream: string }>();
+    const firstByPrefix = new Map<string, { readonly position: number; readonly upstream: string }>();
     for (const [position, [prefix, upstream]] of prefixes.entries()) {
-      if (!owners.has(prefix)) owners.set(prefix, { position, upstream });
+      if (!firstByPrefix.has(prefix)) firstByPrefix.set(prefix, { position, upstream });
     }
-    const lengths = [...new Set([...owners.keys()].map(({ length }) => length))].toSorted((a, b) => a - b);
-    index = { owners, lengths };
+    const lengths = [...new Set([...firstByPrefix.keys()].map(({ length }) => length))].toSorted((a, b) => a - b);
+    index = { firstByPrefix, lengths };
     indexes.set(prefixes, index);
   }
   return index;

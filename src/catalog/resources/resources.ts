@@ -37,9 +37,9 @@ function resourceKey(upstream: string, uri: string): string {
   return `${upstream} ${uri}`;
 }
 
-function addOwner(owners: Map<string, string[]>, key: string, upstream: string): void {
-  const known = owners.get(key);
-  if (known === undefined) owners.set(key, [upstream]);
+function addUpstream(upstreamsByKey: Map<string, string[]>, key: string, upstream: string): void {
+  const known = upstreamsByKey.get(key);
+  if (known === undefined) upstreamsByKey.set(key, [upstream]);
   else if (!known.includes(upstream)) known.push(upstream);
 }
 
@@ -97,9 +97,9 @@ export function publishResources(
     return templates.slice(0, LIMITS.templatesPerUpstream);
   }
 
-  function locate(kind: 'resource' | 'template', owners: Map<string, string[]>): string[] {
+  function locate(kind: 'resource' | 'template', upstreamsByKey: Map<string, string[]>): string[] {
     const texts: string[] = [];
-    const holders = new Map<string, string>();
+    const publisherByUri = new Map<string, string>();
     for (const upstream of view.upstreams) {
       const { id } = upstream;
       const offer = offers.get(id);
@@ -115,21 +115,21 @@ export function publishResources(
           continue;
         }
         // Added even if another upstream has the URI already: it is then ambiguous, and requests for it fail.
-        addOwner(owners, key, id);
+        addUpstream(upstreamsByKey, key, id);
         if (kind === 'template') indexed.push({ upstream: id, template: key });
         const published = uriToClient(upstream, key);
-        const holder = holders.get(published);
-        if (holder === undefined) {
-          holders.set(published, id);
+        const publisher = publisherByUri.get(published);
+        if (publisher === undefined) {
+          publisherByUri.set(published, id);
           texts.push(publishedText(kind, upstream, item));
           const repair = repairOf(id, kind, reading);
           if (repair !== undefined) repaired.push(repair);
           if (kind === 'resource' && !canReadUri(LATEST_LEGACY, published)) repaired.push(urlRepair(id, key));
         } else {
           const clash =
-            holder === id
+            publisher === id
               ? 'is listed twice'
-              : `is listed by upstream "${holder}" too, so neither can be read by it here`;
+              : `is listed by upstream "${publisher}" too, so neither can be read by it here`;
           quarantined.push(quarantine(id, kind, key, position, clash));
         }
       }
@@ -156,7 +156,7 @@ function resolveById(resources: Resources, uri: string): Resolution | undefined 
 }
 
 /** Returns the upstreams that list this URI, in the upstream's own form, or else those with a matching template. */
-function ownersOf(resources: Resources, uri: string): readonly string[] {
+function upstreamsOf(resources: Resources, uri: string): readonly string[] {
   const listed = resources.listed.get(uri);
   if (listed !== undefined) return listed;
   return [...resources.index.find(uri)];
@@ -178,7 +178,7 @@ export function locateResource(
   isOnlyUpstream: boolean,
   uri: string,
 ): Resolution {
-  let found = resolveById(resources, uri) ?? toResolution(ownersOf(resources, uri), uri);
+  let found = resolveById(resources, uri) ?? toResolution(upstreamsOf(resources, uri), uri);
   if (found.kind === 'none' && fallback !== undefined && (isOnlyUpstream || !isWeb(uri))) {
     found = { kind: 'one', upstream: fallback, uri };
   }
@@ -193,6 +193,6 @@ export function locateResource(
  */
 export function locateTemplate(resources: Resources, template: string): Resolution | undefined {
   if (resolveById(resources, template) !== undefined) return undefined;
-  const owners = resources.templates.get(template);
-  return owners === undefined ? undefined : toResolution(owners, template);
+  const upstreams = resources.templates.get(template);
+  return upstreams === undefined ? undefined : toResolution(upstreams, template);
 }

@@ -130,9 +130,9 @@ export class Sessions {
     session.isInitialized = true;
     if (isSeverity(record?.logLevel)) session.logLevel = record.logLevel;
     for (const uri of record?.subscriptions ?? []) {
-      const owner = resolveUri(session.catalog, uri);
-      if (!(owner instanceof GatewayError))
-        session.subscriptions.set(uri, { upstream: owner.upstream, uri: owner.uri });
+      const resource = resolveUri(session.catalog, uri);
+      if (!(resource instanceof GatewayError))
+        session.subscriptions.set(uri, { upstream: resource.upstream, uri: resource.uri });
     }
     this.#active.set(id, session);
     this.#parts.gauge.add();

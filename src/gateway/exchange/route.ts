@@ -39,15 +39,15 @@ export function resolveUri(
   catalog: Catalog,
   uri: string,
 ): { readonly upstream: string; readonly uri: string } | GatewayError {
-  const owner = resolveResource(catalog, uri);
-  switch (owner.kind) {
+  const resolution = resolveResource(catalog, uri);
+  switch (resolution.kind) {
     case 'one':
-      return owner;
+      return resolution;
     case 'none':
       return new GatewayError('unknown-resource', { message: uri, data: { uri } });
     case 'many':
       return new GatewayError('ambiguous-resource', {
-        message: `${uri} is offered by ${owner.upstreams.join(', ')}; use the URI from resources/list`,
+        message: `${uri} is offered by ${resolution.upstreams.join(', ')}; use the URI from resources/list`,
         data: { uri },
       });
   }
@@ -58,14 +58,14 @@ function routeCompletion(catalog: Catalog, params: RawObject): Route {
   const type = ref?.string('type');
   if (ref !== undefined && type === 'ref/prompt') {
     const name = ref.string('name') ?? '';
-    const owner = resolvePrompt(catalog, name);
-    if (owner === undefined) return refuse('unknown-prompt', name);
-    return toUpstream(owner.upstream, params.with('ref', ref.with('name', quoted(owner.name)).toString()));
+    const target = resolvePrompt(catalog, name);
+    if (target === undefined) return refuse('unknown-prompt', name);
+    return toUpstream(target.upstream, params.with('ref', ref.with('name', quoted(target.name)).toString()));
   }
   if (ref !== undefined && type === 'ref/resource') {
-    const owner = resolveTemplate(catalog, ref.string('uri') ?? '');
-    if (owner.kind !== 'one') return refuse('invalid-params', `no such resource template: ${ref.string('uri') ?? ''}`);
-    return toUpstream(owner.upstream, params.with('ref', ref.with('uri', quoted(owner.uri)).toString()));
+    const target = resolveTemplate(catalog, ref.string('uri') ?? '');
+    if (target.kind !== 'one') return refuse('invalid-params', `no such resource template: ${ref.string('uri') ?? ''}`);
+    return toUpstream(target.upstream, params.with('ref', ref.with('uri', quoted(target.uri)).toString()));
   }
   return refuse('invalid-params', '"ref" must be a ref/prompt or a ref/resource');
 }
@@ -80,28 +80,28 @@ export function route(catalog: Catalog, request: Request): Route {
   switch (method) {
     case 'tools/call': {
       const name = params.string('name');
-      const owner = name === undefined ? undefined : resolveTool(catalog, name);
-      if (name === undefined || owner === undefined) return refuse('unknown-tool', name ?? '"name" must be a string');
+      const target = name === undefined ? undefined : resolveTool(catalog, name);
+      if (name === undefined || target === undefined) return refuse('unknown-tool', name ?? '"name" must be a string');
       return {
         kind: 'upstream',
-        upstream: owner.upstream,
-        params: params.with('name', quoted(owner.name)),
+        upstream: target.upstream,
+        params: params.with('name', quoted(target.name)),
         tool: name,
-        source: sourceOf(catalog, owner),
+        source: sourceOf(catalog, target),
       };
     }
     case 'prompts/get': {
       const name = params.string('name');
-      const owner = name === undefined ? undefined : resolvePrompt(catalog, name);
-      if (owner === undefined) return refuse('unknown-prompt', name ?? '"name" must be a string');
-      return toUpstream(owner.upstream, params.with('name', quoted(owner.name)));
+      const target = name === undefined ? undefined : resolvePrompt(catalog, name);
+      if (target === undefined) return refuse('unknown-prompt', name ?? '"name" must be a string');
+      return toUpstream(target.upstream, params.with('name', quoted(target.name)));
     }
     case 'resources/read': {
       const uri = params.string('uri');
       if (uri === undefined) return refuse('invalid-params', '"uri" must be a string');
-      const owner = resolveUri(catalog, uri);
-      if (owner instanceof GatewayError) return { kind: 'nowhere', error: owner };
-      return toUpstream(owner.upstream, params.with('uri', quoted(owner.uri)));
+      const target = resolveUri(catalog, uri);
+      if (target instanceof GatewayError) return { kind: 'nowhere', error: target };
+      return toUpstream(target.upstream, params.with('uri', quoted(target.uri)));
     }
     default:
       return routeCompletion(catalog, params);

@@ -73,7 +73,7 @@ test('X-015 a retry at another replica continues the call while its owner exists
     const { inputRequests, requestState } = await parked(first, 'n');
     const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
     assert.deepEqual(toldIn(await call(second, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
-    // Whoever has lost the answer may ask for it anywhere.
+    // A client that has lost the answer may retry at any replica.
     assert.deepEqual(toldIn(await call(first, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
     assert.equal(memory.requests('tools/call').length, 1);
     assert.equal(await parkedCalls(first), 0);
@@ -165,7 +165,7 @@ suite('X-014 a requestState of another request is refused and not forwarded', ()
         memory.peers.slice(0, heard.length).map((peer) => peer.heard.length),
         heard,
       );
-      // Whom it belongs to can still use it.
+      // Its own client can still use it.
       const retry = { requestState, inputResponses: answers(inputRequests, 'Ann') };
       const told = toldIn(await call(gateway, 'n', retry, { principal: ANN }).reply);
       assert.deepEqual(told, { nonce: 'n', told: { q: [accepted('Ann')] } });
@@ -504,7 +504,7 @@ test('X-016 a cancelled duplicate does not end the call of the later retry', TIM
   const before = call(gateway, 'n', retry);
   await memory.until(() => at('n').told.get('q'));
   const after = call(gateway, 'n', retry, { progressToken: 'after' });
-  // Progress goes to whoever has the call now.
+  // Progress goes to the latest retry.
   for (let progress = 1; after.said.length === 0; progress++) {
     const params = { progress, progressToken: Number(at('n').request.id) };
     at('n').peer.say(JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params }));
@@ -553,7 +553,7 @@ for (const [kind, target] of [
       const { error } = await call(gateway, 'd').reply;
       assert.partialDeepStrictEqual(error, { code: -31013, data: { executed: 'unknown', retryable: false } });
       await called(at('d'));
-      // Others are none the worse.
+      // Other principals are not affected.
       await parked(gateway, 'e', { principal: BOB });
     });
 

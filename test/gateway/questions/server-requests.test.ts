@@ -8,7 +8,7 @@ import { memoryUpstream, type MemoryUpstream, result } from '../../support/memor
 const TIMEOUT = { timeout: 20_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 
-/** An upstream that asks this during each call, and answers the call with what it was told. */
+/** An upstream that asks this question during each call, and answers the call with the response. */
 function asking(method: string, params: object): MemoryUpstream {
   return memoryUpstream({
     lists: { tools: [ECHO] },
@@ -26,7 +26,7 @@ function asking(method: string, params: object): MemoryUpstream {
   });
 }
 
-/** Calls the tool; what the client was asked, and what the upstream was told. */
+/** Calls the tool. Returns the question that the client got and the response that the upstream got. */
 async function exchange(client: TestClient, reply: object) {
   const asked: Request[] = [];
   const { answer } = await client.request('tools/call', toolCall('up__echo'), {
