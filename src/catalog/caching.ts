@@ -1,7 +1,7 @@
 import type { RawObject } from '../json/json.ts';
 
 /**
- * How long a result holds, in milliseconds, and whether it is the same for everybody.
+ * For how many milliseconds a result may be cached, and whether every client gets the same one.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
  */
@@ -10,10 +10,10 @@ export interface Caching {
   readonly isPublic: boolean;
 }
 
-/** What is said by saying nothing: good for this once, and for nobody else. */
+/** The default where a server sends no caching fields: not cached, and for one client only. */
 export const UNCACHED: Caching = { ttlMs: 0, isPublic: false };
 
-/** Undefined where the result says nothing of it, as those of the legacy era. */
+/** Returns the caching fields of a result. Returns undefined where it has none, as results of the legacy era. */
 export function readCaching(result: RawObject): Caching | undefined {
   const ttlMs = Number(result.raw('ttlMs') ?? Number.NaN);
   const scope = result.string('cacheScope');
@@ -21,11 +21,12 @@ export function readCaching(result: RawObject): Caching | undefined {
   return { ttlMs: ttlMs > 0 ? Math.floor(ttlMs) : 0, isPublic: scope === 'public' };
 }
 
-/** What holds for two results together. */
-export function narrower(one: Caching, other: Caching): Caching {
+/** Returns the caching of a result made of two: the shorter time, and public only if both are. */
+export function combineCaching(one: Caching, other: Caching): Caching {
   return { ttlMs: Math.min(one.ttlMs, other.ttlMs), isPublic: one.isPublic && other.isPublic };
 }
 
+/** Returns whether a value parsed from JSON has the shape of {@link Caching}. */
 export function isCaching(value: unknown): value is Caching {
   return (
     typeof value === 'object' &&

@@ -1,6 +1,6 @@
 import { hasFilter } from './names/glob.ts';
 import { quarantine, repairOf, type Quarantined, type Repaired } from './item.ts';
-import { shown } from './names/name.ts';
+import { printable } from './names/name.ts';
 import { nameItems, type NamedItems, type Source, type Target, textsOf } from './names/named-items.ts';
 import type { Offer } from './offer.ts';
 import type { View } from './view.ts';
@@ -10,25 +10,25 @@ export interface Callables {
   /** By published name, in list order. */
   readonly targets: ReadonlyMap<string, Target>;
   readonly sources: ReadonlyMap<Target, Source>;
-  /** JSON text of each item on one line, and a digest of each text; empty unless asked for. */
+  /** JSON text of each published item on one line, in list order, and a digest of each text. */
   readonly texts: readonly string[];
   readonly digests: readonly string[];
-  /** The items of each upstream, in config order, published or not. */
+  /** The items of each upstream, in config order, whether or not they are published. */
   readonly byUpstream: readonly NamedItems[];
-  /** Published names that are filtered, quarantined or renamed away: no other tool may have them. */
+  /** Published names of items that are filtered, quarantined or renamed. No other item may have these names. */
   readonly hidden: ReadonlySet<string>;
-  /** Tools with a user interface by their upstream's name, where only one upstream has it. */
+  /** Tools with a user interface, by the upstream's own name, if only one upstream has a tool of that name. */
   readonly apps: ReadonlyMap<string, Target>;
   readonly quarantined: readonly Quarantined[];
   readonly repaired: readonly Repaired[];
 }
 
 /**
- * Names every tool or prompt of a view. A name under an upstream's prefix is that upstream's alone. Of two items that
- * still have the same name, the first in config order, then in its upstream's order, keeps it; the other is quarantined.
- * Only config and offers decide: an upstream that is down keeps its names through its last good offer.
+ * Names every tool or prompt of a view. Only the upstream with a prefix may have names that begin with it. Of two items
+ * with the same name, the first in config order, then in the upstream's order, keeps it; the other is quarantined.
+ * Names depend on the config and the offers only: an upstream that is down keeps its names through its last good offer.
  */
-export function nameAll(
+export function nameCallables(
   kind: 'tool' | 'prompt',
   view: View,
   offers: ReadonlyMap<string, Offer>,
@@ -51,15 +51,18 @@ export function nameAll(
     const named = nameItems(kind, view, upstream, offer, maxChars);
     const made = textsOf(named);
     byUpstream.push(named);
-    for (const [position, { reading, general, published, quarantined: record }] of named.items.entries()) {
-      if (published?.name !== general) hidden.add(general);
-      if (record !== undefined) quarantined.push(record);
+    for (const [
+      position,
+      { reading, prefixedName, published, quarantined: quarantineRecord },
+    ] of named.items.entries()) {
+      if (published?.name !== prefixedName) hidden.add(prefixedName);
+      if (quarantineRecord !== undefined) quarantined.push(quarantineRecord);
       if (published === undefined) continue;
       const { name, target, source } = published;
-      const holder = targets.get(name);
-      if (holder !== undefined) {
+      const publishedTarget = targets.get(name);
+      if (publishedTarget !== undefined) {
         const why =
-          `would be called "${shown(name)}", as "${shown(holder.name)}" of upstream "${holder.upstream}" already is; ` +
+          `would be called "${printable(name)}", as "${printable(publishedTarget.name)}" of upstream "${publishedTarget.upstream}" already is; ` +
           'give one of them another prefix or name';
         quarantined.push(quarantine(upstream.id, kind, reading.key, position, why));
         continue;
@@ -70,16 +73,16 @@ export function nameAll(
       digests.push(made.digests[position] ?? '');
       const repair = repairOf(upstream.id, kind, reading);
       if (repair !== undefined) repaired.push(repair);
-      if (reading.ui && apps.has(reading.key)) ambiguous.add(reading.key);
-      else if (reading.ui) apps.set(reading.key, target);
+      if (reading.hasUi && apps.has(reading.key)) ambiguous.add(reading.key);
+      else if (reading.hasUi) apps.set(reading.key, target);
     }
   }
   for (const name of ambiguous) apps.delete(name);
   return { targets, sources, texts, digests, byUpstream, hidden, apps, quarantined, repaired };
 }
 
-/** Returns the number of tools that {@link nameAll} publishes. Makes no texts, and keeps nothing. */
-export function countNamed(view: View, offers: ReadonlyMap<string, Offer>, maxChars: number): number {
+/** Returns the number of tools that {@link nameCallables} publishes, without making texts and without caching. */
+export function countPublishedTools(view: View, offers: ReadonlyMap<string, Offer>, maxChars: number): number {
   const names = new Set<string>();
   for (const upstream of view.upstreams) {
     const offer = offers.get(upstream.id);
@@ -90,7 +93,10 @@ export function countNamed(view: View, offers: ReadonlyMap<string, Offer>, maxCh
   return names.size;
 }
 
-/** The upstream that unlisted names are sent to: the only one without a prefix, if nothing of it is filtered. */
+/**
+ * Returns the upstream that gets requests with unlisted names: the only one without a prefix. Returns undefined if
+ * there is not exactly one, or if a filter hides some of its items.
+ */
 export function fallbackOf(view: View): string | undefined {
   const [only, ...others] = view.upstreams.filter((upstream) => upstream.prefix === '');
   if (only === undefined || others.length > 0 || hasFilter(only) || hasFilter(view)) return undefined;

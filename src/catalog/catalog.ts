@@ -2,19 +2,19 @@ import { hash } from 'node:crypto';
 import type { LimitName } from '../limits.ts';
 import { RawObject } from '../json/json.ts';
 import type { Revision } from '../protocol/revisions.ts';
-import { type Callables, countNamed, fallbackOf, nameAll } from './callable.ts';
-import { type Caching, narrower, UNCACHED } from './caching.ts';
+import { type Callables, countPublishedTools, fallbackOf, nameCallables } from './callable.ts';
+import { type Caching, combineCaching, UNCACHED } from './caching.ts';
 import { quarantine, type Quarantined, type Repaired } from './item.ts';
-import { isUriAt } from './items/revision-text.ts';
+import { canReadUri } from './items/revision-text.ts';
 import { mergeCapabilities, mergeInstructions } from './merge.ts';
 import { nameItems, type NamedItems, type Source, type Target, textsOf, toolTextsOf } from './names/named-items.ts';
 import { prefixesOf, reservedFor } from './names/prefixes.ts';
 import type { ListKind, Offer } from './offer.ts';
 import type { ListName } from './page.ts';
-import { Shared } from './shared.ts';
+import { WeakCache } from './weak-cache.ts';
 import {
   isListedBy,
-  locateAll,
+  publishResources,
   locateResource,
   locateTemplate,
   type Resolution,
@@ -22,68 +22,75 @@ import {
 } from './resources/resources.ts';
 import type { View } from './view.ts';
 
-/** The merged offers of one endpoint. An immutable snapshot: a change makes another one. */
+/** The merged offers of one endpoint. An immutable snapshot: a changed offer leads to a new catalog. */
 export interface Catalog {
   readonly view: View;
   /** By published name, in the order of `lists.tools`. */
   readonly tools: ReadonlyMap<string, Target>;
   /** By published name, in the order of `lists.prompts`. */
   readonly prompts: ReadonlyMap<string, Target>;
-  /** JSON text of each item on one line: config order, then the upstream's. See {@link listTexts} for the text of a revision. */
+  /**
+   * JSON text of each item on one line, in config order, then in the upstream's order. {@link listTexts} returns the
+   * texts for a revision.
+   */
   readonly lists: Readonly<Record<ListName, readonly string[]>>;
-  /** Of `initialize`; see {@link mergeCapabilities}. */
+  /** The capabilities that `initialize` declares; see {@link mergeCapabilities}. */
   readonly capabilities: RawObject;
   readonly instructions: string | undefined;
-  /** How long what is listed here holds, and whether for everybody. */
+  /** How long clients may cache the lists, and whether all clients get the same ones. */
   readonly caching: Caching;
   readonly quarantined: readonly Quarantined[];
   readonly repaired: readonly Repaired[];
-  /** Equal in every process exactly when the lists are. */
+  /** Digests of the lists. Two processes have equal digests exactly when their lists are equal. */
   readonly digest: Readonly<Record<ListKind, string>>;
-  /** The upstream that is asked about names and URIs which nobody lists. */
+  /** The upstream that gets requests with names and URIs that no upstream lists. */
   readonly fallback: string | undefined;
   /** Whether the lists of an upstream without a prefix are unknown, so that any bare name might be one of its own. */
   readonly bareNamesUnknown: boolean;
   readonly callables: { readonly tools: Callables; readonly prompts: Callables };
   readonly resources: Resources;
-  /** Lists by name and revision, made when they are first asked for. */
+  /** Lists in the form of a revision, by list name and revision. Made on first use. */
   readonly texts: Map<string, readonly string[]>;
 }
 
 export interface CatalogLimits {
   readonly maxNameChars: number;
   readonly instructionsMaxChars: number;
-  /** Is called when a fixed bound is reached. */
+  /** Runs when a fixed bound is reached. */
   readonly onLimit?: (limit: LimitName) => void;
 }
 
 const DIGEST_CHARS = 16;
 
-/** Of lists of texts or of their digests. Neither hold line breaks, so one list's end cannot be mistaken for another item. */
+/**
+ * Returns one digest of several lists of texts, or of the digests of texts. Neither contain line breaks, so that the
+ * separator between two lists cannot be mistaken for an item.
+ */
 function digest(...lists: readonly (readonly string[])[]): string {
   return hash('sha256', lists.map((list) => list.join('\n')).join('\n\n'), 'base64url').slice(0, DIGEST_CHARS);
 }
 
 /**
- * Merges the offers of the view's upstreams. Never throws: an item that cannot be published is quarantined by name.
+ * Merges the offers of the view's upstreams. Never throws: an item that cannot be published is quarantined and
+ * recorded.
  *
- * @param offers by upstream id, the last good one for an upstream that is down; none for one that was never seen, for
- *   which no name can be reserved.
+ * @param offers by upstream id; of an upstream that is down, its last good offer. No names can be reserved for an
+ *   upstream that has none.
  */
 export function buildCatalog(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): Catalog {
-  const known = catalogs.get(view) ?? new Shared<Catalog>();
+  const known = catalogs.get(view) ?? new WeakCache<Catalog>();
   catalogs.set(view, known);
   const parts = view.upstreams.map(({ id }) => idOf(offers.get(id)));
   return known.get(`${parts.join(' ')} ${idOf(limits)}`, () => build(view, offers, limits));
 }
 
-/** By view: many sessions with the same offers share a catalog. */
-const catalogs = new WeakMap<View, Shared<Catalog>>();
+/** Catalogs by view, so that sessions with the same offers share one. */
+const catalogs = new WeakMap<View, WeakCache<Catalog>>();
 
 const ids = new WeakMap<object, number>();
 let lastId = 0;
 
-/** Returns a number that no other object has; 0 for none. */
+/** Returns a number that identifies the object; 0 for undefined. */
 function idOf(object: object | undefined): number {
   if (object === undefined) return 0;
   const id = ids.get(object) ?? ++lastId;
@@ -91,14 +98,14 @@ function idOf(object: object | undefined): number {
   return id;
 }
 
-/** Returns the number of tools that the catalog of these offers has, without making it. */
+/** Returns the number of tools that a catalog of these offers would have, without building it. */
 export function countTools(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): number {
-  return countNamed(view, offers, limits.maxNameChars);
+  return countPublishedTools(view, offers, limits.maxNameChars);
 }
 
 /**
- * Reads the items of one upstream and makes their texts as the view shows them. Catalogs then only collect them, so that the
- * first catalog of many upstreams does not do it all at once.
+ * Reads the items of one upstream and makes their texts for a view, and caches both for later catalogs. This spreads
+ * the work for the first catalog of many upstreams.
  */
 export function prepareOffer(view: View, upstream: string, offer: Offer, limits: CatalogLimits): void {
   const viewed = view.upstreams.find(({ id }) => id === upstream);
@@ -107,9 +114,9 @@ export function prepareOffer(view: View, upstream: string, offer: Offer, limits:
 }
 
 function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): Catalog {
-  const tools = nameAll('tool', view, offers, limits.maxNameChars);
-  const prompts = nameAll('prompt', view, offers, limits.maxNameChars);
-  const resources = locateAll(view, offers, limits.onLimit);
+  const tools = nameCallables('tool', view, offers, limits.maxNameChars);
+  const prompts = nameCallables('prompt', view, offers, limits.maxNameChars);
+  const resources = publishResources(view, offers, limits.onLimit);
   const unreadable = view.upstreams.flatMap(({ id }) =>
     (offers.get(id)?.unreadable ?? []).map(({ kind, position, name, why, limit }) => ({
       ...quarantine(id, kind, name ?? '', position, why),
@@ -145,8 +152,8 @@ function build(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLi
 }
 
 /**
- * Returns a list in the words of a revision. Items that the clients of the revision cannot read in any form are not in it.
- * The array is the same for each call.
+ * Returns a list in the form of a revision. Omits items that clients of the revision cannot read in any form. Returns
+ * the same array on each call.
  */
 export function listTexts(catalog: Catalog, list: ListName, revision: Revision): readonly string[] {
   const key = `${list} ${revision}`;
@@ -176,33 +183,37 @@ function toolTextsAt({ callables: { tools } }: Catalog, revision: Revision): rea
 }
 
 /**
- * Returns the parts of a list whose texts {@link listTexts} collects. {@link prepareTexts} makes those of one part, so that a
- * long list need not be made at once.
+ * Returns the parts that {@link listTexts} makes a list of. {@link prepareTexts} makes the texts of one part, so that
+ * the work for a long list can be split.
  */
 export function partsOf(catalog: Catalog, list: ListName): readonly NamedItems[] {
   return list === 'tools' ? catalog.callables.tools.byUpstream : [];
 }
 
+/** Makes and caches the texts of one part of a list in the form of a revision. */
 export function prepareTexts(part: NamedItems, revision: Revision): void {
   toolTextsOf(part, revision);
 }
 
 function resourceTextsAt(texts: readonly string[], revision: Revision): readonly string[] {
-  const readable = texts.filter((text) => isUriAt(revision, RawObject.parse(text).string('uri') ?? ''));
+  const readable = texts.filter((text) => canReadUri(revision, RawObject.parse(text).string('uri') ?? ''));
   return readable.length === texts.length ? texts : readable;
 }
 
-/** Returns the tool as its upstream lists it; undefined for one that it does not list. */
+/** Returns the tool as its upstream lists it; undefined if the upstream does not list it. */
 export function sourceOf(catalog: Catalog, tool: Target): Source | undefined {
   return catalog.callables.tools.sources.get(tool);
 }
 
 function cachingOf(view: View, offers: ReadonlyMap<string, Offer>): Caching {
   const all = view.upstreams.map(({ id }) => offers.get(id)?.caching ?? UNCACHED);
-  return all.length === 0 ? UNCACHED : all.reduce(narrower);
+  return all.length === 0 ? UNCACHED : all.reduce(combineCaching);
 }
 
-/** A name that no upstream lists is guessed only where the guess cannot reach another upstream than the one that was meant. */
+/**
+ * Finds the tool or prompt of a published name. A name that no upstream lists goes to the fallback only if it cannot
+ * belong to another upstream.
+ */
 function resolveName(catalog: Catalog, callables: Callables, name: string): Target | undefined {
   const target = callables.targets.get(name);
   if (target !== undefined) return target;
@@ -213,13 +224,14 @@ function resolveName(catalog: Catalog, callables: Callables, name: string): Targ
 }
 
 /**
- * Finds the tool of a published name. Besides published names, the bare name of a tool with a user interface is accepted where only one
- * upstream has it: the HTML of MCP Apps calls tools by the names their server knows.
+ * Finds the tool of a published name. Also accepts the upstream's own name of a tool with a user interface, if only one
+ * upstream has a tool of that name: the HTML of MCP Apps calls tools by their own names.
  */
 export function resolveTool(catalog: Catalog, name: string): Target | undefined {
   return resolveName(catalog, catalog.callables.tools, name);
 }
 
+/** Finds the prompt of a published name. */
 export function resolvePrompt(catalog: Catalog, name: string): Target | undefined {
   return resolveName(catalog, catalog.callables.prompts, name);
 }
@@ -230,12 +242,12 @@ export function resolveResource(catalog: Catalog, uri: string): Resolution {
 }
 
 /**
- * Whether the one upstream of a resource lists it, or a template that its URI fits. Other URIs go to an upstream because they
- * carry its id, or because the view has a fallback.
+ * Returns whether exactly one upstream has the resource, and lists it or a template that its URI matches. Other URIs go
+ * to an upstream because they contain its id, or because the view has a fallback.
  */
 export function isListedResource(catalog: Catalog, uri: string): boolean {
-  const owner = resolveResource(catalog, uri);
-  return owner.kind === 'one' && isListedBy(catalog.resources, owner.upstream, owner.uri);
+  const resolution = resolveResource(catalog, uri);
+  return resolution.kind === 'one' && isListedBy(catalog.resources, resolution.upstream, resolution.uri);
 }
 
 /** Finds the upstream that completes a `ref/resource`, whose `uri` is a template or a URI. */

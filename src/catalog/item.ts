@@ -4,42 +4,42 @@ import { type ItemKind, KEY } from './items/kind.ts';
 import { LeftOut, repairObject } from './items/repair.ts';
 import { losesOutputSchema } from './items/revision-text.ts';
 import { shapeOf } from './items/shapes.ts';
-import { cleanItemText, withoutLoneSurrogates } from './items/texts.ts';
+import { cleanItemText, replaceLoneSurrogates } from './items/texts.ts';
 import { isMalformed } from './malformed.ts';
-import { hasUnseen, shown } from './names/name.ts';
+import { hasUnseen, printable } from './names/name.ts';
 
-/** An item that an upstream lists and the catalog does not publish. */
+/** An item that an upstream lists and that the catalog does not publish. */
 export interface Quarantined {
   readonly upstream: string;
   readonly kind: ItemKind;
-  /** The item's key as far as it can be read and shown, else its position. */
+  /** The item's key in printable form, or its position if it has no key. */
   readonly name: string;
   /** The reason in words: completes "the item …". */
   readonly why: string;
-  /** The fixed bound that the item is beyond. */
+  /** The fixed bound that the item exceeds. */
   readonly limit?: LimitName | undefined;
 }
 
-/** A published item that differs from the upstream's. */
+/** The record of a published item that differs from the item that the upstream lists. */
 export interface Repaired {
   readonly upstream: string;
   readonly kind: ItemKind;
   readonly name: string;
-  /** Members that are left out since clients could not read them, as paths such as `annotations.title`. */
+  /** Paths of the members that are left out because clients could not read them, such as `annotations.title`. */
   readonly leftOut: readonly string[];
-  /** Titles and descriptions that held hidden characters. */
+  /** The number of titles and descriptions from which hidden characters were removed. */
   readonly cleanedTexts: number;
 }
 
-/** One item of an upstream's list, read. */
+/** The result of reading one item of an upstream's list. */
 export interface Reading {
-  /** The upstream's own name, URI or URI template; empty when there is none. */
+  /** The upstream's own name, URI or URI template; empty if there is none. */
   readonly key: string;
-  /** Why the item cannot be published. */
+  /** The reason why the item cannot be published; undefined if it can. */
   readonly fault: string | undefined;
-  /** Whether the tool brings a user interface, whose HTML calls tools by their unprefixed names. */
-  readonly ui: boolean;
-  /** The item as clients can read it, otherwise in the upstream's words. */
+  /** Whether the tool has a user interface, whose HTML calls tools by their unprefixed names. */
+  readonly hasUi: boolean;
+  /** The repaired item; otherwise as the upstream sent it. */
   readonly item: RawObject;
   readonly leftOut: readonly string[];
   readonly cleanedTexts: number;
@@ -48,10 +48,10 @@ export interface Reading {
 const OUTPUT = 'outputSchema (for clients before 2026-07-28)';
 
 const NO_LABELS: ReadonlySet<string> = new Set();
-/** The name of a resource or template is shown to people, and names nothing. */
+/** The `name` of a resource or template is a label for people, not a key. */
 const NAME_LABEL: ReadonlySet<string> = new Set(['name']);
 
-/** The item's key as it came; raw text where that is not well-formed. */
+/** Returns the item's key as the upstream sent it, as raw text if it is not well-formed. */
 export function keyOf(kind: ItemKind, item: RawObject): string {
   try {
     return item.string(KEY[kind]) ?? '';
@@ -61,12 +61,13 @@ export function keyOf(kind: ItemKind, item: RawObject): string {
   }
 }
 
+/** Returns the reason why an item with this key cannot be published; undefined if it can. */
 function keyFault(kind: ItemKind, key: string): string | undefined {
   if (key === '') return `has no "${KEY[kind]}"`;
   return hasUnseen(key) ? `has control or invisible characters in its "${KEY[kind]}"` : undefined;
 }
 
-/** Why an item that cannot be repaired cannot. */
+/** Returns the reason why an item cannot be repaired. */
 function requiredFault(kind: ItemKind, item: RawObject): string {
   if (kind !== 'tool') return 'has no "name"';
   return item.raw('inputSchema')?.startsWith('{') === true
@@ -76,21 +77,24 @@ function requiredFault(kind: ItemKind, item: RawObject): string {
 
 function hasUi(item: RawObject): boolean {
   const meta = item.object('_meta');
-  // Rewriting will look into it too, so it is judged here.
+  // Rewriting reads `_meta` too, so an error in it must surface here.
   return meta?.object('ui') !== undefined || meta?.raw('ui/resourceUri') !== undefined;
 }
 
-/** Reads one item and repairs it. Clients would lose the whole list over one they cannot read, so it is judged to its last escape. */
+/**
+ * Reads one item and repairs it. Checks the whole text, since clients refuse the whole list for one item that they
+ * cannot read.
+ */
 function read(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
   const key = keyOf(kind, item);
-  const refused = (fault: string): Reading => ({ key, fault, ui: false, item, leftOut: [], cleanedTexts: 0 });
+  const refused = (fault: string): Reading => ({ key, fault, hasUi: false, item, leftOut: [], cleanedTexts: 0 });
   try {
     const text = item.toString();
     if (MAY_BE_BROKEN.test(text)) JSON.parse(text);
     const fault = keyFault(kind, key);
     if (fault !== undefined) return refused(fault);
     const labels = kind === 'resource' || kind === 'template' ? NAME_LABEL : NO_LABELS;
-    const { json, cleaned } = cleanItemText(withoutLoneSurrogates(text), labels);
+    const { json, cleaned } = cleanItemText(replaceLoneSurrogates(text), labels);
     const leftOut = new LeftOut();
     const before = json === text ? item : RawObject.parse(json);
     const after = repairObject(shapeOf(kind, isModern), before, '', leftOut);
@@ -98,7 +102,7 @@ function read(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
     return {
       key,
       fault: undefined,
-      ui: kind === 'tool' && hasUi(after),
+      hasUi: kind === 'tool' && hasUi(after),
       item: after,
       leftOut: kind === 'tool' && losesOutputSchema(after, isModern) ? [...leftOut.paths, OUTPUT] : leftOut.paths,
       cleanedTexts: cleaned,
@@ -109,10 +113,14 @@ function read(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
   }
 }
 
-/** Items are immutable, and every catalog of every view reads the same ones. */
+/** Results of reading, by the item. Items are immutable, and the catalogs of all views read the same ones. */
 const readings = { modern: new WeakMap<RawObject, Reading>(), legacy: new WeakMap<RawObject, Reading>() };
 
-/** @param isModern whether the upstream speaks 2026-07-28. */
+/**
+ * Returns the result of reading an item; the same object for the same item.
+ *
+ * @param isModern whether the upstream speaks 2026-07-28.
+ */
 export function readItem(kind: ItemKind, item: RawObject, isModern: boolean): Reading {
   const known = isModern ? readings.modern : readings.legacy;
   let reading = known.get(item);
@@ -123,14 +131,14 @@ export function readItem(kind: ItemKind, item: RawObject, isModern: boolean): Re
   return reading;
 }
 
-/** Returns the record of an item that is left out; `position` names one that has no key. */
+/** Returns the record of an item that is left out. `position` counts from 0 and identifies an item without a key. */
 export function quarantine(upstream: string, kind: ItemKind, key: string, position: number, why: string): Quarantined {
-  return { upstream, kind, name: key === '' ? `#${position + 1}` : shown(key), why };
+  return { upstream, kind, name: key === '' ? `#${position + 1}` : printable(key), why };
 }
 
-/** Returns the record of an item that was changed; undefined for one that is published as it came. */
+/** Returns the record of an item that was changed; undefined if it is published unchanged. */
 export function repairOf(upstream: string, kind: ItemKind, reading: Reading): Repaired | undefined {
   const { key, leftOut, cleanedTexts } = reading;
   if (leftOut.length === 0 && cleanedTexts === 0) return undefined;
-  return { upstream, kind, name: shown(key), leftOut: leftOut.map(shown), cleanedTexts };
+  return { upstream, kind, name: printable(key), leftOut: leftOut.map(printable), cleanedTexts };
 }

@@ -1,6 +1,9 @@
 import { JsonTextError } from '../json/json.ts';
 
-/** Whether something thrown while reading JSON means that the text was bad, rather than that we are. */
+/**
+ * Returns whether an error that was thrown while reading JSON means that the text is malformed, and not that our code
+ * has a bug.
+ */
 export function isMalformed(thrown: unknown): thrown is JsonTextError | SyntaxError {
   return thrown instanceof JsonTextError || thrown instanceof SyntaxError;
 }

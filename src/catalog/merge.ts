@@ -5,12 +5,18 @@ import { isMalformed } from './malformed.ts';
 import type { Offer } from './offer.ts';
 import type { View } from './view.ts';
 
-/** Extensions we can route and rewrite for. The others stay unadvertised, and peers fall back to the core. */
+/**
+ * The extensions that the gateway can route and rewrite. It does not advertise others, so that peers use the core
+ * protocol.
+ */
 const EXTENSIONS = ['io.modelcontextprotocol/ui', TASKS_EXTENSION];
 
-type Known = readonly (Offer | undefined)[];
+type KnownOffers = readonly (Offer | undefined)[];
 
-/** What an upstream declares may be malformed; that is then not declared. */
+/**
+ * Returns the value of a member of a declared capability. Returns undefined if the capability is malformed, so that it
+ * counts as not declared.
+ */
 function declared(offer: Offer, capability: string, member: string): unknown {
   try {
     return offer.capabilities.object(capability)?.value(member);
@@ -24,7 +30,7 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Lists are united; of other settings, the first in config order stays. */
+/** Merges the settings of one extension. Arrays are united; of other values, the first in config order is kept. */
 function mergeSettings(settings: readonly Readonly<Record<string, unknown>>[]): Readonly<Record<string, unknown>> {
   const merged = new Map<string, unknown>();
   for (const [key, value] of settings.flatMap((one) => Object.entries(one))) {
@@ -35,9 +41,9 @@ function mergeSettings(settings: readonly Readonly<Record<string, unknown>>[]): 
   return Object.fromEntries(merged);
 }
 
-function extensionsOf(known: Known): Readonly<Record<string, unknown>> | undefined {
+function extensionsOf(offers: KnownOffers): Readonly<Record<string, unknown>> | undefined {
   const extensions = EXTENSIONS.flatMap((extension) => {
-    const settings = known.flatMap((offer) => {
+    const settings = offers.flatMap((offer) => {
       const value = offer === undefined ? undefined : declared(offer, 'extensions', extension);
       if (extension === TASKS_EXTENSION && offer !== undefined && hasCoreTasks(offer)) return [{}];
       return isRecord(value) ? [value] : [];
@@ -47,7 +53,10 @@ function extensionsOf(known: Known): Readonly<Record<string, unknown>> | undefin
   return extensions.length === 0 ? undefined : Object.fromEntries(extensions);
 }
 
-/** Tasks of 2025-11-25, which clients of the extension are shown in its words. */
+/**
+ * Returns whether the upstream has tasks of 2025-11-25. Clients of the tasks extension get them as tasks of the
+ * extension.
+ */
 function hasCoreTasks({ revision, capabilities }: Offer): boolean {
   try {
     return revision !== MODERN && supportsToolTasks(capabilities);
@@ -57,29 +66,36 @@ function hasCoreTasks({ revision, capabilities }: Offer): boolean {
   }
 }
 
-/** Lists are ours to make; whether a task can be cancelled is up to its upstream. */
-function coreTasksOf(known: Known): object | undefined {
-  const having = known.filter((offer) => offer !== undefined && hasCoreTasks(offer));
-  if (having.length === 0) return undefined;
-  const cancel = having.some((offer) => offer !== undefined && isRecord(declared(offer, 'tasks', 'cancel')));
+/**
+ * Returns the tasks capability of 2025-11-25. The gateway itself answers `tasks/list`; `tasks/cancel` needs an upstream
+ * that declares it.
+ */
+function coreTasksOf(offers: KnownOffers): object | undefined {
+  const withTasks = offers.filter((offer) => offer !== undefined && hasCoreTasks(offer));
+  if (withTasks.length === 0) return undefined;
+  const cancel = withTasks.some((offer) => offer !== undefined && isRecord(declared(offer, 'tasks', 'cancel')));
   return { list: {}, ...(cancel ? { cancel: {} } : {}), requests: { tools: { call: {} } } };
 }
 
 /**
- * What of it clients of a revision are told: tasks were part of the protocol for one revision, and are an extension in the
- * next. Neither may be named in the words of the other.
+ * Returns the merged capabilities as a client of a revision gets them. Tasks are a core capability in 2025-11-25 and an
+ * extension in 2026-07-28; a client gets only the form of its revision.
  */
 export function capabilitiesAt(revision: Revision, merged: RawObject): RawObject {
-  const told = featuresOf(revision).coreTasks ? merged : merged.with('tasks', undefined);
-  if (revision === MODERN) return told;
-  const extensions = told.object('extensions')?.with(TASKS_EXTENSION, undefined);
-  return told.with('extensions', extensions === undefined || extensions.size === 0 ? undefined : extensions.toString());
+  const declared = featuresOf(revision).coreTasks ? merged : merged.with('tasks', undefined);
+  if (revision === MODERN) return declared;
+  const extensions = declared.object('extensions')?.with(TASKS_EXTENSION, undefined);
+  return declared.with(
+    'extensions',
+    extensions === undefined || extensions.size === 0 ? undefined : extensions.toString(),
+  );
 }
 
 /**
- * Returns what the gateway declares for a view. Clients of the legacy era read it once while upstreams come and go, so that
- * lists are always declared, for an upstream that was never listed too; nothing else is declared for it. `experimental`
- * means nothing to a third party. See {@link capabilitiesAt} for what a client of some revision is told.
+ * Returns the capabilities that the gateway declares for a view. Lists are always declared, since legacy clients read
+ * capabilities once while upstreams come and go. Nothing else is declared for an upstream that was never listed.
+ * `experimental` is not declared: its members have no meaning between a client and the gateway. {@link capabilitiesAt}
+ * returns the capabilities for clients of a revision.
  */
 export function mergeCapabilities(view: View, offers: ReadonlyMap<string, Offer>): RawObject {
   const known = view.upstreams.flatMap(({ id }) => offers.get(id) ?? []);
@@ -98,14 +114,17 @@ export function mergeCapabilities(view: View, offers: ReadonlyMap<string, Offer>
 
 const CUT = '… (cut)';
 
-function cut(text: string, maxChars: number): string {
+function truncate(text: string, maxChars: number): string {
   if (text.length <= maxChars) return text;
   const kept = text.slice(0, Math.max(0, maxChars - CUT.length));
-  // Half a surrogate pair would reach the client as a replacement character.
+  // Half a surrogate pair would become a replacement character at the client.
   return `${kept.replace(/[\uD800-\uDBFF]$/, '')}${CUT}`;
 }
 
-/** The largest share such that texts cut to it fit together: short ones stay whole, and only the longest give way. */
+/**
+ * Returns the largest length such that texts cut to it do not exceed the total: short texts stay whole, and only the
+ * longest are cut.
+ */
 function fairShare(lengths: readonly number[], total: number): number {
   let left = total;
   let share = total;
@@ -118,8 +137,8 @@ function fairShare(lengths: readonly number[], total: number): number {
 }
 
 /**
- * The upstreams' instructions, each under its title, at most `maxChars` in all. An endpoint that shows one upstream
- * unchanged shows its instructions unchanged.
+ * Returns the instructions of all upstreams, each under its title, with at most `maxChars` UTF-16 code units in total.
+ * Instructions of the only upstream of an endpoint without prefix get no title.
  */
 export function mergeInstructions(
   view: View,
@@ -132,7 +151,7 @@ export function mergeInstructions(
   });
   const [first] = parts;
   if (first === undefined) return undefined;
-  if (view.upstreams.length === 1 && view.upstreams[0]?.prefix === '') return cut(first.text, maxChars);
+  if (view.upstreams.length === 1 && view.upstreams[0]?.prefix === '') return truncate(first.text, maxChars);
 
   const separator = '\n\n';
   const fixed = parts.reduce((sum, { heading }) => sum + heading.length, separator.length * (parts.length - 1));
@@ -140,6 +159,6 @@ export function mergeInstructions(
     parts.map(({ text }) => text.length),
     Math.max(0, maxChars - fixed),
   );
-  const merged = parts.map(({ heading, text }) => heading + cut(text, share)).join(separator);
-  return cut(merged, maxChars);
+  const merged = parts.map(({ heading, text }) => heading + truncate(text, share)).join(separator);
+  return truncate(merged, maxChars);
 }

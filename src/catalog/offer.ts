@@ -6,9 +6,9 @@ import { keyOf } from './item.ts';
 import type { ItemKind } from './items/kind.ts';
 import { type Caching, isCaching } from './caching.ts';
 import { isMalformed } from './malformed.ts';
-import { Shared } from './shared.ts';
+import { WeakCache } from './weak-cache.ts';
 
-/** The lists and the hello of one upstream, in its own words and order. Immutable. */
+/** The lists, capabilities and server info of one upstream, as it sent them, in its order. Immutable. */
 export interface Offer {
   readonly revision: string;
   readonly capabilities: RawObject;
@@ -18,26 +18,31 @@ export interface Offer {
   readonly prompts: readonly RawObject[];
   readonly resources: readonly RawObject[];
   readonly templates: readonly RawObject[];
-  /** How long its lists hold, and for whom; undefined where it says nothing. */
+  /**
+   * How long the lists may be cached, and whether all clients get the same ones; undefined if the upstream does not
+   * say.
+   */
   readonly caching?: Caching | undefined;
-  /** Entries of its lists that are not objects, or too large. */
+  /** Entries of the lists that are not objects, or too large. */
   readonly unreadable?: readonly Unreadable[];
 }
 
+/** The record of a list entry that is not kept. */
 export interface Unreadable {
   readonly kind: ItemKind;
-  /** Position in the list or page, from 0. */
+  /** Position in the list or page, counted from 0. */
   readonly position: number;
-  /** Its name, URI or URI template, where it has one. */
+  /** The name, URI or URI template of the entry, if it can be read. */
   readonly name?: string | undefined;
   readonly why: string;
   readonly limit?: LimitName | undefined;
 }
 
-/** The kinds of lists that `list_changed` tells of. Resource templates count as resources. */
+/** The kinds of lists that have a `list_changed` notification. Resource templates count as resources. */
 export const LIST_KINDS = ['tools', 'prompts', 'resources'] as const;
 export type ListKind = (typeof LIST_KINDS)[number];
 
+/** An offer without lists and capabilities. */
 export const EMPTY_OFFER: Offer = {
   revision: '',
   capabilities: RawObject.EMPTY,
@@ -50,10 +55,11 @@ export const EMPTY_OFFER: Offer = {
 };
 
 /**
- * Cuts one list of one page into its items, which do not hold on to the text of the page. A bad entry is recorded, and the
- * rest goes on.
+ * Splits one list of one page into its items. The items do not keep the text of the page in memory. A bad entry is
+ * recorded, and the other entries are read.
  *
- * @throws {JsonTextError} when it is no array.
+ * @param arrayText JSON text of the list.
+ * @throws {JsonTextError} if the text is not an array.
  */
 export function readItems(
   kind: ItemKind,
@@ -73,62 +79,65 @@ export function readItems(
   return { items, unreadable };
 }
 
-/** The record of an entry that is not kept for its size. @throws {JsonTextError} */
+/** Returns the record of an entry that exceeds `LIMITS.listItemBytes`. @throws {JsonTextError} */
 function tooLarge(kind: ItemKind, position: number, text: string): Unreadable {
   const name = detach(keyOf(kind, RawObject.parse(text)).slice(0, MAX_NAME_CHARS));
   const why = `has ${Buffer.byteLength(text)} bytes, and ${LIMITS.listItemBytes} are read`;
   return { kind, position, name, why, limit: 'listItemBytes' };
 }
 
-function isSame(a: readonly RawObject[], b: readonly RawObject[]): boolean {
+function haveSameItems(a: readonly RawObject[], b: readonly RawObject[]): boolean {
   return a === b || (a.length === b.length && a.every((item, i) => item.toString() === b[i]?.toString()));
 }
 
-/** Returns the lists that differ from those before; without an offer before, those that are not empty. */
+/**
+ * Returns the kinds of lists that differ between two offers; without an earlier offer, the kinds that are not empty.
+ */
 export function changedKinds(before: Offer | undefined, after: Offer): readonly ListKind[] {
-  const known = before ?? EMPTY_OFFER;
+  const earlier = before ?? EMPTY_OFFER;
   const changed: ListKind[] = [];
-  if (!isSame(known.tools, after.tools)) changed.push('tools');
-  if (!isSame(known.prompts, after.prompts)) changed.push('prompts');
-  if (!isSame(known.resources, after.resources) || !isSame(known.templates, after.templates)) changed.push('resources');
+  if (!haveSameItems(earlier.tools, after.tools)) changed.push('tools');
+  if (!haveSameItems(earlier.prompts, after.prompts)) changed.push('prompts');
+  if (!haveSameItems(earlier.resources, after.resources) || !haveSameItems(earlier.templates, after.templates))
+    changed.push('resources');
   return changed;
 }
 
-/** The format of an offer's file. Another number makes older files unreadable. */
+/** The format of an offer's file. {@link parseOffer} ignores files with another number. */
 const FORMAT = '1';
 
-/** Characters kept of the name of an entry that is not kept. */
+/** The number of characters that {@link Unreadable} keeps of a name. */
 const MAX_NAME_CHARS = 200;
 
-function array(items: readonly RawObject[]): string {
+function listText(items: readonly RawObject[]): string {
   return `[${items.join(',')}]`;
 }
 
-function body(offer: Offer): string {
+function offerBody(offer: Offer): string {
   const { revision, instructions, caching } = offer;
-  // Absent and empty are the same, whether the offer comes from an upstream or from its file.
+  // An absent and an empty list are equal, so that an offer equals the one restored from its file.
   const unreadable = offer.unreadable?.length === 0 ? undefined : offer.unreadable;
   return RawObject.of({ revision, instructions, unreadable, caching })
     .with('capabilities', offer.capabilities.toString())
     .with('serverInfo', offer.serverInfo.toString())
-    .with('tools', array(offer.tools))
-    .with('prompts', array(offer.prompts))
-    .with('resources', array(offer.resources))
-    .with('templates', array(offer.templates))
+    .with('tools', listText(offer.tools))
+    .with('prompts', listText(offer.prompts))
+    .with('resources', listText(offer.resources))
+    .with('templates', listText(offer.templates))
     .toString();
 }
 
-const lists = new Shared<readonly RawObject[]>();
-const offers = new Shared<Offer>();
+const lists = new WeakCache<readonly RawObject[]>();
+const offers = new WeakCache<Offer>();
 
 function sharedList(items: readonly RawObject[]): { readonly list: readonly RawObject[]; readonly digest: string } {
-  const digest = hash('sha256', array(items));
+  const digest = hash('sha256', listText(items));
   return { list: lists.get(digest, () => items), digest };
 }
 
 /**
- * Returns an equal offer with equal lists: the same objects for the same content, so that many connections to one server
- * hold its lists once.
+ * Returns the same offer object for offers with the same content, and the same arrays for lists with the same content,
+ * so that many connections to one server hold its lists once.
  */
 export function sharedOffer(offer: Offer): Offer {
   const [tools, prompts, resources, templates] = [
@@ -137,7 +146,7 @@ export function sharedOffer(offer: Offer): Offer {
     sharedList(offer.resources),
     sharedList(offer.templates),
   ];
-  const rest = body({ ...offer, tools: [], prompts: [], resources: [], templates: [] });
+  const rest = offerBody({ ...offer, tools: [], prompts: [], resources: [], templates: [] });
   const digests = [tools, prompts, resources, templates].map(({ digest }) => digest);
   return offers.get(`${digests.join(' ')} ${hash('sha256', rest)}`, () => ({
     ...offer,
@@ -148,14 +157,14 @@ export function sharedOffer(offer: Offer): Offer {
   }));
 }
 
-/** Whether two offers have the same content. */
-export function sameOffer(a: Offer, b: Offer): boolean {
-  return a === b || body(a) === body(b);
+/** Returns whether two offers have the same content. */
+export function isSameOffer(a: Offer, b: Offer): boolean {
+  return a === b || offerBody(a) === offerBody(b);
 }
 
 /** Returns the text of an offer's file. */
 export function offerText(offer: Offer): string {
-  const text = body(offer);
+  const text = offerBody(offer);
   return `{"format":${FORMAT},"sha256":"${hash('sha256', text)}","offer":${text}}`;
 }
 
@@ -174,7 +183,10 @@ function readUnreadable(offer: RawObject): readonly Unreadable[] {
   });
 }
 
-/** Reads what {@link offerText} wrote. Undefined for a damaged file or one of another format: the upstream will be asked. */
+/**
+ * Parses the text of an offer's file. Returns undefined if the file is damaged or has another format; the upstream is
+ * then listed again.
+ */
 export function parseOffer(text: string): Offer | undefined {
   try {
     const file = RawObject.parse(text);

@@ -1,36 +1,40 @@
 import type { ListKind } from './offer.ts';
 
-/** Members that list results are named by. */
+/** The members of list results that hold the items. */
 export const LIST_NAMES = ['tools', 'prompts', 'resources', 'resourceTemplates'] as const;
 export type ListName = (typeof LIST_NAMES)[number];
 
+/** Returns the kind of a list: the one whose `list_changed` notification covers it. */
 export function kindOf(list: ListName): ListKind {
   return list === 'resourceTemplates' ? 'resources' : list;
 }
 
-/** What a cursor means, before it is sealed: the place in exactly this state of a list. */
+/** The content of a cursor before it is sealed: an offset in one state of a list. */
 export interface Cursor {
   readonly list: ListName;
   readonly digest: string;
   readonly offset: number;
 }
 
+/** One page of a list, as JSON texts of its items. */
 export interface Page {
   readonly items: readonly string[];
-  /** Offset of the page after it; undefined for the last. */
+  /** Offset of the next page; undefined on the last page. */
   readonly next: number | undefined;
 }
 
+/** Returns the page that begins at `offset` and has at most `size` items. */
 export function page(items: readonly string[], offset: number, size: number): Page {
   const end = offset + size;
   return { items: items.slice(offset, end), next: end < items.length ? end : undefined };
 }
 
+/** Returns the text of a cursor. */
 export function cursorText({ list, digest, offset }: Cursor): string {
   return JSON.stringify([list, digest, offset]);
 }
 
-/** Reads what {@link cursorText} wrote; undefined for anything else. */
+/** Parses the text of a cursor; returns undefined for any other text. */
 export function parseCursor(text: string): Cursor | undefined {
   let value: unknown;
   try {

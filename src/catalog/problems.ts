@@ -2,12 +2,12 @@ import type { LimitName } from '../limits.ts';
 import type { Catalog } from './catalog.ts';
 import type { ItemKind } from './items/kind.ts';
 
-/** An item of an upstream that clients get otherwise than its upstream lists it, or not at all. */
+/** A difference between an item that an upstream lists and the item that clients get. */
 export interface ListProblem {
   readonly kind: ItemKind;
   readonly name: string;
   readonly repair: 'item left out' | 'member left out' | 'text cleaned';
-  /** In words. */
+  /** The reason why the item is left out, the path of the member, or the number of cleaned texts. */
   readonly detail: string;
   readonly limit?: LimitName | undefined;
 }

@@ -5,17 +5,18 @@ import { toolTextAt } from './items/revision-text.ts';
 import { itemToClient } from './rewrite.ts';
 import type { ViewUpstream } from './view.ts';
 
-/** The texts of an item by the form it is shown in. Views, catalogs and sessions share them. */
+/** Published texts by item and form. Views, catalogs and sessions share them. */
 const texts = new WeakMap<RawObject, Map<string, string>>();
 
+/** Returns the key of a form: equal for views that publish an item with the same text. */
 function formOf(upstream: ViewUpstream, name: string | undefined): string {
   return `${upstream.rawUris ? '' : upstream.id} ${name ?? ''}`;
 }
 
 /**
- * Returns the JSON text, on one line, of a repaired item as a view shows it.
+ * Returns the JSON text of a repaired item, on one line, as a view publishes it.
  *
- * @param name that a tool or prompt is published under.
+ * @param name the published name of a tool or prompt.
  */
 export function publishedText(kind: ItemKind, upstream: ViewUpstream, item: RawObject, name?: string): string {
   const known = texts.get(item) ?? new Map<string, string>();
@@ -32,9 +33,10 @@ export function publishedText(kind: ItemKind, upstream: ViewUpstream, item: RawO
 }
 
 /**
- * Returns the text of a published tool in the words of a revision; undefined where it has none.
+ * Returns the JSON text of a published tool in the form of a revision. Returns undefined if clients of the revision
+ * cannot read it in any form.
  *
- * @param isModern whether its upstream speaks 2026-07-28.
+ * @param isModern whether the tool's upstream speaks 2026-07-28.
  */
 export function toolTextFor(
   revision: Revision,

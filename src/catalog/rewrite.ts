@@ -6,7 +6,7 @@ import { isMalformed } from './malformed.ts';
 import { uriToClient } from './uri.ts';
 import type { View, ViewUpstream } from './view.ts';
 
-/** Where in a JSON value the URIs are that name resources of the upstream. All else is carried as it came. */
+/** The places in a JSON value that hold URIs of the upstream's resources. Everything else is relayed unchanged. */
 type Shape =
   | { readonly kind: 'uri' }
   | { readonly kind: 'each'; readonly item: Shape }
@@ -14,40 +14,46 @@ type Shape =
 
 const URI: Shape = { kind: 'uri' };
 
-/** Items of an array; one item may stand without the array, as the content of a prompt message does. */
-function each(item: Shape): Shape {
+/**
+ * Returns the shape of an array's items. It fits a single item without an array too, such as the content of a prompt
+ * message.
+ */
+function arrayOf(item: Shape): Shape {
   return { kind: 'each', item };
 }
 
-function object(members: Readonly<Record<string, Shape>>): Shape {
+function objectOf(members: Readonly<Record<string, Shape>>): Shape {
   return { kind: 'object', members: Object.entries(members) };
 }
 
-/** A content block: `uri` of a resource link, `resource.uri` of an embedded resource. */
-const BLOCKS = each(object({ uri: URI, resource: object({ uri: URI }) }));
-const BLOCKS_WITHIN = object({ content: BLOCKS });
+/** Content blocks: `uri` of a resource link, `resource.uri` of an embedded resource. */
+const BLOCKS = arrayOf(objectOf({ uri: URI, resource: objectOf({ uri: URI }) }));
+const BLOCKS_WITHIN = objectOf({ content: BLOCKS });
 
 const SHAPES: ReadonlyMap<string, Shape> = new Map([
   ['tools/call', BLOCKS_WITHIN],
   ['tasks/result', BLOCKS_WITHIN],
-  ['prompts/get', object({ messages: each(BLOCKS_WITHIN) })],
-  ['resources/read', object({ contents: each(object({ uri: URI })) })],
-  // Blocks inside the `tool_result` blocks of the messages; tool names there belong to the sampling request.
-  ['sampling/createMessage', object({ messages: each(object({ content: each(BLOCKS_WITHIN) })) })],
-  ['notifications/resources/updated', object({ uri: URI })],
+  ['prompts/get', objectOf({ messages: arrayOf(BLOCKS_WITHIN) })],
+  ['resources/read', objectOf({ contents: arrayOf(objectOf({ uri: URI })) })],
+  // Blocks inside the `tool_result` blocks of the messages. Tool names in them belong to the sampling request.
+  ['sampling/createMessage', objectOf({ messages: arrayOf(objectOf({ content: arrayOf(BLOCKS_WITHIN) })) })],
+  ['notifications/resources/updated', objectOf({ uri: URI })],
 ]);
 
-/** A tool's user interface, in the standard's two spellings and OpenAI's. */
-const UI_META = object({ ui: object({ resourceUri: URI }), 'ui/resourceUri': URI, 'openai/outputTemplate': URI });
+/** The resource of a tool's user interface: the two names in the standard, and the one of OpenAI. */
+const UI_META = objectOf({ ui: objectOf({ resourceUri: URI }), 'ui/resourceUri': URI, 'openai/outputTemplate': URI });
 
 const ITEMS: Readonly<Record<ItemKind, Shape>> = {
-  tool: object({ _meta: UI_META }),
-  prompt: object({}),
-  resource: object({ uri: URI }),
-  template: object({ uriTemplate: URI }),
+  tool: objectOf({ _meta: UI_META }),
+  prompt: objectOf({}),
+  resource: objectOf({ uri: URI }),
+  template: objectOf({ uriTemplate: URI }),
 };
 
-/** The same text where nothing changes, so an untouched value is never rebuilt. */
+/**
+ * Replaces the URIs in a JSON text. Returns the same text if nothing changes, so that an unchanged value is never
+ * rebuilt.
+ */
 function rewrite(upstream: ViewUpstream, shape: Shape, text: string): string {
   if (shape.kind === 'uri') {
     if (!text.startsWith('"')) return text;
@@ -80,18 +86,19 @@ function rewriteMembers(
   return after;
 }
 
-/** Whether the text can have a member `uri`, also one spelled with escapes to slip through. */
+/** Returns whether the text may have a member `uri`, also one that is spelled with escapes. */
 function mayHoldUri(text: string): boolean {
-  // Not by the quote it begins with: JSON is full of them.
+  // The opening quote is not part of the search, since JSON is full of quotes.
   if (text.includes('uri"')) return true;
   return text.includes('\\u00') && (text.includes('\\u007') || text.includes('\\u0069'));
 }
 
 /**
- * What an upstream says, with the URIs that name its resources in the form clients know them by.
+ * Returns a result or the params of an upstream with its URIs replaced by published ones.
  *
- * @param method of the request that `text` is the result of, or of the upstream's own message that it is the params of.
- * @throws {GatewayError} `upstream-protocol` (executed `yes`): a place where a URI could be is not well-formed.
+ * @param method the method of the request that `text` is the result of, or of the upstream's message that has `text` as
+ *   params.
+ * @throws {GatewayError} `upstream-protocol` (executed `yes`): a part that may hold a URI is not well-formed.
  */
 export function toClient(method: string, upstream: ViewUpstream, text: string): string {
   const shape = SHAPES.get(method);
@@ -105,13 +112,13 @@ export function toClient(method: string, upstream: ViewUpstream, text: string): 
   }
 }
 
-/** A list item with its URIs in the form clients know them by. Its name is the catalog's business. @throws {JsonTextError} */
+/** Returns a list item with its URIs replaced by published ones. Does not change its name. @throws {JsonTextError} */
 export function itemToClient(kind: ItemKind, upstream: ViewUpstream, item: RawObject): RawObject {
   const shape = ITEMS[kind];
   return upstream.rawUris || shape.kind !== 'object' ? item : rewriteMembers(upstream, shape.members, item);
 }
 
-/** An upstream's error with `data.uri` in the form the client asked with. */
+/** Returns an upstream's error with `data.uri` replaced by the published URI. */
 export function errorToClient(error: RpcError, upstream: ViewUpstream): RpcError {
   const { data } = error;
   if (typeof data !== 'object' || data === null || !('uri' in data) || typeof data.uri !== 'string') return error;
@@ -119,11 +126,14 @@ export function errorToClient(error: RpcError, upstream: ViewUpstream): RpcError
   return uri === data.uri ? error : { ...error, data: { ...data, uri } };
 }
 
-/** Params of `notifications/message` that say which upstream logs, where the view has more than one. */
+/**
+ * Returns the params of `notifications/message` with the upstream's id in `logger`, if the view has more than one
+ * upstream.
+ */
 export function loggerToClient(view: View, upstream: ViewUpstream, params: RawObject): RawObject {
   if (view.upstreams.length <= 1) return params;
   const raw = params.raw('logger');
   if (raw === undefined) return params.with('logger', JSON.stringify(upstream.id));
-  // Put inside the quotes, so that the logger's own spelling stays as it came.
+  // Inserts the id inside the quotes, so that the logger's own spelling stays unchanged.
   return raw.startsWith('"') ? params.with('logger', `"${upstream.id}/${raw.slice(1)}`) : params;
 }

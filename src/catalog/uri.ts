@@ -4,22 +4,27 @@ const SCHEME = /^[A-Za-z][A-Za-z0-9+.-]*:/;
 const WEB = /^https?:/i;
 const UI = 'ui://';
 
-/** Both must match nothing that {@link publishUri} leaves as it is, or an upstream could write another one's URIs. */
+/**
+ * Patterns of published URIs. Neither may match a URI that {@link publishUri} leaves unchanged, or an upstream could
+ * list URIs of another one.
+ */
 const PREFIXED = /^([a-z][a-z0-9-]*)\+[A-Za-z][A-Za-z0-9+.-]*:/;
 const PREFIXED_UI = /^ui:\/\/([a-z][a-z0-9-]*)\+/;
 
+/** Returns whether a URI or template begins with a literal scheme. */
 export function hasScheme(uri: string): boolean {
   return SCHEME.test(uri);
 }
 
-/** Clients may fetch these themselves, so they are never renamed. */
+/** Returns whether a URI is http or https. Clients may fetch these themselves, so they are never renamed. */
 export function isWeb(uri: string): boolean {
   return WEB.test(uri);
 }
 
 /**
- * `file:///a` → `<id>+file:///a`, `ui://card` → `ui://<id>+card` (hosts act on that scheme only). The same for a
- * template, as long as its scheme is literal. Web URIs and what has no scheme stay, and are routed by who lists them.
+ * Adds an upstream's id to a URI: `file:///a` → `<id>+file:///a`, `ui://card` → `ui://<id>+card`, since hosts recognise
+ * a user interface by this scheme. Templates with a literal scheme change in the same way. Web URIs and texts without a
+ * scheme stay unchanged, and are routed to the upstream that lists them.
  */
 function publishUri(id: string, uri: string): string {
   if (uri.startsWith(UI)) return `${UI}${id}+${uri.slice(UI.length)}`;
@@ -27,7 +32,10 @@ function publishUri(id: string, uri: string): string {
   return `${id}+${uri}`;
 }
 
-/** The upstream a published URI names, whether or not there is one, and that upstream's own URI. */
+/**
+ * Splits a published URI into the id of its upstream, which may not exist, and the upstream's own URI. Returns
+ * undefined if it contains no id.
+ */
 export function unpublishUri(uri: string): { readonly id: string; readonly uri: string } | undefined {
   const ui = PREFIXED_UI.exec(uri);
   if (ui?.[1] !== undefined) return { id: ui[1], uri: UI + uri.slice(ui[0].length) };
@@ -35,11 +43,12 @@ export function unpublishUri(uri: string): { readonly id: string; readonly uri: 
   return id === undefined ? undefined : { id, uri: uri.slice(id.length + 1) };
 }
 
+/** Returns the published form of an upstream's URI. */
 export function uriToClient(upstream: ViewUpstream, uri: string): string {
   return upstream.rawUris ? uri : publishUri(upstream.id, uri);
 }
 
-/** The upstream's own form of a URI that is known to be meant for it. */
+/** Returns the upstream's own form of a published URI that belongs to it. */
 export function uriToUpstream(upstream: ViewUpstream, uri: string): string {
   if (upstream.rawUris) return uri;
   const named = unpublishUri(uri);

@@ -1,23 +1,26 @@
 import type { Config, UpstreamConfig } from '../config/config.ts';
 import type { ToolFilter } from './names/glob.ts';
 
-/** What one endpoint shows: which upstreams, in which order, under which names. */
+/** The upstreams of one endpoint, in order, with their names and filters. */
 export interface View extends ToolFilter {
   /** Last segment of the endpoint's path; empty for the merged one at `/mcp`. */
   readonly id: string;
   readonly upstreams: readonly ViewUpstream[];
-  /** Published tool name → name here. The filter's globs, too, are over published names, so renaming never widens it. */
+  /**
+   * New name by published tool name. The filter's globs match the published name before it is replaced, so that
+   * renaming never widens the filter.
+   */
   readonly renames: Readonly<Record<string, string>>;
 }
 
-/** One upstream as a view shows it. The filter's globs are over the upstream's own tool names. */
+/** One upstream in a view. The filter's globs match the upstream's own tool names. */
 export interface ViewUpstream extends ToolFilter {
   readonly id: string;
-  /** For people. */
+  /** Display name. */
   readonly title: string;
   readonly prefix: string;
   readonly rawUris: boolean;
-  /** Reached over HTTP. */
+  /** Whether the upstream is reached over HTTP. */
   readonly isRemote: boolean;
 }
 
@@ -29,8 +32,8 @@ function toViewUpstream(config: UpstreamConfig): ViewUpstream {
 const UNCHANGED = { includeTools: undefined, excludeTools: [], renames: {} };
 
 /**
- * Every endpoint's view by id: the merged one, one per upstream with nothing renamed (its tool filters still hold), one
- * per profile.
+ * Returns the views of all endpoints, by id: the merged view (`''`), one view for each upstream with unchanged names
+ * and its tool filters, and one for each profile.
  */
 export function viewsOf(config: Config): ReadonlyMap<string, View> {
   const merged = config.upstreams.map(toViewUpstream);

@@ -324,21 +324,21 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
       await records.restore();
     },
     start: () => {
-      callOwners.join(ownerName, {
-        modern: (request, caller, sink) => gateway.modern(request, caller, sink, undefined),
+      callOwners.add(ownerName, {
+        handleModernRequest: (request, caller, sink) => gateway.handleModernRequest(request, caller, sink, undefined),
       });
       sweeping = setInterval(() => {
         sweep(performance.now());
         void reportProcesses();
       }, SWEEP_MS).unref();
       for (const upstream of upstreams.values()) {
-        if (upstream.config.start === 'eager') listRefresher.start(upstream);
+        if (upstream.config.start === 'eager') listRefresher.refreshAtStart(upstream);
       }
     },
     /** In the reverse order of construction. */
     stop: async () => {
       clearInterval(sweeping);
-      callOwners.leave(ownerName);
+      callOwners.remove(ownerName);
       sessions.releaseAll();
       parked.close();
       groups.releaseAll();

@@ -162,7 +162,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   async #converse(outgoing: ServerResponse, session: ClientSession, request: Request, shape: Shape): Promise<Response> {
     const reply = new Reply(outgoing, { session, shape, request: request.id, expected: 1 }, this);
-    reply.answer(request.id, await this.#parts.front.request(session, request, reply));
+    reply.answer(request.id, await this.#parts.front.handleRequest(session, request, reply));
     return RESPONSE_ALREADY_SENT;
   }
 
@@ -182,7 +182,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     }
     const reply = new ModernReply(outgoing, request, principal, shape, this);
     if (isListen) this.#listens.add(reply);
-    reply.bind(this.#parts.front.modern(request, caller, reply, lookup));
+    reply.bind(this.#parts.front.handleModernRequest(request, caller, reply, lookup));
     return RESPONSE_ALREADY_SENT;
   }
 
@@ -240,7 +240,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     await Promise.all(
       items.map(async (item) => {
         if (item instanceof MessageError) reply.answer(item.id, toAnswer(toRefusal(item)));
-        else if (item.kind === 'request') reply.answer(item.id, await front.request(session, item, reply));
+        else if (item.kind === 'request') reply.answer(item.id, await front.handleRequest(session, item, reply));
         else this.#onNotification(session, item);
       }),
     );
@@ -249,8 +249,8 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   /** Passes a notification or response to the core. */
   #onNotification(session: ClientSession, message: Message): void {
-    if (message.kind === 'notification') this.#parts.front.notification(session, message);
-    else if (message.kind !== 'request') this.#parts.front.response(session, message);
+    if (message.kind === 'notification') this.#parts.front.handleNotification(session, message);
+    else if (message.kind !== 'request') this.#parts.front.handleResponse(session, message);
   }
 
   async #get(
@@ -291,7 +291,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const session = await this.#sessionOf(headers, principal, view);
     if (session instanceof GatewayError) return refuse(session);
     try {
-      await this.#parts.front.end(session);
+      await this.#parts.front.endSession(session);
     } catch (thrown) {
       if (thrown instanceof GatewayError) return refuse(thrown);
       throw thrown;
@@ -311,7 +311,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   }
 
   #find(id: string, principal: Principal, view: string): SessionOrRefusal | Promise<SessionOrRefusal> {
-    const found = this.#parts.front.session(id, principal, view);
+    const found = this.#parts.front.findSession(id, principal, view);
     return found instanceof Promise ? found.then(orUnknownSession, orRethrow) : orUnknownSession(found);
   }
 

@@ -76,7 +76,7 @@ export class Peer {
     await this.#opening;
     const session = this.#session;
     this.#session = undefined;
-    if (session !== undefined && !session.closed.aborted) await this.#parts.front.end(session);
+    if (session !== undefined && !session.closed.aborted) await this.#parts.front.endSession(session);
   }
 
   #canOpen(request: Request): boolean {
@@ -115,7 +115,7 @@ export class Peer {
       send: (text: string) => !isCancelled && sink.send(text),
       answer: resolve,
     };
-    const call = front.modern(request, modernCaller(envelope, principal, view), own, undefined);
+    const call = front.handleModernRequest(request, modernCaller(envelope, principal, view), own, undefined);
     this.#calls.set(id, {
       cancel: (reason) => {
         isCancelled = true;
@@ -137,7 +137,7 @@ export class Peer {
     if (session === undefined) this.#opening = undefined;
     else if (!this.#isClosed) {
       session.closed.addEventListener('abort', () => this.#parts.onEnd(), { once: true });
-      session.listen(sink);
+      session.setSink(sink);
     }
   }
 
@@ -152,15 +152,15 @@ export class Peer {
     }
     switch (message.kind) {
       case 'request': {
-        const answer = await front.request(session, message, sink);
+        const answer = await front.handleRequest(session, message, sink);
         return answer === undefined ? undefined : responseText(message.id, answer);
       }
       case 'notification':
-        front.notification(session, message);
+        front.handleNotification(session, message);
         return undefined;
       case 'result':
       case 'error':
-        front.response(session, message);
+        front.handleResponse(session, message);
         return undefined;
     }
   }

@@ -5,88 +5,97 @@ import type { ModernRevision } from '../protocol/revisions.ts';
 import type { Severity } from '../protocol/severity.ts';
 import type { Caller } from './exchange/caller.ts';
 
-/** One stream toward a client. Takes the text of one JSON-RPC message at a time and keeps their order. */
+/** Accepts messages for a client, as the text of one JSON-RPC message at a time, and keeps their order. */
 export interface MessageSink {
-  /** False when this stream can take nothing more; the message was then not taken. */
+  /** Sends a message. Returns false if the stream accepts no more; the message is then not sent. */
   send(text: string): boolean;
 }
 
-/** A legacy-era session as the client's edge sees it. */
+/** A session of a legacy client, as the client's edge sees it. */
 export interface ClientSession {
   /** The sealed `Mcp-Session-Id`. */
   readonly id: string;
   readonly caller: Caller;
-  /** Aborted when the session ended or was let go for idleness: close every stream of it. */
+  /** Aborted when the session has ended or was released as idle. Every stream of it must then be closed. */
   readonly closed: AbortSignal;
   /**
-   * Where messages go that belong to no request: the GET stream, the one SSE stream of 2024-11-05, a stdio client's stdout.
-   * A new one replaces the old; what was waiting for one is sent at once.
+   * Sets the sink for messages that belong to no request: the GET stream, the SSE stream of 2024-11-05, or stdout of a
+   * stdio client. A new sink replaces the old one, and gets the waiting messages at once.
    */
-  listen(sink: MessageSink): void;
-  /** Takes back exactly this sink; another one set since then stays. */
-  unlisten(sink: MessageSink): void;
+  setSink(sink: MessageSink): void;
+  /** Removes this sink. Does nothing if another one has been set since. */
+  removeSink(sink: MessageSink): void;
 }
 
-/** Who makes a modern request, by what the request says of itself. */
+/** The caller of a modern request, as its envelope describes it. */
 export interface ModernCaller extends Caller {
   readonly revision: ModernRevision;
-  /** Which log messages about this request it wants; none when undefined. */
+  /** The lowest level of log messages about this request; undefined for none. */
   readonly logLevel: Severity | undefined;
 }
 
-/** Where a modern request is answered. */
+/** The response to a modern request. */
 export interface ModernSink extends MessageSink {
-  /** When the request came; monotonic ms. */
+  /** The time when the request arrived; monotonic ms. */
   readonly receivedMs: number;
-  /** The last that is said, once; every failure is an answer. It may come before the call is in the caller's hands. */
+  /**
+   * Sends the answer, once, after all other messages; every failure is an answer. May run before the {@link ModernCall}
+   * of the request is returned.
+   */
   answer(answer: Answer): void;
 }
 
-/** A modern request under way. */
+/** A modern request in flight. */
 export interface ModernCall {
-  /** The client took it back, or is gone, which in this era is the same. */
+  /** Cancels the request for the client, which has cancelled it or disconnected: the same in this era. */
   cancel(reason: string | undefined): void;
-  /** Ends what has no end of its own: it is then answered. */
+  /** Answers and ends a request that would not end by itself, such as `subscriptions/listen`. */
   close(): void;
 }
 
-/** The gateway as the client's edge sees it. The edge has authenticated the principal and checked the endpoint before. */
+/** The gateway as the client's edge sees it. The edge authenticates the principal and checks the endpoint first. */
 export interface Front {
-  /** Ids of the endpoints there are; `''` is the merged one at `/mcp`, any other is at `/mcp/<id>`. */
+  /** Returns whether an endpoint exists. The id `''` is the merged endpoint at `/mcp`; any other is at `/mcp/<id>`. */
   hasView(view: string): boolean;
-  /**
-   * Opens a session for an `initialize` request. A refused one (`kind: 'error'`) opens none.
-   */
+  /** Answers an `initialize` request and opens its session. There is no session if the answer is an error. */
   initialize(
     request: Request,
     principal: Principal,
     view: string,
   ): Promise<{ readonly session: ClientSession | undefined; readonly answer: Answer }>;
-  /** The session of this id, restored if need be; undefined when it is unknown, ended, expired, or not this principal's at this view. At once where it is awake. */
-  session(
+  /**
+   * Returns the session of this id, restored if necessary; a promise only if it is not in memory. Returns undefined if
+   * the id is unknown, ended, expired, or does not belong to this principal at this view.
+   */
+  findSession(
     id: string,
     principal: Principal,
     view: string,
   ): ClientSession | undefined | Promise<ClientSession | undefined>;
   /**
-   * Answers one request. Never rejects: every failure is an answer. Messages about it go to `sink` before the promise settles.
-   * A disconnect of the client is no cancel (legacy era): the answer is just not used. Resolves with undefined when the client
-   * cancelled the request: it must not be answered then.
+   * Answers a request of a session. Never rejects: every failure is an answer. Messages about the request go to `sink`
+   * before the promise settles. In the legacy era a disconnect does not cancel a request; its answer is then not used.
+   * Resolves with undefined if the client cancelled the request, which must then not be answered.
    */
-  request(session: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined>;
+  handleRequest(session: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined>;
   /**
-   * Answers one modern request, whose envelope the edge has read.
+   * Answers a modern request, whose envelope the edge has read.
    *
-   * @param lookup of the request's headers, where there are any: what they repeat of the body is compared with it.
+   * @param lookup the request's headers, if there are any: those that repeat parts of the body are compared with it.
    */
-  modern(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernCall;
-  notification(session: ClientSession, notification: Notification): void;
-  /** A client's answer to a request we sent it. Unknown ids are ignored. */
-  response(session: ClientSession, response: Response): void;
+  handleModernRequest(
+    request: Request,
+    caller: ModernCaller,
+    sink: ModernSink,
+    lookup: HeaderLookup | undefined,
+  ): ModernCall;
+  handleNotification(session: ClientSession, notification: Notification): void;
+  /** Handles a client's answer to a request of the gateway. Ignores unknown ids. */
+  handleResponse(session: ClientSession, response: Response): void;
   /**
-   * Ends a session for good: its id is unknown from then on, also after a restart.
+   * Ends a session for good: its id is invalid from then on, also after a restart.
    *
-   * @throws {GatewayError} `internal-error`, when it has ended but a restart could revive it.
+   * @throws {GatewayError} `internal-error` if the session has ended but a restart could restore it.
    */
-  end(session: ClientSession): Promise<void>;
+  endSession(session: ClientSession): Promise<void>;
 }

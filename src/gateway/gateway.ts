@@ -21,7 +21,7 @@ import type { ModernRequests } from './modern/modern-requests.ts';
 import { OpenExchange } from './exchange/open-exchange.ts';
 import type { Upstreams } from './exchange/connection-holder.ts';
 import type { RequestRecorder } from './exchange/request-recorder.ts';
-import { ownerOf } from './exchange/route.ts';
+import { resolveUri } from './exchange/route.ts';
 import { noToolsNote, resolve } from './calls/resolve.ts';
 import type { Lifecycle } from '../upstream/lifecycle.ts';
 import type { ListRefresher } from './lists/list-refresher.ts';
@@ -46,7 +46,9 @@ export interface GatewayParts {
   readonly inFlightPerSession: number;
 }
 
-/** The middle: answers what it can from its own knowledge, and carries the rest to the one upstream it belongs to. */
+/**
+ * The core of the gateway. Answers requests that need no upstream, and sends every other one to exactly one upstream.
+ */
 export class Gateway implements Front {
   readonly #parts: GatewayParts;
 
@@ -72,17 +74,17 @@ export class Gateway implements Front {
         throw new GatewayError('invalid-params', { message: 'initialize needs "protocolVersion"' });
       }
       const revision = negotiate(asked);
-      // Kept as long as the session, unlike the rest of the message.
+      // Copied, since the session outlives the text of the message.
       const capabilities = RawObject.parse(detach(params.object('capabilities')?.toString() ?? '{}'));
       const clientCapabilities = forwardableCapabilities(capabilities, featuresOf(revision));
       const features = { clientCapabilities, capabilityKey: capabilityKeyOf(clientCapabilities) };
       await this.#parts.listRefresher.beginFirstLists(view, 'legacy', features);
       const session = await this.#parts.sessions.open({ principal, view, revision, capabilities });
-      const { capabilities: offered, tools, view: shown } = session.catalog;
-      const note = tools.size === 0 ? noToolsNote(shown, this.#lifecycleOf, performance.now()) : undefined;
+      const { capabilities: serverCapabilities, tools, view: catalogView } = session.catalog;
+      const note = tools.size === 0 ? noToolsNote(catalogView, this.#lifecycleOf, performance.now()) : undefined;
       const instructions = note ?? session.catalog.instructions;
       const result = RawObject.EMPTY.with('protocolVersion', JSON.stringify(revision))
-        .with('capabilities', capabilitiesAt(revision, offered).toString())
+        .with('capabilities', capabilitiesAt(revision, serverCapabilities).toString())
         .with('serverInfo', this.#parts.serverInfo.toString())
         .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
       return { session, answer: { kind: 'result', result: result.toString() } };
@@ -91,7 +93,7 @@ export class Gateway implements Front {
     }
   }
 
-  session(
+  findSession(
     id: string,
     principal: Principal,
     view: string,
@@ -99,15 +101,15 @@ export class Gateway implements Front {
     return this.#parts.sessions.find(id, principal, view);
   }
 
-  async request(clientSession: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined> {
-    const session = own(clientSession);
+  async handleRequest(clientSession: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined> {
+    const session = asSession(clientSession);
     const startedMs = performance.now();
     this.#parts.recorder.begin();
     let exchange: OpenExchange | undefined;
     let answer: Answer;
     try {
       exchange = this.#begin(session, request, sink);
-      const routing = ROUTED.has(request.method)
+      const routing = UPSTREAM_METHODS.has(request.method)
         ? resolve(this.#parts.listRefresher, this.#lifecycleOf, session, request)
         : undefined;
       const to = routing instanceof Promise ? await routing : routing;
@@ -125,7 +127,12 @@ export class Gateway implements Front {
     return exchange?.isCancelledByClient === true ? undefined : answer;
   }
 
-  modern(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernCall {
+  handleModernRequest(
+    request: Request,
+    caller: ModernCaller,
+    sink: ModernSink,
+    lookup: HeaderLookup | undefined,
+  ): ModernCall {
     this.#parts.recorder.begin();
     return this.#parts.modernRequests.request(request, caller, sink, lookup);
   }
@@ -176,12 +183,12 @@ export class Gateway implements Front {
   async #setSubscription(session: Session, { method, params }: Request): Promise<Answer> {
     const uri = params?.string('uri');
     if (uri === undefined) throw new GatewayError('invalid-params', { message: '"uri" must be a string' });
-    const owner = session.subscriptions.get(uri) ?? ownerOf(session.catalog, uri);
-    if (owner instanceof GatewayError) throw owner;
-    const to = { upstream: owner.upstream, uri: owner.uri };
+    const resource = session.subscriptions.get(uri) ?? resolveUri(session.catalog, uri);
+    if (resource instanceof GatewayError) throw resource;
+    const to = { upstream: resource.upstream, uri: resource.uri };
     const { links, sessions } = this.#parts;
     const isSubscribe = method === 'resources/subscribe';
-    // Saved first, so that the upstream is not asked for what may not be kept.
+    // Saved first, so that a subscription that cannot be stored is not sent to the upstream.
     if (isSubscribe) await sessions.save(session, { kind: 'subscribe', uri });
     try {
       return await (isSubscribe ? links.subscribe(session, uri, to) : links.unsubscribe(session, uri, to));
@@ -190,9 +197,9 @@ export class Gateway implements Front {
     }
   }
 
-  notification(clientSession: ClientSession, notification: Notification): void {
+  handleNotification(clientSession: ClientSession, notification: Notification): void {
     try {
-      this.#onNotification(own(clientSession), notification);
+      this.#onNotification(asSession(clientSession), notification);
     } catch (thrown) {
       if (!(thrown instanceof JsonTextError)) throw thrown;
       this.#parts.log.debug({ method: notification.method }, 'broken notification ignored');
@@ -211,7 +218,7 @@ export class Gateway implements Front {
         if (params !== undefined) session.onProgress(params);
         return;
       case 'notifications/roots/list_changed':
-        this.#rootsChanged(session);
+        this.#notifyRootsChanged(session);
         return;
       case 'notifications/tasks/status':
         if (params !== undefined) this.#parts.clientTasks.onStatus(session, params);
@@ -221,12 +228,12 @@ export class Gateway implements Front {
     }
   }
 
-  #rootsChanged(session: Session): void {
+  #notifyRootsChanged(session: Session): void {
     if (session.clientCapabilities.object('roots')?.raw('listChanged') !== 'true') return;
     for (const opening of session.pendingLinks.values()) {
       opening.then(
         (link) => {
-          // A modern upstream reads the roots in each call that needs them.
+          // A modern upstream requests the roots in each call that needs them.
           const hearsChanges = link.clientCapabilities.raw('roots') !== undefined;
           if (!link.shared && link.era === 'legacy' && hearsChanges)
             link.connection.notify('notifications/roots/list_changed');
@@ -236,12 +243,12 @@ export class Gateway implements Front {
     }
   }
 
-  response(clientSession: ClientSession, response: Response): void {
-    own(clientSession).onResponse(response.id, response);
+  handleResponse(clientSession: ClientSession, response: Response): void {
+    asSession(clientSession).onResponse(response.id, response);
   }
 
-  end(clientSession: ClientSession): Promise<void> {
-    return this.#parts.sessions.end(own(clientSession));
+  endSession(clientSession: ClientSession): Promise<void> {
+    return this.#parts.sessions.end(asSession(clientSession));
   }
 }
 
@@ -251,10 +258,10 @@ function sessionAnswer(outcome: CallOutcome): Answer {
   throw new GatewayError('internal-error', { message: `a call of a session ended with ${outcome.kind}` });
 }
 
-/** Methods that belong to one upstream. */
-const ROUTED = new Set(['tools/call', 'prompts/get', 'resources/read', 'completion/complete']);
+/** Methods that exactly one upstream answers. */
+const UPSTREAM_METHODS = new Set(['tools/call', 'prompts/get', 'resources/read', 'completion/complete']);
 
-function own(session: ClientSession): Session {
+function asSession(session: ClientSession): Session {
   if (session instanceof Session) return session;
   throw new TypeError('a session of another gateway');
 }

@@ -6,7 +6,6 @@ import type { RawObject } from '../json/json.ts';
 import type { LimitName } from '../limits.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { type Era, MODERN, featuresOf } from '../protocol/revisions.ts';
-import type { Link } from '../upstream/link.ts';
 import { ClientGroup } from './clients/client-group.ts';
 import { elicitationIdToClient } from './questions/question-labels.ts';
 import type { UrlElicitations } from './questions/url-elicitations.ts';
@@ -18,16 +17,14 @@ import { ListingQueue } from './lists/listing-queue.ts';
 import type { Offers } from './lists/offers.ts';
 import { PrivateLists } from './lists/private-lists.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
-import type { ConnectionHolder, Upstreams } from './exchange/connection-holder.ts';
+import type { ConnectionHolder, HolderLink, Upstreams } from './exchange/connection-holder.ts';
 import { UpdateCoalescer } from './update-coalescer.ts';
 import type { TaskMarks } from './handles/task-marks.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
 
 export interface NotificationRouterParts {
   readonly upstreams: Upstreams;
   readonly holders: Iterable<ConnectionHolder>;
-  /** The other client groups of a holder's principal. None for a session. */
+  /** Returns the other client groups of a holder's principal; none for a session. */
   readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
   readonly offers: Offers;
   readonly announcer: ListAnnouncer;
@@ -39,7 +36,7 @@ export interface NotificationRouterParts {
   readonly onLimit: (limit: LimitName) => void;
 }
 
-/** The lists that a connection reported as changed: before it had answered its first call, and afterwards. */
+/** The lists that a connection reported as changed, before and after it answered its first call. */
 interface Report {
   readonly atStart: Set<ListKind>;
   readonly afterwards: Set<ListKind>;
@@ -49,7 +46,7 @@ interface Report {
 export class NotificationRouter {
   readonly #parts: NotificationRouterParts;
   readonly #privateLists: PrivateLists;
-  /** Lists that a link reported as changed and that are not fetched again yet. */
+  /** Lists that a link reported as changed and that were not fetched again yet. */
   readonly #reported = new Map<HolderLink, Report>();
   readonly #updates: UpdateCoalescer<HolderLink>;
 
@@ -67,11 +64,16 @@ export class NotificationRouter {
     this.#updates = new UpdateCoalescer((from, uri, params) => this.#announceUpdate(from, uri, params));
   }
 
+  /**
+   * Routes a notification of an upstream.
+   *
+   * @param about the exchange of the call that the notification belongs to, if that is known.
+   */
   onNotification(link: HolderLink, notification: Notification, about: Exchange | undefined): void {
     const { method, params } = notification;
     switch (method) {
       case 'notifications/progress':
-        if (about?.progressToken !== undefined && about.advances(Number(params?.raw('progress')))) {
+        if (about?.progressToken !== undefined && about.recordProgress(Number(params?.raw('progress')))) {
           const marked = params && this.#parts.marks.withTaskId(link, about.client, params);
           about.client.notify(method, marked?.with('progressToken', about.progressToken), about);
         }
@@ -97,8 +99,8 @@ export class NotificationRouter {
   }
 
   /**
-   * Returns the recipient of a notification: the client of the call it is about, else the only user of the connection;
-   * undefined where that is ambiguous.
+   * Returns the recipient of a notification: the client of its call, else the only user of the connection. Returns
+   * undefined if that is ambiguous.
    */
   #recipient(link: HolderLink, about: Exchange | undefined): Recipient | undefined {
     if (about !== undefined) return { client: about.client, exchange: about, isUnambiguous: true };
@@ -140,7 +142,7 @@ export class NotificationRouter {
     }
   }
 
-  /** Routes a change of a task to the clients whose task it is. */
+  /** Routes a change of a task to the clients that own the task. */
   #routeTask(link: HolderLink, { method, params }: Notification): void {
     const task = params?.string('taskId');
     if (params === undefined || task === undefined) return;
@@ -165,13 +167,14 @@ export class NotificationRouter {
       this.#parts.onDropped('notification-unattributable');
       return;
     }
-    // A modern client knows none of these: the answer to its call says that a page was closed.
+    // Modern clients have no such notifications. They learn of a completed URL elicitation from the answer to their
+    // call.
     if (to.client.caller.revision === MODERN) return;
     const mapped =
       method === 'notifications/elicitation/complete' && elicitationId !== undefined
         ? params?.with('elicitationId', JSON.stringify(elicitationIdToClient(to.client, link.upstream, elicitationId)))
         : params;
-    // A notification about no request may come between two requests.
+    // A notification that belongs to no request may arrive between two requests.
     if (!to.client.notify(method, mapped, about)) to.client.announce(method, mapped);
   }
 
@@ -196,8 +199,8 @@ export class NotificationRouter {
   }
 
   /**
-   * Announces the changes that an upstream reported, also where its lists turned out equal, unless it only started: many servers
-   * report the tools that they register then.
+   * Announces the changes that an upstream reported, even if its lists turned out equal. Ignores reports from before
+   * the first answer if the lists are equal: many servers report the tools that they register while they start.
    */
   #announceReported(link: HolderLink, holders: Iterable<ConnectionHolder>, isDifferent: boolean): void {
     const report = this.#reported.get(link);
@@ -208,18 +211,18 @@ export class NotificationRouter {
     for (const holder of holders) {
       const isViewed = holder.catalog.view.upstreams.some(({ id }) => id === link.upstream);
       if (!isViewed || !holder.wantsListChanges) continue;
-      // So that what differs is announced together with what was reported.
+      // Announces differing lists together with the reported ones.
       this.refreshCatalog(holder);
       this.#announceLists(holder, [...kinds]);
     }
   }
 
-  /** The link was closed: its users see the lists of all clients again. */
+  /** Gives the users of a closed link the lists for all clients again. */
   onLinkClosed(link: HolderLink): void {
     this.#privateLists.onLinkClosed(link);
   }
 
-  /** Returns the users of a private connection, and the siblings of those that are client groups. */
+  /** Returns the users of a private connection, and the siblings of its client groups. */
   #audience(link: HolderLink): ReadonlySet<ConnectionHolder> {
     const audience = new Set(link.users);
     for (const user of link.users) for (const sibling of this.#parts.siblingsOf(user)) audience.add(sibling);
@@ -227,8 +230,8 @@ export class NotificationRouter {
   }
 
   /**
-   * The lists for all clients of an era changed, and so may those for clients with more capabilities: lists them again, or
-   * removes them where no such client is there.
+   * Lists an upstream again for clients with certain capabilities, after the lists for all clients have changed.
+   * Removes offers for capabilities that no current holder has.
    */
   refreshVariants(upstreamId: string, era: Era): void {
     const { offers, holders, upstreams, log } = this.#parts;
@@ -256,7 +259,7 @@ export class NotificationRouter {
     });
   }
 
-  /** Gives a holder the catalog of the offers as they are, and announces the lists that differ. */
+  /** Gives a holder the catalog of the current offers, and announces the lists that differ. */
   refreshCatalog(holder: ConnectionHolder): void {
     const before = holder.catalog;
     const after = this.#parts.offers.catalogFor(holder);
@@ -272,7 +275,10 @@ export class NotificationRouter {
   }
 }
 
-/** Equal for links whose updates reach the same listeners: those of one principal's client groups at one upstream. */
+/**
+ * Returns a key that is equal for links whose updates reach the same listeners: those of one principal's client groups
+ * at one upstream.
+ */
 function updateKey(link: HolderLink): HolderLink | string {
   const [user] = link.users;
   return link.shared || !(user instanceof ClientGroup) ? link : `${link.upstream} ${user.principal}`;

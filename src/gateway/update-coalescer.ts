@@ -3,17 +3,17 @@ import type { RawObject } from '../json/json.ts';
 /** Updates of one resource within this time are announced once at its start and once at its end. */
 const WINDOW_MS = 25;
 
-/** Updates that came after the announcement at the start of a window. */
+/** Updates that arrived after the announcement at the start of a window. */
 interface Waiting<Source> {
   readonly sources: Set<Source>;
-  /** Of the latest one. */
+  /** Params of the latest update. */
   params: RawObject;
 }
 
-/** The updates of one key in the last moment, by URI. */
+/** The updates of one key in the current window, by URI. */
 type Window<Source> = Map<string, Waiting<Source> | undefined>;
 
-/** Announces the first update of a resource at once, and those that follow closely together. */
+/** Announces the first update of a resource at once, and those that follow closely in one announcement. */
 export class UpdateCoalescer<Source> {
   readonly #announce: (sources: Iterable<Source>, uri: string, params: RawObject) => void;
   readonly #windows = new Map<unknown, Window<Source>>();
@@ -22,7 +22,11 @@ export class UpdateCoalescer<Source> {
     this.#announce = announce;
   }
 
-  /** @param key equal for sources whose updates reach the same listeners. */
+  /**
+   * Adds an update.
+   *
+   * @param key equal for sources whose updates reach the same listeners.
+   */
   add(key: unknown, source: Source, uri: string, params: RawObject): void {
     const window = this.#windows.get(key);
     if (window?.has(uri) === true) {

@@ -4,18 +4,16 @@ import { type Era, ERAS } from '../protocol/revisions.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Eras } from '../upstream/eras.ts';
 import type { Lifecycle } from '../upstream/lifecycle.ts';
-import type { CloseReason, Link } from '../upstream/link.ts';
+import type { CloseReason } from '../upstream/link.ts';
 import type { ServerRequest } from '../upstream/rpc/connection.ts';
 import type { UpstreamEvents } from '../upstream/upstream-events.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
-import type { ConnectionHolder } from './exchange/connection-holder.ts';
+import type { ConnectionHolder, HolderLink } from './exchange/connection-holder.ts';
 import type { Exchange } from './exchange/exchange.ts';
 import { ChangeGatherer } from './lists/change-gatherer.ts';
 import type { Offers } from './lists/offers.ts';
 import type { NotificationRouter } from './notification-router.ts';
 import type { ServerRequests } from './questions/server-requests.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
 
 export interface UpstreamEventHandlerParts {
   readonly offers: Offers;
@@ -25,10 +23,10 @@ export interface UpstreamEventHandlerParts {
   readonly metrics: Metrics;
 }
 
-/** Passes the events of upstreams on to the parts of the gateway that they concern. */
+/** Passes events of upstreams to the parts of the gateway that handle them. */
 export class UpstreamEventHandler implements UpstreamEvents<Exchange, ConnectionHolder> {
   readonly #parts: UpstreamEventHandlerParts;
-  /** Changes of lists, which reach clients together. */
+  /** Gathers changes of lists, so that clients get them together. */
   readonly #changes: ChangeGatherer;
 
   constructor(parts: UpstreamEventHandlerParts) {
@@ -68,12 +66,12 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
     const { offers, notifications } = this.#parts;
     const isStart = offers.ageMs(upstream, era, capabilityKey) === undefined;
     const isChanged = offers.update(upstream, era, capabilityKey, offer);
-    // The log of this process has no problems of lists that were read from disk.
+    // Problems of lists that were read from disk are not in this process's log yet.
     if (isChanged || isStart) this.#changes.add(upstream, era, isStart);
     if (isChanged && capabilityKey === '') notifications.refreshVariants(upstream, era);
   }
 
-  /** Announces no more changes of lists. */
+  /** Stops announcing changes of lists. */
   close(): void {
     this.#changes.close();
   }

@@ -1,5 +1,5 @@
 import type { ItemKind } from '../catalog/items/kind.ts';
-import { type Caching, narrower, readCaching } from '../catalog/caching.ts';
+import { type Caching, combineCaching, readCaching } from '../catalog/caching.ts';
 import { type Offer, readItems, sharedOffer, type Unreadable } from '../catalog/offer.ts';
 import { GatewayError } from '../errors.ts';
 import { JsonTextError, RawObject } from '../json/json.ts';
@@ -88,7 +88,7 @@ async function readList<Context>(
       break;
     }
     const said = readCaching(result);
-    caching = caching === undefined || said === undefined ? (said ?? caching) : narrower(caching, said);
+    caching = caching === undefined || said === undefined ? (said ?? caching) : combineCaching(caching, said);
     cursor = result.string('nextCursor') === undefined ? undefined : result.raw('nextCursor');
     if (cursor === undefined || cursors.has(cursor)) break;
     if (page === LIMITS.listingPages) {
@@ -112,7 +112,7 @@ function described(limit: LimitName): string {
 
 function togetherOf(said: readonly (Caching | undefined)[]): Caching | undefined {
   const known = said.filter((one) => one !== undefined);
-  return known.length === 0 ? undefined : known.reduce(narrower);
+  return known.length === 0 ? undefined : known.reduce(combineCaching);
 }
 
 const LISTS = {

@@ -23,14 +23,14 @@ test('M-001 tools of two upstreams with the same name are both callable under di
   assert.deepEqual(resolveTool(catalog, 'b__search'), { upstream: 'b', name: 'search' });
 });
 
-test('M-001 prompts have names of their own beside the tools', () => {
+test('M-001 a prompt and a tool may have the same name', () => {
   const catalog = catalogOf(pair, { a: { tools: [tool('x')], prompts: [RawObject.of({ name: 'x' })] } });
   assert.deepEqual(resolvePrompt(catalog, 'a__x'), { upstream: 'a', name: 'x' });
   assert.deepEqual(resolvePrompt(catalogOf(pair, { a: { tools: [tool('x')] } }), 'a__x'), undefined);
   assert.deepEqual(member(catalog.lists.prompts, 'name'), ['a__x']);
 });
 
-test('M-003 the order is that of the config, then of the upstream, whoever came first', () => {
+test('M-003 lists follow the order of the config, then of the upstream', () => {
   const offers = [
     ['a', offer({ tools: [tool('z'), tool('y')] })],
     ['b', offer({ tools: [tool('x')] })],
@@ -43,7 +43,7 @@ test('M-003 the order is that of the config, then of the upstream, whoever came 
   assert.deepEqual(other.digest, catalog.digest);
 });
 
-test('D3 all that an item holds is published as it came, in order, to the last digit', () => {
+test('D3 an item is published with all its members, in order, with all digits', () => {
   const text =
     '{"x-first":1.0, "name":"big","inputSchema":{"type":"object","properties":{"n":{"maximum":12345678901234567890}}},' +
     '"annotations":{"readOnlyHint":true},"_meta":{"anthropic/maxResultSizeChars":1e5},"description":"a\\u00e9\\n"}';
@@ -51,20 +51,20 @@ test('D3 all that an item holds is published as it came, in order, to the last d
   assert.equal(catalog.lists.tools[0], text.replace('"big"', '"a__big"'));
 });
 
-test('an endpoint that renames nothing publishes the very text the upstream sent', () => {
+test('an endpoint without prefixes publishes the upstream’s own text', () => {
   const text = '{ "name": "a.b/c",\n "inputSchema": {"type": "object"} }';
   const catalog = catalogOf(view([bare('a')]), { a: { tools: [RawObject.parse(text)] } });
   assert.deepEqual(catalog.lists.tools, [text.replace('\n', ' ')]);
   assert.deepEqual(resolveTool(catalog, 'a.b/c'), { upstream: 'a', name: 'a.b/c' });
 });
 
-test('a schema without a type gets the only one it may have', () => {
+test('an input schema without a type gets the type "object"', () => {
   const typeless = RawObject.parse('{"name":"x","inputSchema":{"properties":{}}}');
   const catalog = catalogOf(view([bare('a')]), { a: { tools: [typeless] } });
   assert.deepEqual(catalog.lists.tools, ['{"name":"x","inputSchema":{"properties":{},"type":"object"}}']);
 });
 
-test('the text of an item is shared by the views that show it alike and by the next catalog', () => {
+test('views without different names for an item publish the same text', () => {
   const offers = { a: { tools: [tool('x')], resources: [resource('file:///1')] } };
   const first = catalogOf(pair, offers);
   const second = catalogOf(view([upstream('a')], { id: 'profile' }), offers);
@@ -92,7 +92,7 @@ const badTools = [
 ];
 
 for (const { what, text, name } of badTools) {
-  test(`M-028 a tool with ${what} is quarantined by name, and the list goes on`, () => {
+  test(`M-028 a tool with ${what} is quarantined, and the others are published`, () => {
     const tools = [tool('good'), RawObject.parse(text), tool('fine')];
     const catalog = catalogOf(view([upstream('a')]), { a: { tools } });
     assert.deepEqual(member(catalog.lists.tools, 'name'), ['a__good', 'a__fine']);
@@ -103,18 +103,18 @@ for (const { what, text, name } of badTools) {
   });
 }
 
-test('M-028 an entry that is not even an object is named by its place', () => {
+test('M-028 an entry that is not an object is recorded by its position', () => {
   const unreadable = [{ kind: 'prompt', position: 4, why: 'is not an object' }] as const;
   const catalog = catalogOf(view([upstream('a')]), { a: { tools: [tool('x')], unreadable } });
   assert.deepEqual(catalog.quarantined, [{ upstream: 'a', kind: 'prompt', name: '#5', why: 'is not an object' }]);
 });
 
-test('M-028 an upstream without an offer takes nothing from the others', () => {
+test('M-028 an upstream without an offer does not affect the others', () => {
   const catalog = catalogOf(pair, { b: { tools: [tool('x')] } });
   assert.deepEqual(member(catalog.lists.tools, 'name'), ['b__x']);
 });
 
-test('SEC-34 of two upstreams without a prefix, the newcomer is refused with a reason and never renamed', () => {
+test('SEC-34 of two upstreams without prefix, the second item of a name is quarantined', () => {
   const catalog = catalogOf(view([bare('a'), bare('b')]), {
     a: { tools: [tool('x')] },
     b: { tools: [tool('x'), tool('y')] },
@@ -132,14 +132,14 @@ test('SEC-34 of two upstreams without a prefix, the newcomer is refused with a r
   assert.match(refused?.why ?? '', /"x" of upstream "a" already is; give one of them another prefix or name/);
 });
 
-test('SEC-34 of two tools of one upstream with the same name, the first is the tool', () => {
+test('SEC-34 of two tools of one upstream with the same name, the first is published', () => {
   const tools = [tool('x', { title: 'first' }), tool('x', { title: 'second' })];
   const catalog = catalogOf(view([upstream('a')]), { a: { tools } });
   assert.deepEqual(member(catalog.lists.tools, 'title'), ['first']);
   assert.equal(catalog.quarantined.length, 1);
 });
 
-test('SEC-34 a name under the prefix of an upstream is that upstream’s alone, also while it has none', () => {
+test('SEC-34 names with an upstream’s prefix are reserved for it, also while it has no offer', () => {
   const shown = view([bare('thief'), upstream('b', { prefix: 'b_' }), upstream('c', { prefix: 'b_c_' })]);
   const offers = { thief: { tools: [tool('b_pay')] }, b: { tools: [tool('c_pay'), tool('d')] } };
   const catalog = catalogOf(shown, offers);
@@ -155,7 +155,7 @@ test('SEC-34 a name under the prefix of an upstream is that upstream’s alone, 
   assert.equal(resolveTool(catalog, 'b_c_pay'), undefined);
 });
 
-test('SEC-34 a published name never depends on what else is offered, and has one owner', () => {
+test('SEC-34 a published name has one upstream and does not depend on other items', () => {
   const names = fc.array(fc.oneof(fc.stringMatching(/^[a-c_.]{1,3}$/), fc.string({ minLength: 1 })), { maxLength: 8 });
   const shown = view([upstream('a'), upstream('b'), upstream('a-b'), bare('raw')]);
   fc.assert(
@@ -177,7 +177,7 @@ test('SEC-34 a published name never depends on what else is offered, and has one
   );
 });
 
-test('what an upstream excludes is neither listed nor callable', () => {
+test('an excluded tool is neither listed nor callable', () => {
   const shown = view([upstream('a', { includeTools: ['get_*'], excludeTools: ['*_all'] })]);
   const catalog = catalogOf(shown, { a: { tools: [tool('get_x'), tool('get_all'), tool('drop')] } });
   assert.deepEqual([...catalog.tools.keys()], ['a__get_x']);
@@ -185,7 +185,7 @@ test('what an upstream excludes is neither listed nor callable', () => {
   assert.deepEqual(catalog.quarantined, []);
 });
 
-test('a profile filters and renames published names, and the old name is gone', () => {
+test('a profile filters and renames tools, and the old name is unknown', () => {
   const shown = view([upstream('a'), upstream('b')], {
     id: 'mine',
     includeTools: ['a__*'],
@@ -204,20 +204,20 @@ test('a profile filters and renames published names, and the old name is gone', 
   assert.equal(resolveTool(catalog, 'a__x'), undefined);
 });
 
-test('names of things every object has are ordinary names', () => {
+test('names such as __proto__ and toString are ordinary names', () => {
   const names = ['constructor', '__proto__', 'toString'];
   const catalog = catalogOf(view([bare('a')]), { a: { tools: names.map((name) => tool(name)) } });
   assert.deepEqual([...catalog.tools.keys()], names);
 });
 
-test('conformance: the only upstream without a prefix is asked about what it does not list', () => {
+test('conformance: unlisted names go to the only upstream without a prefix', () => {
   const catalog = catalogOf(view([bare('a'), upstream('b')]), { a: { tools: [tool('x')] } });
   assert.equal(catalog.fallback, 'a');
   assert.deepEqual(resolveTool(catalog, 'test_trigger'), { upstream: 'a', name: 'test_trigger' });
   assert.deepEqual(resolvePrompt(catalog, 'test_prompt'), { upstream: 'a', name: 'test_prompt' });
 });
 
-test('conformance: it is asked also before it was ever seen', () => {
+test('conformance: unlisted names go to it also before its first listing', () => {
   assert.deepEqual(resolveTool(catalogOf(view([bare('a')]), {}), 'x'), { upstream: 'a', name: 'x' });
 });
 
@@ -237,7 +237,7 @@ for (const { why, shown } of noFallback) {
   });
 }
 
-test('M-006 what is quarantined, renamed away or under another prefix is not asked for as unlisted', () => {
+test('M-006 quarantined, renamed and reserved names do not go to the fallback', () => {
   const shown = view([bare('a'), upstream('b')], { renames: { old: 'new' } });
   const catalog = catalogOf(shown, { a: { tools: [RawObject.of({ name: 'bad' }), tool('old')] } });
   assert.equal(catalog.fallback, 'a');
@@ -247,7 +247,7 @@ test('M-006 what is quarantined, renamed away or under another prefix is not ask
 
 const app = tool('refresh', { _meta: { ui: { resourceUri: 'ui://app' } } });
 
-test('§3.7 the HTML of an app may call its tools by their bare names', () => {
+test('§3.7 the HTML of an app may call its tools by the upstream’s own names', () => {
   const catalog = catalogOf(pair, { a: { tools: [app] }, b: { tools: [tool('refresh'), tool('plain')] } });
   assert.deepEqual(resolveTool(catalog, 'refresh'), { upstream: 'a', name: 'refresh' });
   assert.equal(resolveTool(catalog, 'plain'), undefined);
@@ -292,7 +292,7 @@ test('a digest changes with its list and with no other', () => {
   assert.notEqual(moved.resources, before.resources);
 });
 
-test('M-028 nothing an upstream can list makes a catalog fail or its lists unreadable', () => {
+test('M-028 no listing makes a catalog fail or its lists unreadable', () => {
   const json = fc.jsonValue({ maxDepth: 3 });
   const piece = fc.oneof(
     json.map((value) => JSON.stringify(value)),
@@ -334,7 +334,7 @@ test('N-63 many sessions with equal offers of their own share one catalog and it
   assert.notEqual(changed, first);
 });
 
-test('N-64 a list is put into the words of a revision once, whatever its length', () => {
+test('N-64 a list is translated to a revision once, whatever its length', () => {
   const tools = Array.from({ length: 3_000 }, (_, i) => tool(`t${i}`, { outputSchema: { type: 'string' } }));
   const catalog = catalogOf(view([bare('a')]), { a: { revision: '2026-07-28', tools } });
   const texts = listTexts(catalog, 'tools', '2025-06-18');
@@ -342,7 +342,7 @@ test('N-64 a list is put into the words of a revision once, whatever its length'
   assert.match(texts[2_999] ?? '', /"outputSchema":\{"type":"object","properties":\{"result"/);
 });
 
-test('N-62 a change of one upstream names and writes no item of the others again', () => {
+test('N-62 a change of one upstream does not rebuild items of the others', () => {
   const offers = new Map([
     ['a', sharedOffer(offer({ tools: [tool('x')] }))],
     ['b', sharedOffer(offer({ tools: [tool('y')] }))],
@@ -358,7 +358,7 @@ test('N-62 a change of one upstream names and writes no item of the others again
   assert.notEqual(second.digest.tools, first.digest.tools);
 });
 
-test('N-62 a list whose parts were prepared one by one is the list that is made at once', () => {
+test('N-62 a list prepared part by part equals the list made at once', () => {
   const offers = {
     a: { tools: [tool('x', { outputSchema: { type: 'object' } })] },
     b: { tools: [tool('y'), tool('y')] },

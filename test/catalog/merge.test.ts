@@ -20,27 +20,27 @@ const LISTS = { completions: {}, prompts: { listChanged: true }, tools: { listCh
 const PLAIN = { ...LISTS, resources: { listChanged: true } };
 const FULL = { ...LISTS, logging: {}, resources: { subscribe: true, listChanged: true } };
 
-test('M-005 lists are declared whatever the upstreams have', () => {
+test('M-005 lists are declared regardless of the upstreams', () => {
   assert.deepEqual(capabilities(pair, { a: '{}', b: '{}' }), PLAIN);
   assert.deepEqual(capabilities(view([]), {}), PLAIN);
 });
 
-test('what one upstream supports is declared', () => {
+test('a capability of one upstream is declared', () => {
   assert.deepEqual(capabilities(pair, { a: '{"logging":{}}', b: '{"resources":{"subscribe":true}}' }), FULL);
 });
 
-test('N-04 for an upstream that was never listed, nothing but the lists is declared', () => {
+test('N-04 for an upstream without an offer, only the lists are declared', () => {
   const { completions: _, ...lists } = PLAIN;
   assert.deepEqual(capabilities(pair, {}), lists);
   assert.deepEqual(capabilities(pair, { a: '{}' }), PLAIN);
 });
 
-test('experimental, tasks and unknown extensions are not passed off as ours', () => {
+test('experimental, tasks and unknown extensions are not declared', () => {
   const declared = '{"experimental":{"x":{}},"tasks":{"list":{}},"extensions":{"com.example/x":{}}}';
   assert.deepEqual(capabilities(pair, { a: declared, b: '{}' }), PLAIN);
 });
 
-test('the settings of an extension we carry are merged', () => {
+test('the settings of a supported extension are merged', () => {
   const ui = (settings: string): string => `{"extensions":{"io.modelcontextprotocol/ui":${settings}}}`;
   assert.deepEqual(
     capabilities(pair, { a: ui('{"mimeTypes":["x","y"],"v":1}'), b: ui('{"mimeTypes":["y","z"],"v":2}') }),
@@ -55,7 +55,7 @@ test('the settings of an extension we carry are merged', () => {
   });
 });
 
-test('M-028 a capability that cannot be read is not declared, and harms nothing', () => {
+test('M-028 a malformed capability is not declared, and others are', () => {
   assert.deepEqual(capabilities(pair, { a: '{"resources":{"subscribe":true,"subscribe":true}}', b: '{}' }), PLAIN);
 });
 
@@ -76,20 +76,21 @@ test('instructions stand under the title of their upstream, in config order', ()
   );
 });
 
-test('without instructions there are none', () => assert.equal(instructions(pair, {}, 1000), undefined));
+test('without instructions of upstreams there are no instructions', () =>
+  assert.equal(instructions(pair, {}, 1000), undefined));
 
-test('an endpoint with one unchanged upstream has its instructions unchanged', () => {
+test('an endpoint with one unprefixed upstream has its instructions unchanged', () => {
   assert.equal(instructions(view([bare('a')]), { a: 'Read.' }, 1000), 'Read.');
   assert.equal(instructions(view([bare('a')]), { a: 'Read everything.' }, 12), 'Read … (cut)');
 });
 
-test('one long text gives way before the short ones do', () => {
+test('a long text is cut before short ones are', () => {
   const merged = instructions(pair, { a: 'x'.repeat(500), b: 'short' }, 100) ?? '';
   assert.match(merged, /^## a\nx+… \(cut\)\n\n## b\nshort$/);
   assert.equal(merged.length, 100);
 });
 
-test('instructions never exceed their limit nor break a character', () => {
+test('instructions neither exceed their limit nor split a character', () => {
   const text = fc.string({ unit: 'grapheme', maxLength: 80 });
   fc.assert(
     fc.property(text, text, fc.integer({ min: 8, max: 200 }), (first, second, maxChars) => {

@@ -6,7 +6,7 @@ import {
   offerText,
   parseOffer,
   readItems,
-  sameOffer,
+  isSameOffer,
   sharedOffer,
 } from '../../src/catalog/offer.ts';
 import { LIMITS } from '../../src/limits.ts';
@@ -24,7 +24,7 @@ const full = offer({
   unreadable: [{ kind: 'prompt', position: 2, why: 'is not an object' }],
 });
 
-test('D4 an offer comes back from its file byte for byte', () => {
+test('D4 an offer restored from its file is equal byte for byte', () => {
   const read = parseOffer(offerText(full));
   assert.ok(read);
   assert.equal(read.tools[0]?.toString(), full.tools[0]?.toString());
@@ -32,19 +32,19 @@ test('D4 an offer comes back from its file byte for byte', () => {
   assert.equal(read.instructions, full.instructions);
   assert.equal(read.revision, '2025-11-25');
   assert.deepEqual(read.unreadable, full.unreadable);
-  assert.ok(sameOffer(read, full));
-  assert.ok(sameOffer(parseOffer(offerText(EMPTY_OFFER)) ?? full, EMPTY_OFFER));
+  assert.ok(isSameOffer(read, full));
+  assert.ok(isSameOffer(parseOffer(offerText(EMPTY_OFFER)) ?? full, EMPTY_OFFER));
 });
 
-test('N-62 an offer without unreadable entries is the same as the one restored from its file', () => {
+test('N-62 an offer without unreadable entries equals the one restored from its file', () => {
   const fresh = offer({ tools: [tool('a')], unreadable: [] });
   const restored = parseOffer(offerText(fresh));
   assert.ok(restored);
-  assert.ok(sameOffer(fresh, restored));
-  assert.ok(!sameOffer(fresh, offer({ tools: [tool('b')], unreadable: [] })));
+  assert.ok(isSameOffer(fresh, restored));
+  assert.ok(!isSameOffer(fresh, offer({ tools: [tool('b')], unreadable: [] })));
 });
 
-test('N-63 offers with the same content are the same object, and equal lists of others too', () => {
+test('N-63 offers and lists with the same content are the same object', () => {
   const listed = (description: string) =>
     sharedOffer(offer({ tools: [tool('a', { description })], prompts: [tool('p')], resources: [resource('x:1')] }));
   const one = listed('same');
@@ -57,7 +57,7 @@ test('N-63 offers with the same content are the same object, and equal lists of 
   assert.equal(other.resources, one.resources);
 });
 
-test('N-21 limit listItemBytes: a larger entry is recorded by name, and the rest goes on', () => {
+test('N-21 limit listItemBytes: a larger entry is recorded by name, the others are read', () => {
   const item = (name: string, bytes: number) => {
     const frame = JSON.stringify({ name, description: '' });
     return frame.replace('""', `"${'é'.repeat((bytes - frame.length) / 2)}"`);
@@ -74,7 +74,7 @@ test('N-21 limit listItemBytes: a larger entry is recorded by name, and the rest
   ]);
 });
 
-test('REL a damaged file is no offer, wherever the damage is', () => {
+test('REL a damaged file is ignored, wherever the damage is', () => {
   const text = offerText(full);
   for (let at = 0; at < text.length; at++) {
     assert.equal(parseOffer(text.slice(0, at)), undefined);
@@ -96,16 +96,16 @@ const changes = [
 ];
 
 for (const { what, after, kinds } of changes) {
-  test(`when ${what} changed, the lists that did are [${kinds.join()}]`, () => {
+  test(`when ${what} changed, the changed lists are [${kinds.join()}]`, () => {
     assert.deepEqual(changedKinds(before, after), kinds);
   });
 }
 
-test('against nothing known, every list with something in it changed', () => {
+test('without an earlier offer, every list with items has changed', () => {
   assert.deepEqual(changedKinds(undefined, offer({ prompts: [tool('p')] })), ['prompts']);
 });
 
-test('a bad entry is set aside and the list goes on', () => {
+test('a bad entry is recorded, and the others are read', () => {
   const { items, unreadable } = readItems('tool', '[{"name":"a"}, null, {"name":"b","name":"c"}, "x", {"name":"d"}]');
   assert.deepEqual(
     items.map((item) => item.string('name')),

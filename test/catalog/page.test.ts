@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { cursorText, LIST_NAMES, page, parseCursor } from '../../src/catalog/page.ts';
 
-test('walking the pages yields every item once and in order', () => {
+test('all pages together have every item once and in order', () => {
   fc.assert(
     fc.property(fc.array(fc.string()), fc.integer({ min: 1, max: 7 }), (items, size) => {
       const seen: string[] = [];
@@ -19,11 +19,11 @@ test('walking the pages yields every item once and in order', () => {
   );
 });
 
-test('a place past the end of a list is an empty last page', () => {
+test('an offset past the end of a list yields an empty last page', () => {
   assert.deepEqual(page(['a'], 5, 2), { items: [], next: undefined });
 });
 
-test('a cursor comes back as it was', () => {
+test('a cursor is parsed as it was written', () => {
   for (const list of LIST_NAMES) {
     assert.deepEqual(parseCursor(cursorText({ list, digest: 'd', offset: 3 })), { list, digest: 'd', offset: 3 });
   }
@@ -40,5 +40,5 @@ for (const text of [
   '["tools","d",1.5]',
   '["tools",1,1]',
 ]) {
-  test(`M-008 "${text}" is no cursor`, () => assert.equal(parseCursor(text), undefined));
+  test(`M-008 "${text}" is not a cursor`, () => assert.equal(parseCursor(text), undefined));
 }

@@ -63,7 +63,7 @@ const places = [
 ];
 
 for (const { what, method, before, after } of places) {
-  test(`M-016 the URI of ${what} is the one clients know`, () => {
+  test(`M-016 the URI of ${what} is published`, () => {
     assert.equal(toClient(method, a, before), after);
     assert.equal(toClient(method, bare('a'), before), before);
   });
@@ -80,10 +80,10 @@ const untouched = [
 ];
 
 for (const { what, method, text } of untouched) {
-  test(`M-018 M-025 ${what} travels as it came`, () => assert.equal(toClient(method, a, text), text));
+  test(`M-018 M-025 ${what} is relayed unchanged`, () => assert.equal(toClient(method, a, text), text));
 }
 
-test('M-016 whatever is around a URI, nothing else changes', () => {
+test('M-016 nothing but the URI changes, whatever is around it', () => {
   const extra = fc.dictionary(fc.string({ minLength: 3 }), fc.jsonValue({ maxDepth: 2 }));
   fc.assert(
     fc.property(extra, extra, fc.webPath(), (block, result, path) => {
@@ -95,14 +95,14 @@ test('M-016 whatever is around a URI, nothing else changes', () => {
   );
 });
 
-test('M-016 reading a link that a tool returned reaches its upstream', () => {
+test('M-016 reading a link in a tool result reaches the tool’s upstream', () => {
   const catalog = catalogOf(view([a, upstream('b')]), {});
   const text = toClient('tools/call', a, '{"content":[{"type":"resource_link","uri":"note:1"}]}');
   assert.match(text, /"a\+note:1"/);
   assert.deepEqual(resolveResource(catalog, 'a+note:1'), { kind: 'one', upstream: 'a', uri: 'note:1' });
 });
 
-test('a result in which a URI could hide from us is refused, and said to have been executed', () => {
+test('a malformed result that may hide a URI fails with executed "yes"', () => {
   const twice = '{"content":[{"type":"resource_link","uri":"x:1","uri":"b+x:1"}]}';
   assert.throws(
     () => toClient('tools/call', a, twice),
@@ -111,7 +111,7 @@ test('a result in which a URI could hide from us is refused, and said to have be
   );
 });
 
-test('M-022 a tool’s user interface is named in all three spellings, and still ui://', () => {
+test('M-022 all three references to a tool’s user interface are published as ui://', () => {
   const item = RawObject.parse(
     '{"name":"t","_meta":{"ui":{"visibility":["app"],"resourceUri":"ui://x/y"},"ui/resourceUri":"ui://x/y","openai/outputTemplate":"ui://x/y","other":"ui://x/y"}}',
   );
@@ -124,7 +124,7 @@ test('M-022 a tool’s user interface is named in all three spellings, and still
   assert.equal(itemToClient('tool', a, plain), plain);
 });
 
-test('M-007 an error speaks of the resource in the client’s words', () => {
+test('M-007 an error names the resource by its published URI', () => {
   const error = { code: -32002, message: 'no', data: { uri: 'x:1', more: 1 } };
   assert.deepEqual(errorToClient(error, a), { code: -32002, message: 'no', data: { uri: 'a+x:1', more: 1 } });
   assert.equal(errorToClient(error, bare('a')), error);
@@ -141,7 +141,7 @@ const loggers = [
 ];
 
 for (const { params, said } of loggers) {
-  test(`§4.2 a log message ${params} says who logs`, () => {
+  test(`§4.2 a log message ${params} names its upstream`, () => {
     assert.equal(loggerToClient(view([a, upstream('b')]), a, RawObject.parse(params)).toString(), said);
     assert.equal(loggerToClient(view([a]), a, RawObject.parse(params)).toString(), params);
   });

@@ -25,7 +25,7 @@ const cases = [
 ];
 
 for (const { raw, published } of cases) {
-  test(`D5 "${raw}" of upstream docs is published as "${published}" and comes back`, () => {
+  test(`D5 "${raw}" of upstream docs is published as "${published}" and back`, () => {
     assert.equal(uriToClient(docs, raw), published);
     assert.equal(uriToUpstream(docs, published), raw);
   });
@@ -41,7 +41,7 @@ const uris = fc.oneof(
   fc.string(),
 );
 
-test('SEC-35 publishing then unpublishing is the identity, and names the emitter', () => {
+test('SEC-35 unpublishing a published URI returns the URI and its upstream', () => {
   fc.assert(
     fc.property(ids, uris, (id, uri) => {
       const published = uriToClient(upstream(id), uri);
@@ -53,7 +53,7 @@ test('SEC-35 publishing then unpublishing is the identity, and names the emitter
   );
 });
 
-test('SEC-35 no two upstreams can publish the same URI, except web URIs and what is no URI', () => {
+test('SEC-35 no two upstreams publish the same URI, except web URIs and texts without scheme', () => {
   fc.assert(
     fc.property(ids, ids, uris, uris, (a, b, first, second) => {
       const published = uriToClient(upstream(a), first);

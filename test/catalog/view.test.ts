@@ -61,7 +61,7 @@ const config: Config = {
 
 const views = viewsOf(config);
 
-test('there is an endpoint for all, for each upstream and for each profile', () => {
+test('there is an endpoint for all upstreams, for each one and for each profile', () => {
   assert.deepEqual([...views.keys()], ['', 'a', 'b', 'mine']);
 });
 

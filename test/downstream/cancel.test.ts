@@ -40,7 +40,7 @@ test('N-48 a cancelled request without a stream gets an empty one without event 
   const id = await initialize(url);
   const call = post(url, rpc(1, 'wait', { gate: 'g' }), id);
   await until(() => edge.front.began.length === 1);
-  edge.front.notification(edge.front.own(id), {
+  edge.front.handleNotification(edge.front.own(id), {
     kind: 'notification',
     method: 'notifications/cancelled',
     params: RawObject.of({ requestId: 1 }),

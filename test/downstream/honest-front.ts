@@ -33,12 +33,12 @@ export class HonestSession implements ClientSession {
     return this.ending.signal;
   }
 
-  listen(sink: MessageSink): void {
+  setSink(sink: MessageSink): void {
     this.sink = sink;
     for (const text of this.waiting.splice(0)) this.say(text);
   }
 
-  unlisten(sink: MessageSink): void {
+  removeSink(sink: MessageSink): void {
     if (this.sink === sink) this.sink = undefined;
   }
 
@@ -102,12 +102,12 @@ export class HonestFront implements Front {
     return { session, answer: result({ protocolVersion: revision, capabilities: { tools: {} }, serverInfo }) };
   }
 
-  async session(id: string, principal: Principal, view: string): Promise<HonestSession | undefined> {
+  async findSession(id: string, principal: Principal, view: string): Promise<HonestSession | undefined> {
     const session = this.sessions.get(id);
     return session?.caller.principal.key === principal.key && session.caller.view === view ? session : undefined;
   }
 
-  async request(clientSession: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined> {
+  async handleRequest(clientSession: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined> {
     const session = this.own(clientSession.id);
     this.began.push(request.method);
     const cancelled = Promise.withResolvers<undefined>();
@@ -182,23 +182,23 @@ export class HonestFront implements Front {
     return session;
   }
 
-  modern(): never {
+  handleModernRequest(): never {
     throw new Error('this front serves sessions alone');
   }
 
-  notification(session: ClientSession, notification: Notification): void {
+  handleNotification(session: ClientSession, notification: Notification): void {
     if (notification.method === 'notifications/cancelled') {
       this.own(session.id).cancels.get(notification.params?.raw('requestId') ?? '')?.();
     }
     this.notifications.push(notification);
   }
 
-  response(_: ClientSession, response: Response): void {
+  handleResponse(_: ClientSession, response: Response): void {
     this.responses.push(response);
     this.#asked.get(response.id)?.(response);
   }
 
-  async end(session: ClientSession): Promise<void> {
+  async endSession(session: ClientSession): Promise<void> {
     const own = this.own(session.id);
     this.sessions.delete(session.id);
     own.ending.abort();

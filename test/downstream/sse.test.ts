@@ -68,7 +68,7 @@ test('the session ends with the stream', OPTIONS, async () => {
 
 test('the stream ends with the session', OPTIONS, async () => {
   await using at = await greeted();
-  await at.front.end(at.front.onlySession);
+  await at.front.endSession(at.front.onlySession);
   await at.events.ended();
 });
 

@@ -144,6 +144,6 @@ test('serveStdio resolves when the gateway ends the session', OPTIONS, async () 
   const pipes = new Pipes().read();
   pipes.say(hello());
   await pipes.until(1);
-  await pipes.front.end(pipes.front.onlySession);
+  await pipes.front.endSession(pipes.front.onlySession);
   await pipes.over;
 });

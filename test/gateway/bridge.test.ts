@@ -24,12 +24,12 @@ function textOf(text: string) {
   return { content: [{ type: 'text', text }] };
 }
 
-/** A modern server with a tool `t` that does what `request` of the script says. */
+/** A modern server with a tool `t` that runs `request` of the script. */
 async function upstream(script: ServerScript): Promise<HttpUpstream> {
   return await modernUpstream({ capabilities: ALL, tools: [TOOL], ...script });
 }
 
-/** Asks this, and answers with what it was told. */
+/** Asks these questions, and answers with the responses. */
 function asking(questions: Readonly<Record<string, object>>): (served: Served) => void {
   return (served) => {
     const { inputResponses } = served.params;
@@ -63,13 +63,13 @@ async function called(
   return { asked, answer };
 }
 
-suite('X-008 a server that misses a capability', () => {
+suite('X-008 an upstream’s error about a missing capability', () => {
   for (const [method, params] of [
     ['tools/call', CALL],
     ['prompts/get', { name: 'up__p' }],
     ['resources/read', { uri: 'up+test://a' }],
   ] as const) {
-    test(`is not quoted to a legacy client, which never heard of ${method} failing with -32021`, TIMEOUT, async () => {
+    test(`is translated for a legacy client of ${method}`, TIMEOUT, async () => {
       await using up = await upstream({
         prompts: [{ name: 'p' }],
         resources: [{ uri: 'test://a', name: 'a' }],
@@ -84,7 +84,7 @@ suite('X-008 a server that misses a capability', () => {
     });
   }
 
-  test('is quoted to a modern client that lacks it', TIMEOUT, async () => {
+  test('reaches a modern client that has not declared the capability', TIMEOUT, async () => {
     await using up = await upstream({ request: missing({ elicitation: { form: {} } }) });
     await using gateway = await testCore({ up: up.config });
     const { error } = await modernRequest(gateway, 'tools/call', CALL).reply;
@@ -94,7 +94,7 @@ suite('X-008 a server that misses a capability', () => {
     });
   });
 
-  test('is not quoted to a modern client that declared it: what is lacking is not the client’s', TIMEOUT, async () => {
+  test('does not reach a modern client that has declared the capability', TIMEOUT, async () => {
     const extensions = { 'org.example/unheard': {} };
     await using up = await upstream({ request: missing({ extensions }) });
     await using gateway = await testCore({ up: up.config });
@@ -106,7 +106,7 @@ suite('X-008 a server that misses a capability', () => {
 
 suite('X-009 a legacy client that answers a question with an error', () => {
   const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
-  test('has cancelled a form, and the call goes on', TIMEOUT, async () => {
+  test('cancels a form, and the call continues', TIMEOUT, async () => {
     await using up = await upstream({ request: asking({ who: FORM }) });
     await using gateway = await testCore({ up: up.config });
     const { asked, answer } = await called(await gateway.connect({ capabilities }), () => -1);
@@ -116,7 +116,7 @@ suite('X-009 a legacy client that answers a question with an error', () => {
   });
 
   for (const question of [SAMPLE, ROOTS]) {
-    test(`has ended the call where it was ${question.method}`, TIMEOUT, async () => {
+    test(`fails the call if the question was ${question.method}`, TIMEOUT, async () => {
       await using up = await upstream({ request: asking({ q: question }) });
       await using gateway = await testCore({ up: up.config });
       const client = await gateway.connect({ capabilities });
@@ -128,8 +128,8 @@ suite('X-009 a legacy client that answers a question with an error', () => {
   }
 });
 
-suite('X-003 X-005 questions of a modern server reach a legacy client at once', () => {
-  test('on the stream of its call, and each answer goes back under its own name, once', TIMEOUT, async () => {
+suite('X-003 X-005 all questions of a modern upstream reach a legacy client', () => {
+  test('on the stream of its call, and each answer goes back once under its own key', TIMEOUT, async () => {
     await using up = await upstream({ request: asking({ who: FORM, what: SAMPLE, where: ROOTS }) });
     await using gateway = await testCore({ up: up.config });
     const capabilities = { elicitation: { form: {} }, sampling: {}, roots: {} };
@@ -202,7 +202,7 @@ suite('X-013 a request is asked only what it declared', () => {
   }
 });
 
-suite('X-046 the state of a server', () => {
+suite('X-046 the requestState of an upstream', () => {
   const stateful = (name: string, heard: unknown[]) => (served: Served) => {
     const { requestState } = served.params;
     heard.push(requestState);
@@ -211,7 +211,7 @@ suite('X-046 the state of a server', () => {
     } else served.result(textOf(name));
   };
 
-  test('comes back to it byte for byte, and to no other', TIMEOUT, async () => {
+  test('comes back to this upstream only, byte for byte', TIMEOUT, async () => {
     const heard: Record<string, unknown[]> = { a: [], b: [] };
     await using a = await upstream({ request: stateful('a "\u00fc\\u0041', heard['a'] ?? []) });
     await using b = await upstream({ request: stateful('b', heard['b'] ?? []) });
@@ -230,7 +230,7 @@ suite('X-046 the state of a server', () => {
     assert.deepEqual(heard, { a: [undefined, 'of a "\u00fc\\u0041'], b: [] });
   });
 
-  test('X-004 is not made up where it gave none', TIMEOUT, async () => {
+  test('X-004 is absent from the retry if the upstream gave none', TIMEOUT, async () => {
     await using up = await upstream({
       request: (served) => {
         if (served.params['inputResponses'] !== undefined) served.result(textOf('done'));
@@ -249,8 +249,8 @@ suite('X-046 the state of a server', () => {
   });
 });
 
-suite('X-006 a server that only wants to be asked again', () => {
-  test('is asked again at a pace, and not for ever', TIMEOUT, async () => {
+suite('X-006 an upstream that asks for a retry without questions', () => {
+  test('gets a bounded number of retries, with pauses', TIMEOUT, async () => {
     await using up = await upstream({
       request: (served) => served.result({ resultType: 'input_required', requestState: 'again' }),
     });
@@ -271,45 +271,37 @@ for (const era of ['legacy', 'modern'] as const) {
         : { result: JSON.parse(answer.result), error: undefined };
     }
 
-    test(
-      'X-045 whose call broke with the stream is told that it may have run, and it is not made again',
-      TIMEOUT,
-      async () => {
-        await using up = await upstream({ request: (served) => served.breakOff() });
-        await using gateway = await testCore({ up: up.config });
-        const { error } = await ended(gateway, 'tools/call', CALL);
-        assert.partialDeepStrictEqual(error, { code: -31010, data: { executed: 'unknown', retryable: false } });
-        assert.equal(up.requests('tools/call').length, 1);
-      },
-    );
+    test('X-045 gets executed "unknown" for a broken stream, and the call is not repeated', TIMEOUT, async () => {
+      await using up = await upstream({ request: (served) => served.breakOff() });
+      await using gateway = await testCore({ up: up.config });
+      const { error } = await ended(gateway, 'tools/call', CALL);
+      assert.partialDeepStrictEqual(error, { code: -31010, data: { executed: 'unknown', retryable: false } });
+      assert.equal(up.requests('tools/call').length, 1);
+    });
 
-    test(
-      'X-047 hears nothing of a header its server missed: the call is made again once by a newer schema',
-      TIMEOUT,
-      async () => {
-        let isNew = false;
-        const mirrored = { type: 'object', properties: { region: { type: 'string', 'x-mcp-header': 'Region' } } };
-        await using up = await upstream({
-          answers: {
-            'tools/list': () => {
-              const tools = [isNew ? { ...TOOL, inputSchema: mirrored } : TOOL];
-              return { resultType: 'complete', tools, ttlMs: 0, cacheScope: 'private' };
-            },
+    test('X-047 gets a result after a header mismatch: the call is repeated with new lists', TIMEOUT, async () => {
+      let isNew = false;
+      const mirrored = { type: 'object', properties: { region: { type: 'string', 'x-mcp-header': 'Region' } } };
+      await using up = await upstream({
+        answers: {
+          'tools/list': () => {
+            const tools = [isNew ? { ...TOOL, inputSchema: mirrored } : TOOL];
+            return { resultType: 'complete', tools, ttlMs: 0, cacheScope: 'private' };
           },
-          request: (served) => {
-            isNew = true;
-            if (served.headers['mcp-param-region'] === 'eu') served.result(textOf('in eu'));
-            else served.error(-32020, 'Header mismatch');
-          },
-        });
-        await using gateway = await testCore({ up: up.config });
-        const { result, error } = await ended(gateway, 'tools/call', toolCall('up__t', { region: 'eu' }));
-        assert.partialDeepStrictEqual(result, textOf('in eu'), JSON.stringify(error));
-        assert.equal(up.requests('tools/call').length, 2);
-      },
-    );
+        },
+        request: (served) => {
+          isNew = true;
+          if (served.headers['mcp-param-region'] === 'eu') served.result(textOf('in eu'));
+          else served.error(-32020, 'Header mismatch');
+        },
+      });
+      await using gateway = await testCore({ up: up.config });
+      const { result, error } = await ended(gateway, 'tools/call', toolCall('up__t', { region: 'eu' }));
+      assert.partialDeepStrictEqual(result, textOf('in eu'), JSON.stringify(error));
+      assert.equal(up.requests('tools/call').length, 2);
+    });
 
-    test('X-047 and where that does not help, it is told in words of its own', TIMEOUT, async () => {
+    test('X-047 gets an error of its revision if the mismatch persists', TIMEOUT, async () => {
       await using up = await upstream({ request: (served) => served.error(-32020, 'Header mismatch') });
       await using gateway = await testCore({ up: up.config });
       const { error } = await ended(gateway, 'tools/call', CALL);
@@ -318,7 +310,7 @@ for (const era of ['legacy', 'modern'] as const) {
       assert.equal(up.requests('tools/call').length, 2);
     });
 
-    test('X-025 hears of a missing resource in words of its own', TIMEOUT, async () => {
+    test('X-025 gets the missing-resource error of its revision', TIMEOUT, async () => {
       await using up = await upstream({
         resources: [{ uri: 'test://a', name: 'a' }],
         request: (served) => served.error(-32602, 'Resource not found', { uri: 'test://a' }),
@@ -333,7 +325,7 @@ for (const era of ['legacy', 'modern'] as const) {
   });
 }
 
-test('X-030 the log level of a session goes with each of its requests, and with no other', TIMEOUT, async () => {
+test('X-030 a session’s log level is sent with each of its requests, and with no other', TIMEOUT, async () => {
   await using up = await upstream({
     request: (served) => {
       const level = served.meta[META.logLevel];

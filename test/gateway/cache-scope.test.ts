@@ -24,7 +24,7 @@ for (const [isolation, reads] of [
   ['shared', 1],
 ] as const) {
   test(
-    `N-33 isolation ${isolation}: public is private behind authentication, read ${reads} times`,
+    `N-33 isolation ${isolation}: a public result is private with authentication, ${reads} reads`,
     TIMEOUT,
     async () => {
       await using upstream = await library();

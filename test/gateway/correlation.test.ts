@@ -12,7 +12,7 @@ function methods(messages: readonly Message[]): string[] {
   return messages.map((message) => ('method' in message ? message.method : message.kind));
 }
 
-/** An upstream whose tool asks its client with what the client can do, and answers with what it said. */
+/** An upstream whose tool asks its client this question, and returns the response. */
 function asking(method: string, params: object = {}) {
   const waiting = new Map<Peer, string>();
   let asked = 0;
@@ -32,7 +32,7 @@ function asking(method: string, params: object = {}) {
   });
 }
 
-test('X-022 a question of an upstream reaches only the client whose call it belongs to', TIMEOUT, async () => {
+test('X-022 a question of an upstream reaches only the client of its call', TIMEOUT, async () => {
   const memory = asking('elicitation/create', { message: 'Who?', requestedSchema: { type: 'object', properties: {} } });
   await using gateway = await testCore({ up: { memory } });
   const clients = await Promise.all([1, 2, 3].map(() => gateway.connect({ capabilities: { elicitation: {} } })));
@@ -57,44 +57,36 @@ test('X-022 a question of an upstream reaches only the client whose call it belo
   );
 });
 
-test(
-  'X-021 a connection that many use is told of no client features, and what it asks all the same is refused',
-  TIMEOUT,
-  async () => {
-    const memory = asking('elicitation/create', { message: 'Who?' });
-    await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
-    const client = await gateway.connect({ capabilities: { elicitation: {}, sampling: {}, roots: {} } });
-    const { answer, said } = await client.request('tools/call', toolCall('up__echo'));
-    assert.ok(answer.kind === 'result' && answer.result.includes('-32602'));
-    assert.deepEqual(said, []);
-    assert.equal(memory.peers[0]?.capabilities.size, 0);
-  },
-);
+test('X-021 a shared connection declares no capabilities, and its questions are refused', TIMEOUT, async () => {
+  const memory = asking('elicitation/create', { message: 'Who?' });
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const client = await gateway.connect({ capabilities: { elicitation: {}, sampling: {}, roots: {} } });
+  const { answer, said } = await client.request('tools/call', toolCall('up__echo'));
+  assert.ok(answer.kind === 'result' && answer.result.includes('-32602'));
+  assert.deepEqual(said, []);
+  assert.equal(memory.peers[0]?.capabilities.size, 0);
+});
 
-test(
-  'X-023 an upstream is told exactly what this client can do, and clients that differ share no connection',
-  TIMEOUT,
-  async () => {
-    const memory = memoryUpstream({ lists: { tools: [ECHO] } });
-    await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
-    const capabilities = {
-      elicitation: { form: {}, url: {} },
-      sampling: { tools: {} },
-      experimental: { x: {} },
-      tasks: {},
-    };
-    const able = await gateway.connect({ capabilities });
-    const plain = await gateway.connect();
-    await able.result('tools/call', toolCall('up__echo'));
-    await plain.result('tools/call', toolCall('up__echo'));
-    const declared = memory.peers.map((peer) => peer.capabilities.toString());
-    const told = '{"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{}}';
-    assert.ok(declared.includes(told), declared.join());
-    assert.ok(declared.includes('{}'));
-  },
-);
+test('X-023 an upstream gets exactly the client’s capabilities, per connection', TIMEOUT, async () => {
+  const memory = memoryUpstream({ lists: { tools: [ECHO] } });
+  await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
+  const capabilities = {
+    elicitation: { form: {}, url: {} },
+    sampling: { tools: {} },
+    experimental: { x: {} },
+    tasks: {},
+  };
+  const able = await gateway.connect({ capabilities });
+  const plain = await gateway.connect();
+  await able.result('tools/call', toolCall('up__echo'));
+  await plain.result('tools/call', toolCall('up__echo'));
+  const declared = memory.peers.map((peer) => peer.capabilities.toString());
+  const told = '{"sampling":{"tools":{}},"elicitation":{"form":{},"url":{}},"tasks":{}}';
+  assert.ok(declared.includes(told), declared.join());
+  assert.ok(declared.includes('{}'));
+});
 
-test('X-007 a client is never asked what it did not declare', TIMEOUT, async () => {
+test('X-007 a client never gets a question for which it declared no capability', TIMEOUT, async () => {
   const memory = asking('sampling/createMessage', { messages: [], maxTokens: 1 });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { elicitation: {} } });
@@ -103,7 +95,7 @@ test('X-007 a client is never asked what it did not declare', TIMEOUT, async () 
   assert.ok(answer.kind === 'result' && answer.result.includes('cannot be asked'));
 });
 
-test('S-007 on the merged endpoint the client reads which upstream asks', TIMEOUT, async () => {
+test('S-007 on the merged endpoint a question names its upstream', TIMEOUT, async () => {
   const memory = asking('elicitation/create', { message: 'Delete it?' });
   await using gateway = await testCore({ up: { memory, title: 'Files' }, other: { memory: memoryUpstream({}) } });
   const client = await gateway.connect({ capabilities: { elicitation: {} } });
@@ -115,63 +107,55 @@ test('S-007 on the merged endpoint the client reads which upstream asks', TIMEOU
   assert.equal(ask.params?.string('message'), '[Files] Delete it?');
 });
 
-test(
-  'M-019 M-020 progress comes back with the client’s own token, its type kept, in order and before the answer',
-  TIMEOUT,
-  async () => {
-    const memory = memoryUpstream({
-      lists: { tools: [ECHO] },
-      request: (peer, request) => {
-        const token = request.params?.object('_meta')?.raw('progressToken');
-        for (const progress of [1, 2, 3]) {
-          peer.say(
-            `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":${progress}}}`,
-          );
-        }
-        peer.say(result(request, text('done')));
-      },
+test('M-019 M-020 progress has the client’s token and type, in order, before the answer', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      const token = request.params?.object('_meta')?.raw('progressToken');
+      for (const progress of [1, 2, 3]) {
+        peer.say(
+          `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":${progress}}}`,
+        );
+      }
+      peer.say(result(request, text('done')));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  for (const progressToken of ['"a-b"', '17']) {
+    const said: Message[] = [];
+    const meta = { progressToken: JSON.parse(progressToken) };
+    await client.request('tools/call', toolCall('up__echo', {}, meta), {
+      onMessage: (message) => said.push(message),
     });
-    await using gateway = await testCore({ up: { memory } });
-    const client = await gateway.connect();
-    for (const progressToken of ['"a-b"', '17']) {
-      const said: Message[] = [];
-      const meta = { progressToken: JSON.parse(progressToken) };
-      await client.request('tools/call', toolCall('up__echo', {}, meta), {
-        onMessage: (message) => said.push(message),
-      });
-      const tokens = said.map((message) => (message.kind === 'notification' ? message.params?.toString() : ''));
-      assert.deepEqual(
-        tokens,
-        [1, 2, 3].map((progress) => `{"progressToken":${progressToken},"progress":${progress}}`),
-      );
-    }
-  },
-);
+    const tokens = said.map((message) => (message.kind === 'notification' ? message.params?.toString() : ''));
+    assert.deepEqual(
+      tokens,
+      [1, 2, 3].map((progress) => `{"progressToken":${progressToken},"progress":${progress}}`),
+    );
+  }
+});
 
-test(
-  'X-037 N-48 a cancel reaches the upstream under the id it knows, and the request gets no response',
-  TIMEOUT,
-  async () => {
-    const started = Promise.withResolvers<Peer>();
-    const cancelled = Promise.withResolvers<string | undefined>();
-    const memory = memoryUpstream({
-      lists: { tools: [ECHO] },
-      request: (peer) => started.resolve(peer),
-      notification: (_peer, { method, params }) => {
-        if (method === 'notifications/cancelled') cancelled.resolve(params?.raw('requestId'));
-      },
-    });
-    await using gateway = await testCore({ up: { memory } });
-    const client = await gateway.connect();
-    const call = client.send('tools/call', toolCall('up__echo'), { id: '"0"' });
-    const peer = await started.promise;
-    const theirs = peer.heard.find((message) => message.kind === 'request' && message.method === 'tools/call');
-    client.notify('notifications/cancelled', { requestId: '0', reason: 'enough' });
-    assert.ok(theirs?.kind === 'request');
-    assert.equal(await cancelled.promise, theirs.id);
-    assert.equal((await call).answer, undefined);
-  },
-);
+test('X-037 N-48 a cancellation has the upstream’s id, and the request gets no response', TIMEOUT, async () => {
+  const started = Promise.withResolvers<Peer>();
+  const cancelled = Promise.withResolvers<string | undefined>();
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer) => started.resolve(peer),
+    notification: (_peer, { method, params }) => {
+      if (method === 'notifications/cancelled') cancelled.resolve(params?.raw('requestId'));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const call = client.send('tools/call', toolCall('up__echo'), { id: '"0"' });
+  const peer = await started.promise;
+  const theirs = peer.heard.find((message) => message.kind === 'request' && message.method === 'tools/call');
+  client.notify('notifications/cancelled', { requestId: '0', reason: 'enough' });
+  assert.ok(theirs?.kind === 'request');
+  assert.equal(await cancelled.promise, theirs.id);
+  assert.equal((await call).answer, undefined);
+});
 
 test('a log message is filtered by the level of each session', TIMEOUT, async () => {
   const memory = memoryUpstream({
@@ -199,7 +183,7 @@ test('a log message is filtered by the level of each session', TIMEOUT, async ()
   assert.deepEqual(await levels(chatty), ['debug', 'info', 'error']);
 });
 
-test('X-031 a log level that does not exist is refused', TIMEOUT, async () => {
+test('X-031 an unknown log level is refused', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: memoryUpstream({}) } });
   const client = await gateway.connect();
   const { answer } = await client.request('logging/setLevel', { level: 'loud' });

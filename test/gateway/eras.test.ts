@@ -19,7 +19,7 @@ const QUESTION = JSON.stringify({
   params: { message: 'Your name?', requestedSchema: { type: 'object', properties: {} } },
 });
 
-test('N-40 a request on the stream of a modern call ends that call at once and says so', TIMEOUT, async () => {
+test('N-40 a server request on a modern stream fails the call at once with the reason', TIMEOUT, async () => {
   await using upstream = await modernUpstream({
     tools: [TOOL],
     answers: {
@@ -60,8 +60,8 @@ const openings = (upstream: Awaited<ReturnType<typeof modernUpstream>>) =>
     .map(({ rpc: method }) => method)
     .filter((method) => /discover|initialize$/.test(method ?? ''));
 
-suite('what a remote server is asked first', { concurrency: 2 }, () => {
-  test('N-40 initialize for a session, and nothing else where that is answered', TIMEOUT, async () => {
+suite('the first request to a remote upstream', { concurrency: 2 }, () => {
+  test('N-40 only initialize for a session, if it is answered', TIMEOUT, async () => {
     await using upstream = await legacyUpstream({ tools: [TOOL] });
     await using gateway = await openGateway({ up: { url: upstream.url } });
     const session = await initialize(gateway.url);
@@ -69,7 +69,7 @@ suite('what a remote server is asked first', { concurrency: 2 }, () => {
     assert.ok(!openings(upstream).includes('server/discover'), openings(upstream).join(' '));
   });
 
-  test('N-40 server/discover for a modern client, and then what it speaks', TIMEOUT, async () => {
+  test('N-40 server/discover for a modern client, then a supported era', TIMEOUT, async () => {
     await using upstream = await legacyUpstream({ tools: [TOOL] });
     await using gateway = await openGateway({ up: { url: upstream.url } });
     await modernResult(gateway.url, 'tools/list');
@@ -77,7 +77,7 @@ suite('what a remote server is asked first', { concurrency: 2 }, () => {
     assert.equal(openings(upstream).filter((method) => method === 'server/discover').length, 1);
   });
 
-  test('N-40 initialize for a session, and server/discover where that is refused', TIMEOUT, async () => {
+  test('N-40 initialize for a session, and server/discover if that is refused', TIMEOUT, async () => {
     await using upstream = await modernUpstream({ tools: [TOOL] });
     await using gateway = await openGateway({ up: { url: upstream.url } });
     const session = await initialize(gateway.url);
@@ -87,7 +87,7 @@ suite('what a remote server is asked first', { concurrency: 2 }, () => {
   });
 });
 
-test('N-40 the status names the eras, the revisions and how they were found out', TIMEOUT, async () => {
+test('N-40 the status has the eras, the revisions and their evidence', TIMEOUT, async () => {
   await using upstream = await legacyUpstream({ tools: [TOOL] });
   await using gateway = await testCore({
     up: { ...upstream.config, era: 'auto' },

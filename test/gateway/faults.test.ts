@@ -10,7 +10,10 @@ const TIMEOUT = { timeout: 20_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 const DONE = { content: [{ type: 'text', text: 'done' }] };
 
-/** What HTTP reports when the upstream answers 404 to one message: that one was refused, the others may have run. */
+/**
+ * The errors of the HTTP transport after a 404: the first for the refused message, the second for others in flight,
+ * which may have run.
+ */
 const REFUSED = () => new GatewayError('upstream-session-lost', { upstream: 'up' });
 const FORGOTTEN = () =>
   new GatewayError('upstream-session-lost', { upstream: 'up', executed: 'unknown', retryable: false });
@@ -34,22 +37,18 @@ function after(first: Script['request'], count = 1) {
   });
 }
 
-test(
-  'REL-07 a call that the upstream refused for a lost session is sent once more, in a new one',
-  TIMEOUT,
-  async () => {
-    const memory = after((peer, { id }) => {
-      peer.fail(id, REFUSED());
-      peer.end(FORGOTTEN());
-    });
-    await using gateway = await testCore({ up: { memory } });
-    const client = await gateway.connect();
-    assert.deepEqual(await client.result('tools/call', toolCall('up__echo')), DONE);
-    assert.equal(memory.requests('tools/call').length, 2);
-  },
-);
+test('REL-07 a call refused for a lost session is sent once more, in a new session', TIMEOUT, async () => {
+  const memory = after((peer, { id }) => {
+    peer.fail(id, REFUSED());
+    peer.end(FORGOTTEN());
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  assert.deepEqual(await client.result('tools/call', toolCall('up__echo')), DONE);
+  assert.equal(memory.requests('tools/call').length, 2);
+});
 
-test('REL-07 a call that is refused for a lost session twice is not sent a third time', TIMEOUT, async () => {
+test('REL-07 a call refused twice for a lost session is not sent a third time', TIMEOUT, async () => {
   const memory = after((peer, { id }) => {
     peer.fail(id, REFUSED());
     peer.end(FORGOTTEN());
@@ -61,7 +60,7 @@ test('REL-07 a call that is refused for a lost session twice is not sent a third
   assert.equal(memory.requests('tools/call').length, 2);
 });
 
-test('G1 a call that was under way when the session was lost is not sent again', TIMEOUT, async () => {
+test('G1 a call in flight when the session was lost is not sent again', TIMEOUT, async () => {
   const memory = after((peer) => peer.end(FORGOTTEN()));
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -70,7 +69,7 @@ test('G1 a call that was under way when the session was lost is not sent again',
   assert.partialDeepStrictEqual(failure(answer), { executed: 'unknown', retryable: false });
 });
 
-test('G1 one call refused for a lost session does not run another one twice', TIMEOUT, async () => {
+test('G1 one call refused for a lost session does not repeat another one', TIMEOUT, async () => {
   const memory = memoryUpstream({
     lists: { tools: [ECHO, { ...ECHO, name: 'slow' }] },
     request: (peer, request) => {
@@ -91,7 +90,7 @@ test('G1 one call refused for a lost session does not run another one twice', TI
   assert.deepEqual(names, ['slow', 'echo', 'echo']);
 });
 
-test('R1 G6 a crash during a call says that it may have run, and the next call works', TIMEOUT, async () => {
+test('R1 G6 a crash fails its call with executed "unknown", and the next call works', TIMEOUT, async () => {
   const memory = after((peer) => peer.crash());
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -101,7 +100,7 @@ test('R1 G6 a crash during a call says that it may have run, and the next call w
   assert.deepEqual(await client.result('tools/call', toolCall('up__echo')), DONE);
 });
 
-test('R2 a call that gets no answer fails at its deadline, and the upstream is told to stop', TIMEOUT, async () => {
+test('R2 a call without an answer fails at its deadline and is cancelled upstream', TIMEOUT, async () => {
   const memory = after(() => undefined);
   const timeouts = { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 60, maxMs: 200 };
   await using gateway = await testCore({ up: { memory, timeouts } });
@@ -118,7 +117,7 @@ test('R2 a call that gets no answer fails at its deadline, and the upstream is t
   assert.equal(cancelled.params?.raw('requestId'), call?.id);
 });
 
-test('REL-04 progress puts the deadline off, but not beyond the longest time', TIMEOUT, async () => {
+test('REL-04 progress extends the deadline up to the maximum', TIMEOUT, async () => {
   let ticking: NodeJS.Timeout | undefined;
   const memory = after((peer, request) => {
     const token = request.params?.object('_meta')?.raw('progressToken');
@@ -137,7 +136,7 @@ test('REL-04 progress puts the deadline off, but not beyond the longest time', T
   assert.ok(said.length > 10, `${said.length} messages of progress`);
 });
 
-test('M-028 an upstream that does not start takes away its own items and nothing else', TIMEOUT, async () => {
+test('M-028 an upstream that does not start affects only its own items', TIMEOUT, async () => {
   const dead = memoryUpstream({ start: () => Promise.reject(new GatewayError('upstream-unavailable')) });
   const memory = after(undefined, 0);
   await using gateway = await testCore({ dead: { memory: dead }, up: { memory } });
@@ -146,7 +145,7 @@ test('M-028 an upstream that does not start takes away its own items and nothing
   assert.deepEqual(await client.result('tools/call', toolCall('up__echo')), DONE);
 });
 
-test('R1 many sessions that meet an upstream which is down for a moment do not keep it down', TIMEOUT, async () => {
+test('R1 many sessions at an upstream that is down briefly do not keep it down', TIMEOUT, async () => {
   let isDown = false;
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
@@ -166,46 +165,38 @@ test('R1 many sessions that meet an upstream which is down for a moment do not k
   assert.equal(answer.kind, 'result', JSON.stringify(answer));
 });
 
-test(
-  'R1 an upstream that forgets all its sessions at once is not taken for one that crashes in a loop',
-  TIMEOUT,
-  async () => {
-    const memory = memoryUpstream({
-      capabilities: { resources: { subscribe: true }, tools: {} },
-      lists: { tools: [ECHO], resources: [{ uri: 'file:///a', name: 'a' }] },
-    });
-    await using gateway = await testCore({ up: { memory } });
-    const clients = await Promise.all(Array.from({ length: 8 }, () => gateway.connect()));
-    for (const client of clients) await client.result('resources/subscribe', { uri: 'up+file:///a' });
-    for (const peer of memory.open) peer.end(FORGOTTEN());
-    for (const client of clients) {
-      const { answer } = await client.request('tools/call', toolCall('up__echo'));
-      assert.equal(answer.kind, 'result', JSON.stringify(answer));
-    }
-  },
-);
+test('R1 an upstream that loses all sessions at once does not count as crash-looping', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    capabilities: { resources: { subscribe: true }, tools: {} },
+    lists: { tools: [ECHO], resources: [{ uri: 'file:///a', name: 'a' }] },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const clients = await Promise.all(Array.from({ length: 8 }, () => gateway.connect()));
+  for (const client of clients) await client.result('resources/subscribe', { uri: 'up+file:///a' });
+  for (const peer of memory.open) peer.end(FORGOTTEN());
+  for (const client of clients) {
+    const { answer } = await client.request('tools/call', toolCall('up__echo'));
+    assert.equal(answer.kind, 'result', JSON.stringify(answer));
+  }
+});
 
-test(
-  'R5 what is broken in a message sent before the answer to initialize does not keep an upstream from starting',
-  TIMEOUT,
-  async () => {
-    const memory = memoryUpstream({
-      isRaw: true,
-      lists: { tools: [ECHO] },
-      request: (peer, request) => {
-        if (request.method !== 'initialize') return peer.say(result(request, DONE));
-        const params = '{"level":"info","data":1,"_meta":{"a":1,"a":2}}';
-        peer.say(`{"jsonrpc":"2.0","method":"notifications/message","params":${params}}`);
-        peer.say(result(request, { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: {} }));
-      },
-    });
-    await using gateway = await testCore({ up: { memory } });
-    const client = await gateway.connect();
-    assert.deepEqual(await client.result('tools/call', toolCall('up__echo')), DONE);
-  },
-);
+test('R5 a malformed message before the initialize answer does not prevent the start', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    isRaw: true,
+    lists: { tools: [ECHO] },
+    request: (peer, request) => {
+      if (request.method !== 'initialize') return peer.say(result(request, DONE));
+      const params = '{"level":"info","data":1,"_meta":{"a":1,"a":2}}';
+      peer.say(`{"jsonrpc":"2.0","method":"notifications/message","params":${params}}`);
+      peer.say(result(request, { protocolVersion: '2025-11-25', capabilities: { tools: {} }, serverInfo: {} }));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  assert.deepEqual(await client.result('tools/call', toolCall('up__echo')), DONE);
+});
 
-test('R5 a question with broken params is answered with an error and reaches nobody', TIMEOUT, async () => {
+test('R5 a question with malformed params gets an error and reaches no client', TIMEOUT, async () => {
   const answers: string[] = [];
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
@@ -227,7 +218,7 @@ test('R5 a question with broken params is answered with an error and reaches nob
   assert.deepEqual(said, []);
 });
 
-test('R5 a result that is broken inside is reported as run', TIMEOUT, async () => {
+test('R5 a malformed result fails the call with executed "yes"', TIMEOUT, async () => {
   const memory = after((peer, { id }) => {
     const block = '{"type":"resource_link","uri":"file:///a","uri":"file:///b"}';
     peer.say(`{"jsonrpc":"2.0","id":${id},"result":{"content":[${block}]}}`);
@@ -238,7 +229,7 @@ test('R5 a result that is broken inside is reported as run', TIMEOUT, async () =
   assert.partialDeepStrictEqual(failure(answer), { code: 'upstream-protocol', executed: 'yes' });
 });
 
-test('R1 a start that never finishes fails in words that name the handshake', TIMEOUT, async () => {
+test('R1 a start that never finishes fails with a message that names the handshake', TIMEOUT, async () => {
   const memory = memoryUpstream({ isRaw: true, request: () => undefined });
   const timeouts = { startMs: 80, connectMs: 80, firstByteMs: 80, callMs: 2_000, maxMs: 5_000 };
   await using gateway = await testCore({ up: { memory, timeouts } });

@@ -8,7 +8,7 @@ import { memoryUpstream, result } from '../support/memory-upstream.ts';
 const TIMEOUT = { timeout: 20_000 };
 const TOOL = { name: 'echo', inputSchema: { type: 'object' } };
 
-test('L-005 an upstream hears initialize, then that we are initialized, then everything else', TIMEOUT, async () => {
+test('L-005 an upstream gets initialize, then initialized, then everything else', TIMEOUT, async () => {
   const memory = memoryUpstream({ lists: { tools: [TOOL] } });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { roots: {} } });
@@ -22,7 +22,7 @@ test('L-005 an upstream hears initialize, then that we are initialized, then eve
   }
 });
 
-test('L-004 a client that has not said it is initialized is neither asked nor told anything', TIMEOUT, async () => {
+test('L-004 a client gets no questions and notifications before it sends initialized', TIMEOUT, async () => {
   let tools = [TOOL];
   const memory = memoryUpstream({
     listsOf: () => ({ tools }),

@@ -39,7 +39,7 @@ test('D6 isolation by session: each session has its own connection, and keeps it
   assert.deepEqual([await conversation(a), await conversation(b)], first);
 });
 
-test('D6 isolation by principal: the sessions of one share a connection, those of two do not', TIMEOUT, async () => {
+test('D6 isolation by principal: sessions share a connection per principal', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
   const [ann, bob] = [principal('ann'), principal('bob')];
@@ -48,7 +48,7 @@ test('D6 isolation by principal: the sessions of one share a connection, those o
   assert.notEqual(await conversation(await gateway.connect({ principal: bob })), a);
 });
 
-test('D6 isolation shared: all sessions use one connection, which is also the one that lists', TIMEOUT, async () => {
+test('D6 isolation shared: all sessions and listings use one connection', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const clients = [await gateway.connect(), await gateway.connect({ principal: principal('bob') })];
@@ -82,11 +82,11 @@ test('SEC-12 a session’s own connections end with it', TIMEOUT, async () => {
   const client = await gateway.connect();
   await conversation(client);
   const before = memory.open.size;
-  await gateway.core.gateway.end(client.session);
+  await gateway.core.gateway.endSession(client.session);
   await memory.until(() => memory.open.size < before || undefined);
 });
 
-test('SEC-12 a connection that is still being opened to list for a session does not outlive it', TIMEOUT, async () => {
+test('SEC-12 a connection opening to list for a session does not outlive it', TIMEOUT, async () => {
   const opening = Promise.withResolvers<void>();
   const memory: MemoryUpstream = counting({
     start: () => (memory.starts === 1 ? Promise.resolve() : opening.promise),
@@ -97,35 +97,31 @@ test('SEC-12 a connection that is still being opened to list for a session does 
   const client = await gateway.connect({ capabilities: { sampling: {} } });
   const listing = client.request('tools/list');
   await memory.until(() => memory.starts >= 2 || undefined);
-  await gateway.core.gateway.end(client.session);
+  await gateway.core.gateway.endSession(client.session);
   opening.resolve();
   await listing;
   await memory.until(() => memory.open.size <= 1 || undefined);
 });
 
-test(
-  'SEC-12 a session that ends while its connection is being opened leaves none, and its call is answered',
-  TIMEOUT,
-  async () => {
-    const opening = Promise.withResolvers<void>();
-    const memory: MemoryUpstream = counting({
-      start: () => (memory.starts === 1 ? Promise.resolve() : opening.promise),
-    });
-    await using gateway = await testCore({ up: { memory } });
-    await conversation(await gateway.connect());
-    const client = await gateway.connect();
-    const call = client.request('tools/call', toolCall('up__echo'));
-    await memory.until(() => memory.starts >= 2 || undefined);
-    await gateway.core.gateway.end(client.session);
-    opening.resolve();
-    const { answer } = await call;
-    assert.equal(answer.kind, 'error');
-    assert.equal(memory.requests('tools/call').length, 1);
-    await memory.until(() => memory.open.size <= 1 || undefined);
-  },
-);
+test('SEC-12 a session that ends while its connection opens leaves none; its call is answered', TIMEOUT, async () => {
+  const opening = Promise.withResolvers<void>();
+  const memory: MemoryUpstream = counting({
+    start: () => (memory.starts === 1 ? Promise.resolve() : opening.promise),
+  });
+  await using gateway = await testCore({ up: { memory } });
+  await conversation(await gateway.connect());
+  const client = await gateway.connect();
+  const call = client.request('tools/call', toolCall('up__echo'));
+  await memory.until(() => memory.starts >= 2 || undefined);
+  await gateway.core.gateway.endSession(client.session);
+  opening.resolve();
+  const { answer } = await call;
+  assert.equal(answer.kind, 'error');
+  assert.equal(memory.requests('tools/call').length, 1);
+  await memory.until(() => memory.open.size <= 1 || undefined);
+});
 
-test('X-023 an upstream is not told of features that the client’s revision does not have', TIMEOUT, async () => {
+test('X-023 an upstream gets no capabilities that the client’s revision does not have', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory } });
   const capabilities = { elicitation: { form: {}, url: {} }, sampling: { tools: {} }, roots: { listChanged: true } };
@@ -139,7 +135,7 @@ test('X-023 an upstream is not told of features that the client’s revision doe
   assert.equal((await declared('2025-11-25'))?.object('elicitation')?.raw('url'), '{}');
 });
 
-test('D4 what one session’s own connection lists is not shown to another session', TIMEOUT, async () => {
+test('D4 lists of one session’s own connection do not reach another session', TIMEOUT, async () => {
   const unlocked = new Set<Peer>();
   const memory: MemoryUpstream = memoryUpstream({
     listsOf: (peer) => ({ tools: unlocked.has(peer) ? [ECHO, { ...ECHO, name: 'secret' }] : [ECHO] }),
@@ -158,7 +154,7 @@ test('D4 what one session’s own connection lists is not shown to another sessi
   assert.deepEqual(tools, [{ ...ECHO, name: 'up__echo' }]);
 });
 
-test('X-022 a message about no call reaches nobody where two sessions share a connection', TIMEOUT, async () => {
+test('X-022 a message of no call reaches no client if two sessions share a connection', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
   const clients = [await gateway.connect(), await gateway.connect()];
@@ -174,35 +170,27 @@ test('X-022 a message about no call reaches nobody where two sessions share a co
   );
 });
 
-test(
-  'D6 one session’s unsubscribe does not end the subscription of another on the same connection',
-  TIMEOUT,
-  async () => {
-    const memory = counting();
-    await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
-    const [a, b] = [await gateway.connect(), await gateway.connect()];
-    for (const client of [a, b]) await client.result('resources/subscribe', { uri: 'up+file:///a' });
-    await b.result('resources/unsubscribe', { uri: 'up+file:///a' });
-    await conversation(b);
-    assert.equal(memory.requests('resources/unsubscribe').length, 0);
-  },
-);
+test('D6 an unsubscribe does not end another session’s subscription on the connection', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
+  const [a, b] = [await gateway.connect(), await gateway.connect()];
+  for (const client of [a, b]) await client.result('resources/subscribe', { uri: 'up+file:///a' });
+  await b.result('resources/unsubscribe', { uri: 'up+file:///a' });
+  await conversation(b);
+  assert.equal(memory.requests('resources/unsubscribe').length, 0);
+});
 
-test(
-  'SEC-12 a subscription of a session that ended does not keep a principal’s connection from being closed',
-  TIMEOUT,
-  async () => {
-    const memory = counting();
-    await using gateway = await testCore({ up: { memory, isolation: 'principal', maxConnections: 1 } });
-    const ann = await gateway.connect({ principal: principal('ann') });
-    await ann.result('resources/subscribe', { uri: 'up+file:///a' });
-    await gateway.core.gateway.end(ann.session);
-    const bob = await gateway.connect({ principal: principal('bob') });
-    assert.equal(typeof (await conversation(bob)), 'number');
-  },
-);
+test('SEC-12 a principal’s connection closes despite a subscription of an ended session', TIMEOUT, async () => {
+  const memory = counting();
+  await using gateway = await testCore({ up: { memory, isolation: 'principal', maxConnections: 1 } });
+  const ann = await gateway.connect({ principal: principal('ann') });
+  await ann.result('resources/subscribe', { uri: 'up+file:///a' });
+  await gateway.core.gateway.endSession(ann.session);
+  const bob = await gateway.connect({ principal: principal('bob') });
+  assert.equal(typeof (await conversation(bob)), 'number');
+});
 
-test('D6 there are never more connections than the config allows, however many open at once', TIMEOUT, async () => {
+test('D6 concurrent opens never exceed the connections that the config allows', TIMEOUT, async () => {
   let most = 0;
   const memory: MemoryUpstream = counting({
     start: async () => {
@@ -216,52 +204,48 @@ test('D6 there are never more connections than the config allows, however many o
   assert.ok(memory.open.size <= 3 && most <= 3, `${memory.open.size} open, at most ${most}`);
 });
 
-test(
-  'REL-14 processes are a hard budget over all upstreams, and what a session gives back another can have',
-  TIMEOUT,
-  async () => {
-    const held: (() => void)[] = [];
-    const memory: MemoryUpstream = counting({
-      request: (peer, request) => {
-        held.push(() => peer.say(result(request, {})));
-      },
-    });
-    const limits = {
-      bodyBytes: 4 << 20,
-      messageBytes: 16 << 20,
-      processes: 3,
-      sessionsPerPrincipal: 1_000,
-      parkedPerPrincipal: 256,
-      parkedPerUpstream: 1_024,
-      inFlightPerSession: 256,
-      streamsPerPrincipal: 1_000,
-    };
-    await using gateway = await testCore({ up: { memory } }, { limits });
-    const clients: TestClient[] = [];
-    let refused: Awaited<ReturnType<TestClient['request']>> | undefined;
-    while (refused === undefined) {
-      const client = await gateway.connect();
-      clients.push(client);
-      const before = held.length;
-      const call = client.request('tools/call', toolCall('up__echo'));
-      const started = memory.until(() => (held.length > before ? 'started' : undefined));
-      const first = await Promise.race([call, started]);
-      if (first !== 'started') refused = first;
-      assert.ok(clients.length <= 4);
-    }
-    assert.ok(refused.answer.kind === 'error');
-    assert.partialDeepStrictEqual(refused.answer.error.data, { code: 'overloaded', executed: 'no', retryable: true });
-    assert.ok(memory.open.size <= 3);
-
-    for (const client of clients.slice(0, -1)) await gateway.core.gateway.end(client.session);
-    const last = clients.at(-1);
-    const again = last?.request('tools/call', toolCall('up__echo'));
+test('REL-14 the quota of processes covers all upstreams; a released process frees its share', TIMEOUT, async () => {
+  const held: (() => void)[] = [];
+  const memory: MemoryUpstream = counting({
+    request: (peer, request) => {
+      held.push(() => peer.say(result(request, {})));
+    },
+  });
+  const limits = {
+    bodyBytes: 4 << 20,
+    messageBytes: 16 << 20,
+    processes: 3,
+    sessionsPerPrincipal: 1_000,
+    parkedPerPrincipal: 256,
+    parkedPerUpstream: 1_024,
+    inFlightPerSession: 256,
+    streamsPerPrincipal: 1_000,
+  };
+  await using gateway = await testCore({ up: { memory } }, { limits });
+  const clients: TestClient[] = [];
+  let refused: Awaited<ReturnType<TestClient['request']>> | undefined;
+  while (refused === undefined) {
+    const client = await gateway.connect();
+    clients.push(client);
     const before = held.length;
-    await memory.until(() => held.length > before || undefined);
-    held.at(-1)?.();
-    assert.equal((await again)?.answer.kind, 'result');
-  },
-);
+    const call = client.request('tools/call', toolCall('up__echo'));
+    const started = memory.until(() => (held.length > before ? 'started' : undefined));
+    const first = await Promise.race([call, started]);
+    if (first !== 'started') refused = first;
+    assert.ok(clients.length <= 4);
+  }
+  assert.ok(refused.answer.kind === 'error');
+  assert.partialDeepStrictEqual(refused.answer.error.data, { code: 'overloaded', executed: 'no', retryable: true });
+  assert.ok(memory.open.size <= 3);
+
+  for (const client of clients.slice(0, -1)) await gateway.core.gateway.endSession(client.session);
+  const last = clients.at(-1);
+  const again = last?.request('tools/call', toolCall('up__echo'));
+  const before = held.length;
+  await memory.until(() => held.length > before || undefined);
+  held.at(-1)?.();
+  assert.equal((await again)?.answer.kind, 'result');
+});
 
 const THREE_PROCESSES = {
   bodyBytes: 4 << 20,
@@ -274,7 +258,7 @@ const THREE_PROCESSES = {
   streamsPerPrincipal: 1_000,
 };
 
-test('N-03 at the limit of processes no live session loses its own; the newcomer is refused', TIMEOUT, async () => {
+test('N-03 at the limit of processes a new session is refused, live ones keep theirs', TIMEOUT, async () => {
   const memory = counting();
   const other = counting();
   await using gateway = await testCore(
@@ -293,7 +277,7 @@ test('N-03 at the limit of processes no live session loses its own; the newcomer
   assert.deepEqual(again, seen);
 });
 
-test('N-03 a newcomer gets the process that a session gives back while it waits', TIMEOUT, async () => {
+test('N-03 a waiting session gets the process that another one releases', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory, maxConnections: 2 } }, { limits: THREE_PROCESSES });
   const clients = [await gateway.connect(), await gateway.connect()];
@@ -301,11 +285,11 @@ test('N-03 a newcomer gets the process that a session gives back while it waits'
   const newcomer = conversation(await gateway.connect());
   const [first] = clients;
   assert.ok(first !== undefined);
-  await gateway.core.gateway.end(first.session);
+  await gateway.core.gateway.endSession(first.session);
   assert.equal(typeof (await newcomer), 'number');
 });
 
-test('N-03 a process that only reads lists gives way to a session', TIMEOUT, async () => {
+test('N-03 a process that only reads lists is closed for a session', TIMEOUT, async () => {
   const memory = counting();
   const other = counting();
   const limits = { ...THREE_PROCESSES, processes: 2 };
@@ -326,7 +310,7 @@ test('N-07 the process that read the lists serves the first session', TIMEOUT, a
   assert.notEqual(await conversation(await gateway.connect()), 0);
 });
 
-test('N-07 the process that reads the first lists is told what the first client can do', TIMEOUT, async () => {
+test('N-07 the process that reads the first lists gets the first client’s capabilities', TIMEOUT, async () => {
   const memory = counting();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { sampling: {} } });
@@ -336,7 +320,7 @@ test('N-07 the process that reads the first lists is told what the first client 
   assert.notEqual(memory.peers[0]?.capabilities.raw('sampling'), undefined);
 });
 
-test('N-07 a process whose lists are being read serves no client, whose calls could change them', TIMEOUT, async () => {
+test('N-07 a process serves no client while its lists are read', TIMEOUT, async () => {
   const grown = new Set<Peer>();
   let held: Promise<void> | undefined;
   const tools = ['grow', 'grown'].map((name) => ({ name, inputSchema: { type: 'object' } }));

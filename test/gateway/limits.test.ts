@@ -43,31 +43,27 @@ function code(answer: Answer): unknown {
   return typeof data === 'object' && data !== null && 'code' in data ? data.code : undefined;
 }
 
-test(
-  'R3 beyond its concurrency an upstream’s calls wait in line, and beyond the line they are refused',
-  TIMEOUT,
-  async () => {
-    const { memory, held, arrived, release } = holding();
-    await using gateway = await testCore({ up: { memory, concurrency: 1, queue: 1 } });
-    const client = await gateway.connect();
-    const call = () => client.request('tools/call', toolCall('up__echo'));
-    const first = call();
-    await arrived(1);
-    const second = call();
-    const { answer } = await call();
-    assert.equal(code(answer), 'overloaded');
-    assert.ok(answer.kind === 'error');
-    assert.partialDeepStrictEqual(answer.error.data, { executed: 'no', retryable: true, upstream: 'up' });
-    assert.equal(held.length, 1);
-    release();
-    assert.equal((await first).answer.kind, 'result');
-    await arrived(1);
-    release();
-    assert.equal((await second).answer.kind, 'result');
-  },
-);
+test('R3 calls beyond an upstream’s concurrency are queued, and refused beyond the queue', TIMEOUT, async () => {
+  const { memory, held, arrived, release } = holding();
+  await using gateway = await testCore({ up: { memory, concurrency: 1, queue: 1 } });
+  const client = await gateway.connect();
+  const call = () => client.request('tools/call', toolCall('up__echo'));
+  const first = call();
+  await arrived(1);
+  const second = call();
+  const { answer } = await call();
+  assert.equal(code(answer), 'overloaded');
+  assert.ok(answer.kind === 'error');
+  assert.partialDeepStrictEqual(answer.error.data, { executed: 'no', retryable: true, upstream: 'up' });
+  assert.equal(held.length, 1);
+  release();
+  assert.equal((await first).answer.kind, 'result');
+  await arrived(1);
+  release();
+  assert.equal((await second).answer.kind, 'result');
+});
 
-test('R3 a call waits in line no longer than the config says', TIMEOUT, async () => {
+test('R3 a call waits in the queue no longer than the config allows', TIMEOUT, async () => {
   const { memory, held, arrived, release } = holding();
   await using gateway = await testCore({ up: { memory, concurrency: 1, queueMs: 30 } });
   const client = await gateway.connect();
@@ -84,7 +80,7 @@ test('R3 a call waits in line no longer than the config says', TIMEOUT, async ()
   assert.equal((await third).answer.kind, 'result');
 });
 
-test('REL-18 an upstream whose line is full does not slow another one', TIMEOUT, async () => {
+test('REL-18 an upstream with a full queue does not slow another one', TIMEOUT, async () => {
   const { memory, arrived, release } = holding();
   await using gateway = await testCore({
     up: { memory, concurrency: 1 },
@@ -101,7 +97,7 @@ test('REL-18 an upstream whose line is full does not slow another one', TIMEOUT,
   }
 });
 
-test('REL-06 a cancelled call leaves the queue and ends at once, and never reaches the upstream', TIMEOUT, async () => {
+test('REL-06 a call cancelled in the queue ends at once and never reaches the upstream', TIMEOUT, async () => {
   const { memory, held, arrived, release } = holding();
   await using gateway = await testCore({ up: { memory, concurrency: 1, queue: 1, queueMs: 300 } });
   const client = await gateway.connect();
@@ -120,7 +116,7 @@ test('REL-06 a cancelled call leaves the queue and ends at once, and never reach
   assert.equal(memory.requests('tools/call').length, 2);
 });
 
-test('REL-06 a call cancelled while its upstream starts ends at once, and never reaches it', TIMEOUT, async () => {
+test('REL-06 a call cancelled while its upstream starts ends at once and is never sent', TIMEOUT, async () => {
   const opening = Promise.withResolvers<void>();
   const memory: MemoryUpstream = memoryUpstream({
     lists: { tools: [ECHO] },
@@ -141,7 +137,7 @@ test('REL-06 a call cancelled while its upstream starts ends at once, and never 
   assert.equal(memory.requests('tools/call').length, 1);
 });
 
-test('a call whose client is asked something gives its place to another meanwhile', TIMEOUT, async () => {
+test('a call releases its slot while its client answers a question', TIMEOUT, async () => {
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
     request: (peer, request) => {
@@ -185,7 +181,7 @@ test('G5 a session has a bounded number of requests under way', TIMEOUT, async (
   await client.result('ping');
 });
 
-test('N-03 the session one too many takes the place of the one without upstream state', TIMEOUT, async () => {
+test('N-03 a session beyond the limit replaces one without upstream state', TIMEOUT, async () => {
   const limits = { ...LIMITS, sessionsPerPrincipal: 2 };
   await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools: [ECHO] } }) } }, { limits });
   const first = await gateway.connect({ listens: false });
@@ -194,11 +190,11 @@ test('N-03 the session one too many takes the place of the one without upstream 
   await second.result('ping');
   await gateway.connect({ listens: false });
   assert.deepEqual([first.session.closed.aborted, second.session.closed.aborted], [false, true]);
-  const woken = await gateway.core.gateway.session(second.session.id, second.session.caller.principal, '');
+  const woken = await gateway.core.gateway.findSession(second.session.id, second.session.caller.principal, '');
   assert.ok(woken, 'its id still works');
 });
 
-test('N-03 no session with state at an upstream ends for another; the newcomer is refused', TIMEOUT, async () => {
+test('N-03 no session with upstream state ends for another; the new one is refused', TIMEOUT, async () => {
   const limits = { ...LIMITS, sessionsPerPrincipal: 2 };
   await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools: [ECHO] } }) } }, { limits });
   const clients = [await gateway.connect({ listens: false }), await gateway.connect({ listens: false })];
@@ -210,7 +206,7 @@ test('N-03 no session with state at an upstream ends for another; the newcomer i
   );
 });
 
-test('a principal whose sessions are all in use is refused another, and others are not', TIMEOUT, async () => {
+test('a principal whose sessions are all in use is refused another; others are not', TIMEOUT, async () => {
   const limits = { ...LIMITS, sessionsPerPrincipal: 2 };
   await using gateway = await testCore({ up: { memory: memoryUpstream({}) } }, { limits });
   await gateway.connect();
@@ -219,7 +215,7 @@ test('a principal whose sessions are all in use is refused another, and others a
   await gateway.connect({ principal: { key: 'other', label: 'other', scopes: [] } });
 });
 
-test('sessions that are opened at once are counted like others', TIMEOUT, async () => {
+test('sessions that open concurrently count towards the limit', TIMEOUT, async () => {
   const limits = { ...LIMITS, sessionsPerPrincipal: 2 };
   await using gateway = await testCore({ up: { memory: memoryUpstream({}) } }, { limits });
   const opened = await Promise.allSettled(Array.from({ length: 6 }, () => gateway.connect()));

@@ -58,7 +58,7 @@ function updates(memory: MemoryUpstream, uri = 'test://a'): void {
 
 suite('X-032 X-036 subscriptions/listen', () => {
   for (const id of ['7', '"7"', '"a b"']) {
-    test(`of id ${id} is acknowledged first, and bears the id to its end`, TIMEOUT, async () => {
+    test(`with id ${id} is acknowledged first, and has the id in every message`, TIMEOUT, async () => {
       const memory = older();
       await using gateway = await testCore({ up: { memory } });
       const notifications = { resourceSubscriptions: [URI, 'up+test://refused', 'nobody://a'], toolsListChanged: true };
@@ -75,7 +75,7 @@ suite('X-032 X-036 subscriptions/listen', () => {
     });
   }
 
-  test('X-033 brings nothing that was not asked for', TIMEOUT, async () => {
+  test('X-033 sends only the requested notifications', TIMEOUT, async () => {
     let tools: object[] = [];
     const memory = older(() => tools);
     await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
@@ -99,7 +99,7 @@ suite('X-032 X-036 subscriptions/listen', () => {
     assert.deepEqual(methods(nothing), [ACKNOWLEDGED]);
   });
 
-  test('X-034 subscribes at an older server once, and unsubscribes when the last one ends', TIMEOUT, async () => {
+  test('X-034 subscribes at a legacy upstream once, and unsubscribes after the last listener', TIMEOUT, async () => {
     const memory = older();
     await using gateway = await testCore({ up: { memory } });
     const listen = () =>
@@ -118,7 +118,7 @@ suite('X-032 X-036 subscriptions/listen', () => {
     assert.equal(memory.requests('resources/subscribe').length, 1);
   });
 
-  test('X-034 goes on for one that is still being set up when the last before it ends', TIMEOUT, async () => {
+  test('X-034 keeps a subscription for a stream that opens while the last one ends', TIMEOUT, async () => {
     const slow = memoryUpstream({
       capabilities: { resources: { subscribe: true } },
       lists: { resources: [{ uri: 'test://b', name: 'b' }] },
@@ -141,7 +141,7 @@ suite('X-032 X-036 subscriptions/listen', () => {
     assert.equal(memory.requests('resources/unsubscribe').length, 0);
   });
 
-  test('X-034 a client that goes while it is being subscribed leaves no subscription behind', TIMEOUT, async () => {
+  test('X-034 a client that disconnects while it is being subscribed leaves no subscription', TIMEOUT, async () => {
     const memory = older();
     await using gateway = await testCore({ up: { memory } });
     const notifications = { resourceSubscriptions: [URI] };
@@ -160,7 +160,7 @@ suite('X-035 a legacy client that subscribes at a modern server', () => {
     resources: ['a', 'b'].map((name) => ({ uri: `test://${name}`, name })),
   };
 
-  test('is told so only where the server agrees', TIMEOUT, async () => {
+  test('succeeds only if the upstream honours the subscription', TIMEOUT, async () => {
     await using up = await modernUpstream({
       ...SCRIPT,
       honoured: (filter) => {
@@ -177,7 +177,7 @@ suite('X-035 a legacy client that subscribes at a modern server', () => {
     await client.heard(UPDATED);
   });
 
-  test('loses no later news when it subscribes to more', TIMEOUT, async () => {
+  test('gets updates of all resources after a second subscription', TIMEOUT, async () => {
     await using up = await modernUpstream(SCRIPT);
     await using gateway = await testCore({ up: up.config });
     const client = await gateway.connect();
@@ -188,7 +188,7 @@ suite('X-035 a legacy client that subscribes at a modern server', () => {
     assert.deepEqual(named(client.listened, UPDATED), [{ uri: URI }, { uri: 'up+test://b' }]);
   });
 
-  test('hears of whatever it may have missed while the stream was broken, under its own URI', TIMEOUT, async () => {
+  test('gets an update under the published URI after a broken stream', TIMEOUT, async () => {
     await using up = await modernUpstream(SCRIPT);
     await using gateway = await testCore({ up: up.config });
     const client = await gateway.connect();
@@ -224,7 +224,7 @@ suite('X-029 log messages reach a modern client', () => {
 
   for (const isAttributed of [true, false]) {
     const how = isAttributed ? 'where the server says what they are about' : 'on a connection of its own';
-    test(`from the level its request names, and none where it names none, ${how}`, TIMEOUT, async () => {
+    test(`from the level in its request, or none without a level, ${how}`, TIMEOUT, async () => {
       const where = isAttributed ? { target: HTTP } : {};
       await using gateway = await testCore({ up: { memory: logging(isAttributed), ...where } });
       const wants = call(gateway, 'a', { logLevel: 'warning' });
@@ -239,7 +239,7 @@ suite('X-029 log messages reach a modern client', () => {
     });
   }
 
-  test('on the stream of the request they are about, and no other', TIMEOUT, async () => {
+  test('on the stream of their request only', TIMEOUT, async () => {
     await using gateway = await testCore({ up: { memory: logging(true), target: HTTP } });
     const calls = ['a', 'b', 'c'].map((nonce) => ({ nonce, call: call(gateway, nonce, { logLevel: 'error' }) }));
     for (const { nonce, call: one } of calls) {
@@ -251,7 +251,7 @@ suite('X-029 log messages reach a modern client', () => {
     }
   });
 
-  test('never by a connection that all share, where nobody can tell whose they are', TIMEOUT, async () => {
+  test('never from a shared connection, where the recipient is ambiguous', TIMEOUT, async () => {
     await using gateway = await testCore({ up: { memory: logging(false), isolation: 'shared' } });
     const wants = call(gateway, 'a', { logLevel: 'debug' });
     await wants.reply;

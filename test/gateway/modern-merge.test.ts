@@ -24,71 +24,63 @@ const CACHED = [
   ['resources/templates/list', {}],
 ] as const;
 
-/** What a result says of how long it holds, and for whom. */
+/** Returns the caching fields of a result. */
 function cachingOf({ ttlMs, cacheScope }: Record<string, unknown>) {
   return { ttlMs, cacheScope };
 }
 
-test(
-  'M-010 L-001 discover, lists and reads say for how long and for whom they hold, of either era',
-  TIMEOUT,
-  async () => {
-    const reads = { 'resources/read': () => ({ contents: [{ uri: 'file:///a', text: 'a' }] }) };
-    const hasty = {
-      'resources/read': () => ({ resultType: 'complete', contents: [], ttlMs: -5.5, cacheScope: 'everybody' }),
-    };
-    await using legacy = await legacyUpstream({ ...EVERYTHING, answers: reads });
-    await using modern = await modernUpstream({ ...EVERYTHING, answers: hasty });
-    await using gateway = await openGateway({ old: { url: legacy.url }, new: { url: modern.url } });
-    await modernResult(gateway.url, 'tools/list');
-    const asked = [
-      ...CACHED,
-      ['resources/read', { uri: 'old+file:///a' }],
-      ['resources/read', { uri: 'new+file:///a' }],
-    ] as const;
-    for (const [method, params] of asked) {
-      const { ttlMs, cacheScope, resultType, _meta } = await modernResult(gateway.url, method, params);
-      assert.ok(typeof ttlMs === 'number' && Number.isInteger(ttlMs) && ttlMs >= 0, `${method} ${String(ttlMs)}`);
-      assert.ok(cacheScope === 'private' || cacheScope === 'public', method);
-      assert.equal(resultType, 'complete', method);
-      assert.match(JSON.stringify(_meta), /"io.modelcontextprotocol\/serverInfo":\{"name":"linkspan"/, method);
-    }
-  },
-);
+test('M-010 L-001 discover, lists and reads of either era have caching fields', TIMEOUT, async () => {
+  const reads = { 'resources/read': () => ({ contents: [{ uri: 'file:///a', text: 'a' }] }) };
+  const hasty = {
+    'resources/read': () => ({ resultType: 'complete', contents: [], ttlMs: -5.5, cacheScope: 'everybody' }),
+  };
+  await using legacy = await legacyUpstream({ ...EVERYTHING, answers: reads });
+  await using modern = await modernUpstream({ ...EVERYTHING, answers: hasty });
+  await using gateway = await openGateway({ old: { url: legacy.url }, new: { url: modern.url } });
+  await modernResult(gateway.url, 'tools/list');
+  const asked = [
+    ...CACHED,
+    ['resources/read', { uri: 'old+file:///a' }],
+    ['resources/read', { uri: 'new+file:///a' }],
+  ] as const;
+  for (const [method, params] of asked) {
+    const { ttlMs, cacheScope, resultType, _meta } = await modernResult(gateway.url, method, params);
+    assert.ok(typeof ttlMs === 'number' && Number.isInteger(ttlMs) && ttlMs >= 0, `${method} ${String(ttlMs)}`);
+    assert.ok(cacheScope === 'private' || cacheScope === 'public', method);
+    assert.equal(resultType, 'complete', method);
+    assert.match(JSON.stringify(_meta), /"io.modelcontextprotocol\/serverInfo":\{"name":"linkspan"/, method);
+  }
+});
 
-test(
-  'M-012 what is merged holds as long as its shortest part, and for everybody only if all of it does',
-  TIMEOUT,
-  async () => {
-    await using short = await modernUpstream({ tools: [ECHO], caching: { ttlMs: 60_000, cacheScope: 'public' } });
-    await using long = await modernUpstream({ tools: [ECHO], caching: { ttlMs: 90_000, cacheScope: 'public' } });
-    await using own = await modernUpstream({ tools: [ECHO], caching: { ttlMs: 70_000, cacheScope: 'private' } });
-    await using old = await legacyUpstream({ tools: [ECHO] });
-    await using gateway = await openGateway(
-      { short: { url: short.url }, long: { url: long.url }, own: { url: own.url }, old: { url: old.url } },
-      {
-        profiles: {
-          pair: { upstreams: ['short', 'long'] },
-          three: { upstreams: ['long', 'own'] },
-          mixed: { upstreams: ['long', 'old'] },
-        },
+test('M-012 merged lists have the shortest ttl, and are public only if all parts are', TIMEOUT, async () => {
+  await using short = await modernUpstream({ tools: [ECHO], caching: { ttlMs: 60_000, cacheScope: 'public' } });
+  await using long = await modernUpstream({ tools: [ECHO], caching: { ttlMs: 90_000, cacheScope: 'public' } });
+  await using own = await modernUpstream({ tools: [ECHO], caching: { ttlMs: 70_000, cacheScope: 'private' } });
+  await using old = await legacyUpstream({ tools: [ECHO] });
+  await using gateway = await openGateway(
+    { short: { url: short.url }, long: { url: long.url }, own: { url: own.url }, old: { url: old.url } },
+    {
+      profiles: {
+        pair: { upstreams: ['short', 'long'] },
+        three: { upstreams: ['long', 'own'] },
+        mixed: { upstreams: ['long', 'old'] },
       },
-    );
-    for (const [profile, ttlMs, cacheScope] of [
-      ['pair', 60_000, 'public'],
-      ['three', 70_000, 'private'],
-      ['mixed', 0, 'private'],
-    ] as const) {
-      const url = `${gateway.url}/${profile}`;
-      await modernResult(url, 'tools/list');
-      for (const method of ['server/discover', 'tools/list', 'prompts/list']) {
-        assert.deepEqual(cachingOf(await modernResult(url, method)), { ttlMs, cacheScope }, `${profile} ${method}`);
-      }
+    },
+  );
+  for (const [profile, ttlMs, cacheScope] of [
+    ['pair', 60_000, 'public'],
+    ['three', 70_000, 'private'],
+    ['mixed', 0, 'private'],
+  ] as const) {
+    const url = `${gateway.url}/${profile}`;
+    await modernResult(url, 'tools/list');
+    for (const method of ['server/discover', 'tools/list', 'prompts/list']) {
+      assert.deepEqual(cachingOf(await modernResult(url, method)), { ttlMs, cacheScope }, `${profile} ${method}`);
     }
-  },
-);
+  }
+});
 
-test('M-011 all pages of a list say the same, though the upstream changed its mind between them', TIMEOUT, async () => {
+test('M-011 all pages of a list have the same caching, though the upstream changed it', TIMEOUT, async () => {
   const tools = Array.from({ length: 1_500 }, (_, i) => ({ ...ECHO, name: `t${i}` }));
   let cacheScope = 'public';
   await using upstream = await modernUpstream({
@@ -129,7 +121,7 @@ test('M-004 a list is the same on every connection and after every call', TIMEOU
   assert.deepEqual(after, before);
 });
 
-test('M-022 a user interface is found by the URI of its tool, in both spellings, and read there', TIMEOUT, async () => {
+test('M-022 the URI of a tool’s user interface, in both spellings, can be read', TIMEOUT, async () => {
   const uri = 'ui://board/main.html';
   const tool = { ...ECHO, name: 'board', _meta: { ui: { resourceUri: uri }, 'ui/resourceUri': uri } };
   const script: ServerScript = {
@@ -160,120 +152,104 @@ test('M-022 a user interface is found by the URI of its tool, in both spellings,
       { uri: nested },
       { capabilities, headers: { 'mcp-name': nested } },
     );
-    // What is inside is not touched.
+    // The content is unchanged.
     assert.deepEqual(contents, [{ uri: nested, text: `<p>${uri}</p>` }]);
   }
   assert.equal(one.requests('resources/read').length, 1);
   assert.equal(other.requests('resources/read').length, 1);
 });
 
-test(
-  'M-024 a remote tool that names its headers wrongly is left out, the others are kept, and the log says why',
-  TIMEOUT,
-  async () => {
-    const mirrored = (header: unknown, more: object = {}) => ({
-      type: 'object',
-      properties: { a: { type: 'string', 'x-mcp-header': header }, ...more },
-    });
-    await using upstream = await modernUpstream({
-      tools: [
-        { name: 'fine', inputSchema: mirrored('Region') },
-        { name: 'empty', inputSchema: mirrored('') },
-        { name: 'blank', inputSchema: mirrored('My Region') },
-        { name: 'twice', inputSchema: mirrored('Region', { b: { type: 'string', 'x-mcp-header': 'region' } }) },
-        { name: 'object', inputSchema: { type: 'object', properties: { a: { type: 'object', 'x-mcp-header': 'A' } } } },
-        { name: 'plain', inputSchema: { type: 'object' } },
-      ],
-    });
-    await using gateway = await openGateway({ up: { url: upstream.url } });
-    const { tools } = await modernResult(gateway.url, 'tools/list');
-    assert.ok(Array.isArray(tools));
-    assert.deepEqual(
-      tools.map(({ name }) => name),
-      ['up__fine', 'up__plain'],
-    );
-    // Problems are logged when changes are handed on, shortly after.
-    const warnings = () =>
-      gateway.lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'left out of the lists');
-    await until(() => warnings().length > 0, 'warnings about tools');
-    const warned = warnings();
-    assert.deepEqual(
-      warned.map(({ upstream: id, kind, name }) => [id, kind, name]),
-      ['empty', 'blank', 'twice', 'object'].map((name) => ['up', 'tool', name]),
-    );
-    for (const { why } of warned) assert.match(why, /x-mcp-header/);
-    const called = await modernPost(gateway.url, 'tools/call', { name: 'up__blank', arguments: {} });
-    assert.equal(answerOf(called).error?.code, -32602);
-    assert.equal(upstream.requests('tools/call').length, 0);
-  },
-);
+test('M-024 a remote tool with wrong header annotations is left out and logged', TIMEOUT, async () => {
+  const mirrored = (header: unknown, more: object = {}) => ({
+    type: 'object',
+    properties: { a: { type: 'string', 'x-mcp-header': header }, ...more },
+  });
+  await using upstream = await modernUpstream({
+    tools: [
+      { name: 'fine', inputSchema: mirrored('Region') },
+      { name: 'empty', inputSchema: mirrored('') },
+      { name: 'blank', inputSchema: mirrored('My Region') },
+      { name: 'twice', inputSchema: mirrored('Region', { b: { type: 'string', 'x-mcp-header': 'region' } }) },
+      { name: 'object', inputSchema: { type: 'object', properties: { a: { type: 'object', 'x-mcp-header': 'A' } } } },
+      { name: 'plain', inputSchema: { type: 'object' } },
+    ],
+  });
+  await using gateway = await openGateway({ up: { url: upstream.url } });
+  const { tools } = await modernResult(gateway.url, 'tools/list');
+  assert.ok(Array.isArray(tools));
+  assert.deepEqual(
+    tools.map(({ name }) => name),
+    ['up__fine', 'up__plain'],
+  );
+  // Problems are logged when changes are handed on, shortly after.
+  const warnings = () =>
+    gateway.lines.map((line) => JSON.parse(line)).filter(({ msg }) => msg === 'left out of the lists');
+  await until(() => warnings().length > 0, 'warnings about tools');
+  const warned = warnings();
+  assert.deepEqual(
+    warned.map(({ upstream: id, kind, name }) => [id, kind, name]),
+    ['empty', 'blank', 'twice', 'object'].map((name) => ['up', 'tool', name]),
+  );
+  for (const { why } of warned) assert.match(why, /x-mcp-header/);
+  const called = await modernPost(gateway.url, 'tools/call', { name: 'up__blank', arguments: {} });
+  assert.equal(answerOf(called).error?.code, -32602);
+  assert.equal(upstream.requests('tools/call').length, 0);
+});
 
-test(
-  'M-027 what we do not know in _meta passes in both directions, and nothing reserved is made up',
-  TIMEOUT,
-  async () => {
-    const said = {
-      'com.example/trail': [1.0, 'x'],
-      traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
-    };
-    const answers: ServerScript['answers'] = {
-      'tools/call': ({ params }) => ({
-        content: [],
-        structuredContent: { heard: params['_meta'] },
-        _meta: { 'org.example/from': { deep: true } },
-      }),
-    };
-    await using modern = await modernUpstream({ ...EVERYTHING, answers });
-    await using legacy = await legacyUpstream({ ...EVERYTHING, answers });
-    await using gateway = await openGateway({ new: { url: modern.url }, old: { url: legacy.url } });
-    for (const [name, reserved] of [
-      ['new__echo', ['clientCapabilities', 'clientInfo', 'protocolVersion']],
-      ['old__echo', []],
-    ] as const) {
-      const result = await modernResult(gateway.url, 'tools/call', { name, arguments: {} }, { meta: said });
-      const { structuredContent, _meta } = JSON.parse(JSON.stringify(result));
-      const { heard } = structuredContent;
-      assert.equal(heard['com.example/trail'].length, 2);
-      assert.equal(heard['traceparent'], said.traceparent);
-      const own = Object.keys(heard).filter((key) => key.startsWith(KEY));
-      assert.deepEqual(
-        own.toSorted(),
-        reserved.map((key) => `${KEY}${key}`),
-      );
-      assert.deepEqual(Object.keys(_meta).toSorted(), [`${KEY}serverInfo`, 'org.example/from']);
-      assert.deepEqual(_meta['org.example/from'], { deep: true });
-    }
-  },
-);
+test('M-027 unknown _meta passes both ways, and no reserved member is added', TIMEOUT, async () => {
+  const said = {
+    'com.example/trail': [1.0, 'x'],
+    traceparent: '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01',
+  };
+  const answers: ServerScript['answers'] = {
+    'tools/call': ({ params }) => ({
+      content: [],
+      structuredContent: { heard: params['_meta'] },
+      _meta: { 'org.example/from': { deep: true } },
+    }),
+  };
+  await using modern = await modernUpstream({ ...EVERYTHING, answers });
+  await using legacy = await legacyUpstream({ ...EVERYTHING, answers });
+  await using gateway = await openGateway({ new: { url: modern.url }, old: { url: legacy.url } });
+  for (const [name, reserved] of [
+    ['new__echo', ['clientCapabilities', 'clientInfo', 'protocolVersion']],
+    ['old__echo', []],
+  ] as const) {
+    const result = await modernResult(gateway.url, 'tools/call', { name, arguments: {} }, { meta: said });
+    const { structuredContent, _meta } = JSON.parse(JSON.stringify(result));
+    const { heard } = structuredContent;
+    assert.equal(heard['com.example/trail'].length, 2);
+    assert.equal(heard['traceparent'], said.traceparent);
+    const own = Object.keys(heard).filter((key) => key.startsWith(KEY));
+    assert.deepEqual(
+      own.toSorted(),
+      reserved.map((key) => `${KEY}${key}`),
+    );
+    assert.deepEqual(Object.keys(_meta).toSorted(), [`${KEY}serverInfo`, 'org.example/from']);
+    assert.deepEqual(_meta['org.example/from'], { deep: true });
+  }
+});
 
 for (const resultType of ['partial', 'task', 7]) {
-  test(
-    `M-029 a result of type ${JSON.stringify(resultType)}, which nobody declared, is no answer`,
-    TIMEOUT,
-    async () => {
-      const answers = { 'tools/call': () => ({ resultType, content: [{ type: 'text', text: 'secret' }] }) };
-      await using upstream = await modernUpstream({ tools: [ECHO], answers });
-      await using gateway = await openGateway({ up: { url: upstream.url } });
-      const got = await modernPost(gateway.url, 'tools/call', { name: 'up__echo', arguments: {} });
-      const { error, result } = answerOf(got);
-      assert.equal(result, undefined);
-      assert.equal(error?.code, -31012, got.text);
-      assert.doesNotMatch(got.text, /secret/);
-    },
-  );
+  test(`M-029 a result of the undeclared type ${JSON.stringify(resultType)} fails the call`, TIMEOUT, async () => {
+    const answers = { 'tools/call': () => ({ resultType, content: [{ type: 'text', text: 'secret' }] }) };
+    await using upstream = await modernUpstream({ tools: [ECHO], answers });
+    await using gateway = await openGateway({ up: { url: upstream.url } });
+    const got = await modernPost(gateway.url, 'tools/call', { name: 'up__echo', arguments: {} });
+    const { error, result } = answerOf(got);
+    assert.equal(result, undefined);
+    assert.equal(error?.code, -31012, got.text);
+    assert.doesNotMatch(got.text, /secret/);
+  });
 }
 
-test(
-  'M-030 a result without a type is complete: always of a legacy upstream, out of kindness of a modern one',
-  TIMEOUT,
-  async () => {
-    const answers = { 'tools/call': () => ({ content: [{ type: 'text', text: 'x' }] }) };
-    await using modern = await modernUpstream({ tools: [ECHO], answers });
-    await using legacy = await legacyUpstream({ tools: [ECHO], answers });
-    await using gateway = await openGateway({ new: { url: modern.url }, old: { url: legacy.url } });
-    for (const name of ['new__echo', 'old__echo']) {
-      const { resultType, content } = await modernResult(gateway.url, 'tools/call', { name, arguments: {} });
-      assert.deepEqual([resultType, content], ['complete', [{ type: 'text', text: 'x' }]], name);
-    }
-  },
-);
+test('M-030 a result without a type is complete, from upstreams of both eras', TIMEOUT, async () => {
+  const answers = { 'tools/call': () => ({ content: [{ type: 'text', text: 'x' }] }) };
+  await using modern = await modernUpstream({ tools: [ECHO], answers });
+  await using legacy = await legacyUpstream({ tools: [ECHO], answers });
+  await using gateway = await openGateway({ new: { url: modern.url }, old: { url: legacy.url } });
+  for (const name of ['new__echo', 'old__echo']) {
+    const { resultType, content } = await modernResult(gateway.url, 'tools/call', { name, arguments: {} });
+    assert.deepEqual([resultType, content], ['complete', [{ type: 'text', text: 'x' }]], name);
+  }
+});

@@ -52,7 +52,7 @@ for (const [name, act] of [
   ['before it said anything', breaks],
   ['in the middle of what it said', stops],
 ] as const) {
-  test(`X-045 a call whose stream broke ${name} is not made again, and may have run`, TIMEOUT, async () => {
+  test(`X-045 a call whose stream broke ${name} is not repeated, and may have run`, TIMEOUT, async () => {
     await using at = await withTool(act);
     const { error } = answerOf(await modernPost(at.url, 'tools/call', CALL, { meta: { progressToken: 1 } }));
     assert.match(JSON.stringify(error), /"executed":"unknown"/);
@@ -65,14 +65,14 @@ const hang: Act = ({ response }) => {
   return undefined;
 };
 
-test('L-015 a call that is not answered in time fails, and its stream is closed', TIMEOUT, async () => {
+test('L-015 a call without an answer in time fails, and its stream is closed', TIMEOUT, async () => {
   await using at = await withTool(hang, { timeouts: { call: '300ms' } });
   const { error } = answerOf(await modernPost(at.url, 'tools/call', CALL));
   assert.equal(error?.code, -31_011);
   await at.calls()[0]?.closed;
 });
 
-test('L-015 progress does not keep a call alive for ever', TIMEOUT, async () => {
+test('L-015 progress does not extend a call without limit', TIMEOUT, async () => {
   const settings = { timeouts: { call: '300ms', max: '900ms' } };
   await using at = await withTool((served) => {
     stream(served.response);
@@ -91,7 +91,7 @@ suite('headers that an upstream refuses', () => {
     served.error(-32_020, 'Header mismatch');
   };
 
-  test('X-047 are made anew by the schema as it is now, and the client hears nothing of it', TIMEOUT, async () => {
+  test('X-047 are sent again by the current schema, unnoticed by the client', TIMEOUT, async () => {
     let tool: object = TOOL;
     const answers = {
       'tools/list': () => ({ resultType: 'complete', tools: [tool], ttlMs: 0, cacheScope: 'private' }),
@@ -105,7 +105,7 @@ suite('headers that an upstream refuses', () => {
     assert.equal(at.calls().length, 2);
   });
 
-  test('X-047 are made anew once, and a legacy client hears of no code it cannot know', TIMEOUT, async () => {
+  test('X-047 are sent again once, and a legacy client gets an error code that it knows', TIMEOUT, async () => {
     await using at = await withTool(refuse, {}, { tools: [MIRRORED] });
     const session = await initialize(at.url);
     const [answer] = messagesOf(await post(at.url, rpc(1, 'tools/call', CALL), session));
@@ -118,7 +118,7 @@ suite('headers that an upstream refuses', () => {
 const FORM = { message: 'Who?', mode: 'form', requestedSchema: { type: 'object', properties: {} } };
 const SAMPLING = { messages: [], maxTokens: 1 };
 
-/** Asks once, and then says what it was answered. */
+/** Asks one question, and then answers the call with the response. */
 function asks(method: string, params: object): Act {
   return ({ params: { inputResponses } }) =>
     inputResponses === undefined
@@ -143,7 +143,7 @@ for (const { name, method, params, capabilities } of [
     capabilities: { elicitation: {} },
   },
 ]) {
-  test(`X-013 a modern client is not asked for ${name}, which its request did not declare`, TIMEOUT, async () => {
+  test(`X-013 a modern client is not asked for ${name} without declaring it`, TIMEOUT, async () => {
     await using at = await withTool(asks(method, params));
     const got = await modernPost(at.url, 'tools/call', CALL, { capabilities });
     const { result, error } = answerOf(got);
@@ -153,7 +153,7 @@ for (const { name, method, params, capabilities } of [
   });
 }
 
-test('X-046 the state one upstream gave is not taken to another, nor to another tool', TIMEOUT, async () => {
+test('X-046 the state of one upstream is not sent to another one or another tool', TIMEOUT, async () => {
   const answers = { 'tools/call': asks('elicitation/create', FORM) };
   const script = { tools: [TOOL, { ...TOOL, name: 'other' }], answers };
   await using one = await modernUpstream(script);
@@ -181,7 +181,7 @@ for (const { method, params, ends } of [
   { method: 'roots/list', params: {}, ends: /"isError":true/ },
   { method: 'elicitation/create', params: FORM, ends: /"heard":\{"k":\{"action":"cancel"\}\}/ },
 ]) {
-  test(`X-009 a legacy client that refuses ${method} gets an end to its call`, TIMEOUT, async () => {
+  test(`X-009 the call of a legacy client that refuses ${method} ends`, TIMEOUT, async () => {
     await using at = await withTool(asks(method, params));
     const session = await initialize(at.url, '2025-11-25', {}, { sampling: {}, elicitation: {}, roots: {} });
     await post(at.url, '{"jsonrpc":"2.0","method":"notifications/initialized"}', session);

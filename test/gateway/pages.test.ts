@@ -50,30 +50,26 @@ function guarded(): MemoryUpstream & { readonly opened: () => void } {
   return { ...memory, opened };
 }
 
-suite('X-026 a server of 2025-11-25 that wants a page opened first', () => {
+suite('X-026 an upstream of 2025-11-25 that requires a URL elicitation first', () => {
   for (const [method, params] of Object.entries(ASKED)) {
-    test(
-      `${method}: the client is asked to open it, and its retry is made again when that is done`,
-      TIMEOUT,
-      async () => {
-        const memory = guarded();
-        await using gateway = await testCore({ up: { memory } });
-        const options = { capabilities: URL_FORM };
-        const { inputRequests, requestState } = askedIn(await modernRequest(gateway, method, params, options).reply);
-        assert.deepEqual(Object.values(inputRequests), [SHOWN]);
-        const [key = ''] = Object.keys(inputRequests);
-        const retry = { ...params, requestState, inputResponses: { [key]: { action: 'accept' } } };
-        const second = modernRequest(gateway, method, retry, options);
-        memory.opened();
-        assert.partialDeepStrictEqual(await second.reply, { result: { resultType: 'complete', ...DONE[method] } });
-        const calls = memory.requests(method).map((one) => JSON.parse(one.params?.toString() ?? '{}'));
-        assert.equal(calls.length, 2);
-        assert.deepEqual(calls[1], calls[0]);
-        for (const one of calls) assert.ok(!('requestState' in one) && !('inputResponses' in one));
-      },
-    );
+    test(`${method}: the client gets the URL, and its retry is sent when that is complete`, TIMEOUT, async () => {
+      const memory = guarded();
+      await using gateway = await testCore({ up: { memory } });
+      const options = { capabilities: URL_FORM };
+      const { inputRequests, requestState } = askedIn(await modernRequest(gateway, method, params, options).reply);
+      assert.deepEqual(Object.values(inputRequests), [SHOWN]);
+      const [key = ''] = Object.keys(inputRequests);
+      const retry = { ...params, requestState, inputResponses: { [key]: { action: 'accept' } } };
+      const second = modernRequest(gateway, method, retry, options);
+      memory.opened();
+      assert.partialDeepStrictEqual(await second.reply, { result: { resultType: 'complete', ...DONE[method] } });
+      const calls = memory.requests(method).map((one) => JSON.parse(one.params?.toString() ?? '{}'));
+      assert.equal(calls.length, 2);
+      assert.deepEqual(calls[1], calls[0]);
+      for (const one of calls) assert.ok(!('requestState' in one) && !('inputResponses' in one));
+    });
 
-    test(`${method}: a user who will not go there ends it in words of its own`, TIMEOUT, async () => {
+    test(`${method}: a user who declines ends it with an error of its own`, TIMEOUT, async () => {
       const memory = guarded();
       await using gateway = await testCore({ up: { memory } });
       const options = { capabilities: URL_FORM };
@@ -90,7 +86,7 @@ suite('X-026 a server of 2025-11-25 that wants a page opened first', () => {
       assert.equal(memory.requests(method).length, 1);
     });
 
-    test(`X-008 ${method}: a request that did not declare it hears what it would take`, TIMEOUT, async () => {
+    test(`X-008 ${method}: a request that did not declare it gets the missing capability`, TIMEOUT, async () => {
       await using gateway = await testCore({ up: { memory: guarded() } });
       const { error } = await modernRequest(gateway, method, params, { capabilities: { elicitation: {} } }).reply;
       assert.partialDeepStrictEqual(error, {
@@ -100,7 +96,7 @@ suite('X-026 a server of 2025-11-25 that wants a page opened first', () => {
     });
   }
 
-  test('X-017 a retry that says nothing of the page is asked again', TIMEOUT, async () => {
+  test('X-017 a retry without a response for the URL is asked again', TIMEOUT, async () => {
     const memory = guarded();
     await using gateway = await testCore({ up: { memory } });
     const options = { capabilities: URL_FORM };
@@ -111,15 +107,11 @@ suite('X-026 a server of 2025-11-25 that wants a page opened first', () => {
     assert.deepEqual(again.inputRequests, first.inputRequests);
   });
 
-  test(
-    'X-025 X-012 a request that may not be answered with questions fails, and never with -32042',
-    TIMEOUT,
-    async () => {
-      await using gateway = await testCore({ up: { memory: guarded() } });
-      const params = { ref: { type: 'ref/prompt', name: 'up__p' }, argument: { name: 'a', value: '' } };
-      const options = { capabilities: URL_FORM };
-      const { error } = await modernRequest(gateway, 'completion/complete', params, options).reply;
-      assert.equal(error?.code, -31012, JSON.stringify(error));
-    },
-  );
+  test('X-025 X-012 a request that may not require input fails, and never with -32042', TIMEOUT, async () => {
+    await using gateway = await testCore({ up: { memory: guarded() } });
+    const params = { ref: { type: 'ref/prompt', name: 'up__p' }, argument: { name: 'a', value: '' } };
+    const options = { capabilities: URL_FORM };
+    const { error } = await modernRequest(gateway, 'completion/complete', params, options).reply;
+    assert.equal(error?.code, -31012, JSON.stringify(error));
+  });
 });

@@ -11,12 +11,12 @@ const RESOURCES = { resources: { subscribe: true }, tools: {}, logging: {} };
 
 /** The same client after a restart of the gateway: it goes on with its session id. */
 async function resumed(gateway: TestCore, client: TestClient): Promise<TestClient> {
-  const session = await gateway.core.gateway.session(client.session.id, LOCAL, '');
+  const session = await gateway.core.gateway.findSession(client.session.id, LOCAL, '');
   assert.ok(session, 'the session is unknown');
   return new TestClient(() => gateway.core, session, client.initialized, true);
 }
 
-test('D7 after a restart a session goes on, with its log level and its subscriptions', TIMEOUT, async () => {
+test('D7 after a restart a session continues with its log level and subscriptions', TIMEOUT, async () => {
   const memory = memoryUpstream({
     capabilities: RESOURCES,
     lists: { tools: [ECHO], resources: [{ uri: 'file:///a', name: 'a' }] },
@@ -40,7 +40,7 @@ test('D7 after a restart a session goes on, with its log level and its subscript
   assert.ok(told.includes('logging/setLevel {"level":"alert"}'), told.join());
   peer?.say('{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"too little"}}');
   peer?.say('{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a"}}');
-  // One for what nobody heard meanwhile, one for what happened.
+  // One update for changes during the restart, and one for the change after it.
   await client.until(() => (client.listened.length === 2 ? true : undefined));
   assert.deepEqual(
     client.listened.map((message) => 'method' in message && message.method),
@@ -48,7 +48,7 @@ test('D7 after a restart a session goes on, with its log level and its subscript
   );
 });
 
-test('D7 after a restart updates come to a client that only listens', TIMEOUT, async () => {
+test('D7 after a restart a client that only listens gets updates', TIMEOUT, async () => {
   const memory = memoryUpstream({ capabilities: RESOURCES, lists: { resources: [{ uri: 'file:///a', name: 'a' }] } });
   await using gateway = await testCore({ up: { memory } });
   const before = await gateway.connect();
@@ -59,7 +59,7 @@ test('D7 after a restart updates come to a client that only listens', TIMEOUT, a
   await memory.until(() => memory.requests('resources/subscribe')[first]);
 });
 
-test('D4 after a restart the whole list is there at once, also while the upstream is not', TIMEOUT, async () => {
+test('D4 after a restart the whole list is served, also while the upstream is down', TIMEOUT, async () => {
   let isUp = true;
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
@@ -73,7 +73,7 @@ test('D4 after a restart the whole list is there at once, also while the upstrea
   assert.partialDeepStrictEqual(await client.result('tools/list'), { tools: [{ name: 'up__echo' }] });
 });
 
-test('D4 after a restart a client sees what the upstream shows to clients with its features', TIMEOUT, async () => {
+test('D4 after a restart a client gets the lists for its capabilities', TIMEOUT, async () => {
   const capable = { ...ECHO, name: 'for-capable' };
   const memory = memoryUpstream({
     listsOf: (peer: Peer) => ({ tools: peer.capabilities.raw('sampling') === undefined ? [ECHO] : [ECHO, capable] }),
@@ -90,97 +90,85 @@ test('D4 after a restart a client sees what the upstream shows to clients with i
   assert.deepEqual(await names(), ['up__echo', 'up__for-capable']);
 });
 
-test('a session that was deleted stays unknown, also after a restart', TIMEOUT, async () => {
+test('a deleted session stays unknown, also after a restart', TIMEOUT, async () => {
   const memory = memoryUpstream({ lists: { tools: [ECHO] } });
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
-  await gateway.core.gateway.end(client.session);
+  await gateway.core.gateway.endSession(client.session);
   assert.ok(client.session.closed.aborted);
-  assert.equal(await gateway.core.gateway.session(client.session.id, LOCAL, ''), undefined);
+  assert.equal(await gateway.core.gateway.findSession(client.session.id, LOCAL, ''), undefined);
   await gateway.restart();
-  assert.equal(await gateway.core.gateway.session(client.session.id, LOCAL, ''), undefined);
+  assert.equal(await gateway.core.gateway.findSession(client.session.id, LOCAL, ''), undefined);
 });
 
-test(
-  'S-001 SEC-10 a session is unknown to another principal and at another endpoint, awake or not',
-  TIMEOUT,
-  async () => {
-    const memory = memoryUpstream({ lists: { tools: [ECHO] } });
-    await using gateway = await testCore({ up: { memory } });
-    const { id } = (await gateway.connect()).session;
-    const other = { key: 'other', label: 'other', scopes: [] };
-    for (let round = 0; round < 2; round++) {
-      assert.equal(await gateway.core.gateway.session(id, other, ''), undefined);
-      assert.equal(await gateway.core.gateway.session(id, LOCAL, 'up'), undefined);
-      assert.ok(await gateway.core.gateway.session(id, LOCAL, ''));
-      await gateway.restart();
-    }
-  },
-);
-
-test(
-  'S-001 a stranger who comes with a session’s id first does not make it unknown to its owner',
-  TIMEOUT,
-  async () => {
-    await using gateway = await testCore({ up: { memory: memoryUpstream({}) } });
-    const { id } = (await gateway.connect()).session;
+test('S-001 SEC-10 a session is unknown to other principals and endpoints, in memory or not', TIMEOUT, async () => {
+  const memory = memoryUpstream({ lists: { tools: [ECHO] } });
+  await using gateway = await testCore({ up: { memory } });
+  const { id } = (await gateway.connect()).session;
+  const other = { key: 'other', label: 'other', scopes: [] };
+  for (let round = 0; round < 2; round++) {
+    assert.equal(await gateway.core.gateway.findSession(id, other, ''), undefined);
+    assert.equal(await gateway.core.gateway.findSession(id, LOCAL, 'up'), undefined);
+    assert.ok(await gateway.core.gateway.findSession(id, LOCAL, ''));
     await gateway.restart();
-    const other = { key: 'other', label: 'other', scopes: [] };
-    const [strangers, own] = await Promise.all([
-      gateway.core.gateway.session(id, other, ''),
-      gateway.core.gateway.session(id, LOCAL, ''),
-    ]);
-    assert.equal(strangers, undefined);
-    assert.ok(own);
-  },
-);
+  }
+});
 
-test(
-  'L-014 an answer to a question from before a restart is not taken for the answer to a new one',
-  TIMEOUT,
-  async () => {
-    const memory = memoryUpstream({
-      lists: { tools: [ECHO] },
-      request: (peer) =>
-        peer.say('{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Sure?"}}'),
-      response: (peer, response) => {
-        const said = response.kind === 'result' ? response.result : 'error';
-        const call = peer.heard.find((m) => m.kind === 'request' && m.method === 'tools/call');
-        if (call?.kind === 'request') peer.say(result(call, { content: [{ type: 'text', text: said }] }));
-      },
-    });
-    await using gateway = await testCore({ up: { memory } });
-    const before = await gateway.connect({ capabilities: { elicitation: {} } });
-    const asked = Promise.withResolvers<string>();
-    const call = before.request('tools/call', toolCall('up__echo'), {
-      onMessage: (message) => {
-        if (message.kind === 'request') asked.resolve(message.id);
-      },
-    });
-    const old = await asked.promise;
-    await gateway.restart();
-    await call;
+test('S-001 a request of another principal with a session’s id does not end the session', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: memoryUpstream({}) } });
+  const { id } = (await gateway.connect()).session;
+  await gateway.restart();
+  const other = { key: 'other', label: 'other', scopes: [] };
+  const [strangers, own] = await Promise.all([
+    gateway.core.gateway.findSession(id, other, ''),
+    gateway.core.gateway.findSession(id, LOCAL, ''),
+  ]);
+  assert.equal(strangers, undefined);
+  assert.ok(own);
+});
 
-    const client = await resumed(gateway, before);
-    const { answer } = await client.request('tools/call', toolCall('up__echo'), {
-      onMessage: (message) => {
-        if (message.kind !== 'request') return;
-        client.answer(old, { action: 'accept', content: { of: 'old' } });
-        client.answer(message.id, { action: 'decline' });
-      },
-    });
-    assert.ok(answer.kind === 'result');
-    assert.ok(!answer.result.includes('old'), answer.result);
-  },
-);
+test('L-014 an answer to a question from before a restart answers no new question', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    lists: { tools: [ECHO] },
+    request: (peer) =>
+      peer.say('{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Sure?"}}'),
+    response: (peer, response) => {
+      const said = response.kind === 'result' ? response.result : 'error';
+      const call = peer.heard.find((m) => m.kind === 'request' && m.method === 'tools/call');
+      if (call?.kind === 'request') peer.say(result(call, { content: [{ type: 'text', text: said }] }));
+    },
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const before = await gateway.connect({ capabilities: { elicitation: {} } });
+  const asked = Promise.withResolvers<string>();
+  const call = before.request('tools/call', toolCall('up__echo'), {
+    onMessage: (message) => {
+      if (message.kind === 'request') asked.resolve(message.id);
+    },
+  });
+  const old = await asked.promise;
+  await gateway.restart();
+  await call;
 
-test('a session id fits into a header however much the client says of itself', TIMEOUT, async () => {
+  const client = await resumed(gateway, before);
+  const { answer } = await client.request('tools/call', toolCall('up__echo'), {
+    onMessage: (message) => {
+      if (message.kind !== 'request') return;
+      client.answer(old, { action: 'accept', content: { of: 'old' } });
+      client.answer(message.id, { action: 'decline' });
+    },
+  });
+  assert.ok(answer.kind === 'result');
+  assert.ok(!answer.result.includes('old'), answer.result);
+});
+
+test('a session id fits into a header, however much the client declares', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: memoryUpstream({}) } });
   const client = await gateway.connect({ capabilities: { experimental: { blob: 'x'.repeat(20_000) } } });
   assert.ok(client.session.id.length < 4_096, `${client.session.id.length} characters`);
 });
 
-test('M-008 a cursor still works after a restart where the list is the same', TIMEOUT, async () => {
+test('M-008 a cursor still works after a restart if the list is the same', TIMEOUT, async () => {
   const tools = Array.from({ length: 1_200 }, (_, n) => ({ ...ECHO, name: `tool${n}` }));
   await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools } }) } });
   const before = await gateway.connect();
@@ -192,7 +180,7 @@ test('M-008 a cursor still works after a restart where the list is the same', TI
   assert.equal(page['tools'].length, 200);
 });
 
-test('N-31 maxAge ends a session that is awake, and its stream', TIMEOUT, async () => {
+test('N-31 maxAge ends a session in memory, and its stream', TIMEOUT, async () => {
   const memory = memoryUpstream({ lists: { tools: [ECHO] } });
   const sessions = {
     idleMs: 60_000,
@@ -208,7 +196,7 @@ test('N-31 maxAge ends a session that is awake, and its stream', TIMEOUT, async 
   let found: unknown = client.session;
   while (found !== undefined) {
     assert.ok(Date.now() < openedMs + 5_000, 'the id is still accepted');
-    found = await gateway.core.gateway.session(client.session.id, LOCAL, '');
+    found = await gateway.core.gateway.findSession(client.session.id, LOCAL, '');
     await new Promise((resolve) => setImmediate(resolve));
   }
   assert.ok(Date.now() >= openedMs + 400);

@@ -6,7 +6,7 @@ import { memoryUpstream, type MemoryUpstream, type Peer, result } from '../suppo
 const TIMEOUT = { timeout: 20_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 
-/** An upstream with one of everything, which answers with what it was asked. */
+/** An upstream with one item of each kind, which answers with the request that it received. */
 function mirror(): MemoryUpstream {
   return memoryUpstream({
     capabilities: { tools: {}, prompts: {}, resources: {}, completions: {} },
@@ -21,7 +21,7 @@ function mirror(): MemoryUpstream {
   });
 }
 
-test('M-001 each request reaches the one upstream it belongs to, under the names that one knows', TIMEOUT, async () => {
+test('M-001 each request reaches exactly its upstream, with the upstream’s own names', TIMEOUT, async () => {
   const [one, two] = [mirror(), mirror()];
   await using gateway = await testCore({ one: { memory: one }, two: { memory: two } });
   const client = await gateway.connect();
@@ -42,7 +42,7 @@ test('M-001 each request reaches the one upstream it belongs to, under the names
   }
 });
 
-test('M-017 completion goes to the owner of the prompt or the template', TIMEOUT, async () => {
+test('M-017 completion goes to the upstream of the prompt or the template', TIMEOUT, async () => {
   const [one, two] = [mirror(), mirror()];
   await using gateway = await testCore({ one: { memory: one }, two: { memory: two } });
   const client = await gateway.connect();
@@ -71,34 +71,30 @@ test('M-017 completion goes to the owner of the prompt or the template', TIMEOUT
   }
 });
 
-test(
-  'M-006 M-007 what nobody has is refused with the code of its kind, and no upstream is asked',
-  TIMEOUT,
-  async () => {
-    const memory = mirror();
-    await using gateway = await testCore({ up: { memory } });
-    const client = await gateway.connect();
-    const cases = [
-      ['tools/call', { name: 'nobody__echo' }, -32602],
-      ['tools/call', {}, -32602],
-      ['tools/call', { name: 7 }, -32602],
-      ['prompts/get', { name: 'nobody__greet' }, -32602],
-      ['resources/read', { uri: 'nobody+file:///a' }, -32002],
-      ['resources/read', {}, -32602],
-      ['logging/setLevel', {}, -32602],
-      ['resources/subscribe', {}, -32602],
-    ] as const;
-    for (const [method, params, code] of cases) {
-      const { answer } = await client.request(method, params);
-      assert.ok(answer.kind === 'error', method);
-      assert.equal(answer.error.code, code, method);
-    }
-    const asked = memory.peers.flatMap(({ heard }) => heard.map((m) => ('method' in m ? m.method : '')));
-    assert.ok(!asked.some((method) => ['tools/call', 'prompts/get', 'resources/read'].includes(method)), asked.join());
-  },
-);
+test('M-006 M-007 unknown items are refused with the code of their kind, and not forwarded', TIMEOUT, async () => {
+  const memory = mirror();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const cases = [
+    ['tools/call', { name: 'nobody__echo' }, -32602],
+    ['tools/call', {}, -32602],
+    ['tools/call', { name: 7 }, -32602],
+    ['prompts/get', { name: 'nobody__greet' }, -32602],
+    ['resources/read', { uri: 'nobody+file:///a' }, -32002],
+    ['resources/read', {}, -32602],
+    ['logging/setLevel', {}, -32602],
+    ['resources/subscribe', {}, -32602],
+  ] as const;
+  for (const [method, params, code] of cases) {
+    const { answer } = await client.request(method, params);
+    assert.ok(answer.kind === 'error', method);
+    assert.equal(answer.error.code, code, method);
+  }
+  const asked = memory.peers.flatMap(({ heard }) => heard.map((m) => ('method' in m ? m.method : '')));
+  assert.ok(!asked.some((method) => ['tools/call', 'prompts/get', 'resources/read'].includes(method)), asked.join());
+});
 
-test('unknown methods are refused, whichever upstream might know them', TIMEOUT, async () => {
+test('unknown methods are refused and not forwarded', TIMEOUT, async () => {
   const memory = mirror();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -112,7 +108,7 @@ test('unknown methods are refused, whichever upstream might know them', TIMEOUT,
   assert.equal(again.answer.error.code, -32600);
 });
 
-test('an id that is under way is refused a second time, and the first request does not notice', TIMEOUT, async () => {
+test('a second request with an id in flight is refused, and the first continues', TIMEOUT, async () => {
   const held = Promise.withResolvers<() => void>();
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
@@ -137,7 +133,7 @@ test('an id that is under way is refused a second time, and the first request do
   assert.equal(memory.requests('tools/call').length, 1);
 });
 
-test('X-044 a result is put in words that the client’s revision has', TIMEOUT, async () => {
+test('X-044 a result is translated to the client’s revision', TIMEOUT, async () => {
   const link = { type: 'resource_link', uri: 'file:///a', name: 'a' };
   const memory = memoryUpstream({
     lists: { tools: [{ ...ECHO, outputSchema: { type: 'object' } }] },
@@ -157,7 +153,7 @@ test('X-044 a result is put in words that the client’s revision has', TIMEOUT,
   assert.deepEqual(tools, [{ ...ECHO, name: 'up__echo' }]);
 });
 
-test('L-002 initialize is answered with the revision asked for, else with our latest', TIMEOUT, async () => {
+test('L-002 initialize is answered with the requested revision, else with the latest', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: mirror() } });
   for (const revision of ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25']) {
     const { initialized } = await gateway.connect({ revision });

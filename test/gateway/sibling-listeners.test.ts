@@ -130,7 +130,7 @@ function askedIn(memory: MemoryUpstream, method: string): readonly Peer[] {
   );
 }
 
-suite('N-47 a listener hears what a call of the same principal changes', () => {
+suite('N-47 a listener gets changes made by a call of the same principal', () => {
   for (const isolation of ['session', 'principal', 'shared'] satisfies UpstreamConfig['isolation'][]) {
     test(`in a resource, over another connection, isolation ${isolation}`, TIMEOUT, async () => {
       const memory = keeper();
@@ -152,7 +152,7 @@ suite('N-47 a listener hears what a call of the same principal changes', () => {
     });
   }
 
-  test('over a connection that was there before it listened', TIMEOUT, async () => {
+  test('over a connection that was opened before it listened', TIMEOUT, async () => {
     const memory = keeper();
     await using gateway = await testCore({ up: { memory } });
     await call(gateway, 'touch');
@@ -189,7 +189,7 @@ suite('N-47 a listener hears what a call of the same principal changes', () => {
     await listener.hears(LIST_CHANGED);
   });
 
-  test('in the lists of a modern process, where it listens to nothing else', TIMEOUT, async () => {
+  test('in the lists of a modern process, without another subscription', TIMEOUT, async () => {
     const memory = modernKeeper();
     await using gateway = await testCore({ up: { memory, era: 'modern' } });
     const listener = listen(gateway, TOOLS);
@@ -202,7 +202,7 @@ suite('N-47 a listener hears what a call of the same principal changes', () => {
   });
 });
 
-suite('N-47 a listener hears nothing', () => {
+suite('N-47 a listener gets no change', () => {
   test('of what another principal changes', TIMEOUT, async () => {
     const memory = keeper();
     await using gateway = await testCore({ up: { memory } });
@@ -214,7 +214,7 @@ suite('N-47 a listener hears nothing', () => {
     for (const tool of ['touch', 'grow']) await call(gateway, tool);
     await Promise.all([own.hears(UPDATED), own.hears(LIST_CHANGED)]);
     assert.deepEqual(foreign.heard(), []);
-    // What is meant for it comes.
+    // A change by its own principal arrives.
     await call(gateway, 'grow', { ...CAN_BE_ASKED, principal: OTHER });
     await foreign.hears(LIST_CHANGED);
     assert.deepEqual(foreign.heard(), [LIST_CHANGED]);
@@ -245,7 +245,7 @@ suite('N-47 subscriptions on the connections of sibling groups', () => {
     await memory.until(() => memory.requests('resources/unsubscribe').length === 2 || undefined);
   });
 
-  test('stay as long as one of two listeners wants them', TIMEOUT, async () => {
+  test('stay until the last of two listeners ends', TIMEOUT, async () => {
     const memory = keeper();
     await using gateway = await testCore({ up: { memory } });
     await call(gateway, 'touch');
@@ -294,7 +294,7 @@ suite('N-47 subscriptions on the connections of sibling groups', () => {
   });
 });
 
-test('N-47 one change that many connections report is announced once now and once later', TIMEOUT, async () => {
+test('N-47 one change reported by many connections is announced at once and once later', TIMEOUT, async () => {
   const memory = keeper();
   await using gateway = await testCore({ up: { memory } });
   const sets = [{ elicitation: {} }, { sampling: {} }, { roots: {} }, { elicitation: {}, sampling: {} }];

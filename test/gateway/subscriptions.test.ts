@@ -42,7 +42,7 @@ function uris(messages: readonly Message[]): (string | undefined)[] {
   );
 }
 
-test('M-016 an update comes under the URI the client knows, and to no other session', TIMEOUT, async () => {
+test('M-016 an update has the published URI, and reaches no other session', TIMEOUT, async () => {
   const memory = watched();
   await using gateway = await testCore({ up: { memory } });
   const [subscriber, other] = [await gateway.connect(), await gateway.connect()];
@@ -54,7 +54,7 @@ test('M-016 an update comes under the URI the client knows, and to no other sess
   assert.deepEqual(other.listened, []);
 });
 
-test('X-034 on a shared connection the upstream is asked once, until the last subscriber leaves', TIMEOUT, async () => {
+test('X-034 a shared connection subscribes once, and unsubscribes after the last one', TIMEOUT, async () => {
   const memory = watched();
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const [a, b, other] = [await gateway.connect(), await gateway.connect(), await gateway.connect()];
@@ -69,14 +69,14 @@ test('X-034 on a shared connection the upstream is asked once, until the last su
 
   await a.result('resources/unsubscribe', { uri: URI });
   assert.equal(memory.requests('resources/unsubscribe').length, 0);
-  await gateway.core.gateway.end(b.session);
+  await gateway.core.gateway.endSession(b.session);
   await memory.until(() => memory.requests('resources/unsubscribe')[0]);
   updated(memory.peers[0]);
   await other.result('ping');
   assert.deepEqual(uris(a.listened), [URI]);
 });
 
-test('a session that ends while it subscribes on a shared connection leaves no subscription', TIMEOUT, async () => {
+test('a session that ends while it subscribes on a shared connection leaves none', TIMEOUT, async () => {
   const memory = watched({
     request: (peer, request) => {
       if (request.method !== 'resources/subscribe') peer.say(result(request, {}));
@@ -86,13 +86,13 @@ test('a session that ends while it subscribes on a shared connection leaves no s
   const client = await gateway.connect();
   const subscribing = client.request('resources/subscribe', { uri: URI });
   const request = await memory.until(() => memory.requests('resources/subscribe')[0]);
-  await gateway.core.gateway.end(client.session);
+  await gateway.core.gateway.endSession(client.session);
   memory.peers[0]?.say(result(request, {}));
   await subscribing;
   await memory.until(() => memory.requests('resources/unsubscribe')[0]);
 });
 
-test('a subscription that the upstream refused is not asked for again in its next conversation', TIMEOUT, async () => {
+test('a refused subscription is not sent again on the next connection', TIMEOUT, async () => {
   const memory = watched({
     request: (peer, request) => {
       if (request.method !== 'resources/subscribe') return peer.say(result(request, {}));
@@ -112,55 +112,47 @@ test('a subscription that the upstream refused is not asked for again in its nex
 });
 
 for (const isolation of ['session', 'shared'] as const) {
-  test(
-    `REL-16 isolation ${isolation}: a lost connection is replaced, with its subscriptions and its level`,
-    TIMEOUT,
-    async () => {
-      const memory = watched();
-      await using gateway = await testCore({ up: { memory, isolation } });
-      const client = await gateway.connect();
-      await client.result('resources/subscribe', { uri: URI });
-      await client.result('logging/setLevel', { level: 'warning' });
-      const old = lastAsked(memory, 'resources/subscribe');
-      const before = memory.peers.length;
-      old?.end(new GatewayError('upstream-session-lost', { executed: 'unknown' }));
-      const fresh = await memory.until(() =>
-        memory.peers.slice(before).find((peer) => asked(peer, 'logging/setLevel').length > 0),
-      );
-      assert.deepEqual(asked(fresh, 'resources/subscribe'), ['{"uri":"file:///a"}']);
-      assert.deepEqual(asked(fresh, 'logging/setLevel'), ['{"level":"warning"}']);
-      updated(fresh);
-      await client.heard('notifications/resources/updated');
-    },
-  );
+  test(`REL-16 isolation ${isolation}: a lost connection is restored, with its state`, TIMEOUT, async () => {
+    const memory = watched();
+    await using gateway = await testCore({ up: { memory, isolation } });
+    const client = await gateway.connect();
+    await client.result('resources/subscribe', { uri: URI });
+    await client.result('logging/setLevel', { level: 'warning' });
+    const old = lastAsked(memory, 'resources/subscribe');
+    const before = memory.peers.length;
+    old?.end(new GatewayError('upstream-session-lost', { executed: 'unknown' }));
+    const fresh = await memory.until(() =>
+      memory.peers.slice(before).find((peer) => asked(peer, 'logging/setLevel').length > 0),
+    );
+    assert.deepEqual(asked(fresh, 'resources/subscribe'), ['{"uri":"file:///a"}']);
+    assert.deepEqual(asked(fresh, 'logging/setLevel'), ['{"level":"warning"}']);
+    updated(fresh);
+    await client.heard('notifications/resources/updated');
+  });
 
-  test(
-    `REL-16 isolation ${isolation}: subscriptions come back also when the upstream is away for a while`,
-    TIMEOUT,
-    async () => {
-      let downUntil = 0;
-      const memory: MemoryUpstream = watched({
-        start: () =>
-          memory.starts <= downUntil
-            ? Promise.reject(new GatewayError('upstream-unavailable', { message: 'down' }))
-            : Promise.resolve(),
-      });
-      await using gateway = await testCore({ up: { memory, isolation } });
-      const client = await gateway.connect();
-      await client.result('resources/subscribe', { uri: URI });
-      downUntil = memory.starts + 1;
-      const before = memory.peers.length;
-      lastAsked(memory, 'resources/subscribe')?.crash();
-      const fresh = await memory.until(() =>
-        memory.peers.slice(before).find((peer) => asked(peer, 'resources/subscribe').length > 0),
-      );
-      updated(fresh);
-      await client.heard('notifications/resources/updated');
-    },
-  );
+  test(`REL-16 isolation ${isolation}: subscriptions survive an upstream that is down`, TIMEOUT, async () => {
+    let downUntil = 0;
+    const memory: MemoryUpstream = watched({
+      start: () =>
+        memory.starts <= downUntil
+          ? Promise.reject(new GatewayError('upstream-unavailable', { message: 'down' }))
+          : Promise.resolve(),
+    });
+    await using gateway = await testCore({ up: { memory, isolation } });
+    const client = await gateway.connect();
+    await client.result('resources/subscribe', { uri: URI });
+    downUntil = memory.starts + 1;
+    const before = memory.peers.length;
+    lastAsked(memory, 'resources/subscribe')?.crash();
+    const fresh = await memory.until(() =>
+      memory.peers.slice(before).find((peer) => asked(peer, 'resources/subscribe').length > 0),
+    );
+    updated(fresh);
+    await client.heard('notifications/resources/updated');
+  });
 }
 
-test('two URIs for one resource are two subscriptions, and one outlives the other', TIMEOUT, async () => {
+test('two URIs of one resource are two independent subscriptions', TIMEOUT, async () => {
   const memory = watched();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -169,7 +161,7 @@ test('two URIs for one resource are two subscriptions, and one outlives the othe
   assert.equal(memory.requests('resources/unsubscribe').length, 0);
 });
 
-test('a subscription at an upstream that declares no resources is refused, and not sent', TIMEOUT, async () => {
+test('a subscription at an upstream without resources is refused, and not sent', TIMEOUT, async () => {
   const memory = watched({ capabilities: { tools: {} } });
   await using gateway = await testCore({ up: { memory }, watching: { memory: watched() } });
   const client = await gateway.connect();
@@ -179,7 +171,7 @@ test('a subscription at an upstream that declares no resources is refused, and n
   assert.equal(memory.requests('resources/subscribe').length, 0);
 });
 
-test('M-007 a subscription to an unknown resource is refused under the URI the client used', TIMEOUT, async () => {
+test('M-007 a subscription to an unknown resource is refused, with the client’s URI', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: watched() } });
   const client = await gateway.connect();
   const { answer } = await client.request('resources/subscribe', { uri: 'nobody+file:///a' });
@@ -188,7 +180,7 @@ test('M-007 a subscription to an unknown resource is refused under the URI the c
   assert.partialDeepStrictEqual(answer.error.data, { uri: 'nobody+file:///a' });
 });
 
-test('the level a connection is told is the lowest that any of its sessions asked for', TIMEOUT, async () => {
+test('a connection gets the lowest log level of its sessions', TIMEOUT, async () => {
   const memory = watched();
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const [a, b] = [await gateway.connect(), await gateway.connect()];
@@ -197,63 +189,55 @@ test('the level a connection is told is the lowest that any of its sessions aske
   await b.result('logging/setLevel', { level: 'debug' });
   await a.result('logging/setLevel', { level: 'critical' });
   const levels = memory.requests('logging/setLevel').map(({ params }) => params?.string('level'));
-  // The other one has set no level yet, and is not to miss what is usual.
+  // The other session has set no level, so the default level still applies.
   assert.deepEqual(levels, ['info', 'debug', 'debug']);
 });
 
-test(
-  'R3 an upstream that does not answer logging/setLevel does not keep the client or its calls waiting',
-  TIMEOUT,
-  async () => {
-    const hung = watched({
-      request: (peer, request) => {
-        if (request.method === 'tools/call') peer.say(result(request, {}));
-      },
-    });
-    const timeouts = { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 1_500, maxMs: 5_000 };
-    await using gateway = await testCore({ up: { memory: hung, timeouts }, other: { memory: watched() } });
-    const client = await gateway.connect();
-    await client.result('tools/call', toolCall('up__echo'));
-    await client.result('logging/setLevel', { level: 'error' });
-    // What was sent before the answer has arrived by now.
-    for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
-    const told = [...hung.open].flatMap(({ heard }) => heard.map((message) => 'method' in message && message.method));
-    assert.ok(!told.includes('notifications/cancelled'), 'it was waited for until it timed out');
-  },
-);
+test('R3 an unanswered logging/setLevel does not delay the client or its calls', TIMEOUT, async () => {
+  const hung = watched({
+    request: (peer, request) => {
+      if (request.method === 'tools/call') peer.say(result(request, {}));
+    },
+  });
+  const timeouts = { startMs: 2_000, connectMs: 2_000, firstByteMs: 2_000, callMs: 1_500, maxMs: 5_000 };
+  await using gateway = await testCore({ up: { memory: hung, timeouts }, other: { memory: watched() } });
+  const client = await gateway.connect();
+  await client.result('tools/call', toolCall('up__echo'));
+  await client.result('logging/setLevel', { level: 'error' });
+  // Messages that were sent before the answer have arrived by now.
+  for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
+  const told = [...hung.open].flatMap(({ heard }) => heard.map((message) => 'method' in message && message.method));
+  assert.ok(!told.includes('notifications/cancelled'), 'it was waited for until it timed out');
+});
 
-test(
-  'N-23 limit subscriptionUriBytes, subscriptionsPerSession: refused in words, and the upstream hears nothing',
-  TIMEOUT,
-  async () => {
-    const memory = watched();
-    await using gateway = await testCore({ up: { memory } });
-    const client = await gateway.connect();
-    const other = await gateway.connect();
-    const refused = async (uri: string): Promise<RpcError> => {
-      const { answer } = await client.request('resources/subscribe', { uri });
-      assert.ok(answer.kind === 'error', JSON.stringify(answer));
-      return answer.error;
-    };
-    const long = await refused(`up+file:///${'x'.repeat(4_096)}`);
-    assert.equal(long.code, -32602);
-    assert.match(long.message, /"uri" is longer than 4096 bytes/);
-    for (let i = 0; i < 1_000; i++) await client.result('resources/subscribe', { uri: `up+file:///${i}` });
-    const over = await refused('up+file:///over');
-    assert.partialDeepStrictEqual(over, {
-      code: -31013,
-      data: { code: 'overloaded', executed: 'no', retryable: true, limit: 'subscriptionsPerSession' },
-    });
-    assert.match(over.message, /this session has 1000 subscriptions already; unsubscribe from some first/);
-    assert.equal(memory.requests('resources/subscribe').length, 1_000);
-    assert.match(await gateway.metrics.text(), /linkspan_limit_reached_total\{limit="subscriptionsPerSession"\} 1\n/);
-    await other.result('resources/subscribe', { uri: 'up+file:///over' });
-    await client.result('resources/unsubscribe', { uri: 'up+file:///7' });
-    await client.result('resources/subscribe', { uri: 'up+file:///over' });
-  },
-);
+test('N-23 limit subscriptionUriBytes, subscriptionsPerSession: refused, and not sent', TIMEOUT, async () => {
+  const memory = watched();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const other = await gateway.connect();
+  const refused = async (uri: string): Promise<RpcError> => {
+    const { answer } = await client.request('resources/subscribe', { uri });
+    assert.ok(answer.kind === 'error', JSON.stringify(answer));
+    return answer.error;
+  };
+  const long = await refused(`up+file:///${'x'.repeat(4_096)}`);
+  assert.equal(long.code, -32602);
+  assert.match(long.message, /"uri" is longer than 4096 bytes/);
+  for (let i = 0; i < 1_000; i++) await client.result('resources/subscribe', { uri: `up+file:///${i}` });
+  const over = await refused('up+file:///over');
+  assert.partialDeepStrictEqual(over, {
+    code: -31013,
+    data: { code: 'overloaded', executed: 'no', retryable: true, limit: 'subscriptionsPerSession' },
+  });
+  assert.match(over.message, /this session has 1000 subscriptions already; unsubscribe from some first/);
+  assert.equal(memory.requests('resources/subscribe').length, 1_000);
+  assert.match(await gateway.metrics.text(), /linkspan_limit_reached_total\{limit="subscriptionsPerSession"\} 1\n/);
+  await other.result('resources/subscribe', { uri: 'up+file:///over' });
+  await client.result('resources/unsubscribe', { uri: 'up+file:///7' });
+  await client.result('resources/subscribe', { uri: 'up+file:///over' });
+});
 
-test('N-23 a subscription that the upstream refuses is not kept', TIMEOUT, async () => {
+test('N-23 a subscription that the upstream refuses is not stored', TIMEOUT, async () => {
   const memory = watched({
     request: (peer, request) => {
       const isRefused = request.method === 'resources/subscribe' && request.params?.string('uri') === 'file:///no';
@@ -265,7 +249,7 @@ test('N-23 a subscription that the upstream refuses is not kept', TIMEOUT, async
   const { session } = await subscribedTo(gateway, ['up+file:///no', URI]);
   await gateway.restart();
   const first = memory.requests('resources/subscribe').length;
-  const woken = await gateway.core.gateway.session(session.id, LOCAL, '');
+  const woken = await gateway.core.gateway.findSession(session.id, LOCAL, '');
   assert.ok(woken);
   await memory.until(() => memory.requests('resources/subscribe')[first]);
   assert.deepEqual(
@@ -283,7 +267,7 @@ async function subscribedTo(gateway: TestCore, all: readonly string[]): Promise<
   return client;
 }
 
-test('N-29 a flood of updates of one resource reaches each client as one now and one later', TIMEOUT, async () => {
+test('N-29 many updates of one resource reach each client as one now and one later', TIMEOUT, async () => {
   const memory = watched();
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const clients = [await gateway.connect(), await gateway.connect()];
@@ -307,7 +291,7 @@ test('N-29 updates of different resources all arrive', TIMEOUT, async () => {
   );
 });
 
-test('N-48 a list_changed is passed on though the list turns out equal, and once for several', TIMEOUT, async () => {
+test('N-48 several list_changed are announced once, also if the list turns out equal', TIMEOUT, async () => {
   for (const isolation of ['session', 'shared'] as const) {
     const memory = watched({ capabilities: { tools: { listChanged: true }, resources: { subscribe: true } } });
     await using gateway = await testCore({ up: { memory, isolation } });
@@ -322,7 +306,7 @@ test('N-48 a list_changed is passed on though the list turns out equal, and once
   }
 });
 
-test('N-05 tools that a process registers while it starts are no news where the lists are equal', TIMEOUT, async () => {
+test('N-05 list_changed during a start is not announced if the lists are equal', TIMEOUT, async () => {
   const memory = watched({
     capabilities: { tools: { listChanged: true } },
     notification: (peer, { method }) => {
@@ -334,7 +318,7 @@ test('N-05 tools that a process registers while it starts are no news where the 
   const [first, client] = [await gateway.connect(), await gateway.connect()];
   await first.result('tools/call', toolCall('up__echo'));
   await client.result('tools/call', toolCall('up__echo'));
-  // The last process was listed again for what it reported, and the lists are equal.
+  // The last process was listed again after its report, and the lists are equal.
   await memory.until(() => asked(memory.peers.at(-1), 'tools/list')[0]);
   for (const peer of memory.open) peer.say('{"jsonrpc":"2.0","method":"notifications/prompts/list_changed"}');
   await client.heard('notifications/prompts/list_changed');
@@ -342,7 +326,7 @@ test('N-05 tools that a process registers while it starts are no news where the 
   assert.deepEqual(methods, ['notifications/prompts/list_changed']);
 });
 
-test('a client that comes after a change of lists in another session gets lists fetched anew', TIMEOUT, async () => {
+test('a change of lists in one session makes the next client’s lists be fetched again', TIMEOUT, async () => {
   // The server keeps its list outside of the process.
   let tools = [ECHO];
   const memory = watched({

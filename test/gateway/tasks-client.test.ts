@@ -11,7 +11,7 @@ const CAPABILITIES = { sampling: {}, elicitation: {}, tasks: RUNS };
 const STATE = { taskId: 'mine', status: 'working', ttl: 1_000, createdAt: '', lastUpdatedAt: '' };
 const SAMPLING = { messages: [], maxTokens: 1, task: { ttl: 1_000 } };
 
-/** A server that asks by hand, after a call has told it who is there. */
+/** A server whose questions the test sends by hand, on the connection of an earlier call. */
 class Asker {
   readonly memory: MemoryUpstream = memoryUpstream({
     lists: { tools: [{ name: 'hi', inputSchema: { type: 'object' } }] },
@@ -53,7 +53,7 @@ async function introduced(gateway: TestCore, capabilities: object): Promise<Test
   return client;
 }
 
-test('a client that runs tasks answers a question by one, which its upstream follows to its end', TIMEOUT, async () => {
+test('a client answers a question with a task, which its upstream follows to the end', TIMEOUT, async () => {
   const asker = new Asker();
   await using gateway = await testCore({ up: { memory: asker.memory } });
   const client = await introduced(gateway, CAPABILITIES);
@@ -86,7 +86,7 @@ test('a client that runs tasks answers a question by one, which its upstream fol
   assert.equal(told.kind === 'notification' && told.params?.string('taskId'), taskId);
 });
 
-test('S-004 an upstream learns of no task but those it asked this client for', TIMEOUT, async () => {
+test('S-004 an upstream gets only tasks that this client runs for it', TIMEOUT, async () => {
   const [asker, other] = [new Asker(), new Asker()];
   await using gateway = await testCore({ up: { memory: asker.memory }, other: { memory: other.memory } });
   const client = await introduced(gateway, CAPABILITIES);
@@ -108,7 +108,7 @@ for (const { title, capabilities, method } of [
   { title: 'a client that runs no tasks', capabilities: { sampling: {} }, method: 'sampling/createMessage' },
   { title: 'a client that runs other questions as tasks', capabilities: CAPABILITIES, method: 'elicitation/create' },
 ]) {
-  test(`${title} is asked as if none were wanted`, TIMEOUT, async () => {
+  test(`${title} gets the question without a task`, TIMEOUT, async () => {
     const asker = new Asker();
     await using gateway = await testCore({ up: { memory: asker.memory } });
     const client = await introduced(gateway, capabilities);

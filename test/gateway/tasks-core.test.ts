@@ -17,25 +17,21 @@ function member(value: unknown, name: string): unknown {
 
 const asTask = (name: string) => ({ ...toolCall(name), task: { ttl: 1_000 } });
 
-test(
-  'a client of 2025-11-25 is told of tasks where an upstream has them, and older ones are not',
-  TIMEOUT,
-  async () => {
-    await using gateway = await testCore({ up: { memory: coreTaskUpstream().memory } });
-    const declared = { list: {}, cancel: {}, requests: { tools: { call: {} } } };
-    const client = await gateway.connect();
-    assert.deepEqual(client.initialized.object('capabilities')?.value('tasks'), declared);
-    const older = await gateway.connect({ revision: '2025-06-18' });
-    assert.equal(older.initialized.object('capabilities')?.raw('tasks'), undefined);
-    const { answer } = await older.request('tasks/list');
-    assert.equal(answer.kind === 'error' && answer.error.code, -32601);
-    await using without = await testCore({ up: { memory: extensionUpstream().memory, era: 'modern' } });
-    const other = await without.connect();
-    assert.equal((await other.request('tasks/list')).answer.kind, 'error');
-  },
-);
+test('clients of 2025-11-25, and no older ones, get the tasks capability of upstreams', TIMEOUT, async () => {
+  await using gateway = await testCore({ up: { memory: coreTaskUpstream().memory } });
+  const declared = { list: {}, cancel: {}, requests: { tools: { call: {} } } };
+  const client = await gateway.connect();
+  assert.deepEqual(client.initialized.object('capabilities')?.value('tasks'), declared);
+  const older = await gateway.connect({ revision: '2025-06-18' });
+  assert.equal(older.initialized.object('capabilities')?.raw('tasks'), undefined);
+  const { answer } = await older.request('tasks/list');
+  assert.equal(answer.kind === 'error' && answer.error.code, -32601);
+  await using without = await testCore({ up: { memory: extensionUpstream().memory, era: 'modern' } });
+  const other = await without.connect();
+  assert.equal((await other.request('tasks/list')).answer.kind, 'error');
+});
 
-test('M-021 a task that a client asked for goes by one sealed id through its whole life', TIMEOUT, async () => {
+test('M-021 a requested task has one sealed id from start to end', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -57,7 +53,7 @@ test('M-021 a task that a client asked for goes by one sealed id through its who
   assert.equal(tasks[1]?.status, 'cancelled');
 });
 
-test('S-004 tasks are their principal’s alone, also on a connection that serves everybody', TIMEOUT, async () => {
+test('S-004 tasks belong to their principal, also on a shared connection', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const alice = await gateway.connect({ principal: ALICE });
@@ -73,7 +69,7 @@ test('S-004 tasks are their principal’s alone, also on a connection that serve
   assert.equal(tasks[0]?.status, 'working');
 });
 
-test('what an upstream says of a task it does not know names it as the client does', TIMEOUT, async () => {
+test('an upstream’s error about an unknown task has the client’s id', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -98,31 +94,23 @@ test('X-038 a call that becomes a task is cancelled as a task, not as a call', T
 });
 
 for (const revision of ['2024-11-05', '2025-06-18', '2025-11-25']) {
-  test(
-    `X-042 a tool that runs as a task only works for a client of ${revision} that asks for none`,
-    TIMEOUT,
-    async () => {
-      const { memory } = coreTaskUpstream((task) => Object.assign(task, { status: 'completed', result: DONE }));
-      await using gateway = await testCore({ up: { memory } });
-      const client = await gateway.connect({ revision });
-      assert.deepEqual(await client.result('tools/call', toolCall('up__job')), DONE);
-      assert.equal(memory.requests('tools/call').length, 1);
-    },
-  );
-}
-
-test(
-  'X-042 such a tool works for a client of 2026-07-28 that declares no tasks, and X-039 gets a result',
-  TIMEOUT,
-  async () => {
+  test(`X-042 a task-only tool works for a client of ${revision} without tasks`, TIMEOUT, async () => {
     const { memory } = coreTaskUpstream((task) => Object.assign(task, { status: 'completed', result: DONE }));
     await using gateway = await testCore({ up: { memory } });
-    const result = await new ModernClient(gateway).result('tools/call', toolCall('up__job'));
-    assert.deepEqual([result['resultType'], result['content']], ['complete', DONE.content]);
-  },
-);
+    const client = await gateway.connect({ revision });
+    assert.deepEqual(await client.result('tools/call', toolCall('up__job')), DONE);
+    assert.equal(memory.requests('tools/call').length, 1);
+  });
+}
 
-test('X-042 such a tool asks its client while it runs, and its error is the call’s', TIMEOUT, async () => {
+test('X-042 a task-only tool works for a client of 2026-07-28 without tasks (X-039)', TIMEOUT, async () => {
+  const { memory } = coreTaskUpstream((task) => Object.assign(task, { status: 'completed', result: DONE }));
+  await using gateway = await testCore({ up: { memory } });
+  const result = await new ModernClient(gateway).result('tools/call', toolCall('up__job'));
+  assert.deepEqual([result['resultType'], result['content']], ['complete', DONE.content]);
+});
+
+test('X-042 a task-only tool asks its client while it runs, and its error is the call’s', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream((task, peer) => {
     task.status = 'input_required';
     const params = { message: 'Sure?', requestedSchema: { type: 'object' }, _meta: { [RELATED]: { taskId: task.id } } };
@@ -144,7 +132,7 @@ test('X-042 such a tool asks its client while it runs, and its error is the call
   assert.deepEqual(answer.kind === 'error' && answer.error, { code: 7, message: 'declined' });
 });
 
-test('X-038 who takes back a call of such a tool cancels its task', TIMEOUT, async () => {
+test('X-038 cancelling a call of a task-only tool cancels its task', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const { call, reply } = new ModernClient(gateway).request('tools/call', toolCall('up__job'));
@@ -155,61 +143,52 @@ test('X-038 who takes back a call of such a tool cancels its task', TIMEOUT, asy
   assert.equal(tasks[0]?.status, 'cancelled');
 });
 
-test(
-  'M-009 what an upstream says and asks about a task names it as the client does, and reaches nobody else',
-  TIMEOUT,
-  async () => {
-    const { memory, tasks } = coreTaskUpstream();
-    await using gateway = await testCore({ up: { memory, isolation: 'session' } });
-    const client = await gateway.connect({ capabilities: { elicitation: {} } });
-    const other = await gateway.connect({ capabilities: { elicitation: {} } });
-    await other.result('tools/call', toolCall('up__either'));
-    const taskId = member((await client.result('tools/call', asTask('up__job')))['task'], 'taskId');
-    const [task] = tasks;
-    assert.ok(task !== undefined);
-    const status = { taskId: task.id, status: 'input_required', ttl: 1, createdAt: '', lastUpdatedAt: '' };
-    const params = { message: 'Sure?', requestedSchema: { type: 'object' }, _meta: { [RELATED]: { taskId: task.id } } };
-    for (const peer of memory.open) {
-      peer.say(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":${JSON.stringify(status)}}`);
-    }
-    const made = memory.peers.find(({ heard }) => heard.some((one) => one.kind === 'request' && isTask(one.params)));
-    made?.say(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":${JSON.stringify(params)}}`);
-    const told = await client.heard('notifications/tasks/status');
-    assert.deepEqual(told.kind === 'notification' && told.params?.value('taskId'), taskId);
-    const asked = await client.heard('elicitation/create');
-    assert.deepEqual(asked.kind === 'request' && asked.params?.value('_meta'), { [RELATED]: { taskId } });
-    assert.deepEqual(other.listened, []);
-  },
-);
+test('M-009 notifications and questions about a task have the client’s id and reach only it', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory, isolation: 'session' } });
+  const client = await gateway.connect({ capabilities: { elicitation: {} } });
+  const other = await gateway.connect({ capabilities: { elicitation: {} } });
+  await other.result('tools/call', toolCall('up__either'));
+  const taskId = member((await client.result('tools/call', asTask('up__job')))['task'], 'taskId');
+  const [task] = tasks;
+  assert.ok(task !== undefined);
+  const status = { taskId: task.id, status: 'input_required', ttl: 1, createdAt: '', lastUpdatedAt: '' };
+  const params = { message: 'Sure?', requestedSchema: { type: 'object' }, _meta: { [RELATED]: { taskId: task.id } } };
+  for (const peer of memory.open) {
+    peer.say(`{"jsonrpc":"2.0","method":"notifications/tasks/status","params":${JSON.stringify(status)}}`);
+  }
+  const made = memory.peers.find(({ heard }) => heard.some((one) => one.kind === 'request' && isTask(one.params)));
+  made?.say(`{"jsonrpc":"2.0","id":"e","method":"elicitation/create","params":${JSON.stringify(params)}}`);
+  const told = await client.heard('notifications/tasks/status');
+  assert.deepEqual(told.kind === 'notification' && told.params?.value('taskId'), taskId);
+  const asked = await client.heard('elicitation/create');
+  assert.deepEqual(asked.kind === 'request' && asked.params?.value('_meta'), { [RELATED]: { taskId } });
+  assert.deepEqual(other.listened, []);
+});
 
 function isTask(params: RawObject | undefined): boolean {
   return params?.raw('task') !== undefined;
 }
 
-test(
-  'M-020 progress goes on for as long as the task does, by the client’s token, and then no more',
-  TIMEOUT,
-  async () => {
-    const { memory, tasks } = coreTaskUpstream();
-    await using gateway = await testCore({ up: { memory } });
-    const client = await gateway.connect();
-    const call = { ...asTask('up__job'), _meta: { progressToken: 'mine' } };
-    const { answer, said } = await client.request('tools/call', call);
-    const taskId = member(member(answer.kind === 'result' && JSON.parse(answer.result), 'task'), 'taskId');
-    const token = memory.requests('tools/call')[0]?.params?.object('_meta')?.raw('progressToken');
-    const progress = (n: number) => {
-      const params = `{"progressToken":${token},"progress":${n}}`;
-      for (const peer of memory.open)
-        peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":${params}}`);
-    };
-    progress(1);
-    const [told] = said;
-    assert.ok(told !== undefined);
-    assert.deepEqual(told.kind === 'notification' && told.params?.value('progressToken'), 'mine');
-    Object.assign(tasks[0] ?? {}, { status: 'completed', result: DONE });
-    await client.result('tasks/get', { taskId });
-    progress(2);
-    await client.result('tools/call', toolCall('up__either'));
-    assert.equal(said.length, 1);
-  },
-);
+test('M-020 progress with the client’s token continues until the task ends', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  const call = { ...asTask('up__job'), _meta: { progressToken: 'mine' } };
+  const { answer, said } = await client.request('tools/call', call);
+  const taskId = member(member(answer.kind === 'result' && JSON.parse(answer.result), 'task'), 'taskId');
+  const token = memory.requests('tools/call')[0]?.params?.object('_meta')?.raw('progressToken');
+  const progress = (n: number) => {
+    const params = `{"progressToken":${token},"progress":${n}}`;
+    for (const peer of memory.open) peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":${params}}`);
+  };
+  progress(1);
+  const [told] = said;
+  assert.ok(told !== undefined);
+  assert.deepEqual(told.kind === 'notification' && told.params?.value('progressToken'), 'mine');
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: DONE });
+  await client.result('tasks/get', { taskId });
+  progress(2);
+  await client.result('tools/call', toolCall('up__either'));
+  assert.equal(said.length, 1);
+});

@@ -10,7 +10,7 @@ const KNOWS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
 const SUBSCRIPTION = 'io.modelcontextprotocol/subscriptionId';
 const BOB = { key: 'bob', label: 'bob', scopes: [] };
 
-/** A `subscriptions/listen` of these tasks: what comes on it, one after the other. */
+/** Opens a `subscriptions/listen` stream for these tasks; `heard` resolves with its next notification. */
 function listen(client: ModernClient, taskIds: readonly unknown[]) {
   const waiting: ((message: Message) => void)[] = [];
   const said: Message[] = [];
@@ -28,7 +28,7 @@ function listen(client: ModernClient, taskIds: readonly unknown[]) {
   return { call, reply, heard, said };
 }
 
-test('X-034 a change of a task is told to whoever listens to it, as tasks/get would say it', TIMEOUT, async () => {
+test('X-034 a listener of a task gets its changes in the form of tasks/get', TIMEOUT, async () => {
   const { memory, tasks } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const client = new ModernClient(gateway, KNOWS);
@@ -53,7 +53,7 @@ test('X-034 a change of a task is told to whoever listens to it, as tasks/get wo
   assert.ok((await listening.reply).result !== undefined);
 });
 
-test('S-004 nobody listens to the tasks of others, and nobody to any who declares none', TIMEOUT, async () => {
+test('S-004 a client without tasks, or of another principal, cannot listen to a task', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const { taskId } = await new ModernClient(gateway, KNOWS).result('tools/call', toolCall('up__job'));
@@ -67,7 +67,7 @@ test('S-004 nobody listens to the tasks of others, and nobody to any who declare
   assert.equal(refused.code, -32021);
 });
 
-test('a change of a task of 2025-11-25 is told in the words of the extension', TIMEOUT, async () => {
+test('a change of a task of 2025-11-25 is announced in the form of the extension', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const client = new ModernClient(gateway, KNOWS);
@@ -85,7 +85,7 @@ test('a change of a task of 2025-11-25 is told in the words of the extension', T
   await listening.reply;
 });
 
-test('a listen that is ended before it began is answered all the same', TIMEOUT, async () => {
+test('a listen request that ends before it is acknowledged is still answered', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const { call, reply } = new ModernClient(gateway).request('subscriptions/listen', { notifications: {} });

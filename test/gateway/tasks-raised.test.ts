@@ -15,7 +15,7 @@ function without(value: unknown, ...names: readonly string[]): unknown {
   return Object.fromEntries(Object.entries(value).filter(([name]) => !names.includes(name)));
 }
 
-test('tasks of 2025-11-25 are an extension to a client of 2026-07-28, and nothing else', TIMEOUT, async () => {
+test('a client of 2026-07-28 gets tasks of 2025-11-25 as the extension only', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: coreTaskUpstream().memory } });
   const client = new ModernClient(gateway, EXTENSIONS);
   const { capabilities } = await client.result('server/discover');
@@ -27,7 +27,7 @@ test('tasks of 2025-11-25 are an extension to a client of 2026-07-28, and nothin
   await client.result('tools/call', toolCall('up__either'));
 });
 
-test('a task-only tool of 2025-11-25 becomes a task of the extension, with its result inside', TIMEOUT, async () => {
+test('a task-only tool of 2025-11-25 becomes a task of the extension with the result', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const client = new ModernClient(gateway, EXTENSIONS);
@@ -49,7 +49,7 @@ test('a task-only tool of 2025-11-25 becomes a task of the extension, with its r
   }
 });
 
-test('X-041 a tool that failed completes its task; an error of the protocol fails it', TIMEOUT, async () => {
+test('X-041 a failed tool completes its task; a protocol error fails the task', TIMEOUT, async () => {
   const { memory, tasks } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const client = new ModernClient(gateway, EXTENSIONS);
@@ -66,43 +66,39 @@ test('X-041 a tool that failed completes its task; an error of the protocol fail
   assert.deepEqual([failed['status'], failed['error']], ['failed', { code: -32602, message: 'gone' }]);
 });
 
-test(
-  'what such a task asks comes with its state, once answered goes on, and is never asked under the same key',
-  TIMEOUT,
-  async () => {
-    const { memory, tasks } = coreTaskUpstream((task, peer) => {
-      task.status = 'input_required';
-      peer.say(`${ASK}${JSON.stringify(QUESTION)}}`);
-    });
-    await using gateway = await testCore({ up: { memory } });
-    const client = new ModernClient(gateway, ASKABLE);
-    const { taskId } = await client.result('tools/call', toolCall('up__job'));
-    const keys: string[] = [];
-    for (const id of ['e', 'f']) {
-      const asking = await client.result('tasks/get', { taskId });
-      assert.equal(asking['status'], 'input_required');
-      assert.deepEqual(Object.values(asking['inputRequests'] ?? {}), [
-        { method: 'elicitation/create', params: QUESTION },
-      ]);
-      const [key = ''] = Object.keys(asking['inputRequests'] ?? {});
-      keys.push(key);
-      await client.result('tasks/update', { taskId, inputResponses: { [key]: { action: 'decline' }, other: {} } });
-      const answered = await memory.until(() =>
-        memory.peers
-          .flatMap(({ heard }) => heard)
-          .find((message) => message.kind === 'result' && message.id === `"${id}"`),
-      );
-      assert.equal(answered.kind === 'result' && answered.result, '{"action":"decline"}');
-      if (id === 'e') memory.peers.at(-1)?.say(`${ASK.replace('"e"', '"f"')}${JSON.stringify(QUESTION)}}`);
-    }
-    assert.equal(new Set(keys).size, 2);
-    Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
-    tasks[0]?.flush();
-    assert.equal((await client.result('tasks/get', { taskId }))['status'], 'completed');
-  },
-);
+test('questions of an upgraded task are in its state, each with a key of its own', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream((task, peer) => {
+    task.status = 'input_required';
+    peer.say(`${ASK}${JSON.stringify(QUESTION)}}`);
+  });
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernClient(gateway, ASKABLE);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  const keys: string[] = [];
+  for (const id of ['e', 'f']) {
+    const asking = await client.result('tasks/get', { taskId });
+    assert.equal(asking['status'], 'input_required');
+    assert.deepEqual(Object.values(asking['inputRequests'] ?? {}), [
+      { method: 'elicitation/create', params: QUESTION },
+    ]);
+    const [key = ''] = Object.keys(asking['inputRequests'] ?? {});
+    keys.push(key);
+    await client.result('tasks/update', { taskId, inputResponses: { [key]: { action: 'decline' }, other: {} } });
+    const answered = await memory.until(() =>
+      memory.peers
+        .flatMap(({ heard }) => heard)
+        .find((message) => message.kind === 'result' && message.id === `"${id}"`),
+    );
+    assert.equal(answered.kind === 'result' && answered.result, '{"action":"decline"}');
+    if (id === 'e') memory.peers.at(-1)?.say(`${ASK.replace('"e"', '"f"')}${JSON.stringify(QUESTION)}}`);
+  }
+  assert.equal(new Set(keys).size, 2);
+  Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
+  tasks[0]?.flush();
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'completed');
+});
 
-test('a task that asks what its client did not declare fails, and says what it takes', TIMEOUT, async () => {
+test('a task with a question that its client did not declare fails with the capability', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const client = new ModernClient(gateway, { ...EXTENSIONS, sampling: {} });
@@ -114,21 +110,17 @@ test('a task that asks what its client did not declare fails, and says what it t
   assert.match(JSON.stringify(failed['error']), /-32021/);
 });
 
-test(
-  'X-038 such a task is cancelled at its upstream, however late, and acknowledged with nothing',
-  TIMEOUT,
-  async () => {
-    const { memory, tasks } = coreTaskUpstream();
-    await using gateway = await testCore({ up: { memory } });
-    const client = new ModernClient(gateway, EXTENSIONS);
-    const { taskId } = await client.result('tools/call', toolCall('up__job'));
-    assert.deepEqual(without(await client.result('tasks/cancel', { taskId }), '_meta'), { resultType: 'complete' });
-    assert.equal(tasks[0]?.status, 'cancelled');
-    assert.equal((await client.result('tasks/get', { taskId }))['status'], 'cancelled');
-  },
-);
+test('X-038 a cancelled upgraded task is cancelled upstream and acknowledged empty', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  await using gateway = await testCore({ up: { memory } });
+  const client = new ModernClient(gateway, EXTENSIONS);
+  const { taskId } = await client.result('tools/call', toolCall('up__job'));
+  assert.deepEqual(without(await client.result('tasks/cancel', { taskId }), '_meta'), { resultType: 'complete' });
+  assert.equal(tasks[0]?.status, 'cancelled');
+  assert.equal((await client.result('tasks/get', { taskId }))['status'], 'cancelled');
+});
 
-test('S-004 such tasks, too, are their principal’s alone', TIMEOUT, async () => {
+test('S-004 upgraded tasks belong to their principal', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream();
   await using gateway = await testCore({ up: { memory } });
   const { taskId } = await new ModernClient(gateway, EXTENSIONS).result('tools/call', toolCall('up__job'));
@@ -137,7 +129,7 @@ test('S-004 such tasks, too, are their principal’s alone', TIMEOUT, async () =
   assert.equal((await bob.error('tasks/cancel', { taskId })).code, -32602);
 });
 
-test('two tasks that ask are told apart, each on a process of its own', TIMEOUT, async () => {
+test('two tasks with questions have separate processes', TIMEOUT, async () => {
   const { memory } = coreTaskUpstream((task, peer) => {
     peer.say(`${ASK}${JSON.stringify({ ...QUESTION, message: task.id })}}`);
   });

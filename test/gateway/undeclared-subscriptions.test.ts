@@ -43,7 +43,7 @@ for (const resources of [{ subscribe: false }, {}]) {
   });
 }
 
-test('a listener hears of a resource of an upstream that does not declare subscriptions', TIMEOUT, async () => {
+test('a listener gets updates of an upstream that does not declare subscriptions', TIMEOUT, async () => {
   const memory = silent(true);
   await using gateway = await testCore({ up: { memory } });
   const notifications = { resourceSubscriptions: [URI] };
@@ -68,7 +68,7 @@ test('a listener hears of a resource of an upstream that does not declare subscr
   await listen.reply;
 });
 
-test('the refusal of an upstream without subscriptions reaches the client as it is', TIMEOUT, async () => {
+test('the refusal of an upstream without subscriptions reaches the client unchanged', TIMEOUT, async () => {
   const memory = silent(false);
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();

@@ -43,7 +43,7 @@ for (const [era, start] of [
   suite(`N-46 a ${era} upstream that does not know a resource`, () => {
     // Codes of the SDKs: Python, most others, Kotlin; and one of a server without resources.
     for (const code of [0, -32_002, -32_603, -32_601]) {
-      test(`is ${INVALID_PARAMS} for a modern client where it says ${code}`, TIMEOUT, async () => {
+      test(`gives a modern client ${INVALID_PARAMS} instead of ${code}`, TIMEOUT, async () => {
         await using up = await start(failing({ code, message: 'Unknown resource' }));
         await using gateway = await testCore({ up: up.config });
         assert.deepEqual(await readAsModern(gateway, 'up+test://other'), {
@@ -56,7 +56,7 @@ for (const [era, start] of [
       });
     }
 
-    test('keeps the rest of its data', TIMEOUT, async () => {
+    test('keeps the other members of data', TIMEOUT, async () => {
       await using up = await start(failing({ code: 0, message: 'no', data: { hint: 'look elsewhere' } }));
       await using gateway = await testCore({ up: up.config });
       const error = await readAsModern(gateway, 'up+test://other');
@@ -64,7 +64,7 @@ for (const [era, start] of [
     });
 
     for (const uri of ['up+test://listed', 'up+test://made/7']) {
-      test(`keeps its own code where ${uri} is listed`, TIMEOUT, async () => {
+      test(`keeps its own code if ${uri} is listed`, TIMEOUT, async () => {
         await using up = await start(failing({ code: 7, message: 'disk failure' }));
         await using gateway = await testCore({ up: up.config });
         assert.deepEqual(await readAsModern(gateway, uri), { code: 7, message: 'disk failure' });
@@ -79,7 +79,7 @@ for (const [era, start] of [
   });
 }
 
-test('N-46 a modern upstream that needs a capability is not taken for one without the resource', TIMEOUT, async () => {
+test('N-46 a missing capability of a modern upstream does not mean an unknown resource', TIMEOUT, async () => {
   const data = { requiredCapabilities: { elicitation: {} } };
   await using up = await modernUpstream(failing({ code: -32_021, message: 'cannot ask', data }));
   await using gateway = await testCore({ up: up.config });

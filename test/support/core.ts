@@ -76,7 +76,7 @@ export class TestClient {
     this.session = session;
     this.initialized = answer;
     this.#sink = this.sink(this.listened);
-    if (listens) session.listen(this.#sink);
+    if (listens) session.setSink(this.#sink);
   }
 
   sink(into: Message[]): MessageSink {
@@ -118,7 +118,7 @@ export class TestClient {
       },
     };
     const request = { kind: 'request', id, method, params: RawObject.of(params) } as const;
-    const answer = await this.#core().gateway.request(options.session ?? this.session, request, sink);
+    const answer = await this.#core().gateway.handleRequest(options.session ?? this.session, request, sink);
     return { answer, said };
   }
 
@@ -131,17 +131,17 @@ export class TestClient {
 
   notify(method: string, params?: object): void {
     const notification = { kind: 'notification', method, params: params && RawObject.of(params) } as const;
-    this.#core().gateway.notification(this.session, notification);
+    this.#core().gateway.handleNotification(this.session, notification);
   }
 
   answer(id: string, value: object): void {
     const response = { kind: 'result', id, result: JSON.stringify(value) } as const;
-    this.#core().gateway.response(this.session, response);
+    this.#core().gateway.handleResponse(this.session, response);
   }
 
   /** Answers a question with an error. */
   refuse(id: string, code: number): void {
-    this.#core().gateway.response(this.session, { kind: 'error', id, error: { code, message: 'Refused' } });
+    this.#core().gateway.handleResponse(this.session, { kind: 'error', id, error: { code, message: 'Refused' } });
   }
 
   /** Resolves when `found` yields something, looking again whenever this client is sent anything. Bounded in time. */
@@ -175,7 +175,7 @@ export class TestClient {
   }
 
   listen(): void {
-    this.session.listen(this.#sink);
+    this.session.setSink(this.#sink);
   }
 }
 

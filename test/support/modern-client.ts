@@ -74,7 +74,7 @@ export function modernRequest(
       return true;
     },
   };
-  const call = core.gateway.modern(request, caller, sink, undefined);
+  const call = core.gateway.handleModernRequest(request, caller, sink, undefined);
   const reply = promise.then((answer): ModernReply =>
     answer.kind === 'result'
       ? { result: JSON.parse(answer.result), error: undefined }

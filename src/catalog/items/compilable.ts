@@ -1,7 +1,7 @@
 /**
- * Judges whether the output schema of a tool can be compiled. The TypeScript SDK 1.x compiles those of a whole list with
- * Ajv before it returns the list, so one that Ajv refuses costs its clients all tools. This is stricter than Ajv in places
- * where the difference does not matter to honest schemas: references lead to a place in the same schema.
+ * Checks whether the output schema of a tool can be compiled. The TypeScript SDK 1.x compiles all schemas of a list
+ * with Ajv before it returns the list, so its clients lose all tools to one schema that Ajv refuses. This check is
+ * stricter than Ajv where honest schemas do not differ: a reference must lead to a place in the same schema.
  */
 
 type Value = unknown;
@@ -9,7 +9,7 @@ type Members = Readonly<Record<string, Value>>;
 
 const TYPES = new Set(['string', 'number', 'integer', 'boolean', 'null', 'object', 'array']);
 
-/** Keywords by the type that their values have. */
+/** Keywords by the kind of their values: numbers, schemas, lists of schemas, maps of schemas. */
 const NUMBERS = [
   'maximum',
   'minimum',
@@ -27,10 +27,10 @@ const SCHEMAS = ['additionalItems', 'additionalProperties', 'contains', 'propert
 const SCHEMA_LISTS = ['allOf', 'anyOf', 'oneOf'];
 const SCHEMA_MAPS = ['properties', 'patternProperties', 'definitions', '$defs'];
 
-/** Data, in which nothing is a schema. */
+/** Keywords whose values are data, and contain no schemas. */
 const DATA = new Set(['default', 'const', 'enum', 'examples']);
 
-/** Keywords that change how a schema is compiled, or which schema another one's references lead to. */
+/** Refused keywords: they change how a schema is compiled, or which schema a reference leads to. */
 const REFUSED = ['id', '$id', '$async', '$anchor', '$dynamicAnchor'];
 
 function isObject(value: Value): value is Members {
@@ -46,16 +46,16 @@ function isPattern(value: Value): boolean {
   }
 }
 
-function isTyped({ type, nullable }: Members): boolean {
+function hasValidType({ type, nullable }: Members): boolean {
   const types: readonly Value[] = Array.isArray(type) ? type : type === undefined ? [] : [type];
   if (!types.every((one) => typeof one === 'string' && TYPES.has(one))) return false;
   return nullable === undefined || (typeof nullable === 'boolean' && types.length > 0 && !types.includes('null'));
 }
 
-function hasSoundValues(schema: Members): boolean {
+function hasValidKeywords(schema: Members): boolean {
   const { pattern, format, required, uniqueItems } = schema;
   return (
-    isTyped(schema) &&
+    hasValidType(schema) &&
     NUMBERS.every((name) => schema[name] === undefined || typeof schema[name] === 'number') &&
     (pattern === undefined || isPattern(pattern)) &&
     (format === undefined || typeof format === 'string') &&
@@ -65,13 +65,13 @@ function hasSoundValues(schema: Members): boolean {
   );
 }
 
-/** The schemas found so far, and where references lead: the parts of their JSON pointers. */
+/** The schemas found so far, and the targets of references as the parts of their JSON pointers. */
 interface Found {
   readonly schemas: Set<Value>;
   readonly targets: (readonly string[])[];
 }
 
-/** The parts of a JSON pointer in a fragment; undefined for any other reference. */
+/** Returns the parts of a JSON pointer in a fragment; undefined for any other reference. */
 function targetOf(ref: Value): readonly string[] | undefined {
   if (typeof ref !== 'string' || !(ref === '#' || ref.startsWith('#/'))) return undefined;
   try {
@@ -84,7 +84,7 @@ function targetOf(ref: Value): readonly string[] | undefined {
 
 function isSchema(value: Value, found: Found): boolean {
   if (typeof value === 'boolean') return true;
-  if (!isObject(value) || !hasSoundValues(value) || REFUSED.some((name) => Object.hasOwn(value, name))) return false;
+  if (!isObject(value) || !hasValidKeywords(value) || REFUSED.some((name) => Object.hasOwn(value, name))) return false;
   found.schemas.add(value);
   if (value['$ref'] !== undefined) {
     const target = targetOf(value['$ref']);
@@ -130,14 +130,18 @@ function memberAt(root: Value, path: readonly string[]): Value {
   return value;
 }
 
-/** Ajv looks for ids also under keywords that it does not know. */
+/** Returns whether no refused keyword is in a value, since Ajv looks for ids under unknown keywords too. */
 function hasNoIds(value: Value): boolean {
   if (Array.isArray(value)) return value.every(hasNoIds);
   if (!isObject(value)) return true;
   return !REFUSED.some((name) => Object.hasOwn(value, name)) && Object.values(value).every(hasNoIds);
 }
 
-/** Returns whether every client can compile the schema, given as a parsed value without a `$id` of its own. */
+/**
+ * Returns whether every client can compile the schema.
+ *
+ * @param schema parsed JSON, without a `$id` at the top.
+ */
 export function isCompilable(schema: unknown): boolean {
   const found: Found = { schemas: new Set(), targets: [] };
   return isSchema(schema, found) && found.targets.every((path) => found.schemas.has(memberAt(schema, path)));

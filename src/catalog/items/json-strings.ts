@@ -1,27 +1,27 @@
-/** A string, a bracket or a comma of JSON text; other tokens do not matter here. */
+/** Matches a string, a bracket or a comma of JSON text. Other tokens are not needed. */
 const TOKENS = /"[^"\\]*(?:\\.[^"\\]*)*"|[{}[\],]/gs;
 
-/** Members that hold data rather than words about it. */
+/** Members that hold data, not text about the item. */
 const DATA = new Set(['_meta', 'default', 'const', 'enum', 'examples']);
 
-/** Members of a JSON Schema whose own members are named by anybody. */
+/** Members of a JSON Schema whose own members have arbitrary names. */
 const NAMED = new Set(['properties', 'patternProperties', '$defs', 'definitions', 'dependentSchemas']);
 
 interface Frame {
   readonly isObject: boolean;
   /** Whether everything inside is data. */
   readonly isData: boolean;
-  /** Whether the names of its members are anybody's. */
+  /** Whether the names of its members are arbitrary. */
   readonly isNamed: boolean;
-  /** Name of the member whose value comes next; undefined where a name comes next. */
+  /** Name of the member whose value comes next; undefined if a name comes next. */
   name: string | undefined;
 }
 
 /**
- * Puts each string that is the value of a member through `change`, in one pass over well-formed JSON. Strings in arrays,
- * member names, and everything inside `_meta` and the data keywords of JSON Schema stay.
+ * Replaces each string that is the value of a member by `change` of it, in one pass over well-formed JSON. Strings in
+ * arrays, member names, and everything inside `_meta` and the data keywords of JSON Schema stay unchanged.
  *
- * @param change gets the string, the member's name, and the depth of the object it stands in, from 1.
+ * @param change gets the string, the member's name, and the depth of its object, counted from 1.
  */
 export function mapStrings(json: string, change: (value: string, name: string, depth: number) => string): string {
   const frames: Frame[] = [];

@@ -1,6 +1,6 @@
 export type ItemKind = 'tool' | 'prompt' | 'resource' | 'template';
 
-/** The member that an item of each kind is known by. */
+/** The member that identifies an item of each kind. */
 export const KEY: Readonly<Record<ItemKind, string>> = {
   tool: 'name',
   prompt: 'name',

@@ -3,10 +3,10 @@ import { isMalformed } from '../malformed.ts';
 import { hasUnseen } from '../names/name.ts';
 import type { ObjectShape, Shape } from './shapes.ts';
 
-/** Paths that are named of one item; an item with more wrong members names the first ones. */
+/** The number of paths that are recorded for one item: the first ones. */
 const MAX_PATHS = 20;
 
-/** The members that a repair leaves out. */
+/** Collects the paths of the members that a repair leaves out. */
 export class LeftOut {
   readonly paths: string[] = [];
 
@@ -16,8 +16,7 @@ export class LeftOut {
 }
 
 /**
- * Leaves out the members of an object that have another form than the shape demands, at any depth. Everything else keeps
- * its text.
+ * Leaves out the members of an object that do not match the shape, at any depth. Everything else keeps its text.
  *
  * @returns undefined if a required member is absent or wrong, so that the object cannot be repaired.
  */
@@ -36,26 +35,28 @@ export function repairObject(
     return repaired;
   });
   for (const [name, raw] of shape.defaults) {
-    // A required member that is there and wrong says something else than its default.
+    // A default does not replace a required member that is present and wrong.
     if (before.raw(name) === undefined) after = after.with(name, raw);
   }
   return shape.required.some((name) => after.raw(name) === undefined) ? undefined : after;
 }
 
-/** Puts each member through `change`, which returns undefined to leave it out. The same object where nothing changes. */
+/**
+ * Replaces each member by `change` of it; undefined leaves the member out. Returns the same object if nothing changes.
+ */
 function mapMembers(before: RawObject, change: (name: string, raw: string) => string | undefined): RawObject {
   const kept: (readonly [name: string, raw: string])[] = [];
-  const same = before.map((raw, name) => {
+  const mapped = before.map((raw, name) => {
     const changed = change(name, raw);
     if (changed !== undefined) kept.push([name, changed]);
     return changed ?? raw;
   });
-  if (kept.length === before.size) return same;
-  // In one go: leaving members out one by one would take quadratic time.
+  if (kept.length === before.size) return mapped;
+  // Built at once, since leaving out members one by one takes quadratic time.
   return RawObject.parse(`{${kept.map(([name, raw]) => `${quoted(name)}:${raw}`).join(',')}}`);
 }
 
-/** As {@link repair}; a member with an object that names a member twice is left out too. */
+/** Like {@link repair}, and also leaves out a member whose object names a member twice. */
 function repairMember(shape: Shape, raw: string, path: string, leftOut: LeftOut): string | undefined {
   try {
     return repair(shape, raw, path, leftOut);
@@ -65,7 +66,7 @@ function repairMember(shape: Shape, raw: string, path: string, leftOut: LeftOut)
   }
 }
 
-/** Returns the member's text without what is wrong in it; undefined where it has to be left out. */
+/** Returns the repaired text of a member; undefined if the member must be left out. */
 function repair(shape: Shape, raw: string, path: string, leftOut: LeftOut): string | undefined {
   switch (shape.kind) {
     case 'object':
@@ -110,7 +111,10 @@ function repairList(of: Shape, raw: string, path: string, leftOut: LeftOut): str
   return isSame ? raw : arrayText(after);
 }
 
-/** `"object"`, also where a schema says `null` or lists other types beside it. */
+/**
+ * Returns the `type` of an object schema, with `null` and arrays that include `"object"` replaced by `"object"`.
+ * Returns undefined for other types.
+ */
 function objectType(raw: string): string | undefined {
   const type: unknown = JSON.parse(raw);
   if (type === 'object') return raw;

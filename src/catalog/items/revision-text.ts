@@ -6,40 +6,46 @@ import { MODERN, type Revision } from '../../protocol/revisions.ts';
 import { isMalformed } from '../malformed.ts';
 import { isCompilable } from './compilable.ts';
 
-/** `true` and `false` are schemas too, which clients before 2026-07-28 do not read as a property's. */
-function withObjectProperties(schema: RawObject): RawObject {
+/**
+ * Replaces boolean schemas of properties by equivalent objects: clients before 2026-07-28 do not read booleans there.
+ */
+function replaceBooleanProperties(schema: RawObject): RawObject {
   const properties = schema.object('properties');
   if (properties === undefined) return schema;
-  const lowered = properties.map((raw) => {
+  const converted = properties.map((raw) => {
     if (raw === 'true') return '{}';
     return raw === 'false' ? '{"not":{}}' : raw;
   });
-  return schema.with('properties', lowered.toString());
+  return schema.with('properties', converted.toString());
 }
 
-/** The output schema without its own id, under which some clients would find that of another tool; undefined where not every client reads it. */
+/**
+ * Returns the output schema without its `$id`, which some clients would use to look up another tool's schema. Returns
+ * undefined if some clients could not compile it.
+ */
 function readableOutput(schema: RawObject): RawObject | undefined {
-  const anonymous = withObjectProperties(schema.with('$id', undefined));
+  const anonymous = replaceBooleanProperties(schema.with('$id', undefined));
   return isCompilable(JSON.parse(anonymous.toString())) ? anonymous : undefined;
 }
 
-/** Whether a legacy upstream's tool may need a change, also one whose members are spelled with escapes. */
+/** Matches tools of legacy upstreams that may need a change, also with member names that are spelled with escapes. */
 const MAY_CHANGE = /"outputSchema"|:\s*(?:true|false)|\\u00/;
 
+/** Returns the JSON text of a tool as all clients before 2026-07-28 can read it. */
 function legacyTool(text: string, isModern: boolean): string {
   if (!isModern && !MAY_CHANGE.test(text)) return text;
   let tool = RawObject.parse(isModern ? downgradeModernTool(text) : text);
   const input = tool.object('inputSchema');
-  if (input !== undefined) tool = tool.with('inputSchema', withObjectProperties(input).toString());
+  if (input !== undefined) tool = tool.with('inputSchema', replaceBooleanProperties(input).toString());
   const output = tool.object('outputSchema');
   return (output === undefined ? tool : tool.with('outputSchema', readableOutput(output)?.toString())).toString();
 }
 
 /**
- * The text of a published tool as clients of a revision read it: the same text where nothing changes, undefined where the
- * tool has no form that they read.
+ * Returns the JSON text of a published tool in the form of a revision: the same text if nothing changes, undefined if
+ * clients of the revision cannot read it in any form.
  *
- * @param isModern whether its upstream speaks 2026-07-28.
+ * @param isModern whether the tool's upstream speaks 2026-07-28.
  */
 export function toolTextAt(revision: Revision, text: string, isModern: boolean): string | undefined {
   try {
@@ -51,7 +57,7 @@ export function toolTextAt(revision: Revision, text: string, isModern: boolean):
   }
 }
 
-/** Whether older clients are shown the tool without the output schema that it has. */
+/** Returns whether clients before 2026-07-28 get the tool without its output schema. */
 export function losesOutputSchema(tool: RawObject, isModern: boolean): boolean {
   return (
     tool.raw('outputSchema') !== undefined &&
@@ -59,7 +65,10 @@ export function losesOutputSchema(tool: RawObject, isModern: boolean): boolean {
   );
 }
 
-/** Whether clients of a revision read a URI. Python clients before 2026-07-28 refuse a whole list over what is no URL. */
-export function isUriAt(revision: Revision, uri: string): boolean {
+/**
+ * Returns whether clients of a revision can read a URI. Python clients before 2026-07-28 refuse a whole list if it
+ * contains a URI that is not a URL.
+ */
+export function canReadUri(revision: Revision, uri: string): boolean {
   return revision === MODERN || URL.canParse(uri);
 }

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import type { ItemKind } from './kind.ts';
 
 /**
- * The form a member must have, as the strictest client of any language reads it. Members that no shape names may hold
- * anything.
+ * The form that a member must have for the strictest client of any language. Members that no shape names may have any
+ * value.
  */
 export type Shape =
   | { readonly kind: 'string' | 'identifier' | 'boolean' | 'integer' }
@@ -18,9 +18,9 @@ export type Shape =
 export interface ObjectShape {
   readonly kind: 'object';
   readonly members: ReadonlyMap<string, Shape>;
-  /** Without one of these, the object cannot be repaired. */
+  /** If one of these is absent or wrong, the object cannot be repaired. */
   readonly required: readonly string[];
-  /** JSON text of members that are added where they are absent. */
+  /** JSON texts of members that are added if absent. */
   readonly defaults: ReadonlyMap<string, string>;
 }
 
@@ -69,7 +69,7 @@ const TOOL_ANNOTATIONS = object({
   openWorldHint: BOOLEAN,
 });
 
-/** A schema that describes an object. Clients before 2026-07-28 read no other. */
+/** A schema that describes an object: the only kind that clients before 2026-07-28 read. */
 const OBJECT_SCHEMA = object(
   {
     $schema: STRING,
@@ -112,7 +112,7 @@ const SHAPES: Readonly<Record<Exclude<ItemKind, 'tool'>, ObjectShape>> = {
   template: object({ ...COMMON, name: STRING, mimeType: STRING, annotations: ANNOTATIONS }, ['name']),
 };
 
-/** Returns the shape of an item. Its key (`name`, `uri` or `uriTemplate`) is judged elsewhere. */
+/** Returns the shape of an item without its key (`name`, `uri` or `uriTemplate`), which `item.ts` checks. */
 export function shapeOf(kind: ItemKind, isModern: boolean): ObjectShape {
   if (kind === 'tool') return isModern ? MODERN_TOOL : LEGACY_TOOL;
   return SHAPES[kind];

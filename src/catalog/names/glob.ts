@@ -1,4 +1,6 @@
-/** Whether `*` (any run of characters) and `?` (any one) make the glob fit the whole text. Case counts. */
+/**
+ * Returns whether a glob matches the whole text, where `*` is any number of characters and `?` is one. Case matters.
+ */
 export function matchesGlob(glob: string, text: string): boolean {
   let g = 0;
   let t = 0;
@@ -12,7 +14,7 @@ export function matchesGlob(glob: string, text: string): boolean {
       g++;
       t++;
     } else if (star >= 0) {
-      // Only the latest star needs another try, which keeps hostile globs from taking exponential time.
+      // Only the latest star is tried again, so that hostile globs do not take exponential time.
       g = star + 1;
       t = ++resume;
     } else {
@@ -23,15 +25,15 @@ export function matchesGlob(glob: string, text: string): boolean {
   return g === glob.length;
 }
 
-/** What may be offered of an upstream's or a profile's tools. */
+/** The tools of an upstream or a profile that are published. */
 export interface ToolFilter {
   /** Globs; undefined includes every name. */
   readonly includeTools: readonly string[] | undefined;
   readonly excludeTools: readonly string[];
 }
 
-/** Exclusion beats inclusion. */
-export function letsThrough(filter: ToolFilter, name: string): boolean {
+/** Returns whether the filter includes a name and does not exclude it. */
+export function isIncluded(filter: ToolFilter, name: string): boolean {
   const included = filter.includeTools?.some((glob) => matchesGlob(glob, name)) ?? true;
   return included && !filter.excludeTools.some((glob) => matchesGlob(glob, name));
 }

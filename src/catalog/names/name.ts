@@ -1,7 +1,10 @@
 import { hash } from 'node:crypto';
 import type { ViewUpstream } from '../view.ts';
 
-/** Characters that a person cannot see, or that reorder others: controls, bidi, zero-width, tags, lone surrogates. */
+/**
+ * Matches characters that a person cannot see, or that reorder others: controls, bidi, zero-width, tags, lone
+ * surrogates.
+ */
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\u2800]/u;
 const EVERY_UNSEEN = new RegExp(UNSEEN.source, 'gu');
 
@@ -12,29 +15,38 @@ export function hasUnseen(text: string): boolean {
   return UNSEEN.test(text);
 }
 
-/** Returns text of an upstream fit for a sentence: bounded, with invisible characters written as escapes. */
-export function shown(text: string): string {
+/**
+ * Returns an upstream's text in a form for messages: at most 120 UTF-16 code units, with invisible characters as
+ * escapes.
+ */
+export function printable(text: string): string {
   const cut = text.length > MAX_SHOWN_CHARS ? `${text.slice(0, MAX_SHOWN_CHARS)}…` : text;
   return cut.replaceAll(EVERY_UNSEEN, (char) => `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
 }
 
-function plain(text: string): string {
+function replaceSpecials(text: string): string {
   return /^[A-Za-z0-9_-]*$/.test(text) ? text : text.replaceAll(/[^A-Za-z0-9_-]/gu, '_');
 }
 
-/** The start of every published name of an upstream, unless it has to be cut. Empty for an upstream without a prefix. */
+/**
+ * Returns the prefix of an upstream in published names, before names are cut. Returns `''` for an upstream without a
+ * prefix.
+ */
 export function publishedPrefix(upstream: ViewUpstream): string {
-  const prefix = plain(upstream.prefix);
+  const prefix = replaceSpecials(upstream.prefix);
   return prefix === '' || /^[A-Za-z_]/.test(prefix) ? prefix : `_${prefix}`;
 }
 
-/** Characters of a prefix that stay before the tool's own name is cut. */
+/** The tool's own name is cut only after the prefix has been cut to this many characters. */
 const MIN_PREFIX_CHARS = 6;
 
-/** Prefix and name in so many characters: the prefix gives way first, since the name says what the tool does. */
-function shortened(prefix: string, name: string, maxChars: number): string {
+/**
+ * Returns prefix and name in at most `maxChars` characters. Cuts the prefix first, since the name says what the tool
+ * does.
+ */
+function shorten(prefix: string, name: string, maxChars: number): string {
   if (prefix.length + name.length <= maxChars) return prefix + name;
-  // One separator: behind two, a cut prefix might be that of another upstream.
+  // Exactly one separator: with two, a cut prefix could equal the prefix of another upstream.
   const stem = prefix.replace(/[_-]+$/, '');
   const room = maxChars - name.length - 1;
   if (room >= stem.length) return `${stem}_${name}`;
@@ -44,17 +56,17 @@ function shortened(prefix: string, name: string, maxChars: number): string {
 }
 
 /**
- * Returns the name under which a tool or prompt of an upstream is published: its own name when the prefix is empty, else
+ * Returns the name under which a tool or prompt of an upstream is published: its own name if the prefix is empty, else
  * prefix and name in `[A-Za-z_][A-Za-z0-9_-]*` with at most `maxChars` characters.
  *
- * It depends on the config and the upstream's own name alone, never on what else is offered, so that policies and models
- * may remember it. A name with replaced or cut characters ends in a hash over upstream and name, which keeps it distinct.
+ * The name depends only on the config and the upstream's own name, never on other items, so that policies and models
+ * can rely on it. A name with replaced or cut characters ends in a hash of upstream and name, which keeps it unique.
  */
 export function publishedName(upstream: ViewUpstream, name: string, maxChars: number): string {
   if (upstream.prefix === '') return name;
-  const safe = plain(name);
+  const safe = replaceSpecials(name);
   const full = publishedPrefix(upstream) + safe;
   if (safe === name && full.length <= maxChars) return full;
   const digest = hash('sha256', JSON.stringify([upstream.id, name])).slice(0, HASH_CHARS);
-  return `${shortened(publishedPrefix(upstream), safe, maxChars - HASH_CHARS - 1)}_${digest}`;
+  return `${shorten(publishedPrefix(upstream), safe, maxChars - HASH_CHARS - 1)}_${digest}`;
 }

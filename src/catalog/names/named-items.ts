@@ -6,8 +6,8 @@ import { quarantine, type Quarantined, readItem, type Reading } from '../item.ts
 import type { Offer } from '../offer.ts';
 import { publishedText, toolTextFor } from '../publish.ts';
 import type { View, ViewUpstream } from '../view.ts';
-import { letsThrough } from './glob.ts';
-import { publishedName, publishedPrefix, shown } from './name.ts';
+import { isIncluded } from './glob.ts';
+import { publishedName, publishedPrefix, printable } from './name.ts';
 import { prefixesOf, reservedFor } from './prefixes.ts';
 
 /** The tool or prompt behind a published name: its upstream, and the upstream's own name for it. */
@@ -18,7 +18,7 @@ export interface Target {
 
 /** A tool or prompt as its upstream lists it. */
 export interface Source {
-  /** Repaired; otherwise in the upstream's words. */
+  /** The repaired item; otherwise as the upstream sent it. */
   readonly item: RawObject;
   /** Whether the upstream speaks 2026-07-28. */
   readonly isModern: boolean;
@@ -26,32 +26,32 @@ export interface Source {
   readonly headerParams: readonly MirroredParam[];
 }
 
-/** An item with the name that a view gives it, before it meets the items of other upstreams. */
+/** An item with its name in a view, before names of other upstreams are compared. */
 export interface NamedItem {
   readonly reading: Reading;
-  /** The name under the upstream's prefix. */
-  readonly general: string;
+  /** The name with the upstream's prefix, before the view renames it. */
+  readonly prefixedName: string;
   /** Undefined for an item that the view filters out or that cannot be published. */
   readonly published: { readonly name: string; readonly target: Target; readonly source: Source } | undefined;
   /** The record of an item that cannot be published. */
   readonly quarantined: Quarantined | undefined;
 }
 
-/** The tools or the prompts of one upstream in a view. Immutable: catalogs share it. */
+/** The tools or prompts of one upstream in a view. Immutable, so that catalogs share it. */
 export interface NamedItems {
   readonly kind: 'tool' | 'prompt';
   readonly upstream: ViewUpstream;
   readonly items: readonly NamedItem[];
 }
 
-/** By view; then by kind, limit and upstream; then by offer. */
+/** Named items by view; then by kind, limit and upstream; then by offer. */
 const known = new WeakMap<View, Map<string, WeakMap<Offer, NamedItems>>>();
 
 /**
  * Names the tools or prompts of one upstream. Returns the same object for the same arguments, so that a catalog of many
- * upstreams names only the items of those that changed.
+ * upstreams names only items of those that changed.
  *
- * @param keep whether the next call is spared the work, at the price of memory.
+ * @param keep whether to cache the result.
  */
 export function nameItems(
   kind: 'tool' | 'prompt',
@@ -91,29 +91,30 @@ function makeItems(
     const reading = readItem(kind, raw, isModern);
     const { key, item } = reading;
     const fault = reading.fault ?? (isModern && upstream.isRemote && kind === 'tool' ? headerFault(item) : undefined);
-    const general = publishedName(upstream, key, maxChars);
-    const reserved = reservedFor(prefixes, prefix, general);
+    const prefixedName = publishedName(upstream, key, maxChars);
+    const reserved = reservedFor(prefixes, prefix, prefixedName);
     if (fault !== undefined || reserved !== undefined) {
-      const why = fault ?? `would be called "${shown(general)}", a name that only upstream "${reserved}" may have`;
+      const why =
+        fault ?? `would be called "${printable(prefixedName)}", a name that only upstream "${reserved}" may have`;
       const quarantined = quarantine(upstream.id, kind, key, position, why);
-      return { reading, general, published: undefined, quarantined };
+      return { reading, prefixedName, published: undefined, quarantined };
     }
-    if (kind === 'tool' && (!letsThrough(upstream, key) || !letsThrough(view, general))) {
-      return { reading, general, published: undefined, quarantined: undefined };
+    if (kind === 'tool' && (!isIncluded(upstream, key) || !isIncluded(view, prefixedName))) {
+      return { reading, prefixedName, published: undefined, quarantined: undefined };
     }
-    const isRenamed = kind === 'tool' && Object.hasOwn(view.renames, general);
-    const name = isRenamed ? (view.renames[general] ?? general) : general;
+    const isRenamed = kind === 'tool' && Object.hasOwn(view.renames, prefixedName);
+    const name = isRenamed ? (view.renames[prefixedName] ?? prefixedName) : prefixedName;
     const headerParams = kind === 'tool' ? headerParamsOf(item) : NO_PARAMS;
     const published = { name, target: { upstream: upstream.id, name: key }, source: { item, isModern, headerParams } };
-    return { reading, general, published, quarantined: undefined };
+    return { reading, prefixedName, published, quarantined: undefined };
   });
   return { kind, upstream, items };
 }
 
-/** Of published items, at their positions; empty for the others. */
+/** The texts of published items, at their positions; empty for other items. */
 interface Texts {
   readonly texts: readonly string[];
-  /** A short text for each of them, equal exactly when they are. */
+  /** A digest of each text; empty for an empty text. */
   readonly digests: readonly string[];
 }
 
@@ -135,7 +136,7 @@ export function textsOf(named: NamedItems): Texts {
 
 const revisionTexts = new WeakMap<NamedItems, Map<Revision, readonly (string | undefined)[]>>();
 
-/** Returns the texts of tools in the words of a revision; undefined for a tool that has none. */
+/** Returns the texts of tools in the form of a revision; undefined for a tool without such a form. */
 export function toolTextsOf(named: NamedItems, revision: Revision): readonly (string | undefined)[] {
   const ofItems = revisionTexts.get(named) ?? new Map<Revision, readonly (string | undefined)[]>();
   revisionTexts.set(named, ofItems);
@@ -153,10 +154,10 @@ export function toolTextsOf(named: NamedItems, revision: Revision): readonly (st
 
 const NO_PARAMS: readonly MirroredParam[] = [];
 
-/** Items are immutable, and every catalog reads the same ones. */
+/** Header parameters by tool. Items are immutable, and all catalogs read the same ones. */
 const headerReadings = new WeakMap<RawObject, ReturnType<typeof readMirrored> | undefined>();
 
-function headersOf(tool: RawObject): ReturnType<typeof readMirrored> | undefined {
+function headerParamReading(tool: RawObject): ReturnType<typeof readMirrored> | undefined {
   if (headerReadings.has(tool)) return headerReadings.get(tool);
   const schema = tool.object('inputSchema');
   const reading = schema === undefined ? undefined : readMirrored(schema);
@@ -165,12 +166,15 @@ function headersOf(tool: RawObject): ReturnType<typeof readMirrored> | undefined
 }
 
 function headerParamsOf(tool: RawObject): readonly MirroredParam[] {
-  const reading = headersOf(tool);
+  const reading = headerParamReading(tool);
   return reading?.kind === 'mirrored' ? reading.params : NO_PARAMS;
 }
 
-/** Over HTTP, a tool whose header annotations break the rules must not be published. */
+/**
+ * Returns the reason why a tool's header annotations are invalid. Such a tool must not be published for an upstream
+ * over HTTP.
+ */
 function headerFault(tool: RawObject): string | undefined {
-  const reading = headersOf(tool);
+  const reading = headerParamReading(tool);
   return reading?.kind === 'invalid' ? reading.why : undefined;
 }

@@ -5,7 +5,7 @@ type Prefixes = readonly (readonly [prefix: string, upstream: string])[];
 
 const known = new WeakMap<View, Prefixes>();
 
-/** Returns the published prefixes with the upstreams they belong to: the same array for the same view. */
+/** Returns the published prefixes with the ids of their upstreams: the same array for the same view. */
 export function prefixesOf(view: View): Prefixes {
   let prefixes = known.get(view);
   if (prefixes === undefined) {
@@ -16,43 +16,46 @@ export function prefixesOf(view: View): Prefixes {
 }
 
 /**
- * Returns another upstream whose prefix the name begins with, unless `prefix` begins with it too. Such names belong to
- * that upstream whether or not it lists them or is up; otherwise another one could take them while it is away.
+ * Returns the id of another upstream whose prefix the name begins with, unless `prefix` begins with it too. Such names
+ * are reserved for that upstream even while it is down or does not list them, so that no other upstream can take them.
  *
- * @param prefix the whole prefix of the name's own upstream, of which a cut name has only a part.
+ * @param prefix the whole prefix of the name's own upstream; a cut name has only a part of it.
  */
 export function reservedFor(prefixes: Prefixes, prefix: string, name: string): string | undefined {
-  const { owners, lengths } = indexOf(prefixes);
-  let first: { readonly position: number; readonly upstream: string } | undefined;
+  const { firstByPrefix, lengths } = indexOf(prefixes);
+  let reserved: { readonly position: number; readonly upstream: string } | undefined;
   for (const length of lengths) {
     if (length > name.length) break;
     const other = name.slice(0, length);
-    const owner = owners.get(other);
-    if (owner === undefined || prefix.startsWith(other)) continue;
-    if (first === undefined || owner.position < first.position) first = owner;
+    const entry = firstByPrefix.get(other);
+    if (entry === undefined || prefix.startsWith(other)) continue;
+    if (reserved === undefined || entry.position < reserved.position) reserved = entry;
   }
-  return first?.upstream;
+  return reserved?.upstream;
 }
 
 interface PrefixIndex {
   /** The first upstream of each prefix. */
-  readonly owners: ReadonlyMap<string, { readonly position: number; readonly upstream: string }>;
-  /** Of the prefixes, ascending. */
+  readonly firstByPrefix: ReadonlyMap<string, { readonly position: number; readonly upstream: string }>;
+  /** The lengths of the prefixes, ascending. */
   readonly lengths: readonly number[];
 }
 
 const indexes = new WeakMap<Prefixes, PrefixIndex>();
 
-/** With many upstreams, comparing each name with each prefix would take longer than everything else. */
+/**
+ * Returns the index of the prefixes. Without it, comparing each name with each prefix dominates the time for many
+ * upstreams.
+ */
 function indexOf(prefixes: Prefixes): PrefixIndex {
   let index = indexes.get(prefixes);
   if (index === undefined) {
-    const owners = new Map<string, { readonly position: number; readonly upstream: string }>();
+    const firstByPrefix = new Map<string, { readonly position: number; readonly upstream: string }>();
     for (const [position, [prefix, upstream]] of prefixes.entries()) {
-      if (!owners.has(prefix)) owners.set(prefix, { position, upstream });
+      if (!firstByPrefix.has(prefix)) firstByPrefix.set(prefix, { position, upstream });
     }
-    const lengths = [...new Set([...owners.keys()].map(({ length }) => length))].toSorted((a, b) => a - b);
-    index = { owners, lengths };
+    const lengths = [...new Set([...firstByPrefix.keys()].map(({ length }) => length))].toSorted((a, b) => a - b);
+    index = { firstByPrefix, lengths };
     indexes.set(prefixes, index);
   }
   return index;

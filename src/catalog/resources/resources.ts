@@ -1,16 +1,16 @@
 import { type LimitName, LIMITS } from '../../limits.ts';
 import { LATEST_LEGACY, MODERN } from '../../protocol/revisions.ts';
 import { quarantine, readItem, repairOf, type Quarantined, type Repaired } from '../item.ts';
-import { isUriAt } from '../items/revision-text.ts';
+import { canReadUri } from '../items/revision-text.ts';
 import type { Offer } from '../offer.ts';
-import { shown } from '../names/name.ts';
+import { printable } from '../names/name.ts';
 import type { RawObject } from '../../json/json.ts';
 import { publishedText } from '../publish.ts';
 import { hasScheme, isWeb, unpublishUri, uriToClient } from '../uri.ts';
 import type { View, ViewUpstream } from '../view.ts';
 import { TemplateIndex } from './template-index.ts';
 
-/** The upstreams that have the resource of a URI. Of several, none may be picked. */
+/** The upstreams that have the resource of a URI. If there are several, the request fails. */
 export type Resolution =
   | { readonly kind: 'one'; readonly upstream: string; readonly uri: string }
   | { readonly kind: 'many'; readonly upstreams: readonly string[] }
@@ -20,31 +20,31 @@ export type Resolution =
 export interface Resources {
   readonly texts: readonly string[];
   readonly templateTexts: readonly string[];
-  /** Upstreams whose URIs are published with their id. */
+  /** Ids of the upstreams whose URIs are published with their id. */
   readonly prefixed: ReadonlySet<string>;
-  /** Upstreams by the URIs, and by the templates, they list, both in the upstream's own form. */
+  /** Ids of upstreams by the URIs and templates that they list, in the upstream's own form. */
   readonly listed: ReadonlyMap<string, readonly string[]>;
   readonly templates: ReadonlyMap<string, readonly string[]>;
   readonly index: TemplateIndex;
-  /** Keys, made by {@link spot}, of quarantined items. */
+  /** Keys of quarantined items, made by {@link resourceKey}. */
   readonly hidden: ReadonlySet<string>;
   readonly quarantined: readonly Quarantined[];
   readonly repaired: readonly Repaired[];
 }
 
-/** The key of one upstream's URI: two upstreams may have the same URI. */
-function spot(upstream: string, uri: string): string {
+/** Returns the key of a URI at one upstream, since two upstreams may have the same URI. */
+function resourceKey(upstream: string, uri: string): string {
   return `${upstream} ${uri}`;
 }
 
-function addOwner(owners: Map<string, string[]>, key: string, upstream: string): void {
-  const known = owners.get(key);
-  if (known === undefined) owners.set(key, [upstream]);
+function addUpstream(upstreamsByKey: Map<string, string[]>, key: string, upstream: string): void {
+  const known = upstreamsByKey.get(key);
+  if (known === undefined) upstreamsByKey.set(key, [upstream]);
   else if (!known.includes(upstream)) known.push(upstream);
 }
 
-/** Why an item with a sound URI or template cannot be shown in this view, whether or not others list the same. */
-function misfit(
+/** Returns the reason why a valid item cannot be published in this view, whether or not other upstreams list it too. */
+function viewFault(
   kind: 'resource' | 'template',
   view: View,
   prefixed: ReadonlySet<string>,
@@ -61,19 +61,19 @@ function misfit(
   return undefined;
 }
 
-/** The record of a resource that clients before 2026-07-28 are not shown. */
-function notUrl(upstream: string, uri: string): Repaired {
+/** Returns the record of a resource that is left out for clients before 2026-07-28. */
+function urlRepair(upstream: string, uri: string): Repaired {
   const leftOut = ['the whole resource (for clients before 2026-07-28, which read URLs only)'];
-  return { upstream, kind: 'resource', name: shown(uri), leftOut, cleanedTexts: 0 };
+  return { upstream, kind: 'resource', name: printable(uri), leftOut, cleanedTexts: 0 };
 }
 
 /**
- * Publishes every resource and template of a view.
+ * Publishes the resources and templates of a view.
  *
- * A template whose scheme is an expression, such as `{+url}`, cannot carry an id and would match what other upstreams
- * have: it is quarantined unless its upstream is the only one.
+ * A template whose scheme is an expression, such as `{+url}`, cannot contain an id and would match resources of other
+ * upstreams. It is quarantined unless its upstream is the only one of the view.
  */
-export function locateAll(
+export function publishResources(
   view: View,
   offers: ReadonlyMap<string, Offer>,
   onLimit?: (limit: LimitName) => void,
@@ -97,9 +97,9 @@ export function locateAll(
     return templates.slice(0, LIMITS.templatesPerUpstream);
   }
 
-  function locate(kind: 'resource' | 'template', owners: Map<string, string[]>): string[] {
+  function locate(kind: 'resource' | 'template', upstreamsByKey: Map<string, string[]>): string[] {
     const texts: string[] = [];
-    const holders = new Map<string, string>();
+    const publisherByUri = new Map<string, string>();
     for (const upstream of view.upstreams) {
       const { id } = upstream;
       const offer = offers.get(id);
@@ -108,28 +108,28 @@ export function locateAll(
       for (const [position, listed] of items.entries()) {
         const reading = readItem(kind, listed, isModern);
         const { key, fault, item } = reading;
-        const why = fault ?? misfit(kind, view, prefixed, upstream, key);
+        const why = fault ?? viewFault(kind, view, prefixed, upstream, key);
         if (why !== undefined) {
           quarantined.push(quarantine(id, kind, key, position, why));
-          hidden.add(spot(id, key));
+          hidden.add(resourceKey(id, key));
           continue;
         }
-        // Also when another upstream has the URI already: it is then ambiguous, and neither is picked.
-        addOwner(owners, key, id);
+        // Added even if another upstream has the URI already: it is then ambiguous, and requests for it fail.
+        addUpstream(upstreamsByKey, key, id);
         if (kind === 'template') indexed.push({ upstream: id, template: key });
         const published = uriToClient(upstream, key);
-        const holder = holders.get(published);
-        if (holder === undefined) {
-          holders.set(published, id);
+        const publisher = publisherByUri.get(published);
+        if (publisher === undefined) {
+          publisherByUri.set(published, id);
           texts.push(publishedText(kind, upstream, item));
           const repair = repairOf(id, kind, reading);
           if (repair !== undefined) repaired.push(repair);
-          if (kind === 'resource' && !isUriAt(LATEST_LEGACY, published)) repaired.push(notUrl(id, key));
+          if (kind === 'resource' && !canReadUri(LATEST_LEGACY, published)) repaired.push(urlRepair(id, key));
         } else {
           const clash =
-            holder === id
+            publisher === id
               ? 'is listed twice'
-              : `is listed by upstream "${holder}" too, so neither can be read by it here`;
+              : `is listed by upstream "${publisher}" too, so neither can be read by it here`;
           quarantined.push(quarantine(id, kind, key, position, clash));
         }
       }
@@ -149,43 +149,50 @@ function toResolution(upstreams: readonly string[], uri: string): Resolution {
   return others.length === 0 ? { kind: 'one', upstream, uri } : { kind: 'many', upstreams };
 }
 
-function byId(resources: Resources, uri: string): Resolution | undefined {
+function resolveById(resources: Resources, uri: string): Resolution | undefined {
   const named = unpublishUri(uri);
   if (named === undefined || !resources.prefixed.has(named.id)) return undefined;
   return { kind: 'one', upstream: named.id, uri: named.uri };
 }
 
-/** The upstreams whose listed URIs, or else whose templates, have this URI in the upstream's own form. */
-function ownersOf(resources: Resources, uri: string): readonly string[] {
+/** Returns the upstreams that list this URI, in the upstream's own form, or else those with a matching template. */
+function upstreamsOf(resources: Resources, uri: string): readonly string[] {
   const listed = resources.listed.get(uri);
   if (listed !== undefined) return listed;
   return [...resources.index.find(uri)];
 }
 
-/** Whether the upstream lists this URI, in its own form, or a template that the URI fits. */
+/** Returns whether the upstream lists this URI, in its own form, or a template that the URI matches. */
 export function isListedBy(resources: Resources, upstream: string, uri: string): boolean {
   return resources.listed.get(uri)?.includes(upstream) === true || resources.index.find(uri).has(upstream);
 }
 
 /**
- * Finds the upstream of a URI: by the id in it; else by the upstream that lists it in its own form, which models copy from
- * free text; else by the templates that it fits; else `fallback`, except that a web URI of one upstream is never shown to another.
+ * Finds the upstream of a URI: by the id in it; else by the upstream that lists the URI in its own form, since models
+ * copy URIs from free text; else by matching templates; else `fallback`, except that a web URI goes to the fallback
+ * only if it is the only upstream.
  */
 export function locateResource(
   resources: Resources,
   fallback: string | undefined,
-  alone: boolean,
+  isOnlyUpstream: boolean,
   uri: string,
 ): Resolution {
-  let found = byId(resources, uri) ?? toResolution(ownersOf(resources, uri), uri);
-  if (found.kind === 'none' && fallback !== undefined && (alone || !isWeb(uri))) {
+  let found = resolveById(resources, uri) ?? toResolution(upstreamsOf(resources, uri), uri);
+  if (found.kind === 'none' && fallback !== undefined && (isOnlyUpstream || !isWeb(uri))) {
     found = { kind: 'one', upstream: fallback, uri };
   }
-  return found.kind === 'one' && resources.hidden.has(spot(found.upstream, found.uri)) ? { kind: 'none' } : found;
+  return found.kind === 'one' && resources.hidden.has(resourceKey(found.upstream, found.uri))
+    ? { kind: 'none' }
+    : found;
 }
 
+/**
+ * Finds the upstream that lists a URI template. Returns undefined if no upstream lists it, or if it contains an
+ * upstream's id.
+ */
 export function locateTemplate(resources: Resources, template: string): Resolution | undefined {
-  if (byId(resources, template) !== undefined) return undefined;
-  const owners = resources.templates.get(template);
-  return owners === undefined ? undefined : toResolution(owners, template);
+  if (resolveById(resources, template) !== undefined) return undefined;
+  const upstreams = resources.templates.get(template);
+  return upstreams === undefined ? undefined : toResolution(upstreams, template);
 }

@@ -2,14 +2,16 @@ import { type LimitName, LIMITS } from '../../limits.ts';
 import { isTooLong, matchesTemplate, type Matcher, parseTemplate } from './template.ts';
 
 interface Entry {
-  /** The literal that these templates begin with. */
+  /** The literal text at the start of these templates. */
   readonly start: string;
   readonly templates: { readonly upstream: string; readonly matcher: Matcher }[];
-  /** The entry with the longest start that this one's start begins with. */
+  /** The entry with the longest start that is a prefix of this one's start. */
   shorter: Entry | undefined;
 }
 
-/** Finds the upstreams whose templates a URI can have come from. Only templates with the URI's beginning are looked at. */
+/**
+ * Finds the upstreams whose templates match a URI. Compares only templates whose literal start is the start of the URI.
+ */
 export class TemplateIndex {
   /** Sorted by start. */
   readonly #entries: readonly Entry[];
@@ -17,9 +19,9 @@ export class TemplateIndex {
   readonly #onLimit: (limit: LimitName) => void;
 
   /**
-   * Templates that cannot be read recognise no URI.
+   * Ignores templates that cannot be parsed.
    *
-   * @param onLimit is called when a URI is too long or takes too many steps.
+   * @param onLimit runs when a URI is too long or takes too many steps.
    */
   constructor(
     templates: readonly { readonly upstream: string; readonly template: string }[],
@@ -45,8 +47,8 @@ export class TemplateIndex {
   }
 
   /**
-   * Returns the upstreams with a matching template, in no order. Each upstream's templates get the same number of steps;
-   * those that need more do not match.
+   * Returns the upstreams with a matching template, in no order. The templates of each upstream share
+   * `LIMITS.templateMatchSteps` steps; templates that need more do not match.
    */
   find(uri: string): ReadonlySet<string> {
     const found = new Set<string>();
@@ -55,23 +57,26 @@ export class TemplateIndex {
       this.#onLimit('templateUriBytes');
       return found;
     }
-    const budgets = new Map<string, { steps: number }>();
+    const allowances = new Map<string, { steps: number }>();
     for (let entry = this.#lastUpTo(uri); entry !== undefined; entry = entry.shorter) {
       if (!uri.startsWith(entry.start)) continue;
       for (const { upstream, matcher } of entry.templates) {
         if (found.has(upstream)) continue;
-        const budget = budgets.get(upstream) ?? { steps: LIMITS.templateMatchSteps };
-        budgets.set(upstream, budget);
-        if (budget.steps <= 0) continue;
-        budget.steps -= 1 + (entry.start.length >> 4);
-        if (matchesTemplate(matcher, uri, budget)) found.add(upstream);
-        else if (budget.steps <= 0) this.#onLimit('templateMatchSteps');
+        const allowance = allowances.get(upstream) ?? { steps: LIMITS.templateMatchSteps };
+        allowances.set(upstream, allowance);
+        if (allowance.steps <= 0) continue;
+        allowance.steps -= 1 + (entry.start.length >> 4);
+        if (matchesTemplate(matcher, uri, allowance)) found.add(upstream);
+        else if (allowance.steps <= 0) this.#onLimit('templateMatchSteps');
       }
     }
     return found;
   }
 
-  /** The last entry that does not sort behind the URI. Every beginning of the URI is on its chain of shorter ones. */
+  /**
+   * Returns the last entry that does not sort after the URI. Every entry whose start is a prefix of the URI is on its
+   * chain of `shorter` entries.
+   */
   #lastUpTo(uri: string): Entry | undefined {
     let low = 0;
     let high = this.#entries.length;

@@ -4,35 +4,36 @@ const MAX_EXPRESSIONS = 32;
 const SLASH = 0x2f;
 
 interface Step {
-  /** Whether the expression's value may hold a `/`. A simple `{x}` is encoded, so it may not. */
-  readonly crosses: boolean;
-  /** Whether the value may be absent: only with an operator that brings its own separator. */
-  readonly optional: boolean;
-  /** Literal text after the expression. */
+  /** Whether the expression's value may contain a `/`. A simple `{x}` is percent-encoded, so it may not. */
+  readonly mayContainSlash: boolean;
+  /** Whether the value may be absent: only with an operator that adds its own separator. */
+  readonly isOptional: boolean;
+  /** The literal text after the expression. */
   readonly literal: string;
 }
 
-/** A URI template cut into literals and expressions, which recognises the URIs made from it. */
+/** A URI template split into literals and expressions, to match the URIs made from it. */
 export interface Matcher {
   readonly start: string;
   readonly steps: readonly Step[];
-  /** Fewest characters of such a URI. */
+  /** The smallest number of characters of a matching URI. */
   readonly minChars: number;
 }
 
-/** Steps that a lookup may still take, of some 50 ns each. */
-export interface Budget {
+/** The number of steps that a lookup may still take; each takes about 50 ns. */
+export interface StepAllowance {
   steps: number;
 }
 
-/** Whether text from a peer is longer than URIs that are matched with templates. */
+/** Returns whether a URI or template of a peer is too long for matching. */
 export function isTooLong(uri: string): boolean {
   return uri.length > LIMITS.templateUriBytes || Buffer.byteLength(uri) > LIMITS.templateUriBytes;
 }
 
 /**
- * Reads an RFC 6570 template. Returns undefined if its braces do not pair up or it is out of proportion. Variable names do
- * not matter for recognising a URI; operators only as far as {@link Step} says.
+ * Parses an RFC 6570 template. Returns undefined if its braces do not pair up, it is too long, or it has too many
+ * expressions. Ignores variable names, which do not matter for matching, and uses operators only as {@link Step}
+ * describes.
  */
 export function parseTemplate(template: string): Matcher | undefined {
   if (isTooLong(template)) return undefined;
@@ -44,62 +45,63 @@ export function parseTemplate(template: string): Matcher | undefined {
     const [expression = '', literal, ...rest] = part.split('}');
     if (literal === undefined || rest.length > 0) return undefined;
     const operator = /^[+#./;?&]/.exec(expression)?.[0];
-    const optional = operator !== undefined && operator !== '+';
-    minChars += literal.length + (optional ? 0 : 1);
-    steps.push({ crosses: operator !== undefined, optional, literal });
+    const isOptional = operator !== undefined && operator !== '+';
+    minChars += literal.length + (isOptional ? 0 : 1);
+    steps.push({ mayContainSlash: operator !== undefined, isOptional, literal });
   }
   return { start, steps, minChars };
 }
 
 /**
- * Returns whether a URI that begins as the template does can have come from it. A template that needs more steps than the
- * budget has does not match.
+ * Returns whether a URI that begins with the template's literal start matches the template. A template that needs more
+ * steps than are left does not match.
  */
-export function matchesTemplate({ start, steps, minChars }: Matcher, uri: string, budget: Budget): boolean {
+export function matchesTemplate({ start, steps, minChars }: Matcher, uri: string, allowance: StepAllowance): boolean {
   const last = steps.at(-1);
   if (uri.length < minChars) return false;
   if (last === undefined) return uri.length === start.length;
   if (!uri.endsWith(last.literal)) return false;
-  // Of the places that a part of the template can end at, the first between two slashes does for all in between.
+  // Of the positions where a part of the template can end, the first between two slashes is enough for all between
+  // them.
   let reached: readonly number[] = [start.length];
   for (let i = 0; i < steps.length - 1; i++) {
     const step = steps[i];
-    if (step !== undefined) reached = after(step, uri, reached, budget);
-    if (reached.length === 0 || budget.steps <= 0) return false;
+    if (step !== undefined) reached = findEnds(step, uri, reached, allowance);
+    if (reached.length === 0 || allowance.steps <= 0) return false;
   }
-  return reachesEnd(last, uri, reached, budget);
+  return reachesEnd(last, uri, reached, allowance);
 }
 
-/** What it costs to search so many characters: long literals are compared in many places. */
-function searchSteps(chars: number, literalChars: number): number {
+/** Returns the steps for a search over so many characters. A long literal is compared at many positions. */
+function searchCost(chars: number, literalChars: number): number {
   return 4 + ((Math.max(chars, 0) * (1 + (literalChars >> 4))) >> 3);
 }
 
-/** The places where an expression and its literal can end, in order, the first of each path segment. */
-function after(
-  { crosses, optional, literal }: Step,
+/** Returns the positions where an expression and its literal can end, ascending: the first one of each path segment. */
+function findEnds(
+  { mayContainSlash, isOptional, literal }: Step,
   uri: string,
   reached: readonly number[],
-  budget: Budget,
+  allowance: StepAllowance,
 ): number[] {
   const ends: number[] = [];
-  /** No end before this place is needed: its segment has one. */
+  /** Ends before this position are not needed: their segment has one already. */
   let from = 0;
   for (const place of reached) {
-    const segmentEnd = crosses ? uri.length : endOfSegment(uri, place);
-    let at = Math.max(optional ? place : place + 1, from);
+    const segmentEnd = mayContainSlash ? uri.length : endOfSegment(uri, place);
+    let at = Math.max(isOptional ? place : place + 1, from);
     for (;;) {
-      if (budget.steps <= 0) return ends;
+      if (allowance.steps <= 0) return ends;
       const start = uri.indexOf(literal, at);
-      budget.steps -= searchSteps((start < 0 ? uri.length : start) - at, literal.length);
-      // Beyond the end, an empty literal is found before where it is looked for.
+      allowance.steps -= searchCost((start < 0 ? uri.length : start) - at, literal.length);
+      // An empty literal that is searched beyond the end is found before the start of the search.
       if (start < at || start > segmentEnd) break;
       const end = start + literal.length;
       if (ends.length === 0 || end > (ends.at(-1) ?? 0)) ends.push(end);
-      // Ends before the next slash are reached from this one as well.
+      // Ends before the next slash can be reached from this one too.
       at = from = Math.max(start + 1, endOfSegment(uri, end) + 1 - literal.length);
     }
-    if (crosses) break;
+    if (mayContainSlash) break;
   }
   return ends;
 }
@@ -109,17 +111,17 @@ function endOfSegment(uri: string, at: number): number {
   return slash < 0 ? uri.length : slash;
 }
 
-/** Whether the last expression can fill what is between a reached place and the last literal. */
+/** Returns whether the last expression can match the text between a reached position and the last literal. */
 function reachesEnd(
-  { crosses, optional, literal }: Step,
+  { mayContainSlash, isOptional, literal }: Step,
   uri: string,
   reached: readonly number[],
-  budget: Budget,
+  allowance: StepAllowance,
 ): boolean {
   const end = uri.length - literal.length;
   let segment = end;
-  if (!crosses) while (segment > 0 && uri.charCodeAt(segment - 1) !== SLASH) segment--;
-  budget.steps -= reached.length;
-  const min = optional ? 0 : 1;
-  return reached.some((place) => (crosses || place >= segment) && place + min <= end);
+  if (!mayContainSlash) while (segment > 0 && uri.charCodeAt(segment - 1) !== SLASH) segment--;
+  allowance.steps -= reached.length;
+  const min = isOptional ? 0 : 1;
+  return reached.some((place) => (mayContainSlash || place >= segment) && place + min <= end);
 }

@@ -93,10 +93,10 @@ export class SessionStreams {
     // A session with a GET stream never becomes idle, so the stream needs a connected client.
     if (response.destroyed) return;
     this.#listening?.close();
-    const stream = this.#create('get', undefined, () => this.#session.unlisten(stream));
+    const stream = this.#create('get', undefined, () => this.#session.removeSink(stream));
     this.#listening = stream;
     stream.attach(response);
-    this.#session.listen(stream);
+    this.#session.setSink(stream);
   }
 
   /**
@@ -113,7 +113,7 @@ export class SessionStreams {
     if (missing === 'nothing') return false;
     if (id !== undefined && stream !== undefined && missing !== 'lost') {
       stream.attach(response, id.seq);
-      if (stream === this.#listening) this.#session.listen(stream);
+      if (stream === this.#listening) this.#session.setSink(stream);
     } else if (id?.request !== undefined && this.#isOwn(id.stream)) {
       this.open(response, id.request).finish(responseText(id.request, OUTCOME_UNKNOWN));
     } else {

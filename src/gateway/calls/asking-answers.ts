@@ -3,7 +3,7 @@ import { RawObject } from '../../json/json.ts';
 import { type InputRequest, type InputRequired, mayRequireInput, readResult } from '../../protocol/input-required.ts';
 import type { Answer, RpcError } from '../../protocol/jsonrpc.ts';
 import { declaresTasks } from '../../protocol/tasks.ts';
-import { canBeAsked, capabilitiesFor, modernCapabilities } from '../exchange/client-capabilities.ts';
+import { canBeAsked, capabilitiesNeededFor, modernCapabilities } from '../exchange/client-capabilities.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 
 /** A page that a user must open before a legacy upstream makes the call. */
@@ -26,7 +26,7 @@ function mustBeDeclared(
   { method, params = RawObject.EMPTY }: InputRequest,
 ): void {
   if (canBeAsked(client.clientCapabilities, method, params)) return;
-  const requiredCapabilities = capabilitiesFor(method, params);
+  const requiredCapabilities = capabilitiesNeededFor(method, params);
   if (requiredCapabilities === undefined) {
     const message = `upstream "${upstream}" asks for ${method}, which no client can be asked for`;
     throw new GatewayError('upstream-protocol', { upstream, message });

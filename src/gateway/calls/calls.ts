@@ -12,7 +12,7 @@ import type { Call } from '../../upstream/rpc/call.ts';
 import { type Link, NO_FEATURES } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { type ResultTranslator, NEEDS_URL, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
-import { atMost } from '../exchange/at-most.ts';
+import { waitAtMost } from '../exchange/at-most.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { collectInput, MAX_ROUNDS } from '../questions/collect-input.ts';
@@ -22,7 +22,7 @@ import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
 import type { ResourceCache } from '../forward/resource-cache.ts';
-import type { Found, Route } from '../exchange/route.ts';
+import type { UpstreamRoute, Route } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
 import { type CallOutcome, inputRequired, pagesRequired, readAsking } from './asking-answers.ts';
 import type { TaskCalls } from './task-calls.ts';
@@ -75,12 +75,16 @@ export class Calls {
   }
 
   /** Makes a call that has a slot at the upstream, and releases the slot at the end. */
-  async #call(exchange: OpenExchange, upstream: Upstream<Exchange, ConnectionHolder>, to: Found): Promise<CallOutcome> {
+  async #call(
+    exchange: OpenExchange,
+    upstream: Upstream<Exchange, ConnectionHolder>,
+    to: UpstreamRoute,
+  ): Promise<CallOutcome> {
     const { holder } = exchange;
     const { links } = this.#parts;
     try {
       for (let attempt = 1; ; attempt++) {
-        const ready = links.ready(holder, upstream.id);
+        const ready = links.findOpen(holder, upstream.id);
         const link = ready ?? (await exchange.unlessCancelled(links.open(holder, upstream.id)));
         try {
           return link.era === 'modern'
@@ -89,7 +93,7 @@ export class Calls {
         } catch (thrown) {
           if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
           // The end of a process is noticed a moment after it stops reading.
-          if (links.ready(holder, upstream.id) === link) await sleep(RESEND_MS);
+          if (links.findOpen(holder, upstream.id) === link) await sleep(RESEND_MS);
         } finally {
           upstream.onCallEnd(link);
         }
@@ -104,7 +108,7 @@ export class Calls {
     exchange: OpenExchange,
     upstream: Upstream<Exchange, ConnectionHolder>,
     link: Link<Exchange, ConnectionHolder>,
-    { params, source }: Found,
+    { params, source }: UpstreamRoute,
   ): Promise<CallOutcome> {
     const { links, taskCalls } = this.#parts;
     const { client, holder, request } = exchange;
@@ -132,7 +136,7 @@ export class Calls {
     exchange: OpenExchange,
     upstream: Upstream<Exchange, ConnectionHolder>,
     link: Link<Exchange, ConnectionHolder>,
-    { params, source }: Pick<Found, 'params' | 'source'>,
+    { params, source }: Pick<UpstreamRoute, 'params' | 'source'>,
   ): Call<Exchange> {
     const asked = exchange.request.method === 'tools/call' ? params.with('task', undefined) : params;
     return this.#sender.send(exchange, upstream, link, { params: asked, headers: headersOf(source, params) });
@@ -143,7 +147,7 @@ export class Calls {
     if (method !== 'resources/read' || client.caller.revision !== MODERN) return;
     if (isListedResource(client.catalog, params?.string('uri') ?? '')) return;
     const refreshing = this.#parts.listRefresher.refreshFor(holder);
-    if (refreshing !== undefined) await atMost([refreshing], LISTS_WAIT_MS);
+    if (refreshing !== undefined) await waitAtMost([refreshing], LISTS_WAIT_MS);
   }
 
   /** Translates an answer for the client, and adds the loss of the upstream's state where that is not reported yet. */
@@ -157,7 +161,7 @@ export class Calls {
     exchange: OpenExchange,
     upstream: Upstream<Exchange, ConnectionHolder>,
     link: Link<Exchange, ConnectionHolder>,
-    { params, source: listed }: Found,
+    { params, source: listed }: UpstreamRoute,
   ): Promise<CallOutcome> {
     const { method } = exchange.request;
     const { resourceCache } = this.#parts;

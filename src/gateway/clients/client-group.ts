@@ -3,31 +3,30 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import { featuresOf } from '../../protocol/revisions.ts';
-import type { Link } from '../../upstream/link.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import { forwardableCapabilities, capabilityKeyOf } from '../exchange/client-capabilities.ts';
-import { ConnectionHolder } from '../exchange/connection-holder.ts';
+import { ConnectionHolder, type HolderLink } from '../exchange/connection-holder.ts';
 
 /** A `subscriptions/listen` stream: receives notifications that belong to no request. */
 export interface Subscriber {
   announce(method: string, params: RawObject | undefined): void;
-  /** An upstream reports a change of a task, which may be another client's. */
-  onTaskChange(link: Link<Exchange, ConnectionHolder>, task: string): void;
+  /** Handles a change of a task, which may belong to another client. */
+  onTaskChange(link: HolderLink, task: string): void;
   close(): void;
 }
 
 /**
- * All modern requests of one principal to one endpoint that declare the same capabilities. Modern clients are unknown from one
- * request to the next, so servers of the legacy era keep for a group what they keep for a client.
+ * All modern requests of one principal to one endpoint that declare the same capabilities. Modern requests do not
+ * identify their client, so legacy upstreams keep for a group the state that they would keep for a client.
  */
 export class ClientGroup extends ConnectionHolder {
   readonly isOneClient = false;
-  readonly working = new ArraySet<Exchange>();
-  /** Requests that wait for an answer of ours, exclusiveGroups included and parked calls not. */
+  readonly activeExchanges = new ArraySet<Exchange>();
+  /** The number of unanswered requests, including those in exclusive groups and excluding parked calls. */
   inFlightCount = 0;
   readonly subscribers = new Set<Subscriber>();
-  /** Exclusive groups by upstream, each for one request at a time: see {@link forUpstream}. */
+  /** Exclusive groups by upstream, each for one request at a time; see {@link forUpstream}. */
   readonly #exclusiveGroups = new Map<string, ClientGroup[]>();
   #lastExclusive = 0;
 
@@ -35,13 +34,16 @@ export class ClientGroup extends ConnectionHolder {
     return this.subscribers.size > 0;
   }
 
+  /** Whether no request is in flight and no stream is open. */
   get isQuiet(): boolean {
     return (
-      this.working.size === 0 && !this.wantsListChanges && [...this.exclusiveGroups()].every(({ isQuiet }) => isQuiet)
+      this.activeExchanges.size === 0 &&
+      !this.wantsListChanges &&
+      [...this.exclusiveGroups()].every(({ isQuiet }) => isQuiet)
     );
   }
 
-  /** Whether it can be released without loss: no request is under way, and no upstream keeps state for it. */
+  /** Whether the group can be released without loss: no request is in flight, and no upstream keeps state for it. */
   get isReleasable(): boolean {
     const isUnconnected = [this, ...this.exclusiveGroups()].every(
       ({ links, pendingLinks }) => links.size === 0 && pendingLinks.size === 0,
@@ -50,10 +52,10 @@ export class ClientGroup extends ConnectionHolder {
   }
 
   /**
-   * Returns the group whose connection carries a request to this upstream: this one or an exclusive one.
+   * Returns the group whose link carries a request to this upstream: this group or an exclusive one.
    *
-   * @param isExclusive whether a question from the upstream could not be told from one about another request, so that each
-   *   request needs a connection to itself.
+   * @param isExclusive whether a question of the upstream could not be attributed to one of several requests, so that
+   *   each request needs a separate connection.
    */
   forUpstream(upstream: string, isExclusive: boolean, make: (key: string) => ClientGroup): ClientGroup {
     if (!isExclusive || this.#isFreeAt(upstream)) return this;
@@ -66,25 +68,28 @@ export class ClientGroup extends ConnectionHolder {
     return exclusive;
   }
 
-  /** Returns the exclusive group of this key; this group where there is none. */
+  /** Returns the exclusive group of this key; this group if there is none. */
   byKey(key: string): ClientGroup {
     for (const exclusive of this.exclusiveGroups()) if (exclusive.key === key) return exclusive;
     return this;
   }
 
   #isFreeAt(upstream: string): boolean {
-    for (const exchange of this.working) if (exchange.upstream === upstream) return false;
+    for (const exchange of this.activeExchanges) if (exchange.upstream === upstream) return false;
     return true;
   }
 
+  /** Yields the exclusive groups for all upstreams. */
   *exclusiveGroups(): Iterable<ClientGroup> {
     for (const exclusiveGroups of this.#exclusiveGroups.values()) yield* exclusiveGroups;
   }
 
-  /** Removes exclusive groups without a request and a connection. */
+  /** Removes exclusive groups that have neither a request nor a link. */
   removeIdleExclusives(onRemove: (exclusive: ClientGroup) => void): void {
     for (const [upstream, exclusiveGroups] of this.#exclusiveGroups) {
-      const kept = exclusiveGroups.filter((exclusive) => exclusive.working.size > 0 || exclusive.links.size > 0);
+      const kept = exclusiveGroups.filter(
+        (exclusive) => exclusive.activeExchanges.size > 0 || exclusive.links.size > 0,
+      );
       for (const exclusive of exclusiveGroups) if (!kept.includes(exclusive)) onRemove(exclusive);
       if (kept.length === 0) this.#exclusiveGroups.delete(upstream);
       else this.#exclusiveGroups.set(upstream, kept);
@@ -96,21 +101,21 @@ export class ClientGroup extends ConnectionHolder {
   }
 
   onStateKept(): void {
-    // A restart ends the group, and its next request finds a new one.
+    // Groups are not stored, so a restart has no loss to report.
   }
 
   sendLog(): void {
-    // Modern clients get log messages with the answers of their requests alone.
+    // Modern clients get log messages only on the streams of their requests.
   }
 
   latestExchangeAt(upstream: string): Exchange | undefined {
     let latest: Exchange | undefined;
-    for (const exchange of this.working) if (exchange.upstream === upstream) latest = exchange;
+    for (const exchange of this.activeExchanges) if (exchange.upstream === upstream) latest = exchange;
     return latest;
   }
 
   recipientAt(upstream: string): Recipient | undefined {
-    const there = [...this.working].filter((exchange) => exchange.upstream === upstream);
+    const there = [...this.activeExchanges].filter((exchange) => exchange.upstream === upstream);
     const [exchange] = there;
     if (exchange === undefined || there.length > 1) return undefined;
     return { client: exchange.client, exchange, isUnambiguous: true };
@@ -119,7 +124,7 @@ export class ClientGroup extends ConnectionHolder {
   override close(): void {
     super.close();
     for (const listener of this.subscribers) listener.close();
-    for (const exchange of this.working) exchange.cancel('the gateway released it');
+    for (const exchange of this.activeExchanges) exchange.cancel('the gateway released it');
     for (const exclusive of this.exclusiveGroups()) exclusive.close();
   }
 }
@@ -127,21 +132,21 @@ export class ClientGroup extends ConnectionHolder {
 export interface ClientGroupsParts {
   /** Returns the catalog of a holder, made of offers in memory and on disk. */
   loadCatalog(holder: ConnectionHolder): Promise<Catalog>;
-  /** Is called before a group is released. */
+  /** Runs before a group is released. */
   onRelease(group: ClientGroup): void;
   readonly idleMs: number;
   readonly perPrincipal: number;
-  /** Returns the endpoint's catalog for clients without features. */
+  /** Returns the endpoint's catalog for clients without capabilities. */
   defaultCatalog(view: string): Catalog;
 }
 
-/** The client groups in use, found by their callers and by their principals. */
+/** The client groups in use, by caller and by principal. */
 export class ClientGroups {
   readonly #parts: ClientGroupsParts;
   readonly #pending = new Map<string, Promise<ClientGroup>>();
   readonly #ready = new Map<string, ClientGroup>();
   readonly #byPrincipal = new Map<string, Set<ClientGroup>>();
-  /** By caller: requests of one client mostly have the same caller object. */
+  /** Groups by caller object: most requests of one client have the same one. */
   #byCaller = new WeakMap<Caller, ClientGroup>();
   /** Capability keys by declared capabilities, which are mostly the same object too. */
   readonly #capabilityKeys = new WeakMap<RawObject, string>();
@@ -169,8 +174,12 @@ export class ClientGroups {
     }
   }
 
-  /** Returns the group of a caller; a promise only where it has to be made. @throws {GatewayError} `invalid-params` for capabilities that are too large; `overloaded`. */
-  of(caller: Caller, nowMs: number): ClientGroup | Promise<ClientGroup> {
+  /**
+   * Returns the group of a caller; a promise only if the group has to be made.
+   *
+   * @throws {GatewayError} `invalid-params` for capabilities that are too large; `overloaded`.
+   */
+  groupFor(caller: Caller, nowMs: number): ClientGroup | Promise<ClientGroup> {
     const claimed = this.#byCaller.get(caller);
     if (claimed !== undefined) {
       claimed.usedMs = nowMs;
@@ -216,10 +225,10 @@ export class ClientGroups {
   }
 
   /**
-   * Clients choose their capabilities, so the groups of a principal are bounded. Releases the one that was unused for longest,
-   * among those that lose nothing by it.
+   * Releases the least recently used group of a principal without loss, if the principal has as many groups as allowed.
+   * The number is bounded, since clients choose their capabilities.
    *
-   * @throws {GatewayError} `overloaded`
+   * @throws {GatewayError} `overloaded`: no group can be released without loss.
    */
   #makeRoom(principal: string): void {
     const groups = this.#byPrincipal.get(principal) ?? new Set();
@@ -238,6 +247,7 @@ export class ClientGroups {
     this.#release(oldest);
   }
 
+  /** Releases groups that have not been used for `idleMs`. */
   sweep(nowMs: number): void {
     for (const group of this.#ready.values()) {
       group.removeIdleExclusives((exclusive) => this.#parts.onRelease(exclusive));
@@ -245,6 +255,7 @@ export class ClientGroups {
     }
   }
 
+  /** Releases all groups. */
   releaseAll(): void {
     for (const group of this.#ready.values()) this.#release(group);
   }

@@ -8,17 +8,23 @@ import type { ClientGroup } from './client-group.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { Client, Exchange, ClientQuestion } from '../exchange/exchange.ts';
 import { isWanted } from '../exchange/log-level.ts';
-import { capabilitiesFor } from '../exchange/client-capabilities.ts';
+import { capabilitiesNeededFor } from '../exchange/client-capabilities.ts';
 import type { InputRounds } from '../questions/input-rounds.ts';
 
-/** A modern client, as long as one request lasts: nothing of it is remembered, and it is told nothing but of this request. */
+/**
+ * The client of one modern request. Nothing is kept after the request, and the client gets only messages of this
+ * request.
+ */
 export class ModernClient implements Client {
   readonly caller: Caller;
   readonly group: ClientGroup;
   readonly rounds: InputRounds | undefined;
   readonly logLevel: Severity | undefined;
 
-  /** @param rounds of the call, which this request may only have taken up; none for a client that can be asked nothing. */
+  /**
+   * @param rounds the questions of the call, which an earlier request may have begun; undefined if the client cannot be
+   *   asked.
+   */
   constructor(caller: Caller, group: ClientGroup, logLevel: Severity | undefined, rounds: InputRounds | undefined) {
     this.caller = caller;
     this.group = group;
@@ -43,12 +49,12 @@ export class ModernClient implements Client {
   }
 
   announce(): void {
-    // It has no stream for what belongs to no request, but for those it opens with subscriptions/listen.
+    // A request has no stream for other notifications; `subscriptions/listen` opens one.
   }
 
-  /** The request did not declare what it takes, so it is refused with what it would take. */
+  /** Fails the request with the capabilities that it would have to declare. */
   onUnsupportedRequest(method: string, params: RawObject, exchange: Exchange | undefined): void {
-    const requiredCapabilities = capabilitiesFor(method, params);
+    const requiredCapabilities = capabilitiesNeededFor(method, params);
     if (exchange === undefined || requiredCapabilities === undefined) return;
     const message = `the server asks for ${method}`;
     exchange.fail(

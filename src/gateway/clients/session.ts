@@ -14,7 +14,7 @@ import { WaitingMessages } from './waiting-messages.ts';
 import { isWanted } from '../exchange/log-level.ts';
 import { ConnectionHolder } from '../exchange/connection-holder.ts';
 
-/** A request of ours that the client has not answered yet. */
+/** A request of the gateway that the client has not answered yet. */
 interface PendingQuestion {
   readonly resolve: (answer: Answer) => void;
   readonly onProgress: (params: RawObject) => void;
@@ -22,27 +22,30 @@ interface PendingQuestion {
 
 const MAX_QUESTIONS = 64;
 
-/** People need time; after this long the upstream is told that nobody answers. */
+/** How long a user may take to answer. Then the upstream gets an error. */
 const ASK_LIMIT_MS = 600_000;
 
-/** A legacy-era session: what is remembered of a client between its requests. */
+/** The session of a legacy client: the state between its requests. */
 export class Session extends ConnectionHolder implements Client, ClientSession {
   readonly id: string;
-  /** Its name in the session store. */
+  /** The key of the session in the store. */
   readonly ref: SessionRef;
   readonly isOneClient = true;
   readonly inFlight = new ArrayMap<Id, Exchange>();
-  /** Before `notifications/initialized` a client is told nothing it did not ask for. */
+  /** Whether the client has sent `notifications/initialized`. Before that it gets only answers to its requests. */
   isInitialized = false;
   readonly #questions = new Map<Id, PendingQuestion>();
-  /** Random, so that an answer meant for an earlier life of this session answers no question of this one. */
+  /**
+   * Begins at a random number, so that an answer to a question from before a restart answers no question of this
+   * process.
+   */
   #lastQuestion = randomInt(2 ** 47);
   #sink: MessageSink | undefined;
   readonly #waiting = new WaitingMessages();
 
   readonly #onStateKept: (session: Session, upstream: string) => void;
 
-  /** @param onStateKept called when an upstream begins to keep state for it. */
+  /** @param onStateKept runs when an upstream begins to keep state for the session. */
   constructor(
     id: string,
     key: string,
@@ -65,39 +68,42 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     return this.isInitialized;
   }
 
-  /** Whether its id is too old to be accepted. */
+  /** Returns whether the session's id has expired. */
   isExpired(nowMs: number): boolean {
     return nowMs >= this.ref.expiresMs;
   }
 
-  /** Whether no request is under way and no stream is open. */
+  /** Whether no request is in flight and no stream is open. */
   get isQuiet(): boolean {
     return this.inFlight.size === 0 && this.#sink === undefined;
   }
 
-  /** Whether it can be released without loss: no upstream keeps state for it now. */
+  /** Whether the session can be released without loss: it is quiet, and no upstream keeps state for it. */
   get isReleasable(): boolean {
     return this.isQuiet && this.pendingLinks.size === 0 && this.links.size === 0;
   }
 
-  listen(sink: MessageSink): void {
+  setSink(sink: MessageSink): void {
     this.#sink = sink;
     this.usedMs = performance.now();
-    for (const text of this.#waiting.take()) this.#queue(text);
+    for (const text of this.#waiting.removeAll()) this.#queue(text);
   }
 
-  unlisten(sink: MessageSink): void {
+  removeSink(sink: MessageSink): void {
     if (this.#sink === sink) this.#sink = undefined;
     this.usedMs = performance.now();
   }
 
-  /** Tells the client about a request of its own, on that request's stream or the listening one. Without either it is moot. */
+  /**
+   * Sends a notification about a request of the client, on that request's stream or on the listening stream. Returns
+   * false if neither accepts it; the notification is then dropped.
+   */
   notify(method: string, params: RawObject | undefined, exchange: Exchange | undefined): boolean {
     const text = notificationText(method, params);
     return (exchange?.sink.send(text) ?? false) || (this.#sink?.send(text) ?? false);
   }
 
-  /** Tells the client something that belongs to no request. It waits until the client listens. */
+  /** Sends a notification that belongs to no request. It waits until the client opens a stream. */
   announce(method: string, params: RawObject | undefined): void {
     this.#queue(notificationText(method, params));
   }
@@ -111,7 +117,10 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     if (this.#sink?.send(text) !== true) this.#waiting.add(text);
   }
 
-  /** Sends what must arrive, on whichever stream of the client is open, the most fitting first; else it waits. */
+  /**
+   * Sends a message that must arrive: on the stream of its request, else on any open stream of the client, else when
+   * one is opened.
+   */
   #deliver(text: string, exchange: Exchange | undefined): void {
     if (exchange?.sink.send(text)) return;
     if (this.#sink?.send(text)) return;
@@ -133,13 +142,13 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     return latest;
   }
 
-  /** Nobody else uses the connections made for it, so whatever is asked on them is asked of it. */
+  /** Returns this session: it is the only user of its links, so every question on them is for it. */
   recipientAt(upstream: string): Recipient {
     return { client: this, exchange: this.latestExchangeAt(upstream), isUnambiguous: this.inFlight.size === 1 };
   }
 
   onUnsupportedRequest(): void {
-    // It said so at the beginning, and the upstream has been told.
+    // The upstream knows the client's capabilities from `initialize`; the refusal is enough.
   }
 
   ask(question: ClientQuestion, exchange: Exchange | undefined): void {
@@ -155,7 +164,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
       question.answer(toAnswer(new GatewayError('client-timeout', { message })));
     }, ASK_LIMIT_MS);
     timer.unref();
-    // The id is ours, and names the progress the client may report.
+    // The id is also the progress token.
     const number = ++this.#lastQuestion;
     const id = String(number);
     this.#questions.set(id, {
@@ -193,7 +202,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   override close(): void {
     super.close();
     this.#sink = undefined;
-    this.#waiting.take();
+    this.#waiting.removeAll();
     const unreachable = toAnswer(new GatewayError('client-unreachable', { message: 'the session ended' }));
     for (const id of this.#questions.keys()) this.onResponse(id, unreachable);
     for (const exchange of this.inFlight.values()) exchange.cancel('session ended');

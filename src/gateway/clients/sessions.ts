@@ -12,7 +12,7 @@ import { forwardableCapabilities } from '../exchange/client-capabilities.ts';
 import { isSeverity } from '../../protocol/severity.ts';
 import type { Offers } from '../lists/offers.ts';
 import type { Sealer } from '../handles/sealer.ts';
-import { ownerOf } from '../exchange/route.ts';
+import { resolveUri } from '../exchange/route.ts';
 import { Session } from './session.ts';
 
 export interface SessionLimits {
@@ -27,25 +27,25 @@ export interface SessionsParts {
   readonly offers: Offers;
   readonly limits: SessionLimits;
   readonly log: Logger;
-  /** Counts the sessions in memory. */
+  /** The gauge of sessions in memory. */
   readonly gauge: Level;
-  /** Called when a session that was released is in memory again. */
+  /** Runs when a released session is in memory again. */
   onRestored(session: Session, record: SessionRecord | undefined): void;
-  /** Called before a session is released or ended. */
+  /** Runs before a session is released or ended. */
   onRelease(session: Session): void;
 }
 
 /**
  * The sessions in memory, by id.
  *
- * An id contains everything about its session that never changes, sealed. So a session that was released because it was idle,
- * or that an earlier process opened, is restored when its id comes.
+ * An id contains, sealed, everything about its session that never changes. So a session that was released because it
+ * was idle, or that an earlier process opened, is restored when a request has its id.
  */
 export class Sessions {
   readonly #parts: SessionsParts;
   readonly #active = new Map<string, Session>();
   readonly #restoring = new Map<string, Promise<Session | undefined>>();
-  /** How many sessions of a principal are being opened or restored. They count as open. */
+  /** The number of sessions that are being opened or restored, by principal. They count as open. */
   readonly #opening = new Map<string, number>();
 
   constructor(parts: SessionsParts) {
@@ -56,9 +56,12 @@ export class Sessions {
     return this.#active.values();
   }
 
-  /** @throws {GatewayError} `overloaded` when the principal has too many, none of which can be released without loss. */
+  /**
+   * Opens a session. @throws {GatewayError} `overloaded` if the principal has too many sessions, none of which can be
+   * released without loss.
+   */
   async open(caller: Caller): Promise<Session> {
-    return await this.#reserved(caller.principal, () => this.#open(caller));
+    return await this.#withReservation(caller.principal, () => this.#open(caller));
   }
 
   async #open(caller: Caller): Promise<Session> {
@@ -84,23 +87,26 @@ export class Sessions {
     return session;
   }
 
-  /** Returns the session of this id, restored if need be. Undefined unless it belongs to this principal and view, and is valid. */
+  /**
+   * Returns the session of this id, and restores it if it is not in memory. Returns undefined if the id is invalid, or
+   * belongs to another principal or view.
+   */
   find(id: string, principal: Principal, view: string): Session | undefined | Promise<Session | undefined> {
     const session = this.#active.get(id);
-    if (session === undefined) return this.#restored(id, principal, view);
-    return session.isExpired(Date.now()) ? undefined : ofCaller(session, principal, view);
+    if (session === undefined) return this.#findRestored(id, principal, view);
+    return session.isExpired(Date.now()) ? undefined : touchIfOwned(session, principal, view);
   }
 
-  async #restored(id: string, principal: Principal, view: string): Promise<Session | undefined> {
-    // Another principal with the same id must not share the outcome.
+  async #findRestored(id: string, principal: Principal, view: string): Promise<Session | undefined> {
+    // Another principal with the same id must not get the same result.
     const claim = JSON.stringify([id, principal.key, view]);
-    let waking = this.#restoring.get(claim);
-    if (waking === undefined) {
-      waking = this.#restore(id, principal, view).finally(() => this.#restoring.delete(claim));
-      this.#restoring.set(claim, waking);
+    let restoring = this.#restoring.get(claim);
+    if (restoring === undefined) {
+      restoring = this.#restore(id, principal, view).finally(() => this.#restoring.delete(claim));
+      this.#restoring.set(claim, restoring);
     }
-    const session = await waking;
-    return session && ofCaller(session, principal, view);
+    const session = await restoring;
+    return session && touchIfOwned(session, principal, view);
   }
 
   async #restore(id: string, principal: Principal, view: string): Promise<Session | undefined> {
@@ -120,13 +126,13 @@ export class Sessions {
       revision,
       capabilities: RawObject.parse(capabilities),
     };
-    const session = await this.#reserved(principal, () => this.#make(id, key, ref, caller));
+    const session = await this.#withReservation(principal, () => this.#make(id, key, ref, caller));
     session.isInitialized = true;
     if (isSeverity(record?.logLevel)) session.logLevel = record.logLevel;
     for (const uri of record?.subscriptions ?? []) {
-      const owner = ownerOf(session.catalog, uri);
-      if (!(owner instanceof GatewayError))
-        session.subscriptions.set(uri, { upstream: owner.upstream, uri: owner.uri });
+      const resource = resolveUri(session.catalog, uri);
+      if (!(resource instanceof GatewayError))
+        session.subscriptions.set(uri, { upstream: resource.upstream, uri: resource.uri });
     }
     this.#active.set(id, session);
     this.#parts.gauge.add();
@@ -134,7 +140,7 @@ export class Sessions {
     return session;
   }
 
-  /** Makes a session with the lists for its capabilities, from disk if need be. */
+  /** Makes a session with the catalog for its capabilities, which may be read from disk. */
   async #make(id: string, key: string, ref: SessionRef, caller: Caller): Promise<Session> {
     const { offers } = this.#parts;
     const session = new Session(id, key, ref, caller, offers.catalog(caller.view, 'legacy', ''), this.#onStateKept);
@@ -142,7 +148,7 @@ export class Sessions {
     return session;
   }
 
-  /** Keeps the name of the upstream, so that a restart can report the loss of the state. */
+  /** Stores the name of the upstream, so that the gateway can report the loss of the state after a restart. */
   readonly #onStateKept = (session: Session, upstream: string): void => {
     this.save(session, { kind: 'use', upstream }).catch((thrown: unknown) => {
       this.#parts.log.debug({ err: thrown, upstream }, 'a restart will not report the loss of state');
@@ -150,9 +156,9 @@ export class Sessions {
   };
 
   /**
-   * Keeps a change of a session beyond its time in memory.
+   * Stores a change of a session, so that it is known when the session is restored.
    *
-   * @throws {GatewayError} `overloaded` or `invalid-params`, when a limit forbids it. Then nothing is kept.
+   * @throws {GatewayError} `overloaded` or `invalid-params` if a limit forbids the change. Then nothing is stored.
    */
   async save(session: Session, change: SessionChange): Promise<void> {
     const limit = await this.#parts.store.change(session.ref, change);
@@ -162,7 +168,8 @@ export class Sessions {
   /**
    * Ends a session for good.
    *
-   * @throws {GatewayError} `internal-error`, when it has ended here but a restart could revive it, since it is not written yet.
+   * @throws {GatewayError} `internal-error` if the session has ended but the end could not be written, so that a
+   *   restart could restore it.
    */
   async end(session: Session): Promise<void> {
     this.#release(session);
@@ -172,7 +179,9 @@ export class Sessions {
     throw new GatewayError('internal-error', { message });
   }
 
-  /** Releases sessions that have not been used for long, and those whose ids have expired once their calls are answered. */
+  /**
+   * Releases sessions that have been idle for too long, and sessions with an expired id when their calls are answered.
+   */
   sweep(nowMs: number): void {
     const dateMs = Date.now();
     for (const session of this.#active.values()) {
@@ -181,6 +190,7 @@ export class Sessions {
     }
   }
 
+  /** Releases all sessions. */
   releaseAll(): void {
     for (const session of this.#active.values()) this.#release(session);
   }
@@ -192,7 +202,7 @@ export class Sessions {
     session.close();
   }
 
-  async #reserved(principal: Principal, make: () => Promise<Session>): Promise<Session> {
+  async #withReservation(principal: Principal, make: () => Promise<Session>): Promise<Session> {
     this.#makeRoom(principal);
     const { key } = principal;
     this.#opening.set(key, (this.#opening.get(key) ?? 0) + 1);
@@ -205,7 +215,10 @@ export class Sessions {
     }
   }
 
-  /** Releases the session that was unused for longest, among those that lose nothing by it: each wakes up from its id. */
+  /**
+   * Releases the least recently used session of a principal without loss, if the principal has as many as allowed. A
+   * released session is restored from its id.
+   */
   #makeRoom(principal: Principal): void {
     let count = this.#opening.get(principal.key) ?? 0;
     if (this.#active.size + count < this.#parts.limits.perPrincipal) return;
@@ -226,7 +239,7 @@ export class Sessions {
   }
 }
 
-/** Says which limit forbids a change, and what the client can do. */
+/** Returns the error that names the limit that forbids a change, and the client's remedy. */
 function refusal(limit: LimitName): GatewayError {
   if (limit === 'subscriptionUriBytes') {
     return new GatewayError('invalid-params', { message: `"uri" is longer than ${LIMITS.subscriptionUriBytes} bytes` });
@@ -239,7 +252,7 @@ function refusal(limit: LimitName): GatewayError {
 }
 
 /** Returns the session and marks it as used. Undefined when it belongs to another principal or view. */
-function ofCaller(session: Session, principal: Principal, view: string): Session | undefined {
+function touchIfOwned(session: Session, principal: Principal, view: string): Session | undefined {
   if (session.principal !== principal.key || session.caller.view !== view) return undefined;
   session.usedMs = performance.now();
   return session;

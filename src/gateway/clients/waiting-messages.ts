@@ -3,13 +3,17 @@ import { LIMITS } from '../../limits.ts';
 /** The start of every notification that the gateway sends. */
 const NOTIFICATION = '{"jsonrpc":"2.0","method":';
 
-/** Messages of one session that wait until its client opens a stream. Beyond the limits, the oldest notifications are dropped. */
+/**
+ * Messages of one session that wait until its client opens a stream. Beyond the limits, the oldest notifications are
+ * dropped.
+ */
 export class WaitingMessages {
   #texts: string[] = [];
   #bytes = 0;
 
+  /** Adds the text of a message. */
   add(text: string): void {
-    // An equal notification says nothing new.
+    // An equal notification has no new content.
     if (this.#texts.includes(text)) return;
     const bytes = Buffer.byteLength(text);
     this.#texts.push(text);
@@ -21,7 +25,7 @@ export class WaitingMessages {
   }
 
   /** Removes all messages and returns them in order. */
-  take(): readonly string[] {
+  removeAll(): readonly string[] {
     const texts = this.#texts;
     this.#texts = [];
     this.#bytes = 0;

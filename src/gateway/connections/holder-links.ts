@@ -7,27 +7,25 @@ import { detach } from '../../json/memo.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
-import type { CloseReason, Link } from '../../upstream/link.ts';
+import type { CloseReason } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
-import { atMost } from '../exchange/at-most.ts';
-import { isWanted, lowestOf } from '../exchange/log-level.ts';
+import { waitAtMost } from '../exchange/at-most.ts';
+import { isWanted, lowestLevel } from '../exchange/log-level.ts';
 import type { Exchange } from '../exchange/exchange.ts';
-import type { ConnectionHolder, Subscription, Upstreams } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, HolderLink, Subscription, Upstreams } from '../exchange/connection-holder.ts';
 import type { LimitName } from '../../limits.ts';
 import { canSubscribe, LinkSubscriptions } from './link-subscriptions.ts';
 import { SiblingSubscriptions } from './sibling-subscriptions.ts';
 import type { StateLosses } from './state-losses.ts';
 
-type HolderLink = Link<Exchange, ConnectionHolder>;
-
-/** A call waits at most this long until an upstream has answered log levels and subscriptions. */
+/** The longest that a call waits until an upstream has answered log level and subscriptions. */
 const PREPARE_MS = 1_000;
 
 export interface HolderLinksParts {
   readonly upstreams: Upstreams;
   readonly stateLosses: StateLosses;
   readonly log: Logger;
-  /** The other client groups of a holder's principal. None for a session. */
+  /** Returns the other client groups of a holder's principal; none for a session. */
   readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
   /** Runs before a link of a holder is opened. */
   readonly beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
@@ -35,8 +33,8 @@ export interface HolderLinksParts {
 }
 
 /**
- * The connections of each holder. Before a new one is used it gets the log level and the subscriptions of its holder, so that
- * it can take the place of a lost one.
+ * Opens and releases the links of connection holders. A new link gets the log level and subscriptions of its holder
+ * before it is used, so that it can replace a lost one.
  */
 export class HolderLinks {
   readonly #upstreams: Upstreams;
@@ -47,7 +45,7 @@ export class HolderLinks {
   );
   readonly #siblings: SiblingSubscriptions;
   readonly #beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
-  /** `<upstream> <holder>` of holders whose subscriptions are being restored. */
+  /** Keys `<upstream> <holder>` of subscriptions that are being restored. */
   readonly #restoring = new Set<string>();
 
   constructor({ upstreams, stateLosses, log, siblingsOf, beforeOpen, onLimit }: HolderLinksParts) {
@@ -58,12 +56,18 @@ export class HolderLinks {
     this.#siblings = new SiblingSubscriptions({ subscriptions: this.#subscriptions, siblingsOf, onLimit, log });
   }
 
-  /** Returns the link that serves this holder, if it is open. In the era of the holder's client, where the upstream has it. */
-  ready(holder: ConnectionHolder, upstream: string): HolderLink | undefined {
+  /**
+   * Returns the open link of a holder, in the era of the holder's client if the upstream supports it. Returns undefined
+   * if no link is open.
+   */
+  findOpen(holder: ConnectionHolder, upstream: string): HolderLink | undefined {
     return holder.links.get(upstream);
   }
 
-  /** @throws {GatewayError} `upstream-unavailable`, `overloaded` */
+  /**
+   * Returns the link of a holder, and opens it if necessary. @throws {GatewayError} `upstream-unavailable`,
+   * `overloaded`
+   */
   open(holder: ConnectionHolder, upstreamId: string): Promise<HolderLink> {
     const known = holder.pendingLinks.get(upstreamId);
     if (known !== undefined) return known;
@@ -96,12 +100,15 @@ export class HolderLinks {
     }
     const resubscribing = [...holder.subscriptions]
       .filter(([, to]) => to.upstream === link.upstream)
-      .map(([known, { uri }]) => this.#resubscribe(link, holder, known, uri));
-    await atMost([...resubscribing, this.#siblings.onLinkOpen(link, holder), this.#setLevel(link)], PREPARE_MS);
+      .map(([publishedUri, { uri }]) => this.#resubscribe(link, holder, publishedUri, uri));
+    await waitAtMost([...resubscribing, this.#siblings.onLinkOpen(link, holder), this.#setLevel(link)], PREPARE_MS);
     return link;
   }
 
-  /** Removes a link that has closed. Sessions with subscriptions there get a new one, where it ended by itself. */
+  /**
+   * Removes a closed link from its holders. After a crash or a lost session, holders with subscriptions there get a new
+   * link.
+   */
   onLinkClosed(link: HolderLink, reason: CloseReason): void {
     for (const holder of link.users) {
       holder.pendingLinks.delete(link.upstream);
@@ -111,13 +118,13 @@ export class HolderLinks {
     this.#losses.onLinkClosed(link, reason);
   }
 
-  /** Connects a restored session to the upstreams that it is subscribed at, before it calls. */
+  /** Opens links to the upstreams where a restored session has subscriptions, before its first call. */
   onRestored(holder: ConnectionHolder): void {
     const upstreams = new Set([...holder.subscriptions.values()].map(({ upstream }) => upstream));
     for (const upstream of upstreams) this.#restoreSubscriptions(holder, upstream);
   }
 
-  /** Connects until the holder's subscriptions are restored, or it has none any more. */
+  /** Tries to open a link until it succeeds, or until the holder has no subscriptions there. */
   #restoreSubscriptions(holder: ConnectionHolder, upstream: string): void {
     const key = `${upstream} ${holder.key}`;
     if (this.#restoring.has(key)) return;
@@ -138,27 +145,30 @@ export class HolderLinks {
     void attempts().finally(() => this.#restoring.delete(key));
   }
 
-  /** Sends each connection of a holder the lowest level that a user of the connection wants. */
+  /**
+   * Sends each link of a holder the lowest log level that one of the link's users wants. Waits at most {@link
+   * PREPARE_MS}.
+   */
   async applyLogLevel(holder: ConnectionHolder): Promise<void> {
     const links = [...holder.links.values()];
-    await atMost(
+    await waitAtMost(
       links.map((link) => this.#setLevel(link)),
       PREPARE_MS,
     );
   }
 
-  /** Lowers the level of a connection where a request wants log messages of this level, and the connection sends fewer. */
+  /** Lowers the log level of a link if a request wants log messages of a level that the link does not send. */
   async ensureLogLevel(holder: ConnectionHolder, link: HolderLink, level: Severity): Promise<void> {
     if (holder.logLevel !== undefined && isWanted(level, holder.logLevel)) return;
     holder.logLevel = level;
-    await atMost([this.#setLevel(link)], PREPARE_MS);
+    await waitAtMost([this.#setLevel(link)], PREPARE_MS);
   }
 
-  /** Never rejects: a failure only means more or fewer log messages. */
+  /** Sends the log level of a link. Never rejects: after a failure only the log messages differ. */
   async #setLevel(link: HolderLink): Promise<void> {
-    // In the modern era each request carries its own level.
+    // In the modern era each request has its own level.
     if (link.hello.capabilities.raw('logging') === undefined || link.era === 'modern') return;
-    const level = lowestOf([...link.users].map((holder) => holder.logLevel));
+    const level = lowestLevel([...link.users].map((holder) => holder.logLevel));
     if (level === undefined) return;
     try {
       await this.#call(link, 'logging/setLevel', RawObject.of({ level }));
@@ -167,7 +177,12 @@ export class HolderLinks {
     }
   }
 
-  async subscribe(holder: ConnectionHolder, known: string, to: Subscription): Promise<Answer> {
+  /**
+   * Subscribes a holder to a resource. Later updates reach the client under `publishedUri`.
+   *
+   * @throws {GatewayError} `method-not-found` if the upstream has no subscriptions.
+   */
+  async subscribe(holder: ConnectionHolder, publishedUri: string, to: Subscription): Promise<Answer> {
     const link = await this.open(holder, to.upstream);
     if (!canSubscribe(link)) {
       this.#upstreams.get(to.upstream)?.onCallEnd(link);
@@ -182,13 +197,14 @@ export class HolderLinks {
     const answer = await this.#subscriptions.add(link, holder, to.uri);
     if (answer.kind === 'error') return answer;
     const subscription = { upstream: to.upstream, uri: detach(to.uri) };
-    holder.subscriptions.set(detach(known), subscription);
-    await atMost([this.#siblings.onSubscribed(holder, subscription)], PREPARE_MS);
+    holder.subscriptions.set(detach(publishedUri), subscription);
+    await waitAtMost([this.#siblings.onSubscribed(holder, subscription)], PREPARE_MS);
     return answer;
   }
 
-  async unsubscribe(holder: ConnectionHolder, known: string, to: Subscription): Promise<Answer> {
-    const had = holder.subscriptions.delete(known);
+  /** Removes a subscription of a holder. Unsubscribes at the upstream if no other holder needs the subscription. */
+  async unsubscribe(holder: ConnectionHolder, publishedUri: string, to: Subscription): Promise<Answer> {
+    const had = holder.subscriptions.delete(publishedUri);
     const isStillWanted = [...holder.subscriptions.values()].some(
       ({ upstream, uri }) => upstream === to.upstream && uri === to.uri,
     );
@@ -198,12 +214,12 @@ export class HolderLinks {
     return (link && (await this.#subscriptions.remove(link, holder, to.uri))) ?? EMPTY_RESULT;
   }
 
-  /** Gives back all links and subscriptions of a holder. */
+  /** Releases all links and subscriptions of a holder. */
   releaseHolder(holder: ConnectionHolder): void {
     this.#siblings.release(holder);
     for (const link of holder.links.values()) {
       const isOwn = link.users.size === 1 && this.#upstreams.get(link.upstream)?.config.isolation === 'session';
-      // A link of its own ends with the holder, and its subscriptions with it.
+      // A link that only this holder uses closes with it, and so do its subscriptions.
       if (isOwn && !link.shared) continue;
       for (const [uri, holders] of link.subscribers) {
         if (!holders.has(holder)) continue;
@@ -217,11 +233,15 @@ export class HolderLinks {
     for (const upstream of this.#upstreams.values()) upstream.releaseUser(holder);
   }
 
-  /** Subscribes a new link to what the holder was subscribed to. What changed meanwhile is unknown, so it is announced. */
-  async #resubscribe(link: HolderLink, holder: ConnectionHolder, known: string, uri: string): Promise<void> {
+  /**
+   * Subscribes a new link to a resource of the holder. Announces an update, since the resource may have changed
+   * meanwhile.
+   */
+  async #resubscribe(link: HolderLink, holder: ConnectionHolder, publishedUri: string, uri: string): Promise<void> {
     try {
       const answer = await this.#subscriptions.add(link, holder, uri);
-      if (answer.kind === 'result') holder.announce('notifications/resources/updated', RawObject.of({ uri: known }));
+      if (answer.kind === 'result')
+        holder.announce('notifications/resources/updated', RawObject.of({ uri: publishedUri }));
     } catch (thrown) {
       this.#log.warn({ err: thrown, upstream: link.upstream }, 'not subscribed again');
     }

@@ -1,22 +1,18 @@
 import { GatewayError, toAnswer } from '../../errors.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
-import type { Link } from '../../upstream/link.ts';
 import type { UpstreamSubscription } from '../../upstream/upstream-subscription.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-import type { Exchange } from '../exchange/exchange.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
+import type { ConnectionHolder, HolderLink } from '../exchange/connection-holder.ts';
 
 export type SubscriptionMethod = 'resources/subscribe' | 'resources/unsubscribe';
 
-/** Sends a subscription to a legacy upstream. */
+/** Sends a subscribe or unsubscribe request to a legacy upstream. */
 export type SendSubscription = (link: HolderLink, method: SubscriptionMethod, uri: string) => Promise<Answer>;
 
-/** Subscribes links to resources, once for all holders that hear of the resource on the link. */
+/** Subscribes links to resources, once for all holders that subscribe to the resource on a link. */
 export class LinkSubscriptions {
   readonly #send: SendSubscription;
-  /** By URI, subscriptions that the upstream has not answered yet. A second holder waits for the same answer. */
+  /** Subscriptions that the upstream has not answered yet, by URI. A second holder waits for the same answer. */
   readonly #pending = new WeakMap<HolderLink, Map<string, Promise<Answer>>>();
 
   constructor(send: SendSubscription) {
@@ -24,9 +20,9 @@ export class LinkSubscriptions {
   }
 
   /**
-   * Adds a holder to the subscribers of a resource. The first one makes the gateway subscribe.
+   * Adds a holder to the subscribers of a resource. Subscribes at the upstream for the first one.
    *
-   * @throws {GatewayError} `session-unknown` when the holder is closed meanwhile.
+   * @throws {GatewayError} `session-unknown` if the holder is closed meanwhile.
    */
   async add(link: HolderLink, holder: ConnectionHolder, uri: string): Promise<Answer> {
     while (!link.subscribers.has(uri)) {
@@ -45,7 +41,10 @@ export class LinkSubscriptions {
     return EMPTY_RESULT;
   }
 
-  /** Removes a holder. The last one makes the gateway unsubscribe, and gets the upstream's answer. */
+  /**
+   * Removes a holder from the subscribers of a resource. Unsubscribes at the upstream after the last one, and returns
+   * the upstream's answer.
+   */
   async remove(link: HolderLink, holder: ConnectionHolder, uri: string): Promise<Answer | undefined> {
     const holders = link.subscribers.get(uri);
     if (holders === undefined || !holders.delete(holder) || holders.size > 0) return undefined;
@@ -53,17 +52,17 @@ export class LinkSubscriptions {
     return await this.#set(link, 'resources/unsubscribe', uri);
   }
 
-  /** Returns the number of resources that the link is subscribed to, or is being subscribed to. */
+  /** Returns the number of resources with a subscription or a pending one. */
   count(link: HolderLink): number {
     return link.subscribers.size + (this.#pending.get(link)?.size ?? 0);
   }
 
-  /** Whether the link is subscribed to the resource, or is being subscribed to it. */
+  /** Returns whether the link has a subscription to the resource, or a pending one. */
   has(link: HolderLink, uri: string): boolean {
     return link.subscribers.has(uri) || this.#pending.get(link)?.has(uri) === true;
   }
 
-  /** Returns the promise of the answer itself, as {@link #set} does. */
+  /** Returns the upstream's promise without a wrapper, for the reason given at {@link #set}. */
   #subscribe(link: HolderLink, uri: string): Promise<Answer> {
     const pending = this.#pending.get(link) ?? new Map<string, Promise<Answer>>();
     this.#pending.set(link, pending);
@@ -74,7 +73,9 @@ export class LinkSubscriptions {
     return subscribing;
   }
 
-  /** Returns the promise of the answer itself: the first update may come right behind the answer. */
+  /**
+   * Returns the upstream's promise without a wrapper, whose extra turn could let the first update overtake the answer.
+   */
   #set(link: HolderLink, method: SubscriptionMethod, uri: string): Promise<Answer> {
     if (link.subscription === undefined) return this.#send(link, method, uri);
     if (method === 'resources/subscribe') return addToSubscription(link.subscription, link.upstream, uri);
@@ -84,8 +85,9 @@ export class LinkSubscriptions {
 }
 
 /**
- * Whether a subscription may be sent on this link. A legacy upstream needs to declare resources only: servers of the Python
- * SDK 1.x declare `subscribe: false` and serve subscriptions, and the others refuse by themselves.
+ * Returns whether a subscription may be sent on this link. A legacy upstream only needs to declare resources: servers
+ * of the Python SDK 1.x declare `subscribe: false` and still support subscriptions, and other servers refuse by
+ * themselves.
  */
 export function canSubscribe({ era, hello, key }: HolderLink): boolean {
   const resources = hello.capabilities.object('resources');
@@ -93,7 +95,7 @@ export function canSubscribe({ era, hello, key }: HolderLink): boolean {
   return era === 'legacy' || resources.raw('subscribe') === 'true';
 }
 
-/** Returns the holders that are subscribed to a resource, or to one that it is a part of. Each comes once. */
+/** Returns the holders that are subscribed to a resource or to a parent of it, each once. */
 export function subscribersOf(links: Iterable<HolderLink>, uri: string): ReadonlySet<ConnectionHolder> {
   const found = new Set<ConnectionHolder>();
   for (const { subscribers } of links) {
@@ -105,7 +107,9 @@ export function subscribersOf(links: Iterable<HolderLink>, uri: string): Readonl
   return found;
 }
 
-/** Whether a URI is the subscribed one or a part of it: a server may report a part of what was subscribed to. */
+/**
+ * Returns whether a URI is the subscribed one or a part of it: a server may report a part of the subscribed resource.
+ */
 export function isWithin(uri: string, subscribed: string): boolean {
   return uri === subscribed || uri.startsWith(subscribed.endsWith('/') ? subscribed : `${subscribed}/`);
 }

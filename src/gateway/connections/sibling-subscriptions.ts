@@ -1,15 +1,11 @@
 import type { Logger } from 'pino';
 import { LIMITS, type LimitName } from '../../limits.ts';
-import type { Link } from '../../upstream/link.ts';
-import type { ConnectionHolder, Subscription } from '../exchange/connection-holder.ts';
-import type { Exchange } from '../exchange/exchange.ts';
+import type { ConnectionHolder, HolderLink, Subscription } from '../exchange/connection-holder.ts';
 import { canSubscribe, type LinkSubscriptions } from './link-subscriptions.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
 
 export interface SiblingSubscriptionsParts {
   readonly subscriptions: LinkSubscriptions;
-  /** The other client groups of a holder's principal. None for a session. */
+  /** Returns the other client groups of a holder's principal; none for a session. */
   readonly siblingsOf: (holder: ConnectionHolder) => Iterable<ConnectionHolder>;
   readonly onLimit: (limit: LimitName) => void;
   readonly log: Logger;
@@ -28,47 +24,48 @@ export class SiblingSubscriptions {
     this.#parts = parts;
   }
 
-  /** A link was opened for this holder: subscribes it to the resources that siblings listen to. Never rejects. */
+  /** Subscribes a new link of this holder to the resources that its siblings listen to. Never rejects. */
   async onLinkOpen(link: HolderLink, holder: ConnectionHolder): Promise<void> {
-    if (!canMiss(link)) return;
+    if (!needsSubscriptions(link)) return;
     const adding: Promise<void>[] = [];
-    for (const [sibling, to] of this.#wantedBySiblings(holder, link.upstream)) {
+    for (const [sibling, to] of this.#siblingSubscriptions(holder, link.upstream)) {
       if (this.#isFull(link, to.uri)) break;
       adding.push(this.#add(link, sibling, to));
     }
     await Promise.all(adding);
   }
 
-  /** A holder has subscribed to a resource: subscribes the links of its siblings too. Never rejects. */
+  /** Subscribes the links of a holder's siblings to a resource that the holder has subscribed to. Never rejects. */
   async onSubscribed(holder: ConnectionHolder, to: Subscription): Promise<void> {
     const add = async (link: HolderLink) => {
-      if (canMiss(link) && isWanted(holder, to) && !this.#isFull(link, to.uri)) await this.#add(link, holder, to);
+      if (needsSubscriptions(link) && isSubscribed(holder, to) && !this.#isFull(link, to.uri))
+        await this.#add(link, holder, to);
     };
     const adding: Promise<void>[] = [];
     for (const sibling of this.#parts.siblingsOf(holder)) {
       const ready = sibling.links.get(to.upstream);
       if (ready !== undefined) adding.push(add(ready));
-      // A link that is being opened keeps no listener waiting.
+      // The listener does not wait for a link that is still opening.
       else sibling.pendingLinks.get(to.upstream)?.then(add, () => undefined);
     }
     await Promise.all(adding);
   }
 
-  /** A holder does not listen to a resource any more. */
+  /** Removes a subscription that a holder has ended from the links of its siblings. */
   onUnsubscribed(holder: ConnectionHolder, { upstream, uri }: Subscription): void {
     for (const sibling of this.#parts.siblingsOf(holder)) {
       const link = sibling.links.get(upstream);
-      // A link that serves the holder too is its own.
+      // A link that also serves the holder is the holder's own.
       if (link !== undefined && !link.users.has(holder)) this.#remove(link, holder, uri);
     }
   }
 
-  /** A holder is released. */
+  /** Removes all subscriptions of a holder from the links of its siblings. */
   release(holder: ConnectionHolder): void {
     for (const to of holder.subscriptions.values()) this.onUnsubscribed(holder, to);
   }
 
-  *#wantedBySiblings(
+  *#siblingSubscriptions(
     holder: ConnectionHolder,
     upstream: string,
   ): Iterable<[sibling: ConnectionHolder, to: Subscription]> {
@@ -90,11 +87,11 @@ export class SiblingSubscriptions {
     try {
       await subscriptions.add(link, holder, to.uri);
     } catch (thrown) {
-      // The holder's own link is subscribed; it only does not hear of changes that this one makes.
+      // The holder's own link is subscribed; only changes made over this link are missed.
       log.debug({ err: thrown, upstream: link.upstream }, 'not subscribed on the connection of a sibling');
       return;
     }
-    if (!isWanted(holder, to)) this.#remove(link, holder, to.uri);
+    if (!isSubscribed(holder, to)) this.#remove(link, holder, to.uri);
   }
 
   #remove(link: HolderLink, holder: ConnectionHolder, uri: string): void {
@@ -105,13 +102,13 @@ export class SiblingSubscriptions {
   }
 }
 
-/** Whether the link can take subscriptions, and is none that all clients share anyway. */
-function canMiss(link: HolderLink): boolean {
+/** Returns whether the link accepts subscriptions and is not shared by all clients. */
+function needsSubscriptions(link: HolderLink): boolean {
   return !link.shared && !link.connection.isClosed && canSubscribe(link);
 }
 
-/** Whether the holder still listens to the resource. */
-function isWanted({ closed, subscriptions }: ConnectionHolder, to: Subscription): boolean {
+/** Returns whether the holder is still subscribed to the resource. */
+function isSubscribed({ closed, subscriptions }: ConnectionHolder, to: Subscription): boolean {
   if (closed.aborted) return false;
   return [...subscriptions.values()].some(({ upstream, uri }) => upstream === to.upstream && uri === to.uri);
 }

@@ -4,11 +4,8 @@ import { type Answer, type Result, parsed } from '../../protocol/jsonrpc.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
-import type { CloseReason, Link } from '../../upstream/link.ts';
-import type { ConnectionHolder, StateLoss } from '../exchange/connection-holder.ts';
-import type { Exchange } from '../exchange/exchange.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
+import type { CloseReason } from '../../upstream/link.ts';
+import type { ConnectionHolder, HolderLink, StateLoss } from '../exchange/connection-holder.ts';
 
 const CAUSES: Readonly<Record<StateLoss['reason'], string>> = {
   idle: 'was ended because it was not used for the time that "idle" allows',
@@ -33,7 +30,7 @@ export class StateLosses {
     this.#parts = parts;
   }
 
-  /** Notes that a call was answered: from then on the upstream may keep state for the holder. */
+  /** Records that a call was answered on a link: the upstream may keep state for the holder from then on. */
   onAnswered(holder: ConnectionHolder, link: HolderLink): void {
     link.hasAnswered = true;
     if (holder.usedUpstreams?.has(link.upstream) === true) return;
@@ -72,7 +69,9 @@ export class StateLosses {
   }
 }
 
-/** The answer of an upstream, with the loss of its state in `_meta` where that was not reported to this client yet. */
+/**
+ * Returns an upstream's answer, with the loss of its state in `_meta` if no answer has reported it to this client yet.
+ */
 export function withStateLoss(holder: ConnectionHolder, upstream: string, answer: Answer): Answer {
   const loss = holder.stateLosses?.get(upstream);
   if (loss === undefined || answer.kind === 'error') return answer;

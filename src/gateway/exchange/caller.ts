@@ -2,12 +2,12 @@ import type { Principal } from '../../policy/principal.ts';
 import type { RawObject } from '../../json/json.ts';
 import type { Revision } from '../../protocol/revisions.ts';
 
-/** All the core may know about who asks. */
+/** All that the core knows about the sender of a request. */
 export interface Caller {
   readonly principal: Principal;
-  /** Which endpoint was asked: a view's id. */
+  /** The id of the endpoint's view. */
   readonly view: string;
   readonly revision: Revision;
-  /** What the client declared, as it declared it. */
+  /** The client capabilities as the client declared them. */
   readonly capabilities: RawObject;
 }

@@ -5,47 +5,50 @@ import { MODERN, type RevisionFeatures } from '../../protocol/revisions.ts';
 import { declaresTasks, withTasks } from '../../protocol/tasks.ts';
 import type { Client } from './exchange.ts';
 
-/** What a client can do that an upstream may use through us. The rest (experimental) we could not carry. */
+/** The client capabilities that the gateway can forward. It cannot forward `experimental`. */
 const FORWARDED = ['sampling', 'elicitation', 'roots', 'tasks'] as const;
 
-/** Extensions that pass through a gateway whole. */
+/** Extensions that need no support by a gateway. */
 const EXTENSIONS = ['io.modelcontextprotocol/ui'] as const;
 
 const FORMS = RawObject.of({ form: {} });
 
-/** More than any honest client has to say of itself; it is sealed into a header. */
+/**
+ * The largest declaration that is accepted. It is sealed into the session id, which must fit a header. Honest clients
+ * declare much less.
+ */
 const MAX_CHARS = 2_000;
 
 /**
- * The client capabilities that an upstream connection made for this client declares: exactly the client's, less what we cannot
- * carry and what its revision does not know.
+ * Returns the capabilities that a connection made for this client declares to the upstream: those of the client,
+ * without those that the gateway cannot forward or that the client's revision does not have.
  *
- * @throws {GatewayError} `invalid-params`
+ * @throws {GatewayError} `invalid-params`: they are longer than {@link MAX_CHARS}.
  */
-export function forwardableCapabilities(declared: RawObject, quirks: RevisionFeatures): RawObject {
+export function forwardableCapabilities(declared: RawObject, features: RevisionFeatures): RawObject {
   let clientCapabilities = RawObject.EMPTY;
   for (const name of FORWARDED) {
     const raw = declared.raw(name);
     if (raw !== undefined && !raw.startsWith('{')) continue;
     clientCapabilities = clientCapabilities.with(name, raw);
   }
-  if (!quirks.elicitation) clientCapabilities = clientCapabilities.with('elicitation', undefined);
-  if (!quirks.coreTasks) clientCapabilities = clientCapabilities.with('tasks', undefined);
-  if (!quirks.urlElicitation) clientCapabilities = without(clientCapabilities, 'elicitation', 'url');
-  if (!quirks.samplingTools)
-    clientCapabilities = without(without(clientCapabilities, 'sampling', 'tools'), 'sampling', 'context');
+  if (!features.elicitation) clientCapabilities = clientCapabilities.with('elicitation', undefined);
+  if (!features.coreTasks) clientCapabilities = clientCapabilities.with('tasks', undefined);
+  if (!features.urlElicitation) clientCapabilities = withoutMember(clientCapabilities, 'elicitation', 'url');
+  if (!features.samplingTools)
+    clientCapabilities = withoutMember(withoutMember(clientCapabilities, 'sampling', 'tools'), 'sampling', 'context');
   const extensions = declared.object('extensions');
-  let carried = RawObject.EMPTY;
-  for (const name of EXTENSIONS) carried = carried.with(name, extensions?.raw(name));
-  if (carried.size > 0) clientCapabilities = clientCapabilities.with('extensions', carried.toString());
+  let forwarded = RawObject.EMPTY;
+  for (const name of EXTENSIONS) forwarded = forwarded.with(name, extensions?.raw(name));
+  if (forwarded.size > 0) clientCapabilities = clientCapabilities.with('extensions', forwarded.toString());
   if (clientCapabilities.toString().length > MAX_CHARS) {
     throw new GatewayError('invalid-params', { message: `"capabilities" is longer than ${MAX_CHARS} characters` });
   }
   return clientCapabilities;
 }
 
-/** What a client would have to declare to be asked this. */
-export function capabilitiesFor(method: string, params: RawObject): object | undefined {
+/** Returns the capabilities that a client must declare to receive this server request; undefined for other methods. */
+export function capabilitiesNeededFor(method: string, params: RawObject): object | undefined {
   switch (method) {
     case 'roots/list':
       return { roots: {} };
@@ -59,37 +62,41 @@ export function capabilitiesFor(method: string, params: RawObject): object | und
 }
 
 /**
- * The same as a modern request declares it: changes of roots are not announced there, and clients run no tasks. Those of the
- * extension are carried for clients that know it, and driven to their end for those of the legacy era.
+ * Returns the capabilities that a request to a modern upstream declares for this client. `roots.listChanged` and the
+ * tasks of 2025-11-25 do not exist in that revision. The tasks extension is declared for clients that support it, and
+ * for legacy clients, for which the gateway waits for the end of a task.
  */
 export function modernCapabilities({ caller, clientCapabilities }: Client): RawObject {
-  const byDeclared = declaredAs.get(clientCapabilities) ?? new WeakMap<RawObject, RawObject>();
+  const byDeclared = modernByForwardable.get(clientCapabilities) ?? new WeakMap<RawObject, RawObject>();
   const known = byDeclared.get(caller.capabilities);
   if (known !== undefined) return known;
-  const declared = without(clientCapabilities, 'roots', 'listChanged').with('tasks', undefined);
-  const hasTasks = caller.revision !== MODERN || declaresTasks(caller.capabilities);
-  const capabilities = hasTasks ? withTasks(declared) : declared;
-  declaredAs.set(clientCapabilities, byDeclared.set(caller.capabilities, capabilities));
+  const declared = withoutMember(clientCapabilities, 'roots', 'listChanged').with('tasks', undefined);
+  const supportsTasks = caller.revision !== MODERN || declaresTasks(caller.capabilities);
+  const capabilities = supportsTasks ? withTasks(declared) : declared;
+  modernByForwardable.set(clientCapabilities, byDeclared.set(caller.capabilities, capabilities));
   return capabilities;
 }
 
-/** Made once for what clients say again and again: by what may be used of them, and by what they declared. */
-const declaredAs = new WeakMap<RawObject, WeakMap<RawObject, RawObject>>();
+/**
+ * Results of {@link modernCapabilities}, by forwardable capabilities, then by declared ones. Most requests have the
+ * same objects.
+ */
+const modernByForwardable = new WeakMap<RawObject, WeakMap<RawObject, RawObject>>();
 
-function without(clientCapabilities: RawObject, name: string, part: string): RawObject {
+function withoutMember(clientCapabilities: RawObject, name: string, part: string): RawObject {
   const whole = clientCapabilities.object(name);
   return whole?.raw(part) === undefined
     ? clientCapabilities
     : clientCapabilities.with(name, whole.with(part, undefined).toString());
 }
 
-/** A short name for a set of capabilities: equal sets have equal names, and none is `''`. */
+/** Returns the capability key: equal for equal sets of capabilities, and `''` for none. */
 export function capabilityKeyOf(clientCapabilities: RawObject): string {
   if (clientCapabilities.size === 0) return '';
   return createHash('sha256').update(clientCapabilities.toString()).digest('hex').slice(0, 16);
 }
 
-/** Whether these capabilities hold all of those. A bare `elicitation: {}` means forms. */
+/** Returns whether the declared capabilities contain all wanted ones. An empty `elicitation: {}` means forms. */
 export function declaresAll(declared: RawObject, wanted: unknown): boolean {
   if (typeof wanted !== 'object' || wanted === null) return true;
   return Object.entries(wanted).every(([name, parts]) => {
@@ -99,7 +106,10 @@ export function declaresAll(declared: RawObject, wanted: unknown): boolean {
   });
 }
 
-/** Whether a client that declared these capabilities can be asked this. A bare `elicitation: {}` means forms. */
+/**
+ * Returns whether a client with these capabilities can receive this server request. An empty `elicitation: {}` means
+ * forms.
+ */
 export function canBeAsked(clientCapabilities: RawObject, method: string, params: RawObject): boolean {
   switch (method) {
     case 'roots/list':

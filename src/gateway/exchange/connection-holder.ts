@@ -9,13 +9,13 @@ import type { Recipient, Exchange } from './exchange.ts';
 import { forwardableCapabilities, capabilityKeyOf } from './client-capabilities.ts';
 import type { Severity } from '../../protocol/severity.ts';
 
-/** A connection to an upstream, with the holders it serves. */
+/** A link whose users are connection holders. */
 export type HolderLink = Link<Exchange, ConnectionHolder>;
 
 /** The upstreams of the gateway. */
 export type Upstreams = UpstreamSet<Exchange, ConnectionHolder>;
 
-/** A subscribed resource: who owns it, and its URI there. */
+/** A subscribed resource: its upstream, and its URI there. */
 export interface Subscription {
   readonly upstream: string;
   readonly uri: string;
@@ -25,39 +25,39 @@ export interface Subscription {
 export interface StateLoss {
   readonly upstream: string;
   readonly reason: 'idle' | 'crash' | 'forgotten' | 'restored';
-  /** When it was noticed; ISO 8601. */
+  /** The time when the gateway noticed the loss; ISO 8601. */
   readonly at: string;
 }
 
 /**
- * A holder of connections to upstreams, with the subscriptions and the log level that they were asked for on its behalf: a
- * client's session in the legacy era, a client group of modern clients.
+ * A session of a legacy client or a client group of modern clients: the links that are kept for it, with its
+ * subscriptions and log level.
  */
 export abstract class ConnectionHolder implements LinkUser {
   readonly key: string;
   readonly caller: Caller;
   readonly clientCapabilities: RawObject;
   readonly capabilityKey: string;
-  /** Connections that serve it, by upstream. */
+  /** Links that serve this holder, by upstream; some may still be opening. */
   readonly pendingLinks = new Map<string, Promise<HolderLink>>();
-  /** Those of them that are ready for use. */
+  /** The open links among them, by upstream. */
   readonly links = new Map<string, HolderLink>();
-  /** Lists of its own connections, where they differ from the lists of all. By upstream. */
+  /** Offers of its own links that differ from the offer for all clients, by upstream. */
   readonly ownOffers = new Map<string, Offer>();
-  /** By the URI the client knows. */
+  /** By published URI. */
   readonly subscriptions = new Map<string, Subscription>();
-  /** Upstreams that have kept state for it. Undefined until the first one. */
+  /** Upstreams that may keep state for this holder. Undefined until the first one. */
   usedUpstreams: Set<string> | undefined;
   /** Losses of state that no answer has reported yet, by upstream. Undefined until the first one. */
   stateLosses: Map<string, StateLoss> | undefined;
-  /** The lowest level of log messages that it wants. */
+  /** The lowest level of log messages that the client wants; undefined if it has set none. */
   logLevel: Severity | undefined;
   catalog: Catalog;
-  /** The version of all offers that the catalog was made of. */
+  /** The version of the offers that the catalog was made of; see `Offers.version`. */
   catalogVersion = 0;
-  /** Lists that its clients have asked for and that wait for upstreams. */
+  /** The number of list requests of its clients that wait for upstreams. */
   awaitedLists = 0;
-  /** Monotonic ms. */
+  /** The time of the last use; monotonic ms. */
   usedMs = performance.now();
   readonly #closed = new AbortController();
 
@@ -77,36 +77,41 @@ export abstract class ConnectionHolder implements LinkUser {
     return this.caller.view;
   }
 
-  /** The era of its client. Upstreams that have both are spoken to in this one. */
+  /** The era of the client. An upstream of both eras is used in this one. */
   get era(): Era {
     return eraOf(this.caller.revision);
   }
 
+  /** Aborted when the holder is closed. */
   get closed(): AbortSignal {
     return this.#closed.signal;
   }
 
-  /** Whether it is told when its lists change. */
+  /** Whether changes of its lists are announced to it. */
   abstract readonly wantsListChanges: boolean;
 
-  /** Whether one client stands behind it, which has seen every list that was answered. */
+  /** Whether the holder is a single client, so that a list that was answered need not be announced. */
   abstract readonly isOneClient: boolean;
 
-  /** Sends a notification that belongs to no request. */
+  /** Sends a notification that belongs to no request of the client. */
   abstract announce(method: string, params: RawObject | undefined): void;
 
-  /** Sends a log message of the gateway itself, where the client takes log messages that belong to no request. */
+  /** Sends a log message of the gateway itself, if the client accepts log messages that belong to no request. */
   abstract sendLog(level: Severity, params: RawObject): void;
 
-  /** The request an upstream is most likely talking about when it does not say: the latest one it works on. */
+  /**
+   * Returns the request that a message of an upstream most likely refers to if it names none: the latest one at that
+   * upstream.
+   */
   abstract latestExchangeAt(upstream: string): Exchange | undefined;
 
-  /** An upstream keeps state for this holder from now on. */
+  /** Runs when an upstream begins to keep state for this holder. */
   abstract onStateKept(upstream: string): void;
 
-  /** Of whom an upstream asks something when it does not say: undefined when it cannot be told. */
+  /** Returns the client that a server request without a related call is for; undefined if that is ambiguous. */
   abstract recipientAt(upstream: string): Recipient | undefined;
 
+  /** Ends the holder. Its links are released by its owner. */
   close(): void {
     this.#closed.abort();
   }

@@ -6,64 +6,65 @@ import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import type { Caller } from './caller.ts';
 import type { MessageSink } from '../front.ts';
 
-/** Something an upstream wants to know from a client, in words the client understands. */
+/** A server request on its way to the client, in the client's revision. */
 export interface ClientQuestion {
   readonly upstream: string;
   readonly method: string;
   readonly params: RawObject;
-  /** Answers the upstream, once; whatever comes after is dropped. */
+  /** Answers the upstream. Later calls are ignored. */
   answer(answer: Answer): void;
-  /** Tells the upstream that the client is at work; undefined when it does not want to know. */
+  /** Reports progress of the client to the upstream; undefined if the upstream has sent no progress token. */
   readonly onProgress: ((params: RawObject) => void) | undefined;
-  /** Runs when the upstream wants no answer any more. */
+  /** Registers a callback that runs when the upstream cancels the question. */
   onWithdrawn(run: () => void): void;
 }
 
-/** Who asks, as long as one exchange lasts. */
+/** The client of an exchange: a session, or the client of one modern request. */
 export interface Client {
   readonly caller: Caller;
   readonly catalog: Catalog;
-  /** What upstreams may use of it. */
+  /** The capabilities that upstreams may use. */
   readonly clientCapabilities: RawObject;
-  /** The lowest it wants to hear of. */
+  /** The lowest level of log messages that the client wants. */
   readonly logLevel: Severity | undefined;
-  /** Whether it wants log messages of this level. */
+  /** Returns whether the client wants log messages of this level. */
   wantsLog(level: string | undefined): boolean;
-  /** Tells it about a request of its own. False when it cannot be told. */
+  /** Sends a notification about a request of the client. Returns false if no stream accepts it. */
   notify(method: string, params: RawObject | undefined, exchange: Exchange | undefined): boolean;
-  /** Tells it what belongs to no request of its own, now or later. */
+  /** Sends a notification that belongs to no request of the client, at once or when a stream is open. */
   announce(method: string, params: RawObject | undefined): void;
-  /** Is told that an upstream asks what it did not declare. */
+  /** Runs when an upstream sends a request that the client's capabilities do not allow. */
   onUnsupportedRequest(method: string, params: RawObject, exchange: Exchange | undefined): void;
-  /** Lets it be asked. Always answers the upstream, in bounded time. */
+  /** Sends a question to the client. The question is always answered, in bounded time. */
   ask(question: ClientQuestion, exchange: Exchange | undefined): void;
 }
 
-/** One request of a client and everything that belongs to it until it is answered. */
+/** One request of a client, and everything that belongs to it until it is answered. */
 export interface Exchange {
   readonly client: Client;
   readonly request: Request;
   /** The request's own stream toward the client. */
   readonly sink: MessageSink;
-  /** The client's progress token, as raw JSON; undefined when it asked for no progress. */
+  /** The client's progress token as raw JSON; undefined if the client wants no progress. */
   readonly progressToken: string | undefined;
-  /** The upstream that works on it. */
+  /** The upstream that the request was sent to. */
   readonly upstream: string | undefined;
+  /** Cancels the exchange, and its call at the upstream. */
   cancel(reason: string | undefined): void;
-  /** Cancels it for the client that made it, which then gets no response. */
+  /** Cancels the exchange on the client's request. The client then gets no response. */
   cancelByClient(reason: string | undefined): void;
-  /** Ends it with this error when the upstream ends the call, or cancels the call after a moment. */
+  /** Fails the exchange with this error as soon as the upstream ends the call; cancels the call after a short time. */
   fail(error: GatewayError): void;
-  /** Whether this is more progress than was told before, as it must be. */
-  advances(progress: number): boolean;
-  /** Gives its room at the upstream back: at the end, or already when it is the client who is waited for. */
+  /** Records progress. Returns whether it is greater than before: progress must increase. */
+  recordProgress(progress: number): boolean;
+  /** Releases the exchange's slot of the upstream's concurrency limit: at the end, or while it waits for the client. */
   releaseSlot(): void;
 }
 
-/** Who is asked, and about which request of its own, where that is known. */
+/** The client that a message of an upstream is for, and the request that it belongs to, if that is known. */
 export interface Recipient {
   readonly client: Client;
   readonly exchange: Exchange | undefined;
-  /** Whether the question can belong to no other request. */
+  /** Whether the message can belong to no other request. */
   readonly isUnambiguous: boolean;
 }

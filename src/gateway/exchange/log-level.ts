@@ -1,16 +1,19 @@
 import { isSeverity, SEVERITIES, type Severity } from '../../protocol/severity.ts';
 
-/** Whether a message of this level is wanted; one of a level we do not know is. */
+/** Returns whether a client that has set `lowest` gets a message of this level. Unknown levels are sent. */
 export function isWanted(level: string | undefined, lowest: Severity | undefined): boolean {
   if (lowest === undefined || !isSeverity(level)) return true;
   return SEVERITIES.indexOf(level) >= SEVERITIES.indexOf(lowest);
 }
 
-/** What most servers send to clients that never asked for a level. */
-const USUAL: Severity = 'info';
+/** The level that most servers use for clients that have set none. */
+const DEFAULT_LEVEL: Severity = 'info';
 
-/** The level that leaves nobody short: those who set none get what is usual. Undefined when nobody has set one. */
-export function lowestOf(levels: readonly (Severity | undefined)[]): Severity | undefined {
+/**
+ * Returns the level at which a shared connection delivers what each user wants. Users without a level get the default
+ * one. Returns undefined if no user has set a level.
+ */
+export function lowestLevel(levels: readonly (Severity | undefined)[]): Severity | undefined {
   if (levels.every((level) => level === undefined)) return undefined;
-  return SEVERITIES[Math.min(...levels.map((level) => SEVERITIES.indexOf(level ?? USUAL)))];
+  return SEVERITIES[Math.min(...levels.map((level) => SEVERITIES.indexOf(level ?? DEFAULT_LEVEL)))];
 }

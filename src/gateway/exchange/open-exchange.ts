@@ -8,33 +8,33 @@ import type { MessageSink } from '../front.ts';
 import type { Client, Exchange } from './exchange.ts';
 import type { ConnectionHolder } from './connection-holder.ts';
 
-/** An upstream whose request was refused has this long to end the call before the call is cancelled. */
+/** The time that an upstream has to end the call after its server request was refused. Then the call is cancelled. */
 const FAIL_GRACE_MS = 1_000;
 
-const NOWHERE: MessageSink = { send: () => false };
+const NULL_SINK: MessageSink = { send: () => false };
 
-/** An exchange on its way: waiting for room, under way at its upstream, or called off. */
+/** An exchange in one of its states: waiting for a slot, sent to its upstream, or cancelled. */
 export class OpenExchange implements Exchange {
   client: Client;
-  /** Whose connections it goes by. */
+  /** The holder whose links carry the request. */
   readonly holder: ConnectionHolder;
   request: Request;
   sink: MessageSink;
   progressToken: string | undefined;
   upstream: string | undefined;
-  /** Published name of the tool that is called, for metrics. */
+  /** The published name of the called tool, for metrics. */
   tool: string | undefined;
-  /** What the upstream had to say in the end, and how that counts. */
+  /** The upstream's answer, and the error type under which metrics count it. */
   outcome: { readonly answer: Answer | GatewayError; readonly error: ErrorType | undefined } | undefined;
-  /** Why it ended before the upstream did. */
+  /** The error that ends the exchange regardless of the upstream's answer. */
   failure: GatewayError | undefined;
   #call: Call<Exchange> | undefined;
   #limiter: ConcurrencyLimiter | undefined;
   #cancelled = false;
   #isCancelledByClient = false;
-  /** Ends what is waited for besides a call. */
+  /** Ends the current wait for something other than a call. */
   #onCancel: (() => void) | undefined;
-  /** The last progress told: it only ever grows, through however many calls it takes. */
+  /** The last recorded progress. It increases across all calls of the exchange. */
   #progress = -Infinity;
 
   constructor(client: Client, holder: ConnectionHolder, request: Request, sink: MessageSink) {
@@ -45,14 +45,18 @@ export class OpenExchange implements Exchange {
     this.progressToken = progressTokenOf(request.params);
   }
 
-  /** Whether the client cancelled it, and so gets no response. */
+  /** Whether the client cancelled the exchange, and so gets no response. */
   get isCancelledByClient(): boolean {
     return this.#isCancelledByClient;
   }
 
-  /** Takes a slot of the upstream; returns undefined when there was one at once. @throws {GatewayError} `overloaded`, `cancelled` */
+  /**
+   * Acquires a slot of the upstream. Returns undefined if one was free, else a promise that resolves when one is.
+   *
+   * @throws {GatewayError} `overloaded`, `cancelled`
+   */
   acquireSlot(limiter: ConcurrencyLimiter): Promise<void> | undefined {
-    this.#check();
+    this.#throwIfCancelled();
     const ticket = limiter.acquire(this.client.caller.principal.key);
     if (ticket !== undefined) return this.#wait(ticket, limiter);
     this.#limiter = limiter;
@@ -64,12 +68,12 @@ export class OpenExchange implements Exchange {
     await ticket.admitted;
     this.#limiter = limiter;
     if (this.#cancelled) this.releaseSlot();
-    this.#check();
+    this.#throwIfCancelled();
   }
 
-  /** Waits for something that can be left alone at any time. @throws {GatewayError} `cancelled` */
+  /** Waits for a promise that needs no cleanup when the wait ends early. @throws {GatewayError} `cancelled` */
   async unlessCancelled<T>(wanted: Promise<T>): Promise<T> {
-    this.#check();
+    this.#throwIfCancelled();
     const { promise: cancelled, reject } = Promise.withResolvers<never>();
     const executed = this.#call === undefined ? 'no' : 'unknown';
     this.#onCancel = () => reject(new GatewayError('cancelled', { executed }));
@@ -80,16 +84,16 @@ export class OpenExchange implements Exchange {
     }
   }
 
-  #check(): void {
+  #throwIfCancelled(): void {
     if (this.#cancelled) throw new GatewayError('cancelled', { executed: 'no' });
   }
 
-  /** Nobody is there to be told anything, until somebody takes it up again. */
+  /** Drops messages for the client until {@link attach} is called. */
   detach(): void {
-    this.sink = NOWHERE;
+    this.sink = NULL_SINK;
   }
 
-  /** Goes on for the same request made again. */
+  /** Continues the exchange with a retry of its request. */
   attach(client: Client, request: Request, sink: MessageSink): void {
     this.client = client;
     this.request = request;
@@ -97,8 +101,8 @@ export class OpenExchange implements Exchange {
     this.progressToken = progressTokenOf(request.params);
   }
 
-  advances(progress: number): boolean {
-    // What is no number does not grow.
+  recordProgress(progress: number): boolean {
+    // This form is false for NaN too.
     if (!(progress > this.#progress)) return false;
     this.#progress = progress;
     return true;
@@ -109,15 +113,15 @@ export class OpenExchange implements Exchange {
     this.#limiter = undefined;
   }
 
-  /** From here on a cancel reaches the upstream. */
+  /** Sets the call at the upstream, so that a cancellation reaches it. */
   attachCall(call: Call<Exchange>): void {
     this.#call = call;
   }
 
   fail(error: GatewayError): void {
     this.failure = error;
-    // The upstream's request was refused a moment ago, and it mostly ends the call by itself. Python SDK servers lose the
-    // session when a cancellation comes together with the refusal.
+    // The upstream's server request was just refused, and most upstreams then end the call themselves. Python SDK
+    // servers lose the session if a cancellation arrives together with the refusal.
     setTimeout(() => this.cancel(error.message), FAIL_GRACE_MS).unref();
   }
 

@@ -11,7 +11,7 @@ import type { OpenExchange } from './open-exchange.ts';
 /** A network connection, or the pipes of a process; names of OpenTelemetry's `network.transport`. */
 export type ClientTransport = 'tcp' | 'pipe';
 
-/** Records every request of a client: in the metrics, and as one line of the log without its contents. */
+/** Records client requests in the metrics, and each as one line of the request log without arguments or results. */
 export class RequestRecorder {
   readonly #metrics: Metrics;
   readonly #log: Logger;
@@ -20,7 +20,7 @@ export class RequestRecorder {
   #inFlightCount = 0;
 
   /**
-   * @param requestLog undefined where requests are not logged.
+   * @param requestLog undefined if requests are not logged.
    * @param transport how clients are connected.
    */
   constructor(metrics: Metrics, log: Logger, requestLog: RequestLog | undefined, transport: ClientTransport) {
@@ -30,18 +30,18 @@ export class RequestRecorder {
     this.#requestLog = requestLog;
   }
 
-  /** Requests that are not answered yet. */
+  /** The number of requests that are not answered yet. */
   get inFlightCount(): number {
     return this.#inFlightCount;
   }
 
-  /** Records that a request has come. */
+  /** Records the arrival of a request. */
   begin(): void {
     this.#inFlightCount++;
     this.#metrics.requestsInFlight.add();
   }
 
-  /** Records the answer to a request: who asked what of which upstream, how it ended, and after how many ms. */
+  /** Records the answer to a request: its method, caller and upstream, its outcome and its duration. */
   end(
     { principal, revision }: Caller,
     { method }: Request,
@@ -58,9 +58,9 @@ export class RequestRecorder {
     this.#requestLog?.write(line);
   }
 
-  /** Records a failure. Returns the answer that reports it to the client. */
+  /** Logs a failure, and returns the answer that reports it to the client. */
   fail(thrown: unknown, method: string): Answer {
-    // A client's parameters are cut open only where they are needed, and may turn out broken there.
+    // Parameters are parsed only as far as they are needed, so they may turn out malformed late.
     const isBroken = thrown instanceof JsonTextError;
     const error = isBroken ? new GatewayError('invalid-params', { message: thrown.message }) : toGatewayError(thrown);
     const level = error.code === 'internal-error' ? 'error' : 'info';
@@ -69,7 +69,7 @@ export class RequestRecorder {
     return toAnswer(error);
   }
 
-  /** Writes the lines of the log that wait. */
+  /** Writes the buffered lines of the request log. */
   flush(): void {
     this.#requestLog?.flush();
   }

@@ -11,96 +11,99 @@ import { GatewayError } from '../../errors.ts';
 import { quoted, type RawObject } from '../../json/json.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
 
-/** Where a request goes, and with which parameters. */
+/** The upstream of a request and the parameters that it gets, or the error that answers the request. */
 export type Route =
   | {
       readonly kind: 'upstream';
       readonly upstream: string;
       readonly params: RawObject;
-      /** Published name, for metrics and logs. */
+      /** The published name of the called tool, for metrics and logs. */
       readonly tool: string | undefined;
-      /** The tool that is called, as its owner lists it. */
+      /** The called tool as its upstream lists it; undefined if the upstream does not list it. */
       readonly source?: Source | undefined;
     }
   | { readonly kind: 'nowhere'; readonly error: GatewayError };
 
-export type Found = Extract<Route, { kind: 'upstream' }>;
+export type UpstreamRoute = Extract<Route, { kind: 'upstream' }>;
 
-function nowhere(code: 'unknown-tool' | 'unknown-prompt' | 'invalid-params', message: string): Route {
+function refuse(code: 'unknown-tool' | 'unknown-prompt' | 'invalid-params', message: string): Route {
   return { kind: 'nowhere', error: new GatewayError(code, { message }) };
 }
 
-function to(upstream: string, params: RawObject): Route {
+function toUpstream(upstream: string, params: RawObject): Route {
   return { kind: 'upstream', upstream, params, tool: undefined };
 }
 
-/** Finds the owner of a resource by the URI a client knows. */
-export function ownerOf(
+/** Finds the upstream of a resource by its published URI. Returns the error for a URI of no upstream or of several. */
+export function resolveUri(
   catalog: Catalog,
   uri: string,
 ): { readonly upstream: string; readonly uri: string } | GatewayError {
-  const owner = resolveResource(catalog, uri);
-  switch (owner.kind) {
+  const resolution = resolveResource(catalog, uri);
+  switch (resolution.kind) {
     case 'one':
-      return owner;
+      return resolution;
     case 'none':
       return new GatewayError('unknown-resource', { message: uri, data: { uri } });
     case 'many':
       return new GatewayError('ambiguous-resource', {
-        message: `${uri} is offered by ${owner.upstreams.join(', ')}; use the URI from resources/list`,
+        message: `${uri} is offered by ${resolution.upstreams.join(', ')}; use the URI from resources/list`,
         data: { uri },
       });
   }
 }
 
-function toCompletion(catalog: Catalog, params: RawObject): Route {
+function routeCompletion(catalog: Catalog, params: RawObject): Route {
   const ref = params.object('ref');
   const type = ref?.string('type');
   if (ref !== undefined && type === 'ref/prompt') {
     const name = ref.string('name') ?? '';
-    const owner = resolvePrompt(catalog, name);
-    if (owner === undefined) return nowhere('unknown-prompt', name);
-    return to(owner.upstream, params.with('ref', ref.with('name', quoted(owner.name)).toString()));
+    const target = resolvePrompt(catalog, name);
+    if (target === undefined) return refuse('unknown-prompt', name);
+    return toUpstream(target.upstream, params.with('ref', ref.with('name', quoted(target.name)).toString()));
   }
   if (ref !== undefined && type === 'ref/resource') {
-    const owner = resolveTemplate(catalog, ref.string('uri') ?? '');
-    if (owner.kind !== 'one') return nowhere('invalid-params', `no such resource template: ${ref.string('uri') ?? ''}`);
-    return to(owner.upstream, params.with('ref', ref.with('uri', quoted(owner.uri)).toString()));
+    const target = resolveTemplate(catalog, ref.string('uri') ?? '');
+    if (target.kind !== 'one') return refuse('invalid-params', `no such resource template: ${ref.string('uri') ?? ''}`);
+    return toUpstream(target.upstream, params.with('ref', ref.with('uri', quoted(target.uri)).toString()));
   }
-  return nowhere('invalid-params', '"ref" must be a ref/prompt or a ref/resource');
+  return refuse('invalid-params', '"ref" must be a ref/prompt or a ref/resource');
 }
 
-/** Decides; never sends. Knows the four methods that one upstream answers. */
+/**
+ * Decides where a request goes; sends nothing. Handles the four methods that one upstream answers: `tools/call`,
+ * `prompts/get`, `resources/read` and `completion/complete`.
+ */
 export function route(catalog: Catalog, request: Request): Route {
   const { method, params } = request;
-  if (params === undefined) return nowhere('invalid-params', `${method} needs params`);
+  if (params === undefined) return refuse('invalid-params', `${method} needs params`);
   switch (method) {
     case 'tools/call': {
       const name = params.string('name');
-      const owner = name === undefined ? undefined : resolveTool(catalog, name);
-      if (name === undefined || owner === undefined) return nowhere('unknown-tool', name ?? '"name" must be a string');
+      const target = name === undefined ? undefined : resolveTool(catalog, name);
+      if (name === undefined || target === undefined) return refuse('unknown-tool', name ?? '"name" must be a string');
       return {
         kind: 'upstream',
-        upstream: owner.upstream,
-        params: params.with('name', quoted(owner.name)),
+        upstream: target.upstream,
+        params: params.with('name', quoted(target.name)),
         tool: name,
-        source: sourceOf(catalog, owner),
+        source: sourceOf(catalog, target),
       };
     }
     case 'prompts/get': {
       const name = params.string('name');
-      const owner = name === undefined ? undefined : resolvePrompt(catalog, name);
-      if (owner === undefined) return nowhere('unknown-prompt', name ?? '"name" must be a string');
-      return to(owner.upstream, params.with('name', quoted(owner.name)));
+      const target = name === undefined ? undefined : resolvePrompt(catalog, name);
+      if (target === undefined) return refuse('unknown-prompt', name ?? '"name" must be a string');
+      return toUpstream(target.upstream, params.with('name', quoted(target.name)));
     }
     case 'resources/read': {
       const uri = params.string('uri');
-      if (uri === undefined) return nowhere('invalid-params', '"uri" must be a string');
-      const owner = ownerOf(catalog, uri);
-      if (owner instanceof GatewayError) return { kind: 'nowhere', error: owner };
-      return to(owner.upstream, params.with('uri', quoted(owner.uri)));
+      if (uri === undefined) return refuse('invalid-params', '"uri" must be a string');
+      const target = resolveUri(catalog, uri);
+      if (target instanceof GatewayError) return { kind: 'nowhere', error: target };
+      return toUpstream(target.upstream, params.with('uri', quoted(target.uri)));
     }
     default:
-      return toCompletion(catalog, params);
+      return routeCompletion(catalog, params);
   }
 }

@@ -177,7 +177,7 @@ function elicitationsToClient(policy: QuestionPolicy, client: Client, upstream: 
     const url = String(Object.getOwnPropertyDescriptor(Object(one), 'url')?.value);
     return { method: 'elicitation/create', params: RawObject.of({ mode: 'url', url }) };
   });
-  policy.mustAllow(upstream, questions);
+  policy.assertAllowed(upstream, questions);
   const mapped = elicitations.map((elicitation: unknown) => {
     if (typeof elicitation !== 'object' || elicitation === null || !('elicitationId' in elicitation))
       return elicitation;

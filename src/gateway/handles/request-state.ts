@@ -5,26 +5,27 @@ import type { Request } from '../../protocol/jsonrpc.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { Sealer } from './sealer.ts';
 
-/** What a `requestState` of ours says. */
+/** The content of a `requestState` that the gateway has sealed. */
 export type RequestState =
-  /** A call of `owner`, and the round of questions that is answered. */
+  /** A parked call of the process `owner`, and the input round that the client answers. */
   | { readonly kind: 'park'; readonly owner: string; readonly park: string; readonly round: number }
-  /** `inner`: what the upstream itself gave, as raw JSON text. */
+  /** The `requestState` of a modern upstream, as raw JSON text in `inner`. */
   | { readonly kind: 'relay'; readonly upstream: string; readonly inner: string | undefined }
-  /** Pages the user was sent to, by the names the upstream gave them. */
+  /** The URL elicitations that the user was sent to, by the upstream's ids. */
   | { readonly kind: 'pages'; readonly upstream: string; readonly ids: readonly string[] };
 
-/** Whom a state is for, and for which request: nobody else can use it, and for nothing else. */
+/** Returns a digest of the caller and the request that a state is valid for. No other caller or request can use it. */
 function claimOf({ principal, view }: Caller, { method, params }: Request): string {
   const bare = (params ?? RawObject.EMPTY).with('inputResponses', undefined).with('requestState', undefined);
   const salient = bare.with('_meta', undefined).toString();
-  // Parsed, since a client may write the same parameters in another way.
+  // Parsed, since a client may write equal parameters with different spelling.
   const text = canonical(JSON.parse(salient));
   return createHash('sha256')
     .update(JSON.stringify([principal.key, view, method, text]))
     .digest('base64url');
 }
 
+/** Returns JSON text with sorted members: equal for equal values. */
 function canonical(value: unknown): string {
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);
   if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
@@ -32,7 +33,11 @@ function canonical(value: unknown): string {
   return `{${entries.map(([key, member]) => `${JSON.stringify(key)}:${canonical(member)}`).join(',')}}`;
 }
 
-/** @param expiresAtMs ms since the epoch. */
+/**
+ * Seals a state for a caller and a request.
+ *
+ * @param expiresAtMs ms since the epoch.
+ */
 export function sealState(
   sealer: Sealer,
   state: RequestState,
@@ -44,10 +49,10 @@ export function sealState(
 }
 
 /**
- * What we sealed for this very request.
+ * Unseals a state that was sealed for this caller and request.
  *
  * @param raw JSON text of a string.
- * @throws {GatewayError} `invalid-state`
+ * @throws {GatewayError} `invalid-state`: it was not, or it has expired.
  */
 export async function unsealState(
   sealer: Sealer,

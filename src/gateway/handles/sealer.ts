@@ -1,11 +1,11 @@
 import { compactDecrypt, CompactEncrypt, type CryptoKey, errors } from 'jose';
 import type { KeyRecord, KeyStore } from '../../store/key-store.ts';
 
-/** The purpose of a handle. It opens for no other. */
+/** The purpose of a handle. A handle cannot be unsealed for another purpose. */
 export type Purpose = 'session' | 'cursor' | 'state' | 'task';
 
 const MAX_CHARS = 128 * 1024;
-/** A handle with an unknown key id makes the sealer read the keys again, at most this often. */
+/** A handle with an unknown key id makes the sealer read the keys again, at most once in this time. */
 const REREAD_MS = 1_000;
 
 const FORM = /^[A-Za-z0-9_-]+\.\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+$/;
@@ -16,15 +16,15 @@ interface SealingKey {
   readonly untilMs: number;
 }
 
-async function imported({ kid, key, until }: KeyRecord): Promise<SealingKey> {
+async function importKey({ kid, key, until }: KeyRecord): Promise<SealingKey> {
   const bytes = Buffer.from(key, 'base64url');
   const usable = await crypto.subtle.importKey('raw', bytes, 'AES-GCM', false, ['encrypt', 'decrypt']);
   return { kid, key: usable, untilMs: until ?? Infinity };
 }
 
 /**
- * Returns whether the text is the only spelling of its bytes. base64url ends in spare bits that decoders ignore, so that
- * several texts would be one handle otherwise.
+ * Returns whether each part of the text is canonical base64url. Decoders ignore the spare bits at the end of a part, so
+ * that several texts would otherwise be the same handle.
  */
 function isCanonical(text: string): boolean {
   return (
@@ -32,15 +32,15 @@ function isCanonical(text: string): boolean {
   );
 }
 
-/** Reads a plaintext. Its shape is known: nobody else has the key. */
-function opened(plaintext: Uint8Array): { readonly until: number; readonly payload: Record<string, unknown> } {
+/** Parses a plaintext. Its shape needs no check, since only holders of the key can make one. */
+function parsePlaintext(plaintext: Uint8Array): { readonly until: number; readonly payload: Record<string, unknown> } {
   return JSON.parse(Buffer.from(plaintext).toString());
 }
 
 /**
- * Seals values into texts that clients bring back, and that only processes with the same keys can read or make.
+ * Seals values into texts that clients return. Only processes with the same keys can read or make such texts.
  *
- * The text is a compact JWE (`dir`, `A256GCM`) and as such fits a header.
+ * The text is a compact JWE (`dir`, `A256GCM`), whose characters are allowed in a header.
  *
  * @see https://www.rfc-editor.org/rfc/rfc7516
  */
@@ -48,7 +48,7 @@ export class Sealer {
   readonly #store: KeyStore;
   #keys: ReadonlyMap<string, SealingKey>;
   #newest: SealingKey;
-  /** Monotonic. */
+  /** The time of the last read of the keys; monotonic ms. */
   #readMs = performance.now();
   #reading: Promise<void> | undefined;
 
@@ -58,24 +58,31 @@ export class Sealer {
     this.#newest = newest;
   }
 
-  /** Reads the keys. @throws {Error} with words for the operator, when they cannot be used. */
+  /**
+   * Creates a sealer with the keys of the store. @throws {Error} with a message for the operator if they cannot be
+   * used.
+   */
   static async open(store: KeyStore): Promise<Sealer> {
-    const keys = await Promise.all((await store.read()).map(imported));
+    const keys = await Promise.all((await store.read()).map(importKey));
     const newest = keys.at(-1);
     if (newest === undefined) throw new Error('a key store has at least one key');
     return new Sealer(store, keys, newest);
   }
 
   /**
-   * Adds a key and seals with it from now on. Handles of the old keys open for another `graceMs`. Other processes with the same
-   * keys follow when they meet the new one; one process at a time may rotate.
+   * Adds a key, which seals all later handles. Handles of the earlier keys stay valid for `graceMs`. Other processes
+   * with the same store read the key when they receive a handle of it. Only one process may rotate at a time.
    */
   async rotate(graceMs: number): Promise<void> {
     await this.#store.add(Date.now(), graceMs);
     await this.#read();
   }
 
-  /** @param expiresAtMs ms since the epoch; from then on it does not open. */
+  /**
+   * Seals a payload, which must be JSON.
+   *
+   * @param expiresAtMs ms since the epoch; the handle is invalid from then on.
+   */
   async seal(purpose: Purpose, payload: object, expiresAtMs: number): Promise<string> {
     const { kid, key } = this.#newest;
     const plaintext = Buffer.from(JSON.stringify({ until: expiresAtMs, payload }));
@@ -84,7 +91,7 @@ export class Sealer {
       .encrypt(key);
   }
 
-  /** Returns what was sealed. Undefined for a text that was not sealed for this purpose, or has expired. */
+  /** Returns the payload of a handle. Returns undefined if the text was not sealed for this purpose, or has expired. */
   async unseal(purpose: Purpose, text: string, nowMs: number): Promise<Record<string, unknown> | undefined> {
     if (text.length > MAX_CHARS || !isCanonical(text)) return undefined;
     try {
@@ -93,7 +100,7 @@ export class Sealer {
         contentEncryptionAlgorithms: ['A256GCM'],
       });
       if (protectedHeader['typ'] !== purpose) return undefined;
-      const { until, payload } = opened(plaintext);
+      const { until, payload } = parsePlaintext(plaintext);
       return nowMs < until ? payload : undefined;
     } catch (error) {
       if (error instanceof errors.JOSEError) return undefined;
@@ -119,7 +126,7 @@ export class Sealer {
 
   async #read(): Promise<void> {
     this.#readMs = performance.now();
-    const keys = await Promise.all((await this.#store.read()).map(imported));
+    const keys = await Promise.all((await this.#store.read()).map(importKey));
     this.#keys = new Map(keys.map((key) => [key.kid, key]));
     this.#newest = keys.at(-1) ?? this.#newest;
   }

@@ -2,50 +2,53 @@ import { GatewayError } from '../../errors.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { Sealer } from './sealer.ts';
 
-/** Whose task it is, and its id there. */
+/** The address of a task: its upstream, its id there, and the connection holder. */
 export interface TaskAddress {
   readonly upstream: string;
   readonly task: string;
-  /** Key of the holder on whose connection it was made: two processes of an upstream may choose the same id. */
+  /** Key of the holder whose connection created the task: two processes of an upstream may choose the same id. */
   readonly holder: string;
 }
 
-/** A task as its client knows it. */
+/** A task with the id that its client uses. */
 export interface KnownTask extends TaskAddress {
   readonly id: string;
 }
 
-/** A client that has more of them is not told of the oldest any more, though it may still ask about it. */
+/** Tasks kept for one client. The oldest one beyond this is not announced any more, but can still be queried. */
 const MAX_KNOWN = 256;
-/** Clients whose tasks are remembered. */
+/** Clients whose tasks are kept. */
 const MAX_CLAIMS = 4_096;
-/** An upstream says itself how long it keeps a task, so an id only needs an end. */
+/** The lifetime of an id. The upstream decides how long it keeps a task, so this is only an upper bound. */
 const ID_MS = 365 * 86_400_000;
 
 /**
- * The ids that clients know tasks by: sealed, so that nobody else can use them or learn from them, also after a restart. A
- * client that compares ids always gets the same one for the same task, as far as this process remembers.
+ * Task ids for clients. They are sealed, so that no other client can use them or learn from them, also after a restart.
+ * A client gets the same id for the same task each time, as long as this process keeps it.
  */
 export class TaskIds {
   readonly #sealer: Sealer;
-  /** By client, then by task. */
+  /** Known tasks by client, then by address. */
   readonly #known = new Map<string, Map<string, KnownTask>>();
 
   constructor(sealer: Sealer) {
     this.#sealer = sealer;
   }
 
-  /** The id by which this client knows the task. */
-  async seal(caller: Caller, place: TaskAddress): Promise<string> {
-    const known = this.known(caller, place);
+  /** Returns the id of a task for this client. */
+  async seal(caller: Caller, address: TaskAddress): Promise<string> {
+    const known = this.find(caller, address);
     if (known !== undefined) return known.id;
-    const payload = { for: claimOf(caller), ...place };
+    const payload = { for: claimOf(caller), ...address };
     const id = await this.#sealer.seal('task', payload, Date.now() + ID_MS);
-    this.#remember(caller, { ...place, id });
+    this.#remember(caller, { ...address, id });
     return id;
   }
 
-  /** @throws {GatewayError} `unknown-task` for what is not ours, or not this client's. */
+  /**
+   * Returns the address of a task id. @throws {GatewayError} `unknown-task` for an id that was not sealed for this
+   * client.
+   */
   async open(caller: Caller, id: string): Promise<TaskAddress> {
     const payload = await this.#sealer.unseal('task', id, Date.now());
     const { upstream, task, holder } = payload ?? {};
@@ -53,42 +56,42 @@ export class TaskIds {
     if (!isOwn || typeof upstream !== 'string' || typeof task !== 'string' || typeof holder !== 'string') {
       throw new GatewayError('unknown-task');
     }
-    const place = { upstream, task, holder };
-    if (this.known(caller, place)?.id !== id) this.#remember(caller, { ...place, id });
-    return place;
+    const address = { upstream, task, holder };
+    if (this.find(caller, address)?.id !== id) this.#remember(caller, { ...address, id });
+    return address;
   }
 
-  /** At once, for what this process has seen. */
-  known(caller: Caller, place: TaskAddress): KnownTask | undefined {
-    return this.#known.get(claimOf(caller))?.get(keyOf(place));
+  /** Returns the task if this process has sealed or opened an id of it for this client. */
+  find(caller: Caller, address: TaskAddress): KnownTask | undefined {
+    return this.#known.get(claimOf(caller))?.get(keyOf(address));
   }
 
-  /** Everything this client may know of, the oldest first. */
-  all(caller: Caller): readonly KnownTask[] {
+  /** Returns the known tasks of this client, the oldest first. */
+  list(caller: Caller): readonly KnownTask[] {
     return [...(this.#known.get(claimOf(caller))?.values() ?? [])];
   }
 
-  /** Its upstream does not know it any more. */
-  forget(caller: Caller, place: TaskAddress): void {
+  /** Removes a task that its upstream does not have any more. */
+  remove(caller: Caller, address: TaskAddress): void {
     const claim = claimOf(caller);
     const tasks = this.#known.get(claim);
-    tasks?.delete(keyOf(place));
+    tasks?.delete(keyOf(address));
     if (tasks?.size === 0) this.#known.delete(claim);
   }
 
   #remember(caller: Caller, known: KnownTask): void {
     const claim = claimOf(caller);
     const tasks = this.#known.get(claim) ?? new Map<string, KnownTask>();
-    // Put last again, so that the ones in use are the ones that stay.
+    // Moved to the end, so that the oldest unused entries are removed first.
     this.#known.delete(claim);
     this.#known.set(claim, tasks);
     tasks.set(keyOf(known), known);
-    dropOldest(tasks, MAX_KNOWN);
-    dropOldest(this.#known, MAX_CLAIMS);
+    removeOldest(tasks, MAX_KNOWN);
+    removeOldest(this.#known, MAX_CLAIMS);
   }
 }
 
-/** Whoever may use an id: a principal at an endpoint. */
+/** Returns the key of the clients that may use an id: a principal at an endpoint. */
 function claimOf({ principal, view }: Caller): string {
   return JSON.stringify([principal.key, view]);
 }
@@ -97,7 +100,7 @@ function keyOf({ upstream, task, holder }: TaskAddress): string {
   return `${upstream} ${holder} ${task}`;
 }
 
-function dropOldest<Value>(map: Map<string, Value>, limit: number): void {
+function removeOldest<Value>(map: Map<string, Value>, limit: number): void {
   const [oldest] = map.keys();
   if (map.size > limit && oldest !== undefined) map.delete(oldest);
 }

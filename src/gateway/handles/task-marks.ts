@@ -1,17 +1,16 @@
 import type { RawObject } from '../../json/json.ts';
 import { withoutCoreTaskMeta } from '../../protocol/meta.ts';
 import { relatedTask, withRelatedTask } from '../../protocol/tasks.ts';
-import type { Link } from '../../upstream/link.ts';
-import type { Client, Exchange } from '../exchange/exchange.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Client } from '../exchange/exchange.ts';
+import type { HolderLink } from '../exchange/connection-holder.ts';
 import type { TaskIds } from './task-ids.ts';
 
-/** Whether a message can say which task it belongs to: most do not, and are not cut open. */
+/** Returns whether the params may name a related task. Most do not, and need not be parsed. */
 function mayBeMarked(params: RawObject): boolean {
   return params.raw('_meta')?.includes('related-task') === true;
 }
 
-/** Puts the client's ids of tasks into what upstreams say about them. */
+/** Replaces the task ids of upstreams in messages by those of the client. */
 export class TaskMarks {
   readonly #ids: TaskIds;
 
@@ -19,19 +18,21 @@ export class TaskMarks {
     this.#ids = ids;
   }
 
-  /** A message about a task, with the id that this client knows it by; about one it knows nothing of, without any. */
-  withTaskId(link: Link<Exchange, ConnectionHolder>, client: Client, params: RawObject): RawObject {
+  /**
+   * Returns params with the client's id of the related task. Removes the related task if this client does not know it.
+   */
+  withTaskId(link: HolderLink, client: Client, params: RawObject): RawObject {
     if (!mayBeMarked(params)) return params;
     const task = relatedTask(params);
     const id = task === undefined ? undefined : this.idFor(link, client, task);
     return id === undefined ? withoutCoreTaskMeta(params) : withRelatedTask(params, id);
   }
 
-  /** At once, for a task of this client on this connection. */
-  idFor(link: Link<Exchange, ConnectionHolder>, { caller }: Pick<Client, 'caller'>, task: string): string | undefined {
+  /** Returns the id of a task for a client of this connection; undefined if this process has not sealed it. */
+  idFor(link: HolderLink, { caller }: Pick<Client, 'caller'>, task: string): string | undefined {
     for (const holder of link.users) {
       if (holder.caller !== caller) continue;
-      return this.#ids.known(caller, { upstream: link.upstream, task, holder: holder.key })?.id;
+      return this.#ids.find(caller, { upstream: link.upstream, task, holder: holder.key })?.id;
     }
     return undefined;
   }

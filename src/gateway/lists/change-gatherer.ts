@@ -4,7 +4,7 @@ import { dueMs, nextPace, type Pace } from './pace.ts';
 /** Upstreams whose lists changed, with the eras they changed in. */
 export type ListChanges = ReadonlyMap<string, ReadonlySet<Era>>;
 
-/** Gathers changes of upstreams' lists and hands them on together, at widening intervals while upstreams start. */
+/** Gathers changes of upstreams' lists and reports them together, at growing intervals while upstreams start. */
 export class ChangeGatherer {
   readonly #onChanges: (changes: ListChanges) => void;
   #gathered = new Map<string, Set<Era>>();
@@ -16,7 +16,11 @@ export class ChangeGatherer {
     this.#onChanges = onChanges;
   }
 
-  /** @param isStart whether this process has not listed the upstream before. */
+  /**
+   * Adds a change of an upstream's lists.
+   *
+   * @param isStart whether this process has not listed the upstream before.
+   */
   add(upstream: string, era: Era, isStart: boolean): void {
     const eras = this.#gathered.get(upstream);
     if (eras === undefined) this.#gathered.set(upstream, new Set([era]));
@@ -26,17 +30,17 @@ export class ChangeGatherer {
     if (due >= this.#dueMs) return;
     clearTimeout(this.#timer);
     this.#dueMs = due;
-    this.#timer = setTimeout(() => this.#handOn(), due - nowMs);
+    this.#timer = setTimeout(() => this.#report(), due - nowMs);
     this.#timer.unref();
   }
 
-  /** Hands on nothing more. */
+  /** Drops gathered and later changes. */
   close(): void {
     clearTimeout(this.#timer);
     this.#dueMs = Number.NEGATIVE_INFINITY;
   }
 
-  #handOn(): void {
+  #report(): void {
     clearTimeout(this.#timer);
     this.#dueMs = Number.POSITIVE_INFINITY;
     this.#pace = nextPace(this.#pace, performance.now());

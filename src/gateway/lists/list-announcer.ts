@@ -3,16 +3,16 @@ import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import { inSlices } from './in-slices.ts';
 import { COALESCE_MS, LEAST_GAP_MS } from './pace.ts';
 
-/** Announces changed lists to clients, to each at most once a second. */
+/** Announces changed lists to clients, to each client at most once a second. */
 export class ListAnnouncer {
   /** Changed lists that are not announced yet. */
   readonly #pending = new Map<ConnectionHolder, Set<ListKind>>();
-  /** Monotonic ms. */
+  /** The time of the last announcement; monotonic ms. */
   readonly #announcedMs = new WeakMap<ConnectionHolder, number>();
   /** Holders whose announcements are due. */
   #due: ConnectionHolder[] = [];
 
-  /** The holder's lists of these kinds have changed. */
+  /** Adds changed kinds of lists of a holder, which are announced after a short delay. */
   add(holder: ConnectionHolder, kinds: Iterable<ListKind>): void {
     const pending = this.#pending.get(holder);
     if (pending !== undefined) {
@@ -24,7 +24,7 @@ export class ListAnnouncer {
     this.#schedule(holder, Math.max(COALESCE_MS, lastMs + LEAST_GAP_MS - performance.now()));
   }
 
-  /** A client is about to get this list as it is now, so that nothing is left to announce to it. */
+  /** Removes a pending announcement, since the client is about to get the current list. */
   onListed(holder: ConnectionHolder, kind: ListKind): void {
     if (holder.isOneClient) this.#pending.get(holder)?.delete(kind);
   }
@@ -45,7 +45,7 @@ export class ListAnnouncer {
   #announce(holder: ConnectionHolder): void {
     const kinds = this.#pending.get(holder);
     if (kinds === undefined) return;
-    // The list that it waits for is made when the wait is over, and shows the change.
+    // The list that the client waits for is made after the wait, and contains the change.
     if (holder.awaitedLists > 0 && !holder.closed.aborted) {
       this.#schedule(holder, LEAST_GAP_MS);
       return;

@@ -4,25 +4,31 @@ import type { Era } from '../../protocol/revisions.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../upstream/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { workTurn } from '../../work-turn.ts';
-import { atMost } from '../exchange/at-most.ts';
+import { waitAtMost } from '../exchange/at-most.ts';
 import type { Offers } from './offers.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
 import { StartQueue } from './start-queue.ts';
 import type { StartRecords } from './start-records.ts';
 
-/** How long a list waits for an upstream that was listed before, but not for clients with these features. */
+/**
+ * The longest that a list request waits for an upstream that was listed before, but not for clients with these
+ * capabilities.
+ */
 const FEATURES_WAIT_MS = 1_000;
-/** Lists of remote upstreams are fetched again after this long, changed or not. */
+/** Lists of remote upstreams are fetched again after this time, changed or not. */
 const LIST_TTL_MS = 300_000;
-/** An upstream that allows its lists to be kept for less is not asked more often. */
+/** Lists with a shorter time to live are not fetched more often than this. */
 const LEAST_TTL_MS = 5_000;
-/** No process is started for lists on disk that are younger than this; they are read again when it is started for a call. */
+/**
+ * No process is started for lists on disk that are younger than this. They are fetched again when the process starts
+ * for a call.
+ */
 const FRESH_ON_DISK_MS = 3_600_000;
-/** The lists of a holder are not checked again within this time. */
+/** The age of a holder's lists is checked at most once in this time. */
 const CHECKED_MS = 30_000;
 
-/** Programs that start at once. Each keeps about half a core busy for a second. */
+/** Processes that start at the same time. Each uses about half a core for a second. */
 const PROCESS_STARTS = Math.min(16, Math.max(4, 2 * availableParallelism()));
 const REMOTE_STARTS = 32;
 
@@ -30,16 +36,16 @@ type ListedUpstream = Upstream<Exchange, ConnectionHolder>;
 
 interface Check {
   readonly atMs: number;
-  /** Undefined once it is over. */
+  /** Undefined when the check has ended. */
   running: Promise<void> | undefined;
 }
 
-/** An upstream that a list waits for. */
+/** An upstream that a list request waits for. */
 interface Awaited {
   readonly id: string;
-  /** Whether it was listed for other clients before. */
+  /** Whether the upstream was listed for other clients before. */
   readonly wasListed: boolean;
-  /** Resolves with whether the lists were fetched. */
+  /** Resolves with true if the lists were fetched. */
   readonly refreshing: Promise<boolean>;
 }
 
@@ -48,22 +54,24 @@ export interface ListRefresherParts {
   readonly upstreams: Upstreams;
   readonly offers: Offers;
   readonly records: StartRecords;
-  /** The longest that a list waits for an upstream that was never listed. */
+  /** The longest that a list request waits for an upstream that was never listed. */
   readonly waitMs: number;
-  /** Gives a holder the catalog of the offers as they are. */
+  /** Gives a holder the catalog of the current offers. */
   refreshCatalog(holder: ConnectionHolder): void;
 }
 
-/** Fetches the lists that clients need before they are answered, in the era of each client, in bounded time. */
+/** Fetches the lists that list requests and `initialize` need, in the era of each client, in bounded time. */
 export class ListRefresher {
   readonly #parts: ListRefresherParts;
   readonly #processStarts = new StartQueue(PROCESS_STARTS);
   readonly #remoteStarts = new StartQueue(REMOTE_STARTS);
-  /** The last check for each holder. Requests meanwhile wait for the same one. */
+  /** The last check of each holder. Requests during a check wait for it. */
   readonly #recent = new WeakMap<ConnectionHolder, Check>();
-  /** By upstream, era and capabilities, the fetches that wait or run. */
+  /** Queued and running fetches, by upstream, era and capability key. */
   readonly #refreshing = new Map<string, Promise<boolean>>();
-  /** Upstreams that kept a client with certain capabilities waiting in vain, by the keys of {@link #refreshing}. */
+  /**
+   * Upstreams that were not listed in time for clients with certain capabilities, by the keys of {@link #refreshing}.
+   */
   readonly #slow = new Set<string>();
 
   constructor(parts: ListRefresherParts) {
@@ -71,14 +79,14 @@ export class ListRefresher {
   }
 
   /**
-   * Begins to fetch the lists of an endpoint, for its instructions and capabilities. Waits only where the endpoint shows one
-   * upstream that was never listed: there is nothing to answer with.
+   * Begins to fetch the lists of an endpoint, for its instructions and capabilities. Waits only if the endpoint shows
+   * one upstream that was never listed, since there is nothing to answer with.
    *
-   * @param features of the client. A process gets them when it starts, so that it can serve this client afterwards.
+   * @param features of the client. A process is started with these, so that it can serve this client afterwards.
    */
   async beginFirstLists(view: string, client: Era, features: ClientFeatures): Promise<void> {
     const { offers, records, waitMs } = this.#parts;
-    const upstreams = this.#of(view);
+    const upstreams = this.#usableUpstreams(view);
     const [only, ...others] = upstreams;
     for (const upstream of upstreams) {
       const own = upstream.isPersonal && upstream.isProcess && features.capabilityKey !== '' ? features : undefined;
@@ -86,19 +94,22 @@ export class ListRefresher {
       const refreshing = this.#refreshIfStale(upstream, client, own);
       if (upstream !== only || others.length > 0 || refreshing === undefined) continue;
       const capabilityKey = own?.capabilityKey ?? '';
-      // Instructions cannot be corrected later, so lists of the other era do not do.
+      // Instructions cannot be corrected later, so lists of the other era are not enough.
       const isKnown = offers.bestIn(upstream.id, likelyEra(upstream, client), capabilityKey) !== undefined;
       if (isKnown || records.hasFailed(upstream.id)) continue;
       await this.#await([{ id: upstream.id, wasListed: false, refreshing }], waitMs);
     }
   }
 
-  /** Runs before a list is answered. Returns undefined where there is nothing to wait for. */
+  /**
+   * Fetches missing and outdated lists before a list request is answered. Returns undefined if the request need not
+   * wait.
+   */
   refreshFor(holder: ConnectionHolder): Promise<void> | undefined {
     const now = performance.now();
     const before = this.#recent.get(holder);
     if (before !== undefined && now - before.atMs <= CHECKED_MS) {
-      if (before.running !== undefined) return this.#hold(holder, before.running);
+      if (before.running !== undefined) return this.#waitFor(holder, before.running);
       this.bringUpToDate(holder);
       return undefined;
     }
@@ -106,21 +117,21 @@ export class ListRefresher {
     const running = this.#refreshFor(holder).finally(() => (check.running = undefined));
     check.running = running;
     this.#recent.set(holder, check);
-    return this.#hold(holder, running);
+    return this.#waitFor(holder, running);
   }
 
-  /** Fetches the lists of every upstream, known or not. Resolves when each was listed or has failed. */
+  /** Fetches the lists of every upstream. Resolves when each has been listed or has failed. */
   async refreshAll(): Promise<void> {
     const usable = [...this.#parts.upstreams.values()].filter(({ config }) => config.problem === undefined);
     await Promise.all(usable.map((upstream) => this.#refresh(upstream, 'legacy', undefined)));
   }
 
-  /** Fetches the lists of one upstream before any client has come, in the era that nearly all clients speak. */
-  start(upstream: ListedUpstream): void {
+  /** Fetches the lists of one upstream before any client has connected, in the era of nearly all clients. */
+  refreshAtStart(upstream: ListedUpstream): void {
     void this.#refresh(upstream, 'legacy', undefined);
   }
 
-  async #hold(holder: ConnectionHolder, running: Promise<void>): Promise<void> {
+  async #waitFor(holder: ConnectionHolder, running: Promise<void>): Promise<void> {
     holder.awaitedLists++;
     try {
       await running;
@@ -130,7 +141,7 @@ export class ListRefresher {
     this.bringUpToDate(holder);
   }
 
-  /** Gives the holder the catalog of the offers as they are, which otherwise follows within seconds. */
+  /** Gives the holder the catalog of the current offers at once, and not a few seconds later. */
   bringUpToDate(holder: ConnectionHolder): void {
     if (holder.catalogVersion !== this.#parts.offers.version) this.#parts.refreshCatalog(holder);
   }
@@ -138,14 +149,14 @@ export class ListRefresher {
   async #refreshFor(holder: ConnectionHolder): Promise<void> {
     const { offers, records, waitMs } = this.#parts;
     const unlisted: Awaited[] = [];
-    for (const upstream of this.#of(holder.view)) {
+    for (const upstream of this.#usableUpstreams(holder.view)) {
       const { id } = upstream;
       const capabilityKey = upstream.isPersonal ? holder.capabilityKey : '';
       const isKnown = await offers.load(id, likelyEra(upstream, holder.era), capabilityKey);
       const refreshing = this.#refreshIfStale(upstream, holder.era, capabilityKey === '' ? undefined : holder);
       if (isKnown || refreshing === undefined || records.hasFailed(id)) continue;
       const wasListed = offers.best(id, holder.era, '') !== undefined;
-      if (wasListed && this.#slow.has(roundKey(upstream, holder.era, capabilityKey))) continue;
+      if (wasListed && this.#slow.has(listingKey(upstream, holder.era, capabilityKey))) continue;
       unlisted.push({ id, wasListed, refreshing });
     }
     const variants = unlisted.filter(({ wasListed }) => wasListed);
@@ -154,12 +165,12 @@ export class ListRefresher {
       this.#await(firsts, waitMs),
       this.#await(variants, Math.min(FEATURES_WAIT_MS, waitMs), (id) => {
         const upstream = this.#parts.upstreams.get(id);
-        if (upstream !== undefined) this.#slow.add(roundKey(upstream, holder.era, holder.capabilityKey));
+        if (upstream !== undefined) this.#slow.add(listingKey(upstream, holder.era, holder.capabilityKey));
       }),
     ]);
   }
 
-  /** Waits in bounded time. An upstream that is not listed by then keeps no other client waiting. */
+  /** Waits in bounded time. Later clients do not wait for an upstream that is not listed by then. */
   async #await(
     awaited: readonly Awaited[],
     limitMs: number,
@@ -167,15 +178,15 @@ export class ListRefresher {
   ): Promise<void> {
     if (awaited.length === 0) return;
     const late = new Set(awaited.map(({ id }) => id));
-    await atMost(
+    await waitAtMost(
       awaited.map(({ id, refreshing }) => refreshing.then((isFetched) => isFetched && late.delete(id))),
       limitMs,
     );
     for (const id of late) onLate(id);
   }
 
-  /** Those that failed last come last. */
-  #of(view: string): readonly ListedUpstream[] {
+  /** Returns the usable upstreams of a view. Those whose last listing failed come last. */
+  #usableUpstreams(view: string): readonly ListedUpstream[] {
     const { views, upstreams, records } = this.#parts;
     const usable = (views.get(view)?.upstreams ?? []).flatMap(({ id }) => {
       const upstream = upstreams.get(id);
@@ -185,10 +196,10 @@ export class ListRefresher {
     return usable.toSorted((a, b) => isBehind(a) - isBehind(b));
   }
 
-  /** A modern upstream may name a time for which its lists hold; it is believed up to the time that holds for all. */
+  /** Returns how long lists stay valid. A modern upstream may state a shorter time than the default. */
   #ttlMs({ id, config }: ListedUpstream, era: Era, capabilityKey: string): number {
-    const said = this.#parts.offers.get(id, era, capabilityKey)?.caching?.ttlMs ?? 0;
-    if (said > 0) return Math.min(Math.max(said, LEAST_TTL_MS), LIST_TTL_MS);
+    const statedMs = this.#parts.offers.get(id, era, capabilityKey)?.caching?.ttlMs ?? 0;
+    if (statedMs > 0) return Math.min(Math.max(statedMs, LEAST_TTL_MS), LIST_TTL_MS);
     return config.target.kind === 'stdio' ? Number.POSITIVE_INFINITY : LIST_TTL_MS;
   }
 
@@ -205,7 +216,10 @@ export class ListRefresher {
     return this.#refresh(upstream, client, features);
   }
 
-  /** A required upstream is started all the same, since the gateway is ready only then. */
+  /**
+   * Returns whether lists from disk are used without starting the process. A required upstream is always started, since
+   * the gateway is not ready before.
+   */
   #isFreshOnDisk({ id, config, isProcess }: ListedUpstream, era: Era, capabilityKey: string): boolean {
     const { offers, records } = this.#parts;
     if (!isProcess || config.required || records.hasFailed(id)) return false;
@@ -222,18 +236,18 @@ export class ListRefresher {
     const features = upstream.isPersonal && holder.capabilityKey !== '' ? holder : undefined;
     const era = likelyEra(upstream, holder.era);
     if (this.#parts.offers.ageMs(upstreamId, era, features?.capabilityKey ?? '') !== undefined) return;
-    // It has to begin before the holder asks for a process.
+    // The listing must request the process before the holder does.
     void this.#refresh(upstream, holder.era, features, 'now');
   }
 
-  /** Resolves with whether the lists were fetched. The upstream's state tells why they were not. */
+  /** Resolves with true if the lists were fetched. The upstream's state has the reason of a failure. */
   #refresh(
     upstream: ListedUpstream,
     client: Era,
     features: ClientFeatures | undefined,
     begin: 'now' | 'in turn' = 'in turn',
   ): Promise<boolean> {
-    const key = roundKey(upstream, client, features?.capabilityKey ?? '');
+    const key = listingKey(upstream, client, features?.capabilityKey ?? '');
     const running = this.#refreshing.get(key);
     if (running !== undefined) return running;
     const { records } = this.#parts;
@@ -260,11 +274,11 @@ export class ListRefresher {
   }
 }
 
-function roundKey(upstream: ListedUpstream, client: Era, capabilityKey: string): string {
+function listingKey(upstream: ListedUpstream, client: Era, capabilityKey: string): string {
   return `${upstream.id} ${likelyEra(upstream, client)} ${capabilityKey}`;
 }
 
-/** The era in which an upstream is listed for clients of this one, as far as is known. */
+/** Returns the era in which an upstream is listed for clients of an era, as far as it is known. */
 function likelyEra(upstream: ListedUpstream, client: Era): Era {
   return upstream.servingEra(client) ?? client;
 }

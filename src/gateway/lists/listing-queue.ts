@@ -1,9 +1,9 @@
 import { type LimitName, LIMITS } from '../../limits.ts';
 
-/** Listings of one upstream. */
-interface Line {
+/** The running and waiting listings of one upstream. */
+interface UpstreamListings {
   running: number;
-  /** In the order of arrival. */
+  /** Callbacks that start waiting listings, in the order of arrival. */
   readonly waiting: (() => void)[];
 }
 
@@ -13,58 +13,59 @@ interface Line {
  */
 export class ListingQueue {
   readonly #onLimit: (limit: LimitName) => void;
-  /** By upstream, the one whose turn is next first. Upstreams without listings are not in it. */
-  readonly #lines = new Map<string, Line>();
+  /** By upstream, the next one to start a listing first. Only upstreams with listings are included. */
+  readonly #byUpstream = new Map<string, UpstreamListings>();
   #running = 0;
 
-  /** @param onLimit is called for each listing that has to wait. */
+  /** @param onLimit runs for each listing that has to wait. */
   constructor(onLimit: (limit: LimitName) => void) {
     this.#onLimit = onLimit;
   }
 
-  /** Runs a listing when it is its turn, and settles as the listing does. */
+  /** Runs a listing when the limits allow it, and settles as the listing does. */
   async run(upstream: string, list: () => Promise<void>): Promise<void> {
-    const line = this.#lines.get(upstream) ?? { running: 0, waiting: [] };
-    this.#lines.set(upstream, line);
-    const limit = this.#limitFor(line);
-    if (limit === undefined) this.#begin(line);
+    const listings = this.#byUpstream.get(upstream) ?? { running: 0, waiting: [] };
+    this.#byUpstream.set(upstream, listings);
+    const limit = this.#limitFor(listings);
+    if (limit === undefined) this.#begin(listings);
     else {
       this.#onLimit(limit);
-      await new Promise<void>((resolve) => line.waiting.push(resolve));
+      await new Promise<void>((resolve) => listings.waiting.push(resolve));
     }
     try {
       await list();
     } finally {
-      this.#end(upstream, line);
+      this.#end(upstream, listings);
     }
   }
 
-  /** Returns the limit that a further listing has to wait for. */
-  #limitFor({ running }: Line): LimitName | undefined {
+  /** Returns the limit that the next listing has to wait for; undefined if it can start. */
+  #limitFor({ running }: UpstreamListings): LimitName | undefined {
     if (running >= LIMITS.privateListingsPerUpstream) return 'privateListingsPerUpstream';
     return this.#running >= LIMITS.privateListings ? 'privateListings' : undefined;
   }
 
-  #begin(line: Line): void {
-    line.running++;
+  #begin(listings: UpstreamListings): void {
+    listings.running++;
     this.#running++;
   }
 
-  #end(upstream: string, line: Line): void {
-    line.running--;
+  #end(upstream: string, listings: UpstreamListings): void {
+    listings.running--;
     this.#running--;
-    if (line.running === 0 && line.waiting.length === 0) this.#lines.delete(upstream);
+    if (listings.running === 0 && listings.waiting.length === 0) this.#byUpstream.delete(upstream);
     this.#beginNext();
   }
 
   #beginNext(): void {
-    for (const [upstream, line] of this.#lines) {
-      const next = line.waiting.length > 0 && this.#limitFor(line) === undefined ? line.waiting.shift() : undefined;
+    for (const [upstream, listings] of this.#byUpstream) {
+      const next =
+        listings.waiting.length > 0 && this.#limitFor(listings) === undefined ? listings.waiting.shift() : undefined;
       if (next === undefined) continue;
-      // Its next turn comes after those of all others.
-      this.#lines.delete(upstream);
-      this.#lines.set(upstream, line);
-      this.#begin(line);
+      // Moved to the end, so that every other upstream comes first.
+      this.#byUpstream.delete(upstream);
+      this.#byUpstream.set(upstream, listings);
+      this.#begin(listings);
       next();
       return;
     }

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import { buildCatalog, type Catalog, type CatalogLimits, countTools, prepareOffer } from '../../catalog/catalog.ts';
 import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
-import { type Offer, offerText, parseOffer, sameOffer } from '../../catalog/offer.ts';
+import { type Offer, offerText, parseOffer, isSameOffer } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
 import { CLIENT_FEATURES, type Config, type UpstreamConfig } from '../../config/config.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
@@ -10,18 +10,18 @@ import { type Era, ERAS, eraOf, otherEra } from '../../protocol/revisions.ts';
 import type { Eras } from '../../upstream/eras.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 
-/** Offers kept of one upstream, one for each era and set of client capabilities. Clients beyond that see the lists of all. */
+/** Offers kept for one upstream, one for each era and capability key. Further clients get the offer for all clients. */
 const MAX_OFFERS = 16;
-/** Problems of one upstream's lists that are logged one by one, each time they change. */
+/** Problems of one upstream's lists that are logged individually, each time they change. */
 const MAX_LOGGED = 50;
-/** Problems of one upstream's lists that are remembered, so as not to log them twice. */
+/** Problems of one upstream's lists that are kept, so as not to log them twice. */
 const MAX_REPORTED = 1_000;
-/** Offers that are known not to be on disk. Clients choose their capabilities, so there are more than upstreams. */
+/** Keys that are known not to be on disk. Clients choose their capabilities, so there are more keys than upstreams. */
 const MAX_ABSENT = 16_384;
-/** Catalogs kept in memory; any can be built again. */
+/** Catalogs kept in memory. A removed one is built again when it is needed. */
 const MAX_CATALOGS = 256;
 
-/** The era that an offer was listed in, and the capabilities of the clients it is for. */
+/** The era in which an offer was listed, and the capability key of its clients; `''` for all clients. */
 interface OfferKey {
   readonly era: Era;
   readonly capabilityKey: string;
@@ -35,8 +35,8 @@ interface BuiltCatalog {
 }
 
 /**
- * The offers of upstreams, for clients of each era and set of capabilities, and the catalogs made of them. The last good
- * offers are kept on disk, so that a restart serves the whole list at once.
+ * The offers of upstreams by era and client capabilities, and the catalogs made of them. The last good offers are kept
+ * on disk, so that a restarted gateway answers with the whole lists at once.
  */
 export class Offers {
   readonly #views: ReadonlyMap<string, View>;
@@ -44,24 +44,24 @@ export class Offers {
   readonly #store: OfferStore;
   readonly #log: Logger;
   readonly #metrics: Metrics;
-  /** By upstream and era, the problems of its lists that the log has. */
+  /** The problems that were logged, by upstream and era. */
   readonly #reported = new Map<string, ReadonlySet<string>>();
-  /** Command or URL of each upstream, with the client features it may use where those are not all. */
+  /** The text of {@link targetText} by upstream. */
   readonly #targets = new Map<string, string>();
-  /** Upstream → era and capability key → offer. */
+  /** Offers by upstream, then by era and capability key. */
   readonly #offers = new Map<string, Map<string, Offer>>();
-  /** When this process listed an upstream itself; monotonic ms. By upstream, era and capability key. */
+  /** The time when this process listed an upstream; monotonic ms. By upstream, era and capability key. */
   readonly #listedMs = new Map<string, number>();
-  /** Upstreams that are known not to speak one era: its offers are of an earlier version. */
+  /** The era that an upstream is known not to support. Its offers of that era are outdated. */
   readonly #withoutEra = new Map<string, Era>();
   readonly #catalogs = new Map<string, BuiltCatalog>();
-  /** Published tools of each view and era, as far as they were counted. */
+  /** The number of published tools by view and era, for those that were counted. */
   readonly #toolCounts = new Map<string, { readonly view: string; readonly count: number }>();
-  /** The views that show each upstream. */
+  /** The ids of the views of each upstream. */
   readonly #viewsOf = new Map<string, Set<string>>();
-  /** Offers that are not on disk, so that it is not read again for each client. */
+  /** Keys of offers that are not on disk, so that the disk is not read for each client. */
   readonly #absent = new Set<string>();
-  /** Changes with every offer. */
+  /** Increases with every change of an offer. */
   #version = 1;
   #writing: Promise<void> = Promise.resolve();
 
@@ -85,22 +85,22 @@ export class Offers {
     }
   }
 
-  /** Differs from an earlier value when any offer has changed since. */
+  /** A number that increases when any offer changes. */
   get version(): number {
     return this.#version;
   }
 
-  /** What the store knows each upstream by. */
+  /** Returns the keys of the upstreams in the store. */
   upstreamKeys(): readonly UpstreamKey[] {
     return [...this.#targets].map(([upstream, target]) => ({ upstream, target }));
   }
 
-  /** The views that show this upstream. */
+  /** Returns the ids of the views of this upstream. */
   viewsWith(upstream: string): ReadonlySet<string> {
     return this.#viewsOf.get(upstream) ?? new Set();
   }
 
-  /** Forgets what was made of the offers of this upstream. */
+  /** Removes the catalogs and counts that were made of the offers of this upstream. */
   #invalidate(upstream: string): void {
     this.#version++;
     const views = this.viewsWith(upstream);
@@ -109,7 +109,7 @@ export class Offers {
     }
   }
 
-  /** Reads the last good offers. One that cannot be read counts as none. */
+  /** Reads the last good offers from disk. Ignores one that cannot be read. */
   async restore(): Promise<void> {
     for (const [upstream, offers] of this.#offers) {
       for (const era of ERAS) {
@@ -121,23 +121,23 @@ export class Offers {
     }
   }
 
-  /** The offer for clients with these capabilities, or for all (`''`), as listed in this era. */
+  /** Returns the offer for clients with this capability key, or for all clients (`''`), as listed in this era. */
   get(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
     return this.#offers.get(upstream)?.get(keyText({ era, capabilityKey }));
   }
 
-  /** The offer that a client of this era sees: listed in its own era, else in the other one, else none. */
+  /** Returns the offer for a client of this era: the one listed in its era, else in the other one. */
   best(upstream: string, client: Era, capabilityKey: string): Offer | undefined {
     const own = this.#withoutEra.get(upstream) === client ? undefined : this.bestIn(upstream, client, capabilityKey);
     return own ?? this.bestIn(upstream, otherEra(client), capabilityKey);
   }
 
-  /** The offer listed in this era that clients with these capabilities see. */
+  /** Returns the offer listed in this era for clients with this capability key, else the one for all clients. */
   bestIn(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
     return this.get(upstream, era, capabilityKey) ?? this.get(upstream, era, '');
   }
 
-  /** Stops showing offers of an era that the upstream does not speak. True when clients may see others than before. */
+  /** Excludes offers of an era that the upstream does not support. Returns true if lists of clients may change. */
   setEras(upstream: string, { legacy, modern }: Eras): boolean {
     const missing = legacy.speaks === 'no' ? 'legacy' : modern.speaks === 'no' ? 'modern' : undefined;
     if (missing === this.#withoutEra.get(upstream)) return false;
@@ -147,13 +147,13 @@ export class Offers {
     return true;
   }
 
-  /** Ms since this process listed an upstream itself; undefined when it never did. */
+  /** Returns the ms since this process listed an upstream; undefined if it has not listed it. */
   ageMs(upstream: string, era: Era, capabilityKey: string): number | undefined {
     const listedMs = this.#listedMs.get(`${upstream} ${keyText({ era, capabilityKey })}`);
     return listedMs === undefined ? undefined : performance.now() - listedMs;
   }
 
-  /** Marks the offers of an era as out of date: the next client's lists have them fetched again. */
+  /** Marks the offers of an era as outdated: the next list request fetches them again. */
   expire(upstream: string, era: Era): void {
     for (const capabilityKey of this.capabilityKeysOf(upstream, era)) {
       const key = `${upstream} ${keyText({ era, capabilityKey })}`;
@@ -161,46 +161,46 @@ export class Offers {
     }
   }
 
-  /** Whether this very offer is at hand, be it from disk. */
+  /** Loads the offer of exactly this key from disk, if it is not in memory. Resolves with true if there is one. */
   async load(upstream: string, era: Era, capabilityKey: string): Promise<boolean> {
     const key = { era, capabilityKey };
     const offers = this.#offers.get(upstream);
     if (offers === undefined || offers.has(keyText(key))) return true;
-    const place = `${upstream} ${keyText(key)}`;
-    if (this.#absent.has(place)) return false;
+    const keyOfOffer = `${upstream} ${keyText(key)}`;
+    if (this.#absent.has(keyOfOffer)) return false;
     const offer = parseOffer(await this.#read(upstream, key));
     if (offers.has(keyText(key))) return true;
     if (offer === undefined || eraOf(offer.revision) !== era) {
       if (this.#absent.size >= MAX_ABSENT) this.#absent.clear();
-      this.#absent.add(place);
+      this.#absent.add(keyOfOffer);
       return false;
     }
     this.#set(upstream, key, offer);
     return true;
   }
 
-  /** Takes an offer; true when it differs from the one before. */
+  /** Stores an offer. Returns true if it differs from the one before. */
   update(upstream: string, era: Era, capabilityKey: string, offer: Offer): boolean {
     const key = { era, capabilityKey };
     this.#listedMs.set(`${upstream} ${keyText(key)}`, performance.now());
     const before = this.get(upstream, era, capabilityKey);
-    if (before !== undefined && sameOffer(before, offer)) {
+    if (before !== undefined && isSameOffer(before, offer)) {
       this.#touch(upstream, key, before);
       return false;
     }
     this.#set(upstream, key, offer);
     prepareOffer(this.#view(''), upstream, offer, this.#limits);
-    const stored = this.#stored(upstream, key);
+    const stored = this.#storeKey(upstream, key);
     this.#write(() => this.#store.write(stored, offerText(offer)), upstream);
     return true;
   }
 
-  /** The items and members of an upstream's lists that clients of this era do not get as it lists them. */
+  /** Returns the differences between the lists of an upstream and those that clients of this era get. */
   problemsOf(upstream: string, era: Era): readonly ListProblem[] {
     return problemsOf(this.catalog('', era, ''), upstream);
   }
 
-  /** Logs and counts the problems that the lists for all clients of this era did not have before. */
+  /** Logs and counts new problems in the lists for all clients of this era. */
   reportProblems(upstream: string, era: Era): void {
     const key = `${upstream} ${era}`;
     const before = this.#reported.get(key);
@@ -222,31 +222,31 @@ export class Offers {
       this.#log.warn({ upstream, era, more: fresh.length - MAX_LOGGED }, 'more list items changed');
   }
 
-  /** One after the other. The lists of a full disk are still served; they only do not outlive a restart. */
+  /** Runs writes one after another. Offers that cannot be written are still served; only a restart loses them. */
   #write(change: () => Promise<void>, upstream: string): void {
     this.#writing = this.#writing
       .then(change)
       .catch((thrown: unknown) => this.#log.warn({ err: thrown, upstream }, 'offer not saved'));
   }
 
-  /** The sets of capabilities for which the upstream was listed in this era. */
+  /** Returns the capability keys for which the upstream was listed in this era. */
   capabilityKeysOf(upstream: string, era: Era): readonly string[] {
     const keys = [...(this.#offers.get(upstream)?.keys() ?? [])].map(parseKey);
     return keys.filter((key) => key.era === era).map(({ capabilityKey }) => capabilityKey);
   }
 
-  /** Removes an offer that may be out of date. */
+  /** Removes an offer that may be outdated. */
   remove(upstream: string, era: Era, capabilityKey: string): void {
     const offers = this.#offers.get(upstream);
     if (offers !== undefined) this.#remove(upstream, offers, { era, capabilityKey });
   }
 
-  /** Resolves when what was taken is on disk. */
+  /** Resolves when all offers are on disk. */
   flush(): Promise<void> {
     return this.#writing;
   }
 
-  /** Makes it the last to be removed. */
+  /** Moves the offer to the end, so that it is the last to be removed. */
   #touch(upstream: string, key: OfferKey, offer: Offer): void {
     const offers = this.#offers.get(upstream);
     offers?.delete(keyText(key));
@@ -265,15 +265,20 @@ export class Offers {
     this.#invalidate(upstream);
   }
 
-  /** Clients choose their capabilities, so what is kept for each choice is bounded, on disk too. */
+  /**
+   * Removes an offer from memory and disk. The number of kept offers is bounded, since clients choose their
+   * capabilities.
+   */
   #remove(upstream: string, offers: Map<string, Offer>, key: OfferKey): void {
     offers.delete(keyText(key));
     this.#listedMs.delete(`${upstream} ${keyText(key)}`);
-    const stored = this.#stored(upstream, key);
+    const stored = this.#storeKey(upstream, key);
     this.#write(() => this.#store.remove(stored), upstream);
   }
 
-  /** The catalog of a holder: made of the lists of its own connections, else of those for its era and capabilities. */
+  /**
+   * Returns the catalog of a holder, made of the offers of its own links, else of those for its era and capability key.
+   */
   catalogFor(holder: ConnectionHolder): Catalog {
     const { view, era, capabilityKey } = holder;
     if (holder.ownOffers.size === 0) return this.catalog(view, era, capabilityKey);
@@ -284,7 +289,7 @@ export class Offers {
     return buildCatalog(this.#view(view), offers, this.#limits);
   }
 
-  /** The same, with offers that are on disk alone. */
+  /** Returns the catalog of a holder, after loading its offers from disk. */
   async loadCatalog(holder: ConnectionHolder): Promise<Catalog> {
     const { view, capabilityKey } = holder;
     const ids = this.#view(view).upstreams.map(({ id }) => id);
@@ -292,16 +297,16 @@ export class Offers {
     return this.catalogFor(holder);
   }
 
-  /** The catalog of an endpoint for clients of this era with these capabilities. */
+  /** Returns the catalog of an endpoint for clients of this era with this capability key. */
   catalog(view: string, client: Era, capabilityKey: string): Catalog {
     const key = `${client} ${capabilityKey} ${view}`;
     const known = this.#catalogs.get(key);
     if (known !== undefined) return known.catalog;
     const offers = this.#offersOf(view, (upstream) => this.best(upstream, client, capabilityKey));
-    // Where no upstream has both eras, clients of both share one catalog.
+    // If no upstream supports both eras, clients of both eras share one catalog.
     const other = this.#catalogs.get(`${otherEra(client)} ${capabilityKey} ${view}`);
     const catalog =
-      other !== undefined && areSame(other.offers, offers)
+      other !== undefined && haveSameOffers(other.offers, offers)
         ? other.catalog
         : buildCatalog(this.#view(view), offers, this.#limits);
     if (this.#catalogs.size >= MAX_CATALOGS) this.#catalogs.clear();
@@ -309,7 +314,7 @@ export class Offers {
     return catalog;
   }
 
-  /** Returns how many tools an endpoint has for clients of this era. */
+  /** Returns the number of tools of an endpoint for clients of this era. */
   toolCount(view: string, client: Era): number {
     const key = `${client} ${view}`;
     const known = this.#toolCounts.get(key)?.count;
@@ -340,12 +345,12 @@ export class Offers {
     return offers;
   }
 
-  #stored(upstream: string, { era, capabilityKey }: OfferKey): StoredKey {
+  #storeKey(upstream: string, { era, capabilityKey }: OfferKey): StoredKey {
     return { upstream, target: this.#targets.get(upstream) ?? '', era, capabilityKey };
   }
 
   async #read(upstream: string, key: OfferKey): Promise<string> {
-    return (await this.#store.read(this.#stored(upstream, key))) ?? '';
+    return (await this.#store.read(this.#storeKey(upstream, key))) ?? '';
   }
 }
 
@@ -358,14 +363,17 @@ function parseKey(text: string): OfferKey {
   return { era: era === 'modern' ? 'modern' : 'legacy', capabilityKey };
 }
 
-function areSame(a: ReadonlyMap<string, Offer>, b: ReadonlyMap<string, Offer>): boolean {
+function haveSameOffers(a: ReadonlyMap<string, Offer>, b: ReadonlyMap<string, Offer>): boolean {
   return a.size === b.size && [...a].every(([id, offer]) => b.get(id) === offer);
 }
 
-/** Another command or URL under the same id is another server, whose lists are not these. */
+/**
+ * Returns a text that identifies the server behind an upstream's id. A different command or URL is a different server,
+ * whose lists are not valid.
+ */
 function targetText({ target, clientFeatures }: UpstreamConfig): string {
   const parts = target.kind === 'stdio' ? [target.command, ...target.args] : [target.url];
-  // A server may list less to clients that can do less.
+  // A server may list less for clients with fewer features.
   const isLimited = CLIENT_FEATURES.some((feature) => !clientFeatures.includes(feature));
   return JSON.stringify(isLimited ? [...parts, { clientFeatures }] : parts);
 }

@@ -1,30 +1,27 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { sameOffer } from '../../catalog/offer.ts';
-import type { ClientFeatures, Link } from '../../upstream/link.ts';
-import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
-import type { Exchange } from '../exchange/exchange.ts';
+import { isSameOffer } from '../../catalog/offer.ts';
+import type { ClientFeatures } from '../../upstream/link.ts';
+import type { ConnectionHolder, HolderLink, Upstreams } from '../exchange/connection-holder.ts';
 import type { ListingQueue } from './listing-queue.ts';
 import type { Offers } from './offers.ts';
 import { LEAST_GAP_MS } from './pace.ts';
-
-type HolderLink = Link<Exchange, ConnectionHolder>;
 
 export interface PrivateListsParts {
   readonly upstreams: Upstreams;
   readonly offers: Offers;
   readonly queue: ListingQueue;
   readonly log: Logger;
-  /** Gives a holder the catalog of the offers as they are. */
+  /** Gives a holder the catalog of the current offers. */
   refreshCatalog(holder: ConnectionHolder): void;
-  /** The lists of the link were fetched, and equal those of all clients or differ from them; or they could not be fetched. */
+  /** Runs when the lists of the link were compared with those for all clients, or could not be fetched. */
   readonly onListed: (link: HolderLink, outcome: 'equal' | 'differs' | 'failed') => void;
 }
 
-/** Fetches the lists of private connections again after they changed. They concern the users of the connection alone. */
+/** Fetches the lists of private connections again after they changed. Only the users of the connection get them. */
 export class PrivateLists {
   readonly #parts: PrivateListsParts;
-  /** Links whose lists are being fetched; true where they changed again meanwhile. */
+  /** Links whose lists are being fetched; true if they have changed again meanwhile. */
   readonly #listing = new Map<HolderLink, boolean>();
   #lastTurn: Promise<void> = Promise.resolve();
 
@@ -32,14 +29,17 @@ export class PrivateLists {
     this.#parts = parts;
   }
 
-  /** The upstream reported a change on this link. Reports during a listing lead to one more. */
+  /** Fetches the lists after an upstream reported a change on this link. Reports during a listing lead to one more. */
   onChanged(link: HolderLink): void {
     const isListing = this.#listing.has(link);
     this.#listing.set(link, isListing);
     if (!isListing) void this.#listWhileChanged(link);
   }
 
-  /** Each listing waits for its turn anew, after a pause of its own length: a link may report changes without end. */
+  /**
+   * Lists the link until no change is reported during a listing. Each listing waits in the queue again, after a pause
+   * of its own length, since a link may report changes without end.
+   */
   async #listWhileChanged(link: HolderLink): Promise<void> {
     const { queue, log, onListed } = this.#parts;
     try {
@@ -64,7 +64,7 @@ export class PrivateLists {
     }
   }
 
-  /** Resolves with whether the lists differ from those of all clients. */
+  /** Lists a link for each set of capabilities. Resolves with true if lists differ from those for all clients. */
   async #list(link: HolderLink): Promise<boolean> {
     let isOwn = false;
     for (const features of link.era === 'modern' ? distinctFeatures(link.users) : [link]) {
@@ -73,13 +73,16 @@ export class PrivateLists {
     return isOwn;
   }
 
-  /** Resolves in a turn of the event loop of its own: each listing makes a catalog, and many may arrive together. */
+  /**
+   * Resolves in a separate turn of the event loop for each caller: each listing makes a catalog, and many may arrive
+   * together.
+   */
   #nextTurn(): Promise<void> {
     this.#lastTurn = this.#lastTurn.then(() => nextTurn());
     return this.#lastTurn;
   }
 
-  /** A modern connection serves clients of different capabilities, and is listed for each set of them. */
+  /** Lists a link for one set of capabilities: a modern connection serves clients of different capabilities. */
   async #listFor(link: HolderLink, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<boolean> {
     const { upstreams, offers } = this.#parts;
     const offer = await upstreams.get(link.upstream)?.list(link, clientCapabilities);
@@ -87,8 +90,8 @@ export class PrivateLists {
     await this.#nextTurn();
     if (link.connection.isClosed) return false;
     const common = offers.get(link.upstream, link.era, capabilityKey) ?? offers.get(link.upstream, link.era, '');
-    const isOwn = common === undefined || !sameOffer(common, offer);
-    // What changed may be kept outside of the process, for other clients too.
+    const isOwn = common === undefined || !isSameOffer(common, offer);
+    // The changed state may be outside of the process, and concern other clients too.
     if (isOwn) offers.expire(link.upstream, link.era);
     for (const holder of link.users) {
       if (link.era === 'modern' && holder.capabilityKey !== capabilityKey) continue;
@@ -99,7 +102,7 @@ export class PrivateLists {
     return isOwn;
   }
 
-  /** Removes from the catalogs of its users the lists that a closed connection alone had shown. */
+  /** Removes the offers of a closed link from the catalogs of its users. */
   onLinkClosed(link: HolderLink): void {
     for (const holder of link.users) {
       if (holder.ownOffers.delete(link.upstream)) this.#parts.refreshCatalog(holder);

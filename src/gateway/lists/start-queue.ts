@@ -1,9 +1,9 @@
-import { atMost } from '../exchange/at-most.ts';
+import { waitAtMost } from '../exchange/at-most.ts';
 
-/** A start that takes longer than this no longer keeps others waiting. */
+/** A start counts against the limit for at most this long. */
 const SHARE_MS = 5_000;
 
-/** Lets a bounded number of upstreams start at once, in the order they came. */
+/** Starts a bounded number of upstreams at a time, in the order of arrival. */
 export class StartQueue {
   readonly #limit: number;
   readonly #waiting: (() => void)[] = [];
@@ -13,17 +13,17 @@ export class StartQueue {
     this.#limit = limit;
   }
 
-  /** Begins when there is room, and settles as `start` does. */
+  /** Runs `start` when the limit allows it, and settles as `start` does. */
   async run(start: () => Promise<void>): Promise<void> {
     if (this.#running < this.#limit) this.#running++;
     else await new Promise<void>((resolve) => this.#waiting.push(resolve));
     const starting = start();
     const settled = starting.catch(() => undefined);
-    void atMost([settled], SHARE_MS).then(() => this.#release());
+    void waitAtMost([settled], SHARE_MS).then(() => this.#release());
     await starting;
   }
 
-  /** Gives the share to the next in line. */
+  /** Gives the slot to the next waiting start. */
   #release(): void {
     const next = this.#waiting.shift();
     if (next === undefined) this.#running--;

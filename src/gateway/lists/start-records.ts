@@ -2,15 +2,15 @@ import type { Logger } from 'pino';
 import type { OfferStore, UpstreamKey } from '../../store/offer-store.ts';
 
 /**
- * Remembers, over restarts, how the last listing of each upstream went: no client waits at every start for one that could not
- * be listed, and no process is started for lists that were read a short time ago.
+ * Keeps the outcome of the last listing of each upstream across restarts. So clients do not wait at every start for an
+ * upstream that cannot be listed, and no process is started for lists that were read a short time ago.
  */
 export class StartRecords {
   readonly #store: OfferStore;
   readonly #log: Logger;
   readonly #keys: ReadonlyMap<string, UpstreamKey>;
   readonly #failed = new Set<string>();
-  /** When upstreams were last listed; ms since 1970. */
+  /** The time of the last listing; ms since 1970. */
   readonly #listedAtMs = new Map<string, number>();
   #writing: Promise<void> = Promise.resolve();
 
@@ -20,6 +20,7 @@ export class StartRecords {
     this.#log = log;
   }
 
+  /** Reads the records from the store. */
   async restore(): Promise<void> {
     for (const [id, key] of this.#keys) {
       if (await this.#store.hasFailed(key)) this.#failed.add(id);
@@ -28,11 +29,12 @@ export class StartRecords {
     }
   }
 
-  /** Whether the upstream failed, or kept a client waiting in vain, when it was last listed. */
+  /** Returns whether the last listing of the upstream failed, or took too long for a client that waited. */
   hasFailed(upstream: string): boolean {
     return this.#failed.has(upstream);
   }
 
+  /** Records the outcome of a listing. */
   record(upstream: string, hasFailed: boolean): void {
     const key = this.#keys.get(upstream);
     if (key === undefined) return;
@@ -46,7 +48,10 @@ export class StartRecords {
     this.#write(upstream, () => this.#store.setFailed(key, hasFailed));
   }
 
-  /** Ms since the upstream was last listed, by this process or an earlier one. A clock that was set back makes it old. */
+  /**
+   * Returns the ms since the upstream was last listed, by this process or an earlier one. Returns Infinity if the clock
+   * was set back.
+   */
   listedAgeMs(upstream: string): number {
     const ageMs = Date.now() - (this.#listedAtMs.get(upstream) ?? 0);
     return ageMs < 0 ? Infinity : ageMs;
@@ -58,7 +63,7 @@ export class StartRecords {
       .catch((thrown: unknown) => this.#log.warn({ err: thrown, upstream }, 'result of a start not saved'));
   }
 
-  /** Resolves when everything is on disk. */
+  /** Resolves when all records are on disk. */
   flush(): Promise<void> {
     return this.#writing;
   }

@@ -62,7 +62,7 @@ export class ModernRequest implements ModernCall {
   bindTo(exchange: OpenExchange, at: ClientGroup): void {
     this.bind(exchange);
     this.#boundTo = at;
-    at.working.add(exchange);
+    at.activeExchanges.add(exchange);
   }
 
   /** The call is elsewhere. */
@@ -124,6 +124,6 @@ export class ModernRequest implements ModernCall {
   /** It is answered. */
   release(): void {
     if (this.#countedIn !== undefined) this.#countedIn.inFlightCount--;
-    if (this.exchange !== undefined) this.#boundTo?.working.delete(this.exchange);
+    if (this.exchange !== undefined) this.#boundTo?.activeExchanges.delete(this.exchange);
   }
 }

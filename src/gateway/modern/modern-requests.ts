@@ -29,7 +29,7 @@ import type { RequestRecorder } from '../exchange/request-recorder.ts';
 import type { CallOwners } from '../questions/call-owners.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
-import type { Found, Route } from '../exchange/route.ts';
+import type { UpstreamRoute, Route } from '../exchange/route.ts';
 import { noToolsNote, resolve } from '../calls/resolve.ts';
 import type { Lifecycle } from '../../upstream/lifecycle.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
@@ -83,7 +83,7 @@ export class ModernRequests implements ModernRequestHost {
   request(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernRequest {
     const modernRequest = new ModernRequest(this, request, caller, sink, lookup);
     try {
-      const group = this.#parts.groups.of(caller, sink.receivedMs);
+      const group = this.#parts.groups.groupFor(caller, sink.receivedMs);
       modernRequest.follow(
         group instanceof Promise
           ? group.then((made) => this.#answer(modernRequest, made))
@@ -213,7 +213,7 @@ export class ModernRequests implements ModernRequestHost {
   async #retry(
     modernRequest: ModernRequest,
     modernClient: ModernClient,
-    to: Found,
+    to: UpstreamRoute,
     retry: Retry,
     requestState: string,
   ): Promise<Answer> {
@@ -233,7 +233,7 @@ export class ModernRequests implements ModernRequestHost {
     return await this.#send(modernRequest, modernClient, { ...to, params: withRetry(to.params, given) });
   }
 
-  #send(modernRequest: ModernRequest, modernClient: ModernClient, to: Found): Promise<Answer> {
+  #send(modernRequest: ModernRequest, modernClient: ModernClient, to: UpstreamRoute): Promise<Answer> {
     const { group } = modernClient;
     const { calls, parked } = this.#parts;
     const upstream = this.#parts.upstreams.get(to.upstream);
@@ -252,12 +252,12 @@ export class ModernRequests implements ModernRequestHost {
       return calls.send(exchange, to).then((outcome) => this.#toAnswer(exchange, outcome));
     }
     modernRequest.bind(exchange);
-    holder.working.add(exchange);
+    holder.activeExchanges.add(exchange);
     return parked.follow(exchange, to.upstream, modernClient.rounds, this.#work(exchange, to, holder));
   }
 
   /** The whole of a call that may outlive its request. Never rejects. */
-  async #work(exchange: OpenExchange, to: Found, holder: ClientGroup): Promise<Answer> {
+  async #work(exchange: OpenExchange, to: UpstreamRoute, holder: ClientGroup): Promise<Answer> {
     try {
       const outcome = await this.#parts.calls.send(exchange, to);
       if (exchange.failure !== undefined) throw exchange.failure;
@@ -265,7 +265,7 @@ export class ModernRequests implements ModernRequestHost {
     } catch (thrown) {
       return toAnswer(exchange.failure ?? thrown);
     } finally {
-      holder.working.delete(exchange);
+      holder.activeExchanges.delete(exchange);
     }
   }
 
@@ -300,7 +300,7 @@ export class ModernRequests implements ModernRequestHost {
     state: RequestState,
   ): Promise<Answer> {
     const { sealer, questionPolicy } = this.#parts;
-    questionPolicy.mustAllow(upstream, requests);
+    questionPolicy.assertAllowed(upstream, requests);
     const sealed = await sealState(sealer, state, client.caller, request, Date.now() + STATE_MS);
     const inputRequests = requests.map((one) => ({
       ...one,
@@ -340,7 +340,7 @@ export class ModernRequests implements ModernRequestHost {
     if (owner === undefined) throw new GatewayError('invalid-state', { message: 'the call is over; make it again' });
     const { promise, resolve } = Promise.withResolvers<Answer>();
     const back = { receivedMs: sink.receivedMs, send: (text: string) => sink.send(text), answer: resolve };
-    modernRequest.delegateTo(owner.modern(request, caller, back));
+    modernRequest.delegateTo(owner.handleModernRequest(request, caller, back));
     return await promise;
   }
 
@@ -358,7 +358,7 @@ export class ModernRequests implements ModernRequestHost {
 }
 
 /** @throws {GatewayError} `header-mismatch` */
-function checkHeaders({ params }: Request, { source }: Found, lookup: HeaderLookup): void {
+function checkHeaders({ params }: Request, { source }: UpstreamRoute, lookup: HeaderLookup): void {
   if (source === undefined || source.headerParams.length === 0) return;
   const fault = paramHeaderFault(source.headerParams, params?.object('arguments'), lookup);
   if (fault !== undefined) throw new GatewayError('header-mismatch', { message: fault });

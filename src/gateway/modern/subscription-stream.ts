@@ -10,7 +10,7 @@ import type { MessageSink } from '../front.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { isWithin } from '../connections/link-subscriptions.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
-import { ownerOf } from '../exchange/route.ts';
+import { resolveUri } from '../exchange/route.ts';
 import type { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
 
 /** What a `subscriptions/listen` stream is for. */
@@ -116,7 +116,7 @@ export class SubscriptionStream implements Subscriber {
   /** What cannot be subscribed to is left out of the acknowledgement. */
   async #subscribe(uri: string): Promise<void> {
     const group = this.#group;
-    const owner = group.subscriptions.get(uri) ?? ownerOf(group.catalog, uri);
+    const owner = group.subscriptions.get(uri) ?? resolveUri(group.catalog, uri);
     if (owner instanceof GatewayError) return;
     try {
       if (!group.subscriptions.has(uri)) {

@@ -1,33 +1,33 @@
 import type { Request } from '../../protocol/jsonrpc.ts';
 import type { ModernCall, ModernCaller, ModernSink } from '../front.ts';
 
-/** A process that holds calls nobody else can go on with. */
+/** A process with parked calls that no other process can continue. */
 export interface CallOwner {
-  /** Answers a request that belongs to a call of its own, as if it had come there. */
-  modern(request: Request, caller: ModernCaller, sink: ModernSink): ModernCall;
+  /** Handles a retry of one of its parked calls, as if the process had received it. */
+  handleModernRequest(request: Request, caller: ModernCaller, sink: ModernSink): ModernCall;
 }
 
 /**
- * Where parked calls live: a port, since a client's retry may reach any of several processes. What is handed over is a request and
- * who makes it, all of it text, and where news of it goes.
+ * Finds the process of a parked call, since a retry may reach any of several processes. The handed-over data are a
+ * request, its caller and a sink, so that an implementation can send them as text.
  */
 export interface CallOwners {
-  /** Makes a process known by a name that is unguessable and never used again. */
-  join(name: string, owner: CallOwner): void;
-  leave(name: string): void;
-  /** Resolves with undefined when there is no process of this name any more. */
+  /** Registers a process under a name that cannot be guessed and is never used again. */
+  add(name: string, owner: CallOwner): void;
+  remove(name: string): void;
+  /** Resolves with the process of this name; undefined if it does not exist any more. */
   find(name: string): Promise<CallOwner | undefined>;
 }
 
-/** Those of this process. */
+/** The call owners within this process. */
 export class LocalCallOwners implements CallOwners {
   readonly #callOwners = new Map<string, CallOwner>();
 
-  join(name: string, owner: CallOwner): void {
+  add(name: string, owner: CallOwner): void {
     this.#callOwners.set(name, owner);
   }
 
-  leave(name: string): void {
+  remove(name: string): void {
     this.#callOwners.delete(name);
   }
 

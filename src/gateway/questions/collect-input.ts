@@ -10,18 +10,18 @@ import { MODERN } from '../../protocol/revisions.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 
-/** More often than this a server does not ask about one call. */
+/** The largest number of input rounds of one call. */
 export const MAX_ROUNDS = 8;
 
-/** A server that wants to be asked again without saying what for is given this long. */
+/** The pause before a retry if the server asks no questions. */
 const PACE_MS = 250;
 
 /**
- * A legacy client waits in one request while a modern upstream is asked again and again, each time with what the client said
- * meanwhile. This is one such round: everything the upstream wants to know, at once, on the stream of the client's request.
+ * Asks a legacy client the questions of one input round of a modern upstream, all at once, on the stream of the
+ * client's request. The client's request stays open over all rounds.
  *
- * @returns what to bring back to the upstream.
- * @throws {GatewayError} `client-unreachable` when the client cannot or will not say; `cancelled`
+ * @returns the answers for the retry at the upstream.
+ * @throws {GatewayError} `client-unreachable` if the client cannot or does not answer; `cancelled`
  */
 export async function collectInput(
   policy: QuestionPolicy,
@@ -34,8 +34,8 @@ export async function collectInput(
     await exchange.unlessCancelled(sleep(PACE_MS));
     return { inputResponses: undefined, requestState };
   }
-  policy.mustAllow(upstream, inputRequests);
-  const questions = inputRequests.map((request) => question(policy, exchange, upstream, request));
+  policy.assertAllowed(upstream, inputRequests);
+  const questions = inputRequests.map((request) => prepareQuestion(policy, exchange, upstream, request));
   exchange.releaseSlot();
   const withdrawals: (() => void)[] = [];
   try {
@@ -43,7 +43,7 @@ export async function collectInput(
       const { promise, resolve } = Promise.withResolvers<Answer>();
       const onWithdrawn = (run: () => void) => withdrawals.push(run);
       exchange.client.ask({ upstream, method, params, answer: resolve, onProgress: undefined, onWithdrawn }, exchange);
-      return [key, responseTo(upstream, method, await promise)] as const;
+      return [key, inputResponseOf(upstream, method, await promise)] as const;
     });
     let inputResponses = RawObject.EMPTY;
     for (const [key, raw] of await exchange.unlessCancelled(Promise.all(answers))) {
@@ -62,7 +62,12 @@ interface Question {
 }
 
 /** @throws {GatewayError} `client-unreachable` */
-function question(policy: QuestionPolicy, { client }: OpenExchange, upstream: string, request: InputRequest): Question {
+function prepareQuestion(
+  policy: QuestionPolicy,
+  { client }: OpenExchange,
+  upstream: string,
+  request: InputRequest,
+): Question {
   const { key, method, params } = request;
   const { revision } = client.caller;
   const toClient = policy.toClient(client, upstream, request);
@@ -75,8 +80,11 @@ function question(policy: QuestionPolicy, { client }: OpenExchange, upstream: st
   return { key, method, params: asked };
 }
 
-/** An error has no place among the answers: to a form or a page it is a cancel, and else there is no going on. */
-function responseTo(upstream: string, method: string, answer: Answer): string {
+/**
+ * Returns the input response of a client's answer. An error counts as a cancelled elicitation; for other questions it
+ * ends the call, since an input response cannot be an error.
+ */
+function inputResponseOf(upstream: string, method: string, answer: Answer): string {
   if (answer.kind === 'result') return upgradeInputResponse(answer.result);
   if (method === 'elicitation/create') return '{"action":"cancel"}';
   const message = `the client refused ${method}, which upstream "${upstream}" needs: ${answer.error.message}`;

@@ -6,7 +6,7 @@ import { upgradeServerRequest } from '../../protocol/upgrade.ts';
 import { LATEST_LEGACY } from '../../protocol/revisions.ts';
 import type { ClientQuestion } from '../exchange/exchange.ts';
 
-/** Questions this close together are asked at once. */
+/** Questions within this time are part of the same round. */
 const COALESCE_MS = 20;
 const MAX_OPEN = 64;
 
@@ -16,8 +16,8 @@ function errorAnswer(code: number, message: string): Answer {
   return { kind: 'error', error: { code, message } };
 }
 
-/** What is asked, and of whom: `user_name` for a form with the one field `name`. */
-function nameOf(method: string, params: RawObject): string {
+/** Returns a readable name of a question, such as `user_name` for a form with the only field `name`. */
+function questionName(method: string, params: RawObject): string {
   if (method === 'sampling/createMessage') return 'model_message';
   if (method === 'roots/list') return 'client_roots';
   if (params.string('mode') === 'url') return 'user_page';
@@ -26,22 +26,22 @@ function nameOf(method: string, params: RawObject): string {
   return field !== undefined && fields.length === 1 && NAME.test(field) ? `user_${field}` : 'user_input';
 }
 
-/** What a legacy upstream wants to know while it works on one call, gathered into rounds that a modern client can answer. */
+/** The questions of a legacy upstream during one call, gathered into rounds that a modern client can answer. */
 export class InputRounds {
   readonly #open = new Map<string, ClientQuestion>();
   readonly #asked = new Set<string>();
-  readonly #given: RawObject | undefined;
-  /** There are questions that the client has not been asked, or has left open. */
-  #isNew = false;
-  /** Of whoever waits for something to ask. */
+  readonly #knownResponses: RawObject | undefined;
+  /** Whether there are open questions that the last round did not contain, or that it left unanswered. */
+  #hasNewQuestions = false;
+  /** Resolved when there is a question to ask. */
   #waiter: PromiseWithResolvers<'asked'> | undefined;
 
-  /** @param given answers that came with the request itself, by the keys that questions get. */
-  constructor(given?: RawObject) {
-    this.#given = given;
+  /** @param knownResponses input responses in the request itself, by the keys that questions will get. */
+  constructor(knownResponses?: RawObject) {
+    this.#knownResponses = knownResponses;
   }
 
-  /** Takes a question; it is part of the next round. */
+  /** Adds a question to the next round. Answers it at once if the request contained the response. */
   add(question: ClientQuestion): void {
     if (this.#open.size >= MAX_OPEN) {
       question.answer(errorAnswer(-32603, 'The client has too many unanswered questions'));
@@ -49,8 +49,9 @@ export class InputRounds {
     }
     const key = this.#keyFor(question);
     this.#asked.add(key);
-    const given = this.#given?.raw(key);
-    const result = given === undefined ? undefined : downgradeInputResponse(question.method, LATEST_LEGACY, given);
+    const response = this.#knownResponses?.raw(key);
+    const result =
+      response === undefined ? undefined : downgradeInputResponse(question.method, LATEST_LEGACY, response);
     if (result !== undefined) {
       question.answer({ kind: 'result', result });
       return;
@@ -61,76 +62,83 @@ export class InputRounds {
   #register(key: string, question: ClientQuestion): void {
     this.#open.set(key, question);
     question.onWithdrawn(() => this.#open.delete(key));
-    this.#isNew = true;
-    setTimeout(() => this.#announce(), COALESCE_MS);
-  }
-
-  /** The call goes on as a task: what is asked is asked there, under the same keys, and here nothing more. */
-  transfer(): InputRounds {
-    const there = new InputRounds(this.#given);
-    for (const key of this.#asked) there.#asked.add(key);
-    for (const [key, question] of this.#open) there.#register(key, question);
-    this.#open.clear();
-    return there;
+    this.#hasNewQuestions = true;
+    setTimeout(() => this.#notifyWaiter(), COALESCE_MS);
   }
 
   /**
-   * The same question has the same name whenever the call is made, so that a client which makes it again can bring the answer.
+   * Moves the open questions to new rounds with the same keys, for a call that continues as a task. This object gets no
+   * further questions.
+   */
+  transfer(): InputRounds {
+    const successor = new InputRounds(this.#knownResponses);
+    for (const key of this.#asked) successor.#asked.add(key);
+    for (const [key, question] of this.#open) successor.#register(key, question);
+    this.#open.clear();
+    return successor;
+  }
+
+  /**
+   * Returns the key of a question. It is the same each time the call is made, so that a client that repeats the call
+   * can send the response with it.
    */
   #keyFor({ method, params }: ClientQuestion): string {
-    const name = nameOf(method, params);
+    const name = questionName(method, params);
     let key = name;
     for (let n = 2; this.#asked.has(key); n++) key = `${name}_${n}`;
     return key;
   }
 
-  #announce(): void {
-    if (this.#isNew && this.#open.size > 0) this.#waiter?.resolve('asked');
+  #notifyWaiter(): void {
+    if (this.#hasNewQuestions && this.#open.size > 0) this.#waiter?.resolve('asked');
   }
 
-  /** Resolves when there is something to ask. What was taken back meanwhile is nothing. One waits at a time. */
+  /** Resolves when there are questions to ask; withdrawn ones do not count. Only one caller may wait at a time. */
   nextQuestions(): Promise<'asked'> {
     this.#waiter = Promise.withResolvers();
-    this.#announce();
+    this.#notifyWaiter();
     return this.#waiter.promise;
   }
 
-  /** The questions that are open now. */
+  /** Returns the open questions, which form the current round. */
   openQuestions(): readonly InputRequest[] {
-    this.#isNew = false;
+    this.#hasNewQuestions = false;
     return [...this.#open].map(([key, { method, params }]) => ({ key, method, params: upgradeServerRequest(params) }));
   }
 
-  /** The key and method of the first open question whose response is no answer to it; undefined when there is none. */
-  invalidResponse(responses: RawObject | undefined): { readonly key: string; readonly method: string } | undefined {
+  /**
+   * Returns the key and method of the first open question whose response is not a valid answer to it; undefined if
+   * there is none.
+   */
+  findInvalidResponse(responses: RawObject | undefined): { readonly key: string; readonly method: string } | undefined {
     for (const [key, { method }] of this.#open) {
       const raw = responses?.raw(key);
-      if (raw !== undefined && !isAnswerTo(method, raw)) return { key, method };
+      if (raw !== undefined && !isValidAnswer(method, raw)) return { key, method };
     }
     return undefined;
   }
 
-  /** Gives the responses to the upstream, by key. A question without a response is asked again. */
+  /** Answers open questions with the responses of their keys. Questions without a response are asked again. */
   answer(responses: RawObject | undefined): void {
     for (const [key, question] of this.#open) {
       const raw = responses?.raw(key);
       if (raw === undefined) continue;
       this.#open.delete(key);
       const result = downgradeInputResponse(question.method, LATEST_LEGACY, raw);
-      // The caller has asked for `invalidResponse` first, so this is for questions that came since.
+      // The caller has validated the responses before, so this is for questions that were added since.
       question.answer(
         result === undefined ? errorAnswer(-32602, 'The client gave no valid answer') : { kind: 'result', result },
       );
     }
-    this.#isNew = this.#open.size > 0;
+    this.#hasNewQuestions = this.#open.size > 0;
   }
 
-  /** Lets upstreams that want to know hear that somebody is at work. */
-  progress(params: RawObject): void {
+  /** Reports progress to the upstreams of open questions that accept it. */
+  reportProgress(params: RawObject): void {
     for (const question of this.#open.values()) question.onProgress?.(params);
   }
 
-  /** Nobody will answer any more. */
+  /** Answers all open questions as cancelled. */
   cancelAll(why: string): void {
     for (const [key, question] of this.#open) {
       this.#open.delete(key);
@@ -143,7 +151,7 @@ export class InputRounds {
   }
 }
 
-function isAnswerTo(method: string, response: string): boolean {
+function isValidAnswer(method: string, response: string): boolean {
   try {
     return downgradeInputResponse(method, LATEST_LEGACY, response) !== undefined;
   } catch (thrown) {

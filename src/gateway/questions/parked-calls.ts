@@ -9,56 +9,56 @@ import { sealState } from '../handles/request-state.ts';
 import type { InputRounds } from './input-rounds.ts';
 import type { Sealer } from '../handles/sealer.ts';
 
-/** A legacy upstream's call that outlives the request it began with: it waits for the client to come back with answers. */
+/** A call at a legacy upstream that outlives its first request: it waits for the client's answers. */
 interface ParkedCall {
   readonly id: string;
   readonly exchange: OpenExchange;
   readonly upstream: string;
   readonly principal: string;
   readonly rounds: InputRounds;
-  /** How the call ends, in the client's words. Never rejects. */
+  /** The final answer in the client's revision. Never rejects. */
   readonly work: Promise<Answer>;
-  /** Of the questions that are out. */
+  /** The number of the current input round. */
   round: number;
-  /** What came of each round that was answered: who comes twice hears the same twice. */
+  /** The answer after each answered round, so that a repeated retry gets the same one. */
   readonly outcomes: Map<number, Promise<Answer>>;
-  isOver: boolean;
-  /** Nobody came in time: its questions were answered for the client. */
+  hasEnded: boolean;
+  /** Whether the client did not retry in time, so that its questions were cancelled. */
   isAbandoned: boolean;
-  /** When nobody is waited for any longer; monotonic ms. Infinite while somebody is there. */
+  /** The time when the call expires; monotonic ms. Infinite while a request of the client is attached. */
   dueMs: number;
-  isKeptAlive: number;
+  keepAliveCount: number;
 }
 
 export interface ParkedCallsParts {
   readonly sealer: Sealer;
-  /** Where a retry has to go, whichever process it reaches. */
+  /** The name of this process among the call owners, for retries that reach another process. */
   readonly ownerName: string;
   readonly gauge: Level;
-  /** How long a call waits for its client. */
+  /** How long a call waits for a retry. */
   readonly ttlMs: number;
   readonly perPrincipal: number;
   readonly perUpstream: number;
 }
 
-/** Makes the request that came the one that is told of the call. */
+/** Attaches the retry to the exchange, so that it gets the messages and the answer of the call. */
 type Attach = (exchange: OpenExchange, rounds: InputRounds) => void;
 
-/** What the sealed state of a parked call says. */
+/** The content of the sealed state of a parked call. */
 interface State {
   readonly park: string;
   readonly round: number;
 }
 
 const SWEEP_MS = 1_000;
-/** A waiting upstream that wants to hear of progress hears of it this often. SDKs give up after 60 s. */
+/** The interval of progress for upstreams that wait for answers. SDKs give up after 60 s. */
 const KEEP_ALIVE_MS = 10_000;
-/** The end of a call is kept this long, for a client whose connection broke just then. */
+/** How long the answer of a call is kept, for a client whose connection broke just then. */
 const RETAIN_MS = 60_000;
-/** An upstream whose question was cancelled may still end the call by itself. */
+/** The time that an upstream has to end the call after its questions were cancelled. */
 const GRACE_MS = 5_000;
 
-/** The calls of modern clients at legacy upstreams that ask, in the order they were parked. */
+/** The parked calls of this process, in the order of parking. */
 export class ParkedCalls {
   readonly #parts: ParkedCallsParts;
   readonly #calls = new Map<string, ParkedCall>();
@@ -69,16 +69,17 @@ export class ParkedCalls {
   }
 
   /**
-   * The answer to the request that began this call: its result, or questions.
+   * Returns the answer to the first request of a call: the call's result, or its questions.
    *
-   * @param work how the call ends; it never rejects.
+   * @param work the final answer; it never rejects.
+   * @throws {GatewayError} `overloaded`: too many calls are parked.
    */
   async follow(exchange: OpenExchange, upstream: string, rounds: InputRounds, work: Promise<Answer>): Promise<Answer> {
-    // What is still asked when the call is over, nobody can answer any more.
+    // Open questions cannot be answered after the call has ended.
     void work.then(() => rounds.cancelAll('the call is over'));
     const first = await Promise.race([work, rounds.nextQuestions()]);
     if (first !== 'asked') return first;
-    const refused = this.#refuse(exchange, upstream);
+    const refused = this.#refusal(exchange, upstream);
     if (refused !== undefined) {
       rounds.cancelAll('the client cannot be asked now');
       exchange.cancel('too many calls wait for their clients');
@@ -93,10 +94,10 @@ export class ParkedCalls {
       work,
       round: 0,
       outcomes: new Map(),
-      isOver: false,
+      hasEnded: false,
       isAbandoned: false,
       dueMs: Infinity,
-      isKeptAlive: 0,
+      keepAliveCount: 0,
     };
     this.#calls.set(call.id, call);
     this.#parts.gauge.add();
@@ -105,40 +106,40 @@ export class ParkedCalls {
     return await this.#park(call);
   }
 
-  #refuse(exchange: OpenExchange, upstream: string): GatewayError | undefined {
+  #refusal(exchange: OpenExchange, upstream: string): GatewayError | undefined {
     const { perPrincipal, perUpstream } = this.#parts;
     let [ofPrincipal, ofUpstream] = [0, 0];
     for (const call of this.#calls.values()) {
-      if (call.isOver) continue;
+      if (call.hasEnded) continue;
       if (call.principal === exchange.client.caller.principal.key) ofPrincipal++;
       if (call.upstream === upstream) ofUpstream++;
     }
     if (ofPrincipal < perPrincipal && ofUpstream < perUpstream) return undefined;
-    const whose = ofPrincipal < perPrincipal ? `at upstream "${upstream}"` : 'of yours';
+    const place = ofPrincipal < perPrincipal ? `at upstream "${upstream}"` : 'of yours';
     return new GatewayError('overloaded', {
       upstream,
       executed: 'unknown',
       retryable: false,
-      message: `${Math.max(ofPrincipal, ofUpstream)} calls ${whose} wait for answers already`,
+      message: `${Math.max(ofPrincipal, ofUpstream)} calls ${place} wait for answers already`,
     });
   }
 
   /**
-   * Goes on with a parked call, once per round however often the client comes.
+   * Continues a parked call with the responses of a retry. A repeated retry of the same round gets the same answer.
    *
-   * @throws {GatewayError} `invalid-state`; `invalid-params` when a response is no answer to its question: the call stays
-   *   parked, and the same `requestState` takes the corrected response.
+   * @throws {GatewayError} `invalid-state`; `invalid-params` if a response is not a valid answer: the call stays
+   *   parked, and the same `requestState` accepts corrected responses.
    */
   resume(state: State, responses: RawObject | undefined, attach: Attach): Promise<Answer> {
     const call = this.#calls.get(state.park);
-    if (call === undefined || (call.isAbandoned && !call.isOver))
+    if (call === undefined || (call.isAbandoned && !call.hasEnded))
       throw new GatewayError('invalid-state', { message: 'the call is over; make it again' });
     const known = call.outcomes.get(state.round);
     if (known !== undefined) {
-      if (!call.isOver && state.round === call.round) attach(call.exchange, call.rounds);
+      if (!call.hasEnded && state.round === call.round) attach(call.exchange, call.rounds);
       return known;
     }
-    const invalid = call.rounds.invalidResponse(responses);
+    const invalid = call.rounds.findInvalidResponse(responses);
     if (invalid !== undefined) {
       const message = `inputResponses.${invalid.key} is no valid answer to ${invalid.method}; the call still waits for one`;
       throw new GatewayError('invalid-params', { upstream: call.upstream, message });
@@ -160,21 +161,21 @@ export class ParkedCalls {
     const { exchange, rounds } = call;
     const { sealer, ttlMs } = this.#parts;
     const inputRequests = rounds.openQuestions();
-    // The upstream has withdrawn them meanwhile.
+    // The upstream has withdrawn the questions meanwhile.
     if (inputRequests.length === 0) return await this.#next(call);
     call.round++;
     call.dueMs = performance.now() + ttlMs;
     exchange.detach();
     const { client, request } = exchange;
     const waiting = { kind: 'park', owner: this.#parts.ownerName, park: call.id, round: call.round } as const;
-    // A little longer than the call waits, so that who is late is told what happened.
+    // Valid a little longer than the call waits, so that a late client gets the right error.
     const state = await sealState(sealer, waiting, client.caller, request, Date.now() + ttlMs + RETAIN_MS);
     const result = inputRequiredResult({ inputRequests, requestState: JSON.stringify(state) });
     return { kind: 'result', result: result.toString() };
   }
 
   #onEnd(call: ParkedCall): void {
-    call.isOver = true;
+    call.hasEnded = true;
     call.dueMs = performance.now() + RETAIN_MS;
     this.#parts.gauge.remove();
   }
@@ -182,9 +183,9 @@ export class ParkedCalls {
   #sweep(): void {
     const nowMs = performance.now();
     for (const call of this.#calls.values()) {
-      if (nowMs >= call.dueMs) this.#overdue(call);
-      else if (!call.isOver && call.dueMs !== Infinity && ++call.isKeptAlive % (KEEP_ALIVE_MS / SWEEP_MS) === 0) {
-        call.rounds.progress(RawObject.of({ progress: call.isKeptAlive, message: 'waiting for the client' }));
+      if (nowMs >= call.dueMs) this.#expire(call);
+      else if (!call.hasEnded && call.dueMs !== Infinity && ++call.keepAliveCount % (KEEP_ALIVE_MS / SWEEP_MS) === 0) {
+        call.rounds.reportProgress(RawObject.of({ progress: call.keepAliveCount, message: 'waiting for the client' }));
       }
     }
     if (this.#calls.size > 0) return;
@@ -192,23 +193,23 @@ export class ParkedCalls {
     this.#sweeping = undefined;
   }
 
-  #overdue(call: ParkedCall): void {
-    if (call.isOver) {
+  #expire(call: ParkedCall): void {
+    if (call.hasEnded) {
       this.#calls.delete(call.id);
       return;
     }
-    // Once to answer for the client, and once more, after a grace, to give up.
+    // The first time, cancels the questions; the second time, after a grace period, cancels the call.
     call.dueMs = performance.now() + GRACE_MS;
     if (call.isAbandoned) call.exchange.cancel('the client did not come back');
     call.isAbandoned = true;
     call.rounds.cancelAll('the client did not come back');
   }
 
-  /** Gives every call up. */
+  /** Cancels every call. */
   close(): void {
     clearInterval(this.#sweeping);
     for (const call of this.#calls.values()) {
-      if (call.isOver) continue;
+      if (call.hasEnded) continue;
       call.rounds.cancelAll('the gateway stops');
       call.exchange.cancel('the gateway stops');
     }

@@ -27,7 +27,7 @@ type Question = Pick<InputRequest, 'method' | 'params'>;
 export class QuestionPolicy {
   readonly #parts: QuestionPolicyParts;
   readonly #features: ReadonlyMap<string, readonly ClientFeature[]>;
-  /** Upstream and cause of each refusal that the log has. */
+  /** Upstream and cause of the refusals that were logged. */
   readonly #logged = new Set<string>();
 
   constructor(parts: QuestionPolicyParts) {
@@ -35,19 +35,19 @@ export class QuestionPolicy {
     this.#features = new Map(parts.upstreams.map(({ id, clientFeatures }) => [id, clientFeatures]));
   }
 
-  /** Returns the reason why a question does not go to a client; undefined when it does. */
+  /** Returns the reason why a question must not reach the client; undefined if it may. Counts the refusal. */
   refusal(upstream: string, method: string, params: RawObject): string | undefined {
     const feature = FEATURES.get(method);
     if (feature !== undefined && this.#features.get(upstream)?.includes(feature) !== true) {
       const reason = `upstream "${upstream}" may not use ${feature} of clients; its clientFeatures in the config allow it`;
-      return this.#refused(upstream, feature, reason);
+      return this.#recordRefusal(upstream, feature, reason);
     }
     const unsafe = unsafeReason(method, params);
-    return unsafe === undefined ? undefined : this.#refused(upstream, 'url', unsafe);
+    return unsafe === undefined ? undefined : this.#recordRefusal(upstream, 'url', unsafe);
   }
 
-  /** @throws {GatewayError} `upstream-protocol` when one of the questions does not go to a client. */
-  mustAllow(upstream: string, questions: readonly Question[]): void {
+  /** Throws if one of the questions must not reach the client. @throws {GatewayError} `upstream-protocol` */
+  assertAllowed(upstream: string, questions: readonly Question[]): void {
     for (const { method, params = RawObject.EMPTY } of questions) {
       const reason = this.refusal(upstream, method, params);
       if (reason === undefined) continue;
@@ -56,7 +56,7 @@ export class QuestionPolicy {
     }
   }
 
-  /** Returns the parameters of a question as the client gets them: within the bounds, and with the upstream's name. */
+  /** Returns the params of a question for the client: within the limits, and with the upstream's name. */
   toClient(client: Client, upstream: string, { method, params = RawObject.EMPTY }: Question): RawObject {
     switch (method) {
       case 'sampling/createMessage': {
@@ -70,7 +70,7 @@ export class QuestionPolicy {
     }
   }
 
-  #refused(upstream: string, cause: ClientFeature | 'url', reason: string): string {
+  #recordRefusal(upstream: string, cause: ClientFeature | 'url', reason: string): string {
     this.#parts.metrics.questionRefused(cause);
     const key = `${upstream} ${cause}`;
     if (!this.#logged.has(key)) {

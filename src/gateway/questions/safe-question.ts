@@ -3,8 +3,8 @@ import type { RawObject } from '../../json/json.ts';
 import { LIMITS } from '../../limits.ts';
 
 /**
- * Whether a page may be shown to a user: https, or http on this machine, and no user name or password in the URL, since both
- * are used to make an address look like another.
+ * Returns whether a URL may be shown to a user: https, or http on this machine, without user name and password, since
+ * attackers use both to disguise an address.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/client/elicitation#safe-url-handling
  */
@@ -15,7 +15,7 @@ export function isSafeUrl(text: string): boolean {
   return protocol === 'https:' || (protocol === 'http:' && isLoopback(hostname.replace(/^\[|\]$/g, '')));
 }
 
-/** Returns the reason why a server request does not go to a client; undefined when it does. */
+/** Returns the reason why a server request must not reach the client; undefined if it may. */
 export function unsafeReason(method: string, params: RawObject): string | undefined {
   if (method !== 'elicitation/create' || params.string('mode') !== 'url') return undefined;
   if (isSafeUrl(params.string('url') ?? '')) return undefined;
@@ -23,10 +23,10 @@ export function unsafeReason(method: string, params: RawObject): string | undefi
 }
 
 /**
- * Returns the parameters of `sampling/createMessage` with `maxTokens` capped, since the client's user pays for them, and
- * without context beyond this server.
+ * Returns the params of `sampling/createMessage` with `maxTokens` capped, since the client's user pays for the tokens,
+ * and without context of other servers.
  *
- * @param isOnlyServer whether "this server" means to the client what it means to the upstream.
+ * @param isOnlyServer whether `thisServer` means this upstream alone to the client.
  * @param onCap runs when `maxTokens` is capped.
  */
 export function boundedSampling(params: RawObject, isOnlyServer: boolean, onCap: () => void): RawObject {

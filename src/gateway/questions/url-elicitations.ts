@@ -1,9 +1,10 @@
-/** Pages that users were sent to, and upstreams say are done. */
+/** The URL elicitations that upstreams have reported as complete, and the calls that wait for such reports. */
 export class UrlElicitations {
   readonly #waiting = new Map<string, Set<() => void>>();
-  /** Those that were done before anybody waited, the latest last. */
+  /** Completed elicitations, the latest last: a report may come before the wait. */
   readonly #done = new Set<string>();
 
+  /** Records a completed elicitation, and ends the waits for it. */
   complete(upstream: string, elicitationId: string): void {
     const key = `${upstream} ${elicitationId}`;
     this.#done.add(key);
@@ -12,17 +13,17 @@ export class UrlElicitations {
     for (const wake of this.#waiting.get(key) ?? []) wake();
   }
 
-  /** Resolves when all of these are done, or after so long. */
+  /** Resolves when all of these elicitations are complete, or after `limitMs`. */
   async wait(upstream: string, elicitationIds: readonly string[], limitMs: number): Promise<void> {
     const keys = elicitationIds.map((id) => `${upstream} ${id}`).filter((key) => !this.#done.has(key));
     if (keys.length === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(resolve, limitMs);
-    const left = new Set(keys);
+    const remaining = new Set(keys);
     const wakes = keys.map((key) => {
       const wake = () => {
-        left.delete(key);
-        if (left.size === 0) resolve();
+        remaining.delete(key);
+        if (remaining.size === 0) resolve();
       };
       const waiting = this.#waiting.get(key) ?? new Set();
       this.#waiting.set(key, waiting.add(wake));
@@ -38,4 +39,5 @@ export class UrlElicitations {
   }
 }
 
+/** Completed elicitations that are kept. */
 const MAX_DONE = 10_000;

@@ -57,7 +57,7 @@ export class Tasks {
     const upstream = upstreams.get(place.upstream);
     if (viewed === undefined || upstream === undefined) throw new GatewayError('unknown-task');
     const at = client instanceof ModernClient ? client.group.byKey(place.holder) : holder;
-    const link = links.ready(at, upstream.id) ?? (await exchange.unlessCancelled(links.open(at, upstream.id)));
+    const link = links.findOpen(at, upstream.id) ?? (await exchange.unlessCancelled(links.open(at, upstream.id)));
     try {
       if (!(at instanceof ClientGroup)) return await this.#core(exchange, upstream, link, { ...place, id });
       if (link.era === 'modern') return await this.#extension(exchange, upstream, link, place, id, viewed);
@@ -149,7 +149,7 @@ export class Tasks {
   /** What an upstream lists may be other clients' too, so each task that is this client's is asked for by itself. */
   async #list(exchange: OpenExchange): Promise<Answer> {
     const { ids } = this.#parts;
-    const own = ids.all(exchange.client.caller);
+    const own = ids.list(exchange.client.caller);
     const states = await Promise.all(own.map((known) => this.#state(exchange, known)));
     const tasks = arrayText(states.flatMap((state) => (state === undefined ? [] : [state])));
     return { kind: 'result', result: `{"tasks":${tasks}}` };
@@ -158,7 +158,7 @@ export class Tasks {
   /** Undefined for what its upstream does not know or cannot be asked about now. */
   async #state({ client, holder }: OpenExchange, known: KnownTask): Promise<string | undefined> {
     const { links, upstreams, ids } = this.#parts;
-    const link = links.ready(holder, known.upstream);
+    const link = links.findOpen(holder, known.upstream);
     const callMs = upstreams.get(known.upstream)?.config.timeouts.callMs;
     if (link === undefined || link.era === 'modern' || callMs === undefined) return undefined;
     const limits = { timeoutMs: callMs, maxMs: callMs, progress: false, context: undefined } as const;
@@ -167,7 +167,7 @@ export class Tasks {
     if (answer?.kind === 'result') {
       return RawObject.parse(answer.result).with('taskId', JSON.stringify(known.id)).toString();
     }
-    if (answer !== undefined && known.holder === holder.key) ids.forget(client.caller, known);
+    if (answer !== undefined && known.holder === holder.key) ids.remove(client.caller, known);
     return undefined;
   }
 }
@@ -208,7 +208,7 @@ function detailed(
   if (requests === undefined) return told;
   const read = readRequests(requests);
   if (read === undefined) return told.with('inputRequests', undefined);
-  policy.mustAllow(upstream, read);
+  policy.assertAllowed(upstream, read);
   const questions = read.map((one) => ({
     ...one,
     params: policy.toClient(client, upstream, one),

@@ -4,7 +4,7 @@ import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { isTerminal, upgradeTask } from '../../protocol/tasks.ts';
 import type { ClientGroup } from '../clients/client-group.ts';
-import { atMost } from '../exchange/at-most.ts';
+import { waitAtMost } from '../exchange/at-most.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { Client } from '../exchange/exchange.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
@@ -68,7 +68,7 @@ export class UpgradedTasks {
       site,
       (client instanceof ModernClient ? client.rounds?.transfer() : undefined) ?? new InputRounds(),
     );
-    site.holder.working.delete(exchange);
+    site.holder.activeExchanges.delete(exchange);
     return this.#parts.translator.stamp(upgradeTask(state).with('resultType', '"task"'));
   }
 
@@ -94,7 +94,7 @@ export class UpgradedTasks {
     // What it wants to know it may ask only where its result is waited for.
     if (status === 'input_required') {
       this.#result(running, site).catch(() => undefined);
-      await atMost([running.rounds.nextQuestions()], ASK_MS);
+      await waitAtMost([running.rounds.nextQuestions()], ASK_MS);
     }
     return this.#inFlight(told, running.rounds.openQuestions());
   }
@@ -185,7 +185,7 @@ export class UpgradedTasks {
     const call = { kind: 'request', id: '0', method: 'tools/call', params: undefined } as const;
     const exchange = new OpenExchange(new ModernClient(caller, holder, undefined, rounds), holder, call, NOWHERE);
     exchange.upstream = upstream.id;
-    holder.working.add(exchange);
+    holder.activeExchanges.add(exchange);
     const timer = setTimeout(() => this.#end(site), UNHEARD_MS).unref();
     const running: RunningTask = {
       principal: caller.principal.key,
@@ -211,7 +211,7 @@ export class UpgradedTasks {
     this.#running.delete(keyOf(site));
     clearTimeout(running.timer);
     running.rounds.cancelAll('the task is over');
-    running.holder.working.delete(running.exchange);
+    running.holder.activeExchanges.delete(running.exchange);
     running.exchange.cancel('the task is over');
     release(site);
   }

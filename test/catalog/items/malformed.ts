@@ -153,7 +153,7 @@ export function catalogWith(kind: ItemKind, items: readonly RawObject[], upstrea
   return catalogOf(view([bare('a', { isRemote: false })]), { a: listed });
 }
 
-/** Every malformed item of a kind in one list, under keys of their own where the key is not what is wrong. */
+/** Every malformed item of a kind in one list, each with its own key unless the key is malformed. */
 export function allTogether(kind: ItemKind): readonly RawObject[] {
   const key = KEY[kind];
   return malformedItems(kind).map(({ what, item }, i) => {

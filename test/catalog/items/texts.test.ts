@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { cleanItemText, visibleLabel, visibleText, withoutLoneSurrogates } from '../../../src/catalog/items/texts.ts';
+import { cleanItemText, visibleLabel, visibleText, replaceLoneSurrogates } from '../../../src/catalog/items/texts.ts';
 import { bare, catalogOf, resource, tool, view } from '../fixtures.ts';
 
 const texts = [
@@ -24,12 +24,12 @@ const texts = [
 ];
 
 for (const { what, text, visible } of texts) {
-  test(`N-28 a description with ${what} shows what people see`, () => assert.equal(visibleText(text), visible));
+  test(`N-28 a description with ${what} keeps only visible text`, () => assert.equal(visibleText(text), visible));
 }
 
 test('N-28 a title is one line', () => assert.equal(visibleLabel('a\r\n\tb'), 'a b'));
 
-test('N-28 text that was cleaned has nothing more to clean', () => {
+test('N-28 cleaning a cleaned text changes nothing', () => {
   const char = fc.constantFrom(
     'a',
     '\n',
@@ -52,7 +52,7 @@ test('N-28 text that was cleaned has nothing more to clean', () => {
   );
 });
 
-test('N-28 titles and descriptions are cleaned at every depth, and counted; data and names stay', () => {
+test('N-28 titles and descriptions are cleaned at any depth; data and names are not', () => {
   const hidden = 'a\u001b\u{e0041}';
   const item = {
     name: hidden,
@@ -92,12 +92,12 @@ test('N-28 titles and descriptions are cleaned at every depth, and counted; data
   });
 });
 
-test('N-28 a member name that is spelled with escapes is cleaned like any other', () => {
+test('N-28 a description whose member name has escapes is cleaned too', () => {
   const { json } = cleanItemText('{"t\\u0069tle":"a\\u001b", "n":1.0}', new Set());
   assert.equal(json, '{"t\\u0069tle":"a", "n":1.0}');
 });
 
-test('N-28 the catalog publishes and counts clean texts, also the name of a resource', () => {
+test('N-28 the catalog cleans and counts texts, also the name of a resource', () => {
   const bad = resource('x:1').with('name', '"a\\u001bb"').with('title', '"\\udb40\\udc41t"');
   const catalog = catalogOf(view([bare('a')]), {
     a: { resources: [bad], tools: [tool('t', { description: 'fine\n' })] },
@@ -106,7 +106,7 @@ test('N-28 the catalog publishes and counts clean texts, also the name of a reso
   assert.deepEqual(catalog.repaired, [{ upstream: 'a', kind: 'resource', name: 'x:1', leftOut: [], cleanedTexts: 2 }]);
 });
 
-test('N-02 half a surrogate pair, which Python clients refuse anywhere, becomes a replacement character', () => {
+test('N-02 a lone surrogate becomes a replacement character', () => {
   const cases = [
     ['"\\ud83d\\ude00"', '"\\ud83d\\ude00"'],
     ['"\\ud83dx"', '"\\ufffdx"'],
@@ -114,5 +114,5 @@ test('N-02 half a surrogate pair, which Python clients refuse anywhere, becomes 
     ['"\\\\ud83d"', '"\\\\ud83d"'],
     ['"\\ud83d\\ud83d\\ude00"', '"\\ufffd\\ud83d\\ude00"'],
   ];
-  for (const [before = '', after] of cases) assert.equal(withoutLoneSurrogates(before), after);
+  for (const [before = '', after] of cases) assert.equal(replaceLoneSurrogates(before), after);
 });

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
-import { hasUnseen, publishedName, shown } from '../../../src/catalog/names/name.ts';
+import { hasUnseen, publishedName, printable } from '../../../src/catalog/names/name.ts';
 import { resolveTool } from '../../../src/catalog/catalog.ts';
 import { bare, catalogOf, tool, upstream, view } from '../fixtures.ts';
 
@@ -15,12 +15,12 @@ const cases = [
 ];
 
 for (const { prefix, name, published } of cases) {
-  test(`"${shown(name)}" behind "${prefix}" is published as "${shown(published)}"`, () => {
+  test(`"${printable(name)}" behind "${prefix}" is published as "${printable(published)}"`, () => {
     assert.equal(publishedName(upstream('git', { prefix }), name, 48), published);
   });
 }
 
-test('published names stay what they are from one release to the next', () => {
+test('published names do not change between releases', () => {
   assert.equal(publishedName(upstream('git'), 'repo.log', 48), 'git__repo_log_c09a94');
   assert.equal(publishedName(upstream('git'), 'x'.repeat(60), 48), `git__${'x'.repeat(36)}_57d128`);
 });
@@ -35,14 +35,14 @@ for (const { prefix, name, published } of [
   { prefix: 'a-very-long-upstream-name-for-testing__', name: 'x'.repeat(99), published: /^a-very_x{34}_[0-9a-f]{6}$/ },
   { prefix: 'github__', name: 'list.'.repeat(7), published: /^github__(?:list_){6}lis_[0-9a-f]{6}$/ },
 ]) {
-  test(`N-11 "${name}" behind "${prefix}" keeps its own name as far as it fits`, () => {
+  test(`N-11 "${name}" with prefix "${prefix}" keeps its own name as far as it fits`, () => {
     const short = publishedName(upstream('a', { prefix }), name, 48);
     assert.match(short, published);
     assert.ok(short.length <= 48);
   });
 }
 
-test('N-11 a shortened prefix does not give its names to the upstream that has the short one', () => {
+test('N-11 a shortened prefix does not equal the prefix of another upstream', () => {
   const long = upstream('b', { prefix: 'github-enterprise-of-the-whole-company__' });
   const name = 'search_repositories_by_topic_and_lang';
   const shown = view([upstream('a', { prefix: 'github__' }), long]);
@@ -52,7 +52,7 @@ test('N-11 a shortened prefix does not give its names to the upstream that has t
   assert.deepEqual(resolveTool(catalog, published), { upstream: 'b', name });
 });
 
-test('M-002 a name behind a prefix has only characters and a length that every client takes', () => {
+test('M-002 a prefixed name has characters and a length that every client accepts', () => {
   fc.assert(
     fc.property(fc.string({ unit: 'binary', minLength: 1 }), fc.integer({ min: 16, max: 64 }), (name, maxChars) => {
       const published = publishedName(upstream('git'), name, maxChars);
@@ -62,13 +62,13 @@ test('M-002 a name behind a prefix has only characters and a length that every c
   );
 });
 
-test('SEC-34 names that differ only in what had to be replaced or cut stay apart', () => {
+test('SEC-34 names that differ only in replaced or cut characters stay distinct', () => {
   const names = ['a.b', 'a/b', 'a:b', 'a b', 'ä', 'ö', '😀', `${'long'.repeat(20)}1`, `${'long'.repeat(20)}2`];
   const published = ['git', 'hub'].flatMap((id) => names.map((name) => publishedName(upstream(id), name, 48)));
   assert.equal(new Set(published).size, published.length);
 });
 
-test('SEC-34 plain names of two upstreams never meet, whatever they are', () => {
+test('SEC-34 plain names of two upstreams are never equal', () => {
   const plain = fc.stringMatching(/^[A-Za-z0-9_-]{1,60}$/);
   fc.assert(
     fc.property(plain, plain, (a, b) => {
@@ -94,9 +94,9 @@ for (const char of [
   '\ud800',
   '\u3164',
 ]) {
-  test(`SEC-36 ${shown(char)} in a name is noticed`, () => {
+  test(`SEC-36 ${printable(char)} in a name is noticed`, () => {
     assert.equal(hasUnseen(`a${char}b`), true);
-    assert.equal(shown(char), `\\u{${char.codePointAt(0)?.toString(16)}}`);
+    assert.equal(printable(char), `\\u{${char.codePointAt(0)?.toString(16)}}`);
   });
 }
 

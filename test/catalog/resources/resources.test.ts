@@ -13,7 +13,7 @@ function one(id: string, uri: string): object {
   return { kind: 'one', upstream: id, uri };
 }
 
-test('D5 resources and templates are listed with the id of their upstream', () => {
+test('D5 resources and templates are listed with their upstream’s id', () => {
   const catalog = catalogOf(pair, {
     a: { resources: [resource('file:///1'), resource('ui://app'), resource('https://x/1')] },
     b: { resources: [resource('file:///1')], templates: [template('file:///{path}'), template('ui://{x}')] },
@@ -57,7 +57,7 @@ const cases = [
 ];
 
 for (const { uri, to } of cases) {
-  test(`M-023 "${uri}" leads to ${JSON.stringify(to)}`, () => assert.deepEqual(resolveResource(known, uri), to));
+  test(`M-023 "${uri}" resolves to ${JSON.stringify(to)}`, () => assert.deepEqual(resolveResource(known, uri), to));
 }
 
 const completions = [
@@ -70,12 +70,12 @@ const completions = [
 ];
 
 for (const { ref, to } of completions) {
-  test(`M-017 a completion for "${ref}" leads to ${JSON.stringify(to)}`, () => {
+  test(`M-017 a completion for "${ref}" resolves to ${JSON.stringify(to)}`, () => {
     assert.deepEqual(resolveTemplate(known, ref), to);
   });
 }
 
-test('M-017 a template that two upstreams list alike is nobody’s', () => {
+test('M-017 a template that two upstreams list alike is ambiguous', () => {
   const raw = { templates: [template('https://x/{y}')] };
   const catalog = catalogOf(pair, { a: raw, b: raw });
   assert.deepEqual(resolveTemplate(catalog, 'https://x/{y}'), { kind: 'many', upstreams: ['a', 'b'] });
@@ -83,7 +83,7 @@ test('M-017 a template that two upstreams list alike is nobody’s', () => {
   assert.equal(catalog.lists.resourceTemplates.length, 1);
 });
 
-test('a web URI that two upstreams list is listed once, and the second is quarantined with the reason', () => {
+test('of a web URI that two upstreams list, the second is quarantined', () => {
   assert.equal(member(known.lists.resources, 'uri').filter((uri) => uri === 'https://x/both').length, 1);
   assert.deepEqual(
     known.quarantined.map(({ upstream: id, kind, name }) => [id, kind, name]),
@@ -92,7 +92,7 @@ test('a web URI that two upstreams list is listed once, and the second is quaran
   assert.match(known.quarantined[0]?.why ?? '', /listed by upstream "a" too/);
 });
 
-test('a resource that clients cannot read is quarantined and not asked for', () => {
+test('a resource that clients cannot read is quarantined and not requested', () => {
   const resources = [
     RawObject.of({ uri: 'x:nameless' }),
     RawObject.of({ name: 'n' }),
@@ -110,7 +110,7 @@ test('a resource that clients cannot read is quarantined and not asked for', () 
   }
 });
 
-test('a template that starts with an expression is kept from other upstreams’ resources', () => {
+test('a template that starts with an expression does not match others’ resources', () => {
   const offers = { a: { templates: [template('{+url}')] }, b: {} };
   const merged = catalogOf(view([bare('a', { excludeTools: ['x'] }), upstream('b')]), offers);
   assert.deepEqual(merged.lists.resourceTemplates, []);
@@ -122,7 +122,7 @@ test('a template that starts with an expression is kept from other upstreams’ 
   assert.deepEqual(resolveResource(alone, 'any:thing'), one('a', 'any:thing'));
 });
 
-test('conformance: URIs of an unprefixed upstream are unmodified, and unlisted ones are read from it', () => {
+test('conformance: URIs of an unprefixed upstream are unchanged, listed or not', () => {
   const offers = {
     a: { resources: [resource('test://static-text')], templates: [template('test://template/{id}/data')] },
   };
@@ -139,13 +139,13 @@ test('conformance: URIs of an unprefixed upstream are unmodified, and unlisted o
   }
 });
 
-test('an unlisted web URI is not shown to an upstream that may not be its own', () => {
+test('an unlisted web URI is not sent to an upstream that may not own it', () => {
   const catalog = catalogOf(view([bare('a'), upstream('b')]), {});
   assert.deepEqual(resolveResource(catalog, 'https://b.example/secret-in-the-path'), NONE);
   assert.deepEqual(resolveResource(catalog, 'note:1'), one('a', 'note:1'));
 });
 
-test('SEC-35 an upstream with raw URIs cannot list what reads as another one’s, nor spoil it', () => {
+test('SEC-35 an upstream with raw URIs cannot list or hide URIs of another one', () => {
   const spoof = [resource('b+file:///1'), RawObject.of({ uri: 'b+file:///2' }), resource('ui://b+app')];
   const catalog = catalogOf(view([bare('a'), upstream('b')]), {
     a: { resources: spoof, templates: [template('b+x:{y}')] },
@@ -158,13 +158,13 @@ test('SEC-35 an upstream with raw URIs cannot list what reads as another one’s
   assert.deepEqual(resolveResource(catalog, 'ui://b+app'), one('b', 'ui://app'));
 });
 
-test('an upstream named like a scheme does not break its own endpoint', () => {
+test('an upstream with a scheme as its id does not break its own endpoint', () => {
   const catalog = catalogOf(view([bare('git')]), { git: { resources: [resource('git+ssh://host/x')] } });
   assert.deepEqual(member(catalog.lists.resources, 'uri'), ['git+ssh://host/x']);
   assert.deepEqual(resolveResource(catalog, 'git+ssh://host/x'), one('git', 'git+ssh://host/x'));
 });
 
-test('SEC-35 whatever link an upstream emits, reading it reaches that upstream or fails', () => {
+test('SEC-35 reading any link of an upstream reaches that upstream or fails', () => {
   const victim = { resources: [resource('file:///secret'), resource('ui://app')], templates: [template('db://{t}')] };
   const catalog = catalogOf(pair, { a: { resources: [resource('x:1')] }, b: victim });
   const tempting = fc.constantFrom(

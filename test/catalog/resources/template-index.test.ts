@@ -6,7 +6,7 @@ import { parseTemplate } from '../../../src/catalog/resources/template.ts';
 import { LIMITS } from '../../../src/limits.ts';
 import { bare, catalogOf, template, view } from '../fixtures.ts';
 
-test('N-22 the index finds the same upstreams as a look at every template', () => {
+test('N-22 the index finds the same upstreams as a scan of all templates', () => {
   const pattern = fc
     .array(fc.constantFrom('a', 'b', '/', '{x}', '{+x}'), { maxLength: 6 })
     .map((parts) => `x:${parts.join('')}`);
@@ -36,7 +36,7 @@ function hostile(count: number): readonly { readonly upstream: string; readonly 
 
 const AGAINST = `x:${'a/'.repeat(1_020)}!`;
 
-test('N-22 limit templateMatchSteps: an upstream whose templates need too much does not match, the others do', () => {
+test('N-22 limit templateMatchSteps: an upstream beyond it does not match, others do', () => {
   const reached: string[] = [];
   const templates = [...hostile(500), { upstream: 'honest', template: 'x:{+all}!' }];
   const found = new TemplateIndex(templates, (limit) => reached.push(limit)).find(AGAINST);
@@ -44,7 +44,7 @@ test('N-22 limit templateMatchSteps: an upstream whose templates need too much d
   assert.deepEqual(reached, ['templateMatchSteps']);
 });
 
-test('N-22 limit templateUriBytes: neither longer URIs nor longer templates are matched', () => {
+test('N-22 limit templateUriBytes: longer URIs and templates do not match', () => {
   const longest = `x:${'a'.repeat(LIMITS.templateUriBytes - 2)}`;
   const index = new TemplateIndex([{ upstream: 'a', template: 'x:{+all}' }]);
   assert.deepEqual([...index.find(longest)], ['a']);
@@ -55,7 +55,7 @@ test('N-22 limit templateUriBytes: neither longer URIs nor longer templates are 
   assert.equal(parseTemplate(`${longest}a`), undefined);
 });
 
-test('N-22 limit templatesPerUpstream: the first are listed, and one record says how many are not', () => {
+test('N-22 limit templatesPerUpstream: the first are listed, and one record counts the rest', () => {
   const templates = Array.from({ length: LIMITS.templatesPerUpstream + 5 }, (_, i) => template(`x:${i}/{y}`));
   const catalog = catalogOf(view([bare('a')]), { a: { templates } });
   assert.equal(catalog.lists.resourceTemplates.length, LIMITS.templatesPerUpstream);

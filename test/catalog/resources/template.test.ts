@@ -36,7 +36,7 @@ for (const { template, uri, fits } of cases) {
 }
 
 for (const template of ['a:{', 'a:}', 'a:{b', 'a:{b}}', 'a:{{b}}', `a:${'{b}'.repeat(100)}`, `a:${'b'.repeat(9999)}`]) {
-  test(`"${template.slice(0, 20)}" is a template no URI is recognised by`, () => {
+  test(`no URI matches the template "${template.slice(0, 20)}"`, () => {
     assert.equal(parseTemplate(template), undefined);
   });
 }
@@ -51,7 +51,7 @@ function reference(template: string): RegExp {
   return new RegExp(`^${source.join('')}$`, 's');
 }
 
-test('N-22 a URI matches a template exactly when the template can have made it', () => {
+test('N-22 a URI matches a template exactly if the template can expand to it', () => {
   const expression = fc.constantFrom('{x}', '{+x}', '{/x}', '{?x}', '{#x}');
   const literal = fc.constantFrom('', 'a', 'b', '/', 'a/', '/b', 'ab', '//', 'aa', 'a/b');
   const template = fc

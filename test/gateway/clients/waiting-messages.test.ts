@@ -13,17 +13,17 @@ test('N-29 limit sessionQueueMessages: the oldest notification is dropped, and n
   const question = requestText(1, 'roots/list', undefined);
   waiting.add(question);
   for (let n = 0; n < 300; n++) waiting.add(updated(n));
-  const texts = waiting.take();
+  const texts = waiting.removeAll();
   assert.equal(texts.length, 256);
   assert.equal(texts[0], question);
   assert.equal(texts[1], updated(45));
-  assert.deepEqual(waiting.take(), []);
+  assert.deepEqual(waiting.removeAll(), []);
 });
 
 test('N-29 limit sessionQueueBytes: the oldest notifications are dropped until the rest fits', () => {
   const waiting = new WaitingMessages();
   for (let n = 0; n < 20; n++) waiting.add(updated(n, 100_000));
-  const texts = waiting.take();
+  const texts = waiting.removeAll();
   assert.equal(texts.length, 10);
   assert.equal(texts.at(-1), updated(19, 100_000));
 });
@@ -31,5 +31,5 @@ test('N-29 limit sessionQueueBytes: the oldest notifications are dropped until t
 test('an equal message waits once', () => {
   const waiting = new WaitingMessages();
   for (let n = 0; n < 10; n++) waiting.add(updated(1));
-  assert.equal(waiting.take().length, 1);
+  assert.equal(waiting.removeAll().length, 1);
 });

@@ -24,26 +24,22 @@ function isLog(message: Message): boolean {
   return 'method' in message && message.method === 'notifications/message';
 }
 
-test(
-  'N-03 a process that ends while its session lives: log message, metric, and the next answer',
-  TIMEOUT,
-  async () => {
-    const memory = scripted();
-    await using gateway = await testCore({ up: { memory } });
-    const client = await gateway.connect();
-    assert.deepEqual(await metaOf(client), { own: 1 });
-    memory.peers[0]?.crash();
-    const logged = await client.until(() => client.listened.find(isLog));
-    assert.ok(logged.kind === 'notification');
-    assert.equal(logged.params?.string('level'), 'warning');
-    assert.equal(logged.params?.object('data')?.string('upstream'), 'up');
-    assert.partialDeepStrictEqual(await metaOf(client), { own: 1, [KEY]: { upstream: 'up', reason: 'crash' } });
-    assert.deepEqual(await metaOf(client), { own: 1 }, 'reported once');
-    assert.match(await gateway.metrics.text(), /linkspan_upstream_state_lost_total\{upstream="up",reason="crash"\} 1/);
-  },
-);
+test('N-03 a lost process is reported by log message, metric and the next answer', TIMEOUT, async () => {
+  const memory = scripted();
+  await using gateway = await testCore({ up: { memory } });
+  const client = await gateway.connect();
+  assert.deepEqual(await metaOf(client), { own: 1 });
+  memory.peers[0]?.crash();
+  const logged = await client.until(() => client.listened.find(isLog));
+  assert.ok(logged.kind === 'notification');
+  assert.equal(logged.params?.string('level'), 'warning');
+  assert.equal(logged.params?.object('data')?.string('upstream'), 'up');
+  assert.partialDeepStrictEqual(await metaOf(client), { own: 1, [KEY]: { upstream: 'up', reason: 'crash' } });
+  assert.deepEqual(await metaOf(client), { own: 1 }, 'reported once');
+  assert.match(await gateway.metrics.text(), /linkspan_upstream_state_lost_total\{upstream="up",reason="crash"\} 1/);
+});
 
-test('N-03 a process that ends before it served a call has no state to lose', TIMEOUT, async () => {
+test('N-03 the end of a process that has answered no call is not reported', TIMEOUT, async () => {
   const memory = scripted();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -52,7 +48,7 @@ test('N-03 a process that ends before it served a call has no state to lose', TI
   assert.deepEqual(await metaOf(client), { own: 1 });
 });
 
-test('N-03 a client that wants errors alone gets no warning of lost state', TIMEOUT, async () => {
+test('N-03 a client with log level error gets no warning about lost state', TIMEOUT, async () => {
   const memory = scripted();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -63,7 +59,7 @@ test('N-03 a client that wants errors alone gets no warning of lost state', TIME
   assert.ok(!client.listened.some(isLog));
 });
 
-test('N-03 an upstream that forgot the session: the call that is sent again says so', TIMEOUT, async () => {
+test('N-03 after a lost upstream session, the repeated call reports the lost state', TIMEOUT, async () => {
   const memory = scripted();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -72,7 +68,7 @@ test('N-03 an upstream that forgot the session: the call that is sent again says
   assert.partialDeepStrictEqual(await metaOf(client), { [KEY]: { reason: 'forgotten' } });
 });
 
-test('N-03 a process that is ended as idle has lost its state', TIMEOUT, async () => {
+test('N-03 the end of an idle process is reported as lost state', TIMEOUT, async () => {
   const memory = scripted();
   await using gateway = await testCore({ up: { memory, idleMs: 1 } });
   const client = await gateway.connect();
@@ -82,13 +78,13 @@ test('N-03 a process that is ended as idle has lost its state', TIMEOUT, async (
   assert.partialDeepStrictEqual(await metaOf(client), { [KEY]: { upstream: 'up', reason: 'idle' } });
 });
 
-test('N-03 after a restart the first answer of each upstream that kept state says so', TIMEOUT, async () => {
+test('N-03 after a restart the first answer of each upstream with state reports the loss', TIMEOUT, async () => {
   const [memory, other] = [scripted(), scripted()];
   await using gateway = await testCore({ up: { memory }, other: { memory: other } });
   const client = await gateway.connect();
   await metaOf(client);
   await gateway.restart();
-  const session = await gateway.core.gateway.session(client.session.id, client.session.caller.principal, '');
+  const session = await gateway.core.gateway.findSession(client.session.id, client.session.caller.principal, '');
   const call = async (tool: string) => {
     const { answer } = await client.request('tools/call', toolCall(tool), session === undefined ? {} : { session });
     return answer.kind === 'result' ? JSON.parse(answer.result)['_meta'] : answer.error;
@@ -98,12 +94,12 @@ test('N-03 after a restart the first answer of each upstream that kept state say
   assert.deepEqual(await call('other__echo'), { own: 1 });
 });
 
-test('N-03 a session that ends loses nothing that anybody needs', TIMEOUT, async () => {
+test('N-03 the end of a session is not reported as lost state', TIMEOUT, async () => {
   const memory = scripted();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
   await metaOf(client);
-  await gateway.core.gateway.end(client.session);
+  await gateway.core.gateway.endSession(client.session);
   await memory.until(() => memory.open.size === 0 || undefined);
   assert.doesNotMatch(await gateway.metrics.text(), /state_lost_total\{/);
 });

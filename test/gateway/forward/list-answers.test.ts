@@ -218,7 +218,7 @@ test('G5 clients cannot fill the disk by declaring ever new features', TIMEOUT, 
   for (let n = 1; n <= 30; n++) {
     const client = await gateway.connect({ capabilities: { sampling: { x: 'x'.repeat(n) } } });
     await client.result('tools/list');
-    await gateway.core.gateway.end(client.session);
+    await gateway.core.gateway.endSession(client.session);
   }
   await gateway.core.stop();
   const files = await readdir(join(gateway.config.stateDir, 'offers'));

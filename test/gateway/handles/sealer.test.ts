@@ -41,7 +41,7 @@ class TestDir implements AsyncDisposable {
 }
 
 for (const purpose of PURPOSES) {
-  test(`what was sealed for a ${purpose} opens for that and for nothing else`, OPTIONS, async () => {
+  test(`a handle for a ${purpose} opens for no other purpose`, OPTIONS, async () => {
     await using dir = await TestDir.make();
     const sealer = await openSealer(dir.path);
     const text = await sealer.seal(purpose, PAYLOAD, T0 + HOUR);
@@ -51,23 +51,19 @@ for (const purpose of PURPOSES) {
   });
 }
 
-test(
-  'S-002 two handles of the same content have nothing in common that could be guessed, and fit a header',
-  OPTIONS,
-  async () => {
-    await using dir = await TestDir.make();
-    const sealer = await openSealer(dir.path);
-    const [one, two] = await Promise.all([1, 2].map(() => sealer.seal('session', PAYLOAD, T0)));
-    assert.ok(one !== undefined && two !== undefined);
-    assert.notEqual(one.split('.').slice(1).join(), two.split('.').slice(1).join());
-    for (const text of [one, two]) {
-      assert.match(text, /^[\x21-\x7e]+$/);
-      assert.ok(!text.includes(Buffer.from('principal').toString('base64url').slice(1, -2)));
-    }
-  },
-);
+test('S-002 handles of the same content differ unpredictably, and fit a header', OPTIONS, async () => {
+  await using dir = await TestDir.make();
+  const sealer = await openSealer(dir.path);
+  const [one, two] = await Promise.all([1, 2].map(() => sealer.seal('session', PAYLOAD, T0)));
+  assert.ok(one !== undefined && two !== undefined);
+  assert.notEqual(one.split('.').slice(1).join(), two.split('.').slice(1).join());
+  for (const text of [one, two]) {
+    assert.match(text, /^[\x21-\x7e]+$/);
+    assert.ok(!text.includes(Buffer.from('principal').toString('base64url').slice(1, -2)));
+  }
+});
 
-test('SEC-29 a handle opens until it expires, and not from then on', OPTIONS, async () => {
+test('SEC-29 a handle opens until it expires', OPTIONS, async () => {
   await using dir = await TestDir.make();
   const sealer = await openSealer(dir.path);
   const text = await sealer.seal('session', PAYLOAD, T0);
@@ -76,7 +72,7 @@ test('SEC-29 a handle opens until it expires, and not from then on', OPTIONS, as
   assert.equal(await sealer.unseal('session', text, T0 + HOUR), undefined);
 });
 
-test('SEC-29 no single flipped bit leaves a handle valid', { timeout: 60_000 }, async () => {
+test('SEC-29 a handle with any single flipped bit is invalid', { timeout: 60_000 }, async () => {
   await using dir = await TestDir.make();
   const sealer = await openSealer(dir.path);
   // Lengths that leave no, two and four spare bits at the end of the ciphertext.
@@ -93,7 +89,7 @@ test('SEC-29 no single flipped bit leaves a handle valid', { timeout: 60_000 }, 
   }
 });
 
-test('SEC-29 no other last character of any part leaves a handle valid', OPTIONS, async () => {
+test('SEC-29 a handle with another last character of any part is invalid', OPTIONS, async () => {
   await using dir = await TestDir.make();
   const sealer = await openSealer(dir.path);
   const parts = (await sealer.seal('session', { filler: 'x' }, T0 + HOUR)).split('.');
@@ -106,7 +102,7 @@ test('SEC-29 no other last character of any part leaves a handle valid', OPTIONS
   }
 });
 
-test('SEC-29 no part of a handle, and nothing around it, opens', OPTIONS, async () => {
+test('SEC-29 a part of a handle, or a handle with added text, is invalid', OPTIONS, async () => {
   await using dir = await TestDir.make();
   const sealer = await openSealer(dir.path);
   const text = await sealer.seal('session', PAYLOAD, T0 + HOUR);
@@ -136,7 +132,7 @@ test('SEC-29 no part of a handle, and nothing around it, opens', OPTIONS, async 
   }
 });
 
-test('SEC-29 what somebody else sealed does not open, under our key id neither', OPTIONS, async () => {
+test('SEC-29 a handle of another key is invalid, also with our key id', OPTIONS, async () => {
   await using ours = await TestDir.make();
   await using theirs = await TestDir.make();
   const sealer = await openSealer(ours.path);
@@ -163,34 +159,30 @@ test('a handle opens after a restart', OPTIONS, async () => {
   assert.deepEqual(await (await openSealer(dir.path)).unseal('session', text, T0), PAYLOAD);
 });
 
-test(
-  'SEC-30 after a rotation old handles open for the grace period alone, and new ones have a new key',
-  OPTIONS,
-  async () => {
-    await using dir = await TestDir.make();
-    const sealer = await openSealer(dir.path);
-    const far = Date.now() + 1_000 * HOUR;
-    const old = await sealer.seal('session', { age: 'old' }, far);
-    const beforeMs = Date.now();
-    await sealer.rotate(HOUR);
-    const afterMs = Date.now();
-    const young = await sealer.seal('session', { age: 'young' }, far);
-    assert.notEqual(decodeProtectedHeader(old).kid, decodeProtectedHeader(young).kid);
+test('SEC-30 after a rotation old handles open for the grace period, new ones use a new key', OPTIONS, async () => {
+  await using dir = await TestDir.make();
+  const sealer = await openSealer(dir.path);
+  const far = Date.now() + 1_000 * HOUR;
+  const old = await sealer.seal('session', { age: 'old' }, far);
+  const beforeMs = Date.now();
+  await sealer.rotate(HOUR);
+  const afterMs = Date.now();
+  const young = await sealer.seal('session', { age: 'young' }, far);
+  assert.notEqual(decodeProtectedHeader(old).kid, decodeProtectedHeader(young).kid);
 
-    for (const each of [sealer, await openSealer(dir.path)]) {
-      assert.deepEqual(await each.unseal('session', old, beforeMs + HOUR - 1), { age: 'old' });
-      assert.equal(await each.unseal('session', old, afterMs + HOUR), undefined);
-      assert.deepEqual(await each.unseal('session', young, afterMs + HOUR), { age: 'young' });
-    }
+  for (const each of [sealer, await openSealer(dir.path)]) {
+    assert.deepEqual(await each.unseal('session', old, beforeMs + HOUR - 1), { age: 'old' });
+    assert.equal(await each.unseal('session', old, afterMs + HOUR), undefined);
+    assert.deepEqual(await each.unseal('session', young, afterMs + HOUR), { age: 'young' });
+  }
 
-    await sealer.rotate(2 * HOUR);
-    assert.equal(
-      await sealer.unseal('session', old, afterMs + HOUR),
-      undefined,
-      'a second rotation gives no second grace',
-    );
-  },
-);
+  await sealer.rotate(2 * HOUR);
+  assert.equal(
+    await sealer.unseal('session', old, afterMs + HOUR),
+    undefined,
+    'a second rotation gives no second grace',
+  );
+});
 
 test('SEC-30 a handle sealed while another process rotates opens there', OPTIONS, async (t) => {
   await using dir = await TestDir.make();
@@ -205,7 +197,7 @@ test('SEC-30 a handle sealed while another process rotates opens there', OPTIONS
   assert.equal(kid, decodeProtectedHeader(text).kid, 'and from then on it is the one we seal with');
 });
 
-test('the keys are ours alone to read, and nothing else is left in the directory', OPTIONS, async () => {
+test('only the owner can read the key file, and no other file is left', OPTIONS, async () => {
   await using dir = await TestDir.make();
   const stateDir = join(dir.path, 'deep', 'state');
   const sealer = await openSealer(stateDir);
@@ -219,7 +211,7 @@ test('the keys are ours alone to read, and nothing else is left in the directory
 });
 
 for (const mode of [0o644, 0o604, 0o602, 0o777]) {
-  test(`SEC-14 a key file of mode ${mode.toString(8)} is refused with words, and kept as it is`, OPTIONS, async () => {
+  test(`SEC-14 a key file of mode ${mode.toString(8)} is refused and left unchanged`, OPTIONS, async () => {
     await using dir = await TestDir.make();
     await openSealer(dir.path);
     const before = await readFile(dir.keys, 'utf8');
@@ -246,7 +238,7 @@ const NO_RINGS = [
 
 for (const text of NO_RINGS) {
   test(
-    `a key file with ${JSON.stringify(text.slice(0, 30))} is refused with words that hold no secret`,
+    `a key file with ${JSON.stringify(text.slice(0, 30))} is refused without its secret in the message`,
     OPTIONS,
     async () => {
       await using dir = await TestDir.make();
@@ -262,7 +254,7 @@ for (const text of NO_RINGS) {
   );
 }
 
-test('sealers that start at nearly the same time have one ring', OPTIONS, async () => {
+test('sealers that start at nearly the same time have the same keys', OPTIONS, async () => {
   for (let steps = 0; steps < 20; steps++) {
     await using dir = await TestDir.make();
     const first = openSealer(dir.path);
@@ -276,7 +268,7 @@ test('sealers that start at nearly the same time have one ring', OPTIONS, async 
   }
 });
 
-test('processes that start at once have one ring', OPTIONS, async () => {
+test('processes that start at once have the same keys', OPTIONS, async () => {
   await using dir = await TestDir.make();
   const program = fileURLToPath(new URL('../../fixtures/servers/seals.ts', import.meta.url));
   const texts = await Promise.all(

@@ -49,7 +49,7 @@ function seen(offers: Offers): readonly string[][] {
   return (['legacy', 'modern'] as const).map((era) => [...offers.catalog('', era, '').tools.keys()]);
 }
 
-test('N-40 clients of each era see the offer of their own, also after a restart', async () => {
+test('N-40 clients of each era get the offer of their era, also after a restart', async () => {
   await using at = await place();
   const before = await at.open();
   before.update('up', 'legacy', '', LEGACY);
@@ -67,7 +67,7 @@ test('N-40 an upstream of one era has one offer and one catalog for clients of b
   assert.equal(offers.catalog('', 'legacy', ''), offers.catalog('', 'modern', ''));
 });
 
-test('N-40 an offer of an era that the upstream no longer speaks is not shown', async () => {
+test('N-40 an offer of an era that the upstream no longer supports is not used', async () => {
   await using at = await place();
   const offers = await at.open();
   offers.update('up', 'legacy', '', LEGACY);

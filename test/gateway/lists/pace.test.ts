@@ -18,12 +18,12 @@ function handOvers(spanMs: number, isStart: boolean): readonly number[] {
   return times;
 }
 
-test('N-05 upstreams that start one after another are handed on at widening intervals', () => {
+test('N-05 changes of starting upstreams are reported at growing intervals', () => {
   const times = handOvers(19_000, true);
   assert.deepEqual(times, [25, 1_025, 4_025, 13_025, 23_025]);
 });
 
-test('N-05 a change of an upstream that runs is handed on at most once a second', () => {
+test('N-05 a change of a running upstream is reported at most once a second', () => {
   const times = handOvers(3_000, false);
   assert.deepEqual(times, [25, 1_025, 2_025, 3_025]);
 });

@@ -102,7 +102,7 @@ async function limitsReached(gateway: TestCore, limit: string): Promise<number> 
   return Number(new RegExp(`linkspan_limit_reached_total\\{limit="${limit}"\\} (\\d+)`).exec(text)?.[1] ?? 0);
 }
 
-test('N-63 a storm of list_changed is listed in turns: limit privateListingsPerUpstream', TIMEOUT, async () => {
+test('N-63 many list_changed at once are queued: limit privateListingsPerUpstream', TIMEOUT, async () => {
   const gate = new Gate();
   const memory = held(gate, 'up');
   await using gateway = await testCore({ up: { memory, ...PRIVATE } });
@@ -118,7 +118,7 @@ test('N-63 a storm of list_changed is listed in turns: limit privateListingsPerU
   assert.equal(await limitsReached(gateway, 'privateListingsPerUpstream'), waited);
 });
 
-test('N-63 an upstream with many connections keeps no other from being listed', TIMEOUT, async () => {
+test('N-63 an upstream with many connections does not delay listings of others', TIMEOUT, async () => {
   const gate = new Gate();
   const [big, small] = [held(gate, 'big'), held(gate, 'small')];
   await using gateway = await testCore({ big: { memory: big, ...PRIVATE }, small: { memory: small, ...PRIVATE } });
@@ -133,7 +133,7 @@ test('N-63 an upstream with many connections keeps no other from being listed', 
   await client?.heard(LIST_CHANGED);
 });
 
-test('N-63 all upstreams together list in turns: limit privateListings', TIMEOUT, async () => {
+test('N-63 listings of all upstreams are queued: limit privateListings', TIMEOUT, async () => {
   const gate = new Gate();
   const ids = Array.from(
     { length: LIMITS.privateListings / LIMITS.privateListingsPerUpstream + 1 },
@@ -157,7 +157,7 @@ test('N-63 all upstreams together list in turns: limit privateListings', TIMEOUT
   assert.equal(await limitsReached(gateway, 'privateListings'), LIMITS.privateListingsPerUpstream);
 });
 
-test('N-63 a connection that reports changes all the time keeps no other waiting', TIMEOUT, async () => {
+test('N-63 a connection that always reports changes does not delay others', TIMEOUT, async () => {
   const gate = new Gate();
   const memory = held(gate, 'up');
   await using gateway = await testCore({ up: { memory, ...PRIVATE } });
@@ -174,7 +174,7 @@ test('N-63 a connection that reports changes all the time keeps no other waiting
   gate.open();
 });
 
-test('N-63 a session whose connection ends while it waits is not listed, and others are', TIMEOUT, async () => {
+test('N-63 a connection that closes while it waits is not listed, and others are', TIMEOUT, async () => {
   const gate = new Gate();
   const memory = held(gate, 'up');
   await using gateway = await testCore({ up: { memory, ...PRIVATE } });
@@ -185,13 +185,13 @@ test('N-63 a session whose connection ends while it waits is not listed, and oth
   const [gone, ...kept] = clients.slice(LIMITS.privateListingsPerUpstream);
   const count = memory.requests('tools/list').length;
   assert.ok(gone !== undefined);
-  await gateway.core.gateway.end(gone.session);
+  await gateway.core.gateway.endSession(gone.session);
   gate.open();
   for (const client of kept) await client.heard(LIST_CHANGED);
   assert.equal(memory.requests('tools/list').length, count + kept.length);
 });
 
-test('N-63 connections that listen anew after a break are listed in turns', TIMEOUT, async () => {
+test('N-63 connections that listen again after a break are listed in the queue', TIMEOUT, async () => {
   const gate = new Gate();
   const listens = new Map<Peer, Request>();
   const complete = { resultType: 'complete', ttlMs: 0, cacheScope: 'private' };

@@ -28,7 +28,7 @@ function healthy() {
   return memoryUpstream({ lists: { tools: [ECHO] }, capabilities: { tools: {}, logging: {} } });
 }
 
-test('N-04 initialize waits for no upstream, and declares the lists alone', TIMEOUT, async () => {
+test('N-04 initialize waits for no upstream, and declares only the lists', TIMEOUT, async () => {
   const [one, other] = [slow(), slow()];
   await using gateway = await testCore({ one, other }, { lists: { waitMs: FOREVER_MS } });
   const client = await gateway.connect();
@@ -51,7 +51,7 @@ test('N-04 initialize waits at the endpoint of one upstream that was never liste
   hanging.release();
 });
 
-test('N-04 a list waits once for an upstream that hangs, and not after a restart', TIMEOUT, async () => {
+test('N-04 a list waits once for an unresponsive upstream, and not after a restart', TIMEOUT, async () => {
   const hanging = slow();
   const lists = { waitMs: 50 };
   await using gateway = await testCore({ up: { memory: healthy() }, hanging }, { lists });
@@ -68,7 +68,7 @@ test('N-04 a list waits once for an upstream that hangs, and not after a restart
   hanging.release();
 });
 
-test('N-04 an upstream that failed is waited for again once it was listed', TIMEOUT, async () => {
+test('N-04 a list waits for a failed upstream again after it was listed', TIMEOUT, async () => {
   let fails = true;
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
@@ -101,7 +101,7 @@ test('N-05 lists that arrive one after another are announced together', TIMEOUT,
   assert.equal(announced.length, 1);
 });
 
-test('N-05 a change that a client sees in its list is not announced to it', TIMEOUT, async () => {
+test('N-05 a change that is in the client’s list already is not announced', TIMEOUT, async () => {
   const late = slow();
   await using gateway = await testCore({ up: { memory: healthy() }, late }, { lists: { waitMs: FOREVER_MS } });
   const client = await gateway.connect();

@@ -48,7 +48,7 @@ function answers(requests: object, who: string): object {
   return Object.fromEntries(Object.keys(requests).map((key) => [key, accepted(who)]));
 }
 
-test('X-010 a retry with the answer ends the call with what the server made of it', TIMEOUT, async () => {
+test('X-010 a retry with the answer gets the result of the call', TIMEOUT, async () => {
   const { memory, call: at } = asker();
   await using gateway = await testCore({ up: { memory } });
   const { inputRequests, requestState } = await parked(gateway, 'n');
@@ -61,43 +61,39 @@ test('X-010 a retry with the answer ends the call with what the server made of i
   assert.equal(await parkedCalls(gateway), 0);
 });
 
-test(
-  'X-015 a retry that reaches another replica goes on with the same call, as long as its owner is there',
-  TIMEOUT,
-  async () => {
-    const { memory, call: at } = asker();
-    const callOwners = new LocalCallOwners();
-    await using first = await testCore({ up: { memory } }, {}, callOwners);
-    // Replicas have the same keys, and each a state directory of its own.
-    const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-replica-'));
-    await cp(join(first.config.stateDir, 'keys.json'), join(stateDir, 'keys.json'));
-    {
-      await using second = await testCore({ up: { memory } }, { stateDir }, callOwners);
-      const { inputRequests, requestState } = await parked(first, 'n');
-      const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
-      assert.deepEqual(toldIn(await call(second, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
-      // Whoever has lost the answer may ask for it anywhere.
-      assert.deepEqual(toldIn(await call(first, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
-      assert.equal(memory.requests('tools/call').length, 1);
-      assert.equal(await parkedCalls(first), 0);
+test('X-015 a retry at another replica continues the call while its owner exists', TIMEOUT, async () => {
+  const { memory, call: at } = asker();
+  const callOwners = new LocalCallOwners();
+  await using first = await testCore({ up: { memory } }, {}, callOwners);
+  // Replicas have the same keys, and each a state directory of its own.
+  const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-replica-'));
+  await cp(join(first.config.stateDir, 'keys.json'), join(stateDir, 'keys.json'));
+  {
+    await using second = await testCore({ up: { memory } }, { stateDir }, callOwners);
+    const { inputRequests, requestState } = await parked(first, 'n');
+    const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
+    assert.deepEqual(toldIn(await call(second, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+    // A client that has lost the answer may retry at any replica.
+    assert.deepEqual(toldIn(await call(first, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
+    assert.equal(memory.requests('tools/call').length, 1);
+    assert.equal(await parkedCalls(first), 0);
 
-      const hungUp = await parked(first, 'm');
-      const nothing = call(second, 'm', { requestState: hungUp.requestState, inputResponses: {} });
-      const again = askedIn(await nothing.reply);
-      const last = call(second, 'm', {
-        requestState: again.requestState,
-        inputResponses: answers(again.inputRequests, 'Bo'),
-      });
-      assert.deepEqual(toldIn(await last.reply), { nonce: 'm', told: { q: [accepted('Bo')] } });
-      assert.equal(at('m').isCancelled, false);
-    }
-    await rm(stateDir, { recursive: true });
-    const { inputRequests, requestState } = await parked(first, 'o');
-    await first.restart();
-    const { error } = await call(first, 'o', { requestState, inputResponses: answers(inputRequests, 'Cy') }).reply;
-    assert.equal(error?.code, -32602);
-  },
-);
+    const hungUp = await parked(first, 'm');
+    const nothing = call(second, 'm', { requestState: hungUp.requestState, inputResponses: {} });
+    const again = askedIn(await nothing.reply);
+    const last = call(second, 'm', {
+      requestState: again.requestState,
+      inputResponses: answers(again.inputRequests, 'Bo'),
+    });
+    assert.deepEqual(toldIn(await last.reply), { nonce: 'm', told: { q: [accepted('Bo')] } });
+    assert.equal(at('m').isCancelled, false);
+  }
+  await rm(stateDir, { recursive: true });
+  const { inputRequests, requestState } = await parked(first, 'o');
+  await first.restart();
+  const { error } = await call(first, 'o', { requestState, inputResponses: answers(inputRequests, 'Cy') }).reply;
+  assert.equal(error?.code, -32602);
+});
 
 const NOT_ANSWERS: Readonly<Record<string, unknown>> = {
   'no object': 'Ada',
@@ -106,7 +102,7 @@ const NOT_ANSWERS: Readonly<Record<string, unknown>> = {
   'an answer to something else': { roots: [] },
 };
 
-suite('N-45 a response that is no answer is refused, and the call stays parked', () => {
+suite('N-45 an invalid response is refused, and the call stays parked', () => {
   for (const [name, response] of Object.entries(NOT_ANSWERS)) {
     test(name, TIMEOUT, async () => {
       const { memory, call: at } = asker();
@@ -128,7 +124,7 @@ suite('N-45 a response that is no answer is refused, and the call stays parked',
   }
 });
 
-suite('X-014 a requestState that is not for this request is refused, and the server hears nothing of it', () => {
+suite('X-014 a requestState of another request is refused and not forwarded', () => {
   const wrong: Readonly<Record<string, (gateway: TestCore, retry: object) => ReturnType<typeof modernRequest>>> = {
     'of another principal': (gateway, retry) => call(gateway, 'n', retry, { principal: BOB }),
     'at another endpoint': (gateway, retry) =>
@@ -169,14 +165,14 @@ suite('X-014 a requestState that is not for this request is refused, and the ser
         memory.peers.slice(0, heard.length).map((peer) => peer.heard.length),
         heard,
       );
-      // Whom it belongs to can still use it.
+      // Its own client can still use it.
       const retry = { requestState, inputResponses: answers(inputRequests, 'Ann') };
       const told = toldIn(await call(gateway, 'n', retry, { principal: ANN }).reply);
       assert.deepEqual(told, { nonce: 'n', told: { q: [accepted('Ann')] } });
     });
   }
 
-  test('with any one bit flipped', TIMEOUT, async () => {
+  test('with any single bit flipped', TIMEOUT, async () => {
     const { memory, call: at } = asker();
     await using gateway = await testCore({ up: { memory } });
     const { inputRequests, requestState } = await parked(gateway, 'n');
@@ -194,7 +190,7 @@ suite('X-014 a requestState that is not for this request is refused, and the ser
     assert.equal(await parkedCalls(gateway), 1);
   });
 
-  test('from before a restart, after which nothing is left of the call', TIMEOUT, async () => {
+  test('from before a restart, which ended the call', TIMEOUT, async () => {
     const { memory } = asker();
     await using gateway = await testCore({ up: { memory } });
     const { inputRequests, requestState } = await parked(gateway, 'n');
@@ -207,26 +203,22 @@ suite('X-014 a requestState that is not for this request is refused, and the ser
   });
 });
 
-test(
-  'X-016 however often a retry comes, the question is answered once, and each hears how the call ended',
-  TIMEOUT,
-  async () => {
-    const { memory, call: at } = asker();
-    await using gateway = await testCore({ up: { memory } });
-    const { inputRequests, requestState } = await parked(gateway, 'n');
-    const retries = Array.from({ length: 20 }, (_, i) =>
-      call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, `number ${i}`) }),
-    );
-    const told = await Promise.all(retries.map(async ({ reply }) => toldIn(await reply)));
-    for (const one of told) assert.deepEqual(one, told[0]);
-    assert.equal(at('n').told.get('q')?.length, 1);
-    const late = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'late') });
-    assert.deepEqual(toldIn(await late.reply), told[0]);
-    assert.equal(memory.requests('tools/call').length, 1);
-  },
-);
+test('X-016 repeated retries answer the question once, and each gets the call’s result', TIMEOUT, async () => {
+  const { memory, call: at } = asker();
+  await using gateway = await testCore({ up: { memory } });
+  const { inputRequests, requestState } = await parked(gateway, 'n');
+  const retries = Array.from({ length: 20 }, (_, i) =>
+    call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, `number ${i}`) }),
+  );
+  const told = await Promise.all(retries.map(async ({ reply }) => toldIn(await reply)));
+  for (const one of told) assert.deepEqual(one, told[0]);
+  assert.equal(at('n').told.get('q')?.length, 1);
+  const late = call(gateway, 'n', { requestState, inputResponses: answers(inputRequests, 'late') });
+  assert.deepEqual(toldIn(await late.reply), told[0]);
+  assert.equal(memory.requests('tools/call').length, 1);
+});
 
-test('X-010 a question asked while others are with the client is the next round', TIMEOUT, async () => {
+test('X-010 a question asked during a round is part of the next round', TIMEOUT, async () => {
   const { memory, ask, call: at, finish } = asker({ isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
   const first = call(gateway, 'n');
@@ -248,7 +240,7 @@ test('X-010 a question asked while others are with the client is the next round'
 });
 
 suite('X-017', () => {
-  test('what a retry leaves unanswered is asked again, and what nobody asked is ignored', TIMEOUT, async () => {
+  test('unanswered questions are asked again, and unknown responses are ignored', TIMEOUT, async () => {
     const { memory, ask, call: at, finish } = asker({ isQuiet: true });
     await using gateway = await testCore({ up: { memory } });
     const first = call(gateway, 'n');
@@ -270,7 +262,7 @@ suite('X-017', () => {
     assert.deepEqual(toldIn(await last.reply), { nonce: 'n', told: { a: [accepted('A')], b: [accepted('B')] } });
   });
 
-  test('a retry that answers nothing is asked the same again', TIMEOUT, async () => {
+  test('a retry without responses gets the same questions again', TIMEOUT, async () => {
     const { memory } = asker();
     await using gateway = await testCore({ up: { memory } });
     const first = await parked(gateway, 'n');
@@ -281,7 +273,7 @@ suite('X-017', () => {
   });
 });
 
-test('X-018 what the server made of the call while nobody was there is had by the retry', TIMEOUT, async () => {
+test('X-018 a result that arrived before the retry is returned to the retry', TIMEOUT, async () => {
   const { memory, finish } = asker();
   await using gateway = await testCore({ up: { memory } });
   const { inputRequests, requestState } = await parked(gateway, 'n');
@@ -292,14 +284,14 @@ test('X-018 what the server made of the call while nobody was there is had by th
   assert.equal(await parkedCalls(gateway), 0);
 });
 
-suite('X-019 a client that does not come back', { concurrency: 3 }, () => {
+suite('X-019 a client that does not retry', { concurrency: 3 }, () => {
   const cases = [
     { method: 'elicitation/create', params: formOf('n'), told: { action: 'cancel' } },
     { method: 'sampling/createMessage', params: { messages: [], maxTokens: 1 }, told: { error: { code: -32603 } } },
     { method: 'roots/list', params: {}, told: { error: { code: -32603 } } },
   ];
   for (const { method, params, told } of cases) {
-    test(`${method} is answered for it, and where that does not help, the call is called off`, TIMEOUT, async () => {
+    test(`${method} is cancelled for it, and then the call is cancelled`, TIMEOUT, async () => {
       const { memory, ask, call: at } = asker({ isQuiet: true });
       const sessions = {
         idleMs: 60_000,
@@ -337,7 +329,7 @@ async function called(one: { readonly isCancelled: boolean }): Promise<void> {
   assert.ok(one.isCancelled, 'the server was not told');
 }
 
-test('X-020 a client that hangs up on its retry ends the call at the server', TIMEOUT, async () => {
+test('X-020 a client that disconnects from its retry ends the call at the upstream', TIMEOUT, async () => {
   const { memory, ask, call: at } = asker({ isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
   const first = call(gateway, 'n');
@@ -353,8 +345,8 @@ test('X-020 a client that hangs up on its retry ends the call at the server', TI
   assert.equal(await parkedCalls(gateway), 0);
 });
 
-suite('X-021 a question that could be about more than one call is shown to nobody', () => {
-  test('where one principal’s calls share a connection', TIMEOUT, async () => {
+suite('X-021 a question that may belong to several calls reaches no client', () => {
+  test('if one principal’s calls share a connection', TIMEOUT, async () => {
     const { memory, ask, call: at, finish } = asker({ isQuiet: true });
     await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
     const calls = ['a', 'b'].map((nonce) => call(gateway, nonce));
@@ -373,7 +365,7 @@ suite('X-021 a question that could be about more than one call is shown to nobod
 
 for (const isolation of ['session', 'principal', 'call'] as const) {
   test(
-    `X-022 with a connection per ${isolation}, each principal is asked about its own calls alone`,
+    `X-022 with a connection per ${isolation}, each principal gets questions of its own calls`,
     TIMEOUT,
     async () => {
       const { memory } = asker();
@@ -397,47 +389,39 @@ for (const isolation of ['session', 'principal', 'call'] as const) {
   );
 }
 
-test(
-  'X-022 a server that all share is told of no features, and what it asks all the same is shown to nobody',
-  TIMEOUT,
-  async () => {
-    const { memory, finish, call: at } = asker();
-    await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
-    const calls = [ANN, BOB].map((one) => call(gateway, one.key, {}, { principal: one }));
-    for (const { key } of [ANN, BOB]) {
-      await memory.until(() => memory.requests('tools/call')[1]);
-      await memory.until(() => at(key).told.get('q'));
-      assert.partialDeepStrictEqual(at(key).told.get('q'), [{ error: { code: -32602 } }]);
-      finish(key);
-    }
-    for (const { reply } of calls) assert.partialDeepStrictEqual(toldIn(await reply), { told: { q: [{ error: {} }] } });
-    assert.deepEqual(
-      memory.peers.map(({ capabilities }) => capabilities.toString()),
-      ['{}'],
-    );
-  },
-);
+test('X-022 a shared upstream gets no capabilities, and its questions reach no client', TIMEOUT, async () => {
+  const { memory, finish, call: at } = asker();
+  await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
+  const calls = [ANN, BOB].map((one) => call(gateway, one.key, {}, { principal: one }));
+  for (const { key } of [ANN, BOB]) {
+    await memory.until(() => memory.requests('tools/call')[1]);
+    await memory.until(() => at(key).told.get('q'));
+    assert.partialDeepStrictEqual(at(key).told.get('q'), [{ error: { code: -32602 } }]);
+    finish(key);
+  }
+  for (const { reply } of calls) assert.partialDeepStrictEqual(toldIn(await reply), { told: { q: [{ error: {} }] } });
+  assert.deepEqual(
+    memory.peers.map(({ capabilities }) => capabilities.toString()),
+    ['{}'],
+  );
+});
 
 for (const isolation of ['session', 'call'] as const) {
-  test(
-    `X-021 with a connection per ${isolation}, calls of one client that are asked about at once are kept apart`,
-    TIMEOUT,
-    async () => {
-      const { memory } = asker();
-      await using gateway = await testCore({ up: { memory, isolation } });
-      const nonces = ['a', 'b', 'c'];
-      const asked = await Promise.all(nonces.map((nonce) => parked(gateway, nonce)));
-      for (const [i, { inputRequests }] of asked.entries()) {
-        assert.deepEqual(
-          Object.values(inputRequests).map(({ params }) => params),
-          [formOf(nonces[i] ?? '')],
-        );
-      }
-    },
-  );
+  test(`X-021 with a connection per ${isolation}, concurrent questions of one client stay apart`, TIMEOUT, async () => {
+    const { memory } = asker();
+    await using gateway = await testCore({ up: { memory, isolation } });
+    const nonces = ['a', 'b', 'c'];
+    const asked = await Promise.all(nonces.map((nonce) => parked(gateway, nonce)));
+    for (const [i, { inputRequests }] of asked.entries()) {
+      assert.deepEqual(
+        Object.values(inputRequests).map(({ params }) => params),
+        [formOf(nonces[i] ?? '')],
+      );
+    }
+  });
 }
 
-test('X-024 a server that waits and wants to know hears of progress, and the progress grows', TIMEOUT, async (t) => {
+test('X-024 an upstream that waits with a progress token gets increasing progress', TIMEOUT, async (t) => {
   const { memory, ask, finish } = asker({ isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
   t.mock.timers.enable({ apis: ['setInterval'] });
@@ -465,7 +449,7 @@ test('X-024 a server that waits and wants to know hears of progress, and the pro
   finish('n');
 });
 
-test('X-010 questions asked at once come in one round, and one retry ends the call', TIMEOUT, async () => {
+test('X-010 concurrent questions form one round, and one retry ends the call', TIMEOUT, async () => {
   const { memory, ask, call: at, finish } = asker({ isQuiet: true, isAttributed: true });
   await using gateway = await testCore({ up: { memory, target: HTTP } });
   const first = call(gateway, 'n');
@@ -480,7 +464,7 @@ test('X-010 questions asked at once come in one round, and one retry ends the ca
   assert.deepEqual(told, { a: [accepted('Ada')], b: [accepted('Ada')], c: [accepted('Ada')] });
 });
 
-test('X-010 a question taken back before the client was told of it makes no round', TIMEOUT, async () => {
+test('X-010 a question withdrawn before it was sent makes no round', TIMEOUT, async () => {
   const { memory, ask, finish, call: at } = asker({ isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
   const first = call(gateway, 'n');
@@ -497,7 +481,7 @@ test('X-010 a question taken back before the client was told of it makes no roun
   assert.deepEqual(toldIn(await second.reply), { nonce: 'n', told: { a: [accepted('A')] } });
 });
 
-test('X-018 a question that is still open when the call ends is answered for the client', TIMEOUT, async () => {
+test('X-018 a question that is open when the call ends is cancelled for the client', TIMEOUT, async () => {
   const { memory, ask, finish, call: at } = asker({ isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
   const first = call(gateway, 'n');
@@ -509,7 +493,7 @@ test('X-018 a question that is still open when the call ends is answered for the
   assert.deepEqual(at('n').told.get('q'), [{ action: 'cancel' }]);
 });
 
-test('X-016 a duplicate that goes away does not take the call from the one that came after it', TIMEOUT, async () => {
+test('X-016 a cancelled duplicate does not end the call of the later retry', TIMEOUT, async () => {
   const { memory, ask, finish, call: at } = asker({ isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
   const first = call(gateway, 'n', {}, { progressToken: 'first' });
@@ -520,7 +504,7 @@ test('X-016 a duplicate that goes away does not take the call from the one that 
   const before = call(gateway, 'n', retry);
   await memory.until(() => at('n').told.get('q'));
   const after = call(gateway, 'n', retry, { progressToken: 'after' });
-  // Progress goes to whoever has the call now.
+  // Progress goes to the latest retry.
   for (let progress = 1; after.said.length === 0; progress++) {
     const params = { progress, progressToken: Number(at('n').request.id) };
     at('n').peer.say(JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params }));
@@ -531,41 +515,37 @@ test('X-016 a duplicate that goes away does not take the call from the one that 
   assert.deepEqual(toldIn(await after.reply), { nonce: 'n', told: { q: [accepted('Ada')] } });
 });
 
-test(
-  'X-012 a question about a request that may not be answered with questions is shown to nobody',
-  TIMEOUT,
-  async () => {
-    const told: unknown[] = [];
-    const memory = memoryUpstream({
-      capabilities: { prompts: {}, completions: {} },
-      lists: { prompts: [{ name: 'p', arguments: [{ name: 'a' }] }] },
-      request: (peer, request) => {
-        const question = { id: 'q', method: 'elicitation/create', params: formOf('n') };
-        peer.say(JSON.stringify({ jsonrpc: '2.0', ...question }), Number(request.id));
-      },
-      response: (peer, response) => {
-        told.push(response);
-        for (const request of memory.requests('completion/complete')) {
-          peer.say(result(request, { completion: { values: ['x'] } }));
-        }
-      },
-    });
-    await using gateway = await testCore({ up: { memory, target: HTTP } });
-    const params = { ref: { type: 'ref/prompt', name: 'up__p' }, argument: { name: 'a', value: '' } };
-    const completed = await modernRequest(gateway, 'completion/complete', params, { capabilities: FORM }).reply;
-    assert.partialDeepStrictEqual(completed.result, { resultType: 'complete', completion: { values: ['x'] } });
-    assert.partialDeepStrictEqual(told, [{ kind: 'error', error: { code: -32602 } }]);
-  },
-);
+test('X-012 a question of a request that may not require input reaches no client', TIMEOUT, async () => {
+  const told: unknown[] = [];
+  const memory = memoryUpstream({
+    capabilities: { prompts: {}, completions: {} },
+    lists: { prompts: [{ name: 'p', arguments: [{ name: 'a' }] }] },
+    request: (peer, request) => {
+      const question = { id: 'q', method: 'elicitation/create', params: formOf('n') };
+      peer.say(JSON.stringify({ jsonrpc: '2.0', ...question }), Number(request.id));
+    },
+    response: (peer, response) => {
+      told.push(response);
+      for (const request of memory.requests('completion/complete')) {
+        peer.say(result(request, { completion: { values: ['x'] } }));
+      }
+    },
+  });
+  await using gateway = await testCore({ up: { memory, target: HTTP } });
+  const params = { ref: { type: 'ref/prompt', name: 'up__p' }, argument: { name: 'a', value: '' } };
+  const completed = await modernRequest(gateway, 'completion/complete', params, { capabilities: FORM }).reply;
+  assert.partialDeepStrictEqual(completed.result, { resultType: 'complete', completion: { values: ['x'] } });
+  assert.partialDeepStrictEqual(told, [{ kind: 'error', error: { code: -32602 } }]);
+});
 
 for (const [kind, target] of [
   ['stdio', undefined],
   ['http', HTTP],
 ] as const) {
-  suite(`invariant 8: how many calls of one principal wait at once, over ${kind}`, () => {
+  suite(`invariant 8: the number of parked calls of one principal, over ${kind}`, () => {
     const where = target === undefined ? {} : { target };
 
-    test('is bounded, and one call too many is told so, and called off', TIMEOUT, async () => {
+    test('is bounded, and the call beyond it fails and is cancelled', TIMEOUT, async () => {
       const { memory, call: at } = asker({ isAttributed: target !== undefined });
       const limits = { ...LIMITS, parkedPerPrincipal: 3 };
       await using gateway = await testCore({ up: { memory, ...where } }, { limits });
@@ -573,11 +553,11 @@ for (const [kind, target] of [
       const { error } = await call(gateway, 'd').reply;
       assert.partialDeepStrictEqual(error, { code: -31013, data: { executed: 'unknown', retryable: false } });
       await called(at('d'));
-      // Others are none the worse.
+      // Other principals are not affected.
       await parked(gateway, 'e', { principal: BOB });
     });
 
-    test('keeps none of its other requests from being answered', TIMEOUT, async () => {
+    test('does not affect the principal’s other requests', TIMEOUT, async () => {
       const { memory } = asker({ isAttributed: target !== undefined });
       const limits = { ...LIMITS, inFlightPerSession: 3 };
       await using gateway = await testCore({ up: { memory, ...where } }, { limits });
@@ -586,7 +566,7 @@ for (const [kind, target] of [
       assert.equal((await other.reply).error, undefined);
     });
 
-    test('is not how many are under way, which is bounded too', TIMEOUT, async () => {
+    test('does not count requests in flight, which are bounded separately', TIMEOUT, async () => {
       const { memory, finish } = asker({ isQuiet: true, isAttributed: target !== undefined });
       const limits = { ...LIMITS, inFlightPerSession: 3 };
       await using gateway = await testCore({ up: { memory, ...where } }, { limits });

@@ -35,7 +35,7 @@ const declarations: readonly (readonly [features: readonly ClientFeature[], decl
 ];
 
 for (const [features, declared] of declarations) {
-  test(`N-28 an upstream that may use ${features.join(', ') || 'nothing'} is told of no more`, () => {
+  test(`N-28 an upstream that may use ${features.join(', ') || 'nothing'} gets no other capabilities`, () => {
     assert.deepEqual(JSON.parse(usableCapabilities(RawObject.of(DECLARED), features).toString()), declared);
   });
 }
@@ -114,7 +114,7 @@ test('N-28 a client of 2026-07-28 is not asked for a feature that the upstream m
   assert.match(JSON.stringify((await reply).result), /may not use sampling/);
 });
 
-test('limit samplingTokens: a client is asked for no more, and that is counted', TIMEOUT, async () => {
+test('limit samplingTokens: a larger maxTokens is capped and counted', TIMEOUT, async () => {
   const memory = asking('sampling/createMessage', { ...SAMPLING, maxTokens: 1e8 });
   await using gateway = await testCore({ up: { memory } });
   const { asked } = await call(await gateway.connect({ capabilities: { sampling: {} } }), { role: 'assistant' });

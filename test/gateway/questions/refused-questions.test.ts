@@ -10,7 +10,7 @@ import { until } from '../../support/stdio.ts';
 
 const TIMEOUT = { timeout: 20_000 };
 
-test('N-41 a server that ends the call when its question is refused gets no cancellation', TIMEOUT, async () => {
+test('N-41 an upstream that ends the call after a refused question gets no cancellation', TIMEOUT, async () => {
   const { memory, call } = asker({ isAttributed: true });
   await using gateway = await testCore({ up: { memory } });
   const params = toolCall('up__ask', { nonce: 'n' });
@@ -23,7 +23,7 @@ test('N-41 a server that ends the call when its question is refused gets no canc
   assert.equal(call('n').isCancelled, false);
 });
 
-test('N-41 a server that goes on after its question is refused gets a cancellation', TIMEOUT, async () => {
+test('N-41 an upstream that continues after a refused question gets a cancellation', TIMEOUT, async () => {
   const { memory, calls, call, ask } = asker({ isAttributed: true, isQuiet: true });
   await using gateway = await testCore({ up: { memory } });
   const params = toolCall('up__ask', { nonce: 'n' });
@@ -35,7 +35,7 @@ test('N-41 a server that goes on after its question is refused gets a cancellati
   await memory.until(() => call('n').isCancelled || undefined);
 });
 
-test('N-41 a subscription whose link is lost is made on a new one before it is acknowledged', TIMEOUT, async () => {
+test('N-41 a subscription whose link is lost is acknowledged after one on a new link', TIMEOUT, async () => {
   let losses = 0;
   const memory = memoryUpstream({
     capabilities: { resources: { subscribe: true } },
@@ -58,7 +58,7 @@ test('N-41 a subscription whose link is lost is made on a new one before it is a
   await reply;
 });
 
-test('N-41 a call that meets a lost session is answered from a new one, without an error', TIMEOUT, async () => {
+test('N-41 a call at a lost session is answered from a new one, without an error', TIMEOUT, async () => {
   let [sessions, calls] = [0, 0];
   await using upstream = await legacyUpstream({
     tools: [{ name: 'say', inputSchema: { type: 'object' } }],

@@ -45,7 +45,7 @@ const SAMPLING = [
 
 for (const { from, isOnlyServer, to } of SAMPLING) {
   const where = isOnlyServer ? 'alone' : 'among others';
-  test(`N-28 sampling with ${JSON.stringify(from)} of an upstream ${where} is asked with ${JSON.stringify(to)}`, () => {
+  test(`N-28 sampling ${JSON.stringify(from)} of an upstream ${where} becomes ${JSON.stringify(to)}`, () => {
     assert.deepEqual(JSON.parse(boundedSampling(RawObject.of(from), isOnlyServer, () => undefined).toString()), to);
   });
 }
@@ -54,7 +54,7 @@ suite('N-28 an unsafe page never reaches a client', () => {
   const page = { mode: 'url', message: 'Sign in', url: 'javascript:alert(1)', elicitationId: 'e' };
   const capabilities = { elicitation: { form: {}, url: {} } };
 
-  test('as a question: the server is told why', TIMEOUT, async () => {
+  test('as a question: the upstream gets the reason', TIMEOUT, async () => {
     const { memory, calls, call, ask, finish } = asker({ isAttributed: true, isQuiet: true });
     await using gateway = await testCore({ up: { memory } });
     const { reply } = modernRequest(gateway, 'tools/call', toolCall('up__ask', { nonce: 'n' }), { capabilities });

@@ -8,7 +8,7 @@ import { memoryUpstream, type MemoryUpstream, result } from '../../support/memor
 const TIMEOUT = { timeout: 20_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
 
-/** An upstream that asks this during each call, and answers the call with what it was told. */
+/** An upstream that asks this question during each call, and answers the call with the response. */
 function asking(method: string, params: object): MemoryUpstream {
   return memoryUpstream({
     lists: { tools: [ECHO] },
@@ -26,7 +26,7 @@ function asking(method: string, params: object): MemoryUpstream {
   });
 }
 
-/** Calls the tool; what the client was asked, and what the upstream was told. */
+/** Calls the tool. Returns the question that the client got and the response that the upstream got. */
 async function exchange(client: TestClient, reply: object) {
   const asked: Request[] = [];
   const { answer } = await client.request('tools/call', toolCall('up__echo'), {
@@ -42,7 +42,7 @@ async function exchange(client: TestClient, reply: object) {
 
 const IMAGE = { type: 'image', data: 'aGk=', mimeType: 'image/png' };
 
-test('sampling goes to the client as it came, and its answer back', TIMEOUT, async () => {
+test('sampling and its answer pass unchanged', TIMEOUT, async () => {
   const params = {
     messages: [{ role: 'user', content: [{ type: 'text', text: 'hi' }, IMAGE] }],
     maxTokens: 9,
@@ -58,7 +58,7 @@ test('sampling goes to the client as it came, and its answer back', TIMEOUT, asy
   assert.deepEqual(told, reply);
 });
 
-test('X-007 sampling with tools is refused for a client that has none of that', TIMEOUT, async () => {
+test('X-007 sampling with tools is refused for a client without that capability', TIMEOUT, async () => {
   const memory = asking('sampling/createMessage', { messages: [], maxTokens: 1, tools: [] });
   await using gateway = await testCore({ up: { memory } });
   const { asked, told } = await exchange(await gateway.connect({ capabilities: { sampling: {} } }), {});
@@ -66,7 +66,7 @@ test('X-007 sampling with tools is refused for a client that has none of that', 
   assert.partialDeepStrictEqual(told, { code: -32602 });
 });
 
-test('X-044 an older client is asked in messages of one content each', TIMEOUT, async () => {
+test('X-044 an older client gets sampling messages with one content each', TIMEOUT, async () => {
   const content = [{ type: 'text', text: 'hi' }, IMAGE];
   const memory = asking('sampling/createMessage', { messages: [{ role: 'user', content }], maxTokens: 1 });
   await using gateway = await testCore({ up: { memory } });
@@ -79,14 +79,14 @@ test('X-044 an older client is asked in messages of one content each', TIMEOUT, 
   );
 });
 
-test('an upstream that asks for its own context does not get that of the others on the endpoint', TIMEOUT, async () => {
+test('context for this server does not include other upstreams of the endpoint', TIMEOUT, async () => {
   const memory = asking('sampling/createMessage', { messages: [], maxTokens: 1, includeContext: 'thisServer' });
   await using gateway = await testCore({ up: { memory }, other: { memory: memoryUpstream({}) } });
   const { asked } = await exchange(await gateway.connect({ capabilities: { sampling: { context: {} } } }), {});
   assert.equal(asked[0]?.params?.string('includeContext'), 'none');
 });
 
-test('roots are asked of the client, and a change of them is passed on to its own connections', TIMEOUT, async () => {
+test('roots come from the client, and their changes go to its own connections', TIMEOUT, async () => {
   const memory = asking('roots/list', {});
   await using gateway = await testCore({ up: { memory } });
   const roots = [{ uri: 'file:///home', name: 'home' }];
@@ -104,7 +104,7 @@ test('roots are asked of the client, and a change of them is passed on to its ow
   assert.equal(told().length, 1);
 });
 
-test('L-003 a client that did not say it would cannot tell of changed roots', TIMEOUT, async () => {
+test('L-003 changed roots of a client that did not declare them are not forwarded', TIMEOUT, async () => {
   const memory = asking('roots/list', {});
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { roots: {} } });
@@ -115,28 +115,24 @@ test('L-003 a client that did not say it would cannot tell of changed roots', TI
   assert.ok(!told.includes('notifications/roots/list_changed'));
 });
 
-test(
-  'X-028 two upstreams may choose the same elicitation id: the client sees two, and completion names the right one',
-  TIMEOUT,
-  async () => {
-    const params = { mode: 'url', message: 'Sign in', url: 'https://example.com/', elicitationId: 'e1' };
-    const memory = asking('elicitation/create', params);
-    await using gateway = await testCore({ up: { memory }, other: { memory: memoryUpstream({}) } });
-    const capabilities = { elicitation: { url: {} } };
-    const [client, other] = [await gateway.connect({ capabilities }), await gateway.connect({ capabilities })];
-    const { asked } = await exchange(client, { action: 'accept' });
-    const mine = memory.peers.at(-1);
-    await exchange(other, { action: 'accept' });
-    assert.equal(asked[0]?.params?.string('elicitationId'), 'up:e1');
-    mine?.say('{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e1"}}');
-    const complete = await client.heard('notifications/elicitation/complete');
-    assert.ok(complete.kind === 'notification');
-    assert.equal(complete.params?.string('elicitationId'), 'up:e1');
-    assert.deepEqual(other.listened, []);
-  },
-);
+test('X-028 equal elicitation ids of two upstreams are distinct for the client', TIMEOUT, async () => {
+  const params = { mode: 'url', message: 'Sign in', url: 'https://example.com/', elicitationId: 'e1' };
+  const memory = asking('elicitation/create', params);
+  await using gateway = await testCore({ up: { memory }, other: { memory: memoryUpstream({}) } });
+  const capabilities = { elicitation: { url: {} } };
+  const [client, other] = [await gateway.connect({ capabilities }), await gateway.connect({ capabilities })];
+  const { asked } = await exchange(client, { action: 'accept' });
+  const mine = memory.peers.at(-1);
+  await exchange(other, { action: 'accept' });
+  assert.equal(asked[0]?.params?.string('elicitationId'), 'up:e1');
+  mine?.say('{"jsonrpc":"2.0","method":"notifications/elicitation/complete","params":{"elicitationId":"e1"}}');
+  const complete = await client.heard('notifications/elicitation/complete');
+  assert.ok(complete.kind === 'notification');
+  assert.equal(complete.params?.string('elicitationId'), 'up:e1');
+  assert.deepEqual(other.listened, []);
+});
 
-test('−32042 comes with the elicitation ids that completions will name', TIMEOUT, async () => {
+test('−32042 has the elicitation ids of later completions', TIMEOUT, async () => {
   const elicitation = { mode: 'url', elicitationId: 'e1', url: 'https://example.com/', message: 'Sign in' };
   const error = { code: -32042, message: 'Sign in first', data: { elicitations: [elicitation], more: true } };
   const memory = memoryUpstream({
@@ -151,7 +147,7 @@ test('−32042 comes with the elicitation ids that completions will name', TIMEO
   assert.deepEqual((await alone.request('tools/call', toolCall('echo'))).answer, { kind: 'error', error });
 });
 
-test('an elicitation’s progress goes back under the upstream’s own token', TIMEOUT, async () => {
+test('progress of an elicitation has the upstream’s own token', TIMEOUT, async () => {
   const params = {
     message: '?',
     requestedSchema: { type: 'object', properties: {} },
@@ -176,7 +172,7 @@ test('an elicitation’s progress goes back under the upstream’s own token', T
   assert.equal(progress.params?.toString(), '{"progressToken":"theirs","progress":1}');
 });
 
-test('a question the upstream takes back is taken back from the client, under the id it knows', TIMEOUT, async () => {
+test('a question that the upstream withdraws is cancelled at the client, by its id', TIMEOUT, async () => {
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },
     request: (peer, request) => {
@@ -194,14 +190,14 @@ test('a question the upstream takes back is taken back from the client, under th
   assert.equal(cancelled.params?.raw('requestId'), question.id);
 });
 
-test('an upstream is answered when the session it asks ends', TIMEOUT, async () => {
+test('an upstream gets an answer when the asked session ends', TIMEOUT, async () => {
   const memory = asking('roots/list', {});
   await using gateway = await testCore({ up: { memory, isolation: 'principal' } });
   const client = await gateway.connect({ capabilities: { roots: {} } });
   const asked = Promise.withResolvers<void>();
   const call = client.request('tools/call', toolCall('up__echo'), { onMessage: () => asked.resolve() });
   await asked.promise;
-  await gateway.core.gateway.end(client.session);
+  await gateway.core.gateway.endSession(client.session);
   const answer = await memory.until(() =>
     memory.peers.flatMap(({ heard }) => heard).find(({ kind }) => kind === 'error' || kind === 'result'),
   );
@@ -209,7 +205,7 @@ test('an upstream is answered when the session it asks ends', TIMEOUT, async () 
   assert.equal((await call).answer.kind, 'error');
 });
 
-test('a question asked twice at once, and an answer given twice, reach each other once', TIMEOUT, async () => {
+test('a second answer to a question is ignored', TIMEOUT, async () => {
   const memory = asking('roots/list', {});
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect({ capabilities: { roots: {} } });

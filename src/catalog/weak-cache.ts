@@ -1,10 +1,10 @@
-/** Values that equal keys share as long as somebody holds them. Holds none of them itself. */
-export class Shared<T extends object> {
+/** A cache that holds its values weakly: equal keys get the same value for as long as it is referenced elsewhere. */
+export class WeakCache<T extends object> {
   readonly #values = new Map<string, WeakRef<T>>();
-  /** Entries at which those of collected values are removed. */
+  /** The number of entries at which entries of collected values are removed. */
   #sweepAt = 64;
 
-  /** Returns the value of the key, made if there is none. */
+  /** Returns the value of the key, and makes it if there is none. */
   get(key: string, make: () => T): T {
     const known = this.#values.get(key)?.deref();
     if (known !== undefined) return known;
