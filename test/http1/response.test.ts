@@ -16,12 +16,12 @@ interface Read {
 function read(pieces: readonly Uint8Array[], isClosed: boolean): Read {
   const told: Read = { statuses: [], body: '', isClean: undefined, error: undefined };
   const reader = new ResponseReader({
-    head: ({ status }) => told.statuses.push(status),
-    body: (bytes, from, to) => {
+    onHead: ({ status }) => told.statuses.push(status),
+    onBody: (bytes, from, to) => {
       assert.ok(to > from);
       told.body += bytes.toString('latin1', from, to);
     },
-    end: (isClean) => {
+    onEnd: (isClean) => {
       assert.equal(told.isClean, undefined);
       told.isClean = isClean;
     },
@@ -33,7 +33,7 @@ function read(pieces: readonly Uint8Array[], isClosed: boolean): Read {
       buffer.fill(0).set(piece);
       reader.feed(buffer, piece.length);
     }
-    if (isClosed) reader.ended();
+    if (isClosed) reader.onConnectionEnd();
   } catch (thrown) {
     told.error = thrown;
   }
