@@ -3,6 +3,7 @@ import type { Answer, RpcError } from './protocol/jsonrpc.ts';
 /** Whether the upstream ran the request. `no` is used only if it certainly did not. */
 export type Executed = 'no' | 'unknown' | 'yes';
 
+/** One failure as clients see it. */
 interface Row {
   /** JSON-RPC code. Our own codes start at −31000, because the specification reserves −32768…−32000. */
   readonly rpc: number;
@@ -94,12 +95,13 @@ export class GatewayError extends Error {
     this.detail = detail;
   }
 
+  /** The row of {@link ERRORS} for this failure. */
   get row(): Row {
     return ERRORS[this.code];
   }
 }
 
-/** A failure to start that somebody has to fix first. The message says how, and needs no stack trace. */
+/** A failure to start that the operator has to fix. The message says how; it is printed without a stack trace. */
 export class StartError extends Error {
   override readonly name = 'StartError';
 }
@@ -128,6 +130,7 @@ export function toRpcError(thrown: unknown): RpcError {
   return { code: row.rpc, message, data };
 }
 
+/** Returns a thrown value as the answer to a request. */
 export function toAnswer(thrown: unknown): Answer {
   return { kind: 'error', error: toRpcError(thrown) };
 }

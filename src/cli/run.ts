@@ -10,9 +10,9 @@ export interface RunOptions extends StartOptions {
 }
 
 /**
- * Serves until a signal asks to stop; a second one ends it at once. Resolves with the exit code.
+ * Serves until a signal asks to stop. A second signal ends the process at once. Resolves with the exit code.
  *
- * @throws {ConfigError}
+ * @throws {ConfigError} if the config file cannot be used.
  */
 export async function run(options: RunOptions): Promise<number> {
   const { config, log } = start('run', options);

@@ -17,7 +17,7 @@ import { VERSION } from '../version.ts';
 export interface UpstreamTransports extends AsyncDisposable {
   /** Returns the transports for one upstream, in order of preference. */
   transportsTo(upstream: UpstreamConfig): readonly TransportOption[];
-  /** Returns the number and memory of the processes of stdio upstreams, by upstream id. */
+  /** Resolves with the number and memory of the processes of stdio upstreams, by upstream id. */
   processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;
 }
 
