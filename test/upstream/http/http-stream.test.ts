@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { GatewayError } from '../../../src/errors.ts';
-import { reconnectMs, resumedNext, standingNext } from '../../../src/upstream/http/http-stream.ts';
+import { reconnectMs, afterResumedStreamEnd, afterServerStreamEnd } from '../../../src/upstream/http/http-stream.ts';
 import { connect, event, greeted, json, progress, result, serve, stream } from '../../fixtures/servers/http-harness.ts';
 
 const LIMIT = { timeout: 20_000 };
@@ -269,33 +269,33 @@ for (const { retryMs, failures, random, ms } of reconnects) {
 }
 
 const position = { lastEventId: 'e-1', retryMs: undefined };
-const once = { failed: 1, barren: 0 };
+const once = { failed: 1, empty: 0 };
 const refused = (status: number) => ({ kind: 'refused', status, retryAfterMs: undefined }) as const;
 const broken = { kind: 'broken', error: new GatewayError('upstream-lost') } as const;
 const tooLarge = { kind: 'unreadable', error: new GatewayError('too-large') } as const;
 const html = { kind: 'unreadable', error: new GatewayError('upstream-protocol') } as const;
 
 const decisions = [
-  { decide: standingNext, end: { kind: 'ended' } as const, next: 'again' },
-  { decide: standingNext, end: broken, next: 'again' },
-  { decide: standingNext, end: broken, tries: { failed: 99, barren: 0 }, next: 'again' },
-  { decide: standingNext, end: tooLarge, next: 'again' },
-  { decide: standingNext, end: html, next: 'give-up' },
-  { decide: standingNext, end: refused(400), next: 'again' },
-  { decide: standingNext, end: refused(401), next: 'give-up' },
-  { decide: standingNext, end: refused(302), next: 'give-up' },
-  { decide: standingNext, end: refused(409), next: 'again' },
-  { decide: standingNext, end: refused(501), next: 'give-up' },
-  { decide: standingNext, end: refused(503), next: 'again' },
-  { decide: standingNext, end: refused(404), next: 'session-lost' },
-  { decide: resumedNext, end: { kind: 'ended' } as const, tries: { failed: 0, barren: 99 }, next: 'again' },
-  { decide: resumedNext, end: broken, tries: { failed: 4, barren: 0 }, next: 'again' },
-  { decide: resumedNext, end: broken, tries: { failed: 5, barren: 0 }, next: 'give-up' },
-  { decide: resumedNext, end: refused(503), tries: { failed: 4, barren: 0 }, next: 'again' },
-  { decide: resumedNext, end: refused(503), tries: { failed: 5, barren: 0 }, next: 'give-up' },
-  { decide: resumedNext, end: refused(405), next: 'give-up' },
-  { decide: resumedNext, end: tooLarge, next: 'give-up' },
-  { decide: resumedNext, end: refused(404), next: 'session-lost' },
+  { decide: afterServerStreamEnd, end: { kind: 'ended' } as const, next: 'again' },
+  { decide: afterServerStreamEnd, end: broken, next: 'again' },
+  { decide: afterServerStreamEnd, end: broken, tries: { failed: 99, empty: 0 }, next: 'again' },
+  { decide: afterServerStreamEnd, end: tooLarge, next: 'again' },
+  { decide: afterServerStreamEnd, end: html, next: 'give-up' },
+  { decide: afterServerStreamEnd, end: refused(400), next: 'again' },
+  { decide: afterServerStreamEnd, end: refused(401), next: 'give-up' },
+  { decide: afterServerStreamEnd, end: refused(302), next: 'give-up' },
+  { decide: afterServerStreamEnd, end: refused(409), next: 'again' },
+  { decide: afterServerStreamEnd, end: refused(501), next: 'give-up' },
+  { decide: afterServerStreamEnd, end: refused(503), next: 'again' },
+  { decide: afterServerStreamEnd, end: refused(404), next: 'session-lost' },
+  { decide: afterResumedStreamEnd, end: { kind: 'ended' } as const, tries: { failed: 0, empty: 99 }, next: 'again' },
+  { decide: afterResumedStreamEnd, end: broken, tries: { failed: 4, empty: 0 }, next: 'again' },
+  { decide: afterResumedStreamEnd, end: broken, tries: { failed: 5, empty: 0 }, next: 'give-up' },
+  { decide: afterResumedStreamEnd, end: refused(503), tries: { failed: 4, empty: 0 }, next: 'again' },
+  { decide: afterResumedStreamEnd, end: refused(503), tries: { failed: 5, empty: 0 }, next: 'give-up' },
+  { decide: afterResumedStreamEnd, end: refused(405), next: 'give-up' },
+  { decide: afterResumedStreamEnd, end: tooLarge, next: 'give-up' },
+  { decide: afterResumedStreamEnd, end: refused(404), next: 'session-lost' },
 ];
 
 for (const { decide, end, tries = once, next } of decisions) {
