@@ -291,7 +291,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, lo
   const sweep = (nowMs: number) => {
     sessions.sweep(nowMs);
     groups.sweep(nowMs);
-    for (const upstream of upstreams.values()) upstream.reap(nowMs);
+    for (const upstream of upstreams.values()) upstream.closeIdleLinks(nowMs);
   };
   const reportTimes = new ProcessReportTimes();
   const reportProcesses = async () => {

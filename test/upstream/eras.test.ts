@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import {
-  age,
+  dropExpired,
   DOUBTFUL_NO_MS,
-  doubt,
+  dropAfterFailure,
   type Eras,
   erasOver,
   type Finding,
-  judge,
+  recordFinding,
   NO_MS,
-  plan,
+  planHandshakes,
   REJUDGE_MS,
   servingEra,
 } from '../../src/upstream/eras.ts';
@@ -21,7 +21,7 @@ const MODERN_ALONE = erasOver(new Set(['modern']));
 const yes = (era: Finding['era']): Finding => ({ era, speaks: 'yes', evidence: 'answered' });
 const no = (era: Finding['era']): Finding => ({ era, speaks: 'no', evidence: 'refused' });
 const after = (eras: Eras, ...findings: readonly Finding[]): Eras =>
-  findings.reduce((before, finding) => judge(before, finding, 1_000), eras);
+  findings.reduce((before, finding) => recordFinding(before, finding, 1_000), eras);
 
 suite('the handshakes that are tried, and the era that serves a client', () => {
   for (const { given, eras, legacy, modern, serves } of [
@@ -91,7 +91,12 @@ suite('the handshakes that are tried, and the era that serves a client', () => {
   ] as const) {
     test(`N-40 where ${given}`, () => {
       assert.deepEqual(
-        [plan(eras, 'legacy'), plan(eras, 'modern'), servingEra(eras, 'legacy'), servingEra(eras, 'modern')],
+        [
+          planHandshakes(eras, 'legacy'),
+          planHandshakes(eras, 'modern'),
+          servingEra(eras, 'legacy'),
+          servingEra(eras, 'modern'),
+        ],
         [legacy, modern, ...serves],
       );
     });
@@ -101,27 +106,31 @@ suite('the handshakes that are tried, and the era that serves a client', () => {
 suite('how long a verdict lasts', () => {
   const doubtful: Finding = { ...no('modern'), isDoubtful: true };
   for (const { name, eras, speaks } of [
-    { name: 'a refusal is believed for an hour', eras: age(after(BOTH, no('modern')), 999 + NO_MS), speaks: 'no' },
-    { name: 'and not longer', eras: age(after(BOTH, no('modern')), 1_000 + NO_MS), speaks: 'unknown' },
+    {
+      name: 'a refusal is believed for an hour',
+      eras: dropExpired(after(BOTH, no('modern')), 999 + NO_MS),
+      speaks: 'no',
+    },
+    { name: 'and not longer', eras: dropExpired(after(BOTH, no('modern')), 1_000 + NO_MS), speaks: 'unknown' },
     {
       name: 'a failure of an upstream in trouble is believed for a minute',
-      eras: age(after(BOTH, doubtful), 1_000 + DOUBTFUL_NO_MS),
+      eras: dropExpired(after(BOTH, doubtful), 1_000 + DOUBTFUL_NO_MS),
       speaks: 'unknown',
     },
-    { name: 'an answer is believed without end', eras: age(after(BOTH, yes('modern')), 1e12), speaks: 'yes' },
+    { name: 'an answer is believed without end', eras: dropExpired(after(BOTH, yes('modern')), 1e12), speaks: 'yes' },
     {
       name: 'after a failed start even an answer is doubted',
-      eras: doubt(after(BOTH, yes('modern')), 1_000 + REJUDGE_MS),
+      eras: dropAfterFailure(after(BOTH, yes('modern')), 1_000 + REJUDGE_MS),
       speaks: 'unknown',
     },
     {
       name: 'unless it is less than a minute old',
-      eras: doubt(after(BOTH, yes('modern')), 999 + REJUDGE_MS),
+      eras: dropAfterFailure(after(BOTH, yes('modern')), 999 + REJUDGE_MS),
       speaks: 'yes',
     },
     {
       name: 'the config is never doubted',
-      eras: doubt(age(LEGACY_ALONE, 1e12), 1e12),
+      eras: dropAfterFailure(dropExpired(LEGACY_ALONE, 1e12), 1e12),
       speaks: 'no',
     },
     {

@@ -21,7 +21,7 @@ const FAILED: LifecycleEvent = {
   reason: 'exited with code 1',
   detail: undefined,
   permanent: false,
-  begunMs: 0,
+  startedMs: 0,
 };
 
 test('an upstream that starts is ready, without a reason', () => {
@@ -44,7 +44,7 @@ test('an upstream is up in the phases in which it serves', () => {
 test('R1 after a failed start the next try waits a little, and longer each time', () => {
   const waits = [1, 2, 3, 4].map((failures) => {
     const state = after(
-      Array.from({ length: failures }, (_, n) => [n * 10_000, { ...FAILED, begunMs: n * 10_000 }] as const),
+      Array.from({ length: failures }, (_, n) => [n * 10_000, { ...FAILED, startedMs: n * 10_000 }] as const),
     );
     return state.retryAtMs - (failures - 1) * 10_000;
   });
@@ -54,7 +54,7 @@ test('R1 after a failed start the next try waits a little, and longer each time'
 });
 
 test('REL-10 five failures within a minute are a crash loop: nothing is started for a minute, and the reason says so', () => {
-  const state = after([0, 1000, 2000, 3000, 4000].map((atMs) => [atMs, { ...FAILED, begunMs: atMs }] as const));
+  const state = after([0, 1000, 2000, 3000, 4000].map((atMs) => [atMs, { ...FAILED, startedMs: atMs }] as const));
   assert.equal(state.phase, 'failed');
   assert.match(state.reason ?? '', /crash loop.*exited with code 1/);
   const refused = admit(state, 5000);
@@ -71,7 +71,7 @@ test('R1 attempts that began before the last failure fail of the same cause, whi
 test('N-01 a remote server that refuses connections is tried again without a pause', () => {
   const tries = Array.from(
     { length: 6 },
-    (_, n) => [n * 2_000, { ...FAILED, isRemote: true, begunMs: n * 2_000 }] as const,
+    (_, n) => [n * 2_000, { ...FAILED, isRemote: true, startedMs: n * 2_000 }] as const,
   );
   const state = after(tries);
   assert.doesNotMatch(state.reason ?? '', /crash loop/);
@@ -79,7 +79,9 @@ test('N-01 a remote server that refuses connections is tried again without a pau
 });
 
 test('failures further apart than a minute are no crash loop', () => {
-  const state = after([0, 20_000, 40_000, 61_000, 81_000].map((atMs) => [atMs, { ...FAILED, begunMs: atMs }] as const));
+  const state = after(
+    [0, 20_000, 40_000, 61_000, 81_000].map((atMs) => [atMs, { ...FAILED, startedMs: atMs }] as const),
+  );
   assert.doesNotMatch(state.reason ?? '', /crash loop/);
 });
 
@@ -102,7 +104,7 @@ test('a server that dies before it answered anything counts towards a crash loop
 
 test('what the config makes impossible is never tried', () => {
   const state = after([
-    [0, { kind: 'start-failed', reason: 'TOKEN is not set', detail: undefined, permanent: true, begunMs: 0 }],
+    [0, { kind: 'start-failed', reason: 'TOKEN is not set', detail: undefined, permanent: true, startedMs: 0 }],
   ]);
   assert.deepEqual(admit(state, 1e9), { kind: 'refuse', reason: 'TOKEN is not set', retryAfterMs: undefined });
 });

@@ -5,7 +5,7 @@ import { GatewayError } from '../../src/errors.ts';
 import { RawObject } from '../../src/json/json.ts';
 import type { LinkUser } from '../../src/upstream/link.ts';
 import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
-import { type LinkOrder, Opener } from '../../src/upstream/opener.ts';
+import { type LinkRequest, Opener } from '../../src/upstream/opener.ts';
 import type { StartTransport } from '../../src/upstream/rpc/transport.ts';
 import { memoryUpstream } from '../support/memory-upstream.ts';
 
@@ -15,7 +15,7 @@ const EVENTS = {
   onServerRequest: () => undefined,
   onClose: () => undefined,
 };
-const ORDER: LinkOrder = {
+const ORDER: LinkRequest = {
   clientEra: 'legacy',
   clientCapabilities: RawObject.EMPTY,
   capabilityKey: '',

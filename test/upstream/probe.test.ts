@@ -9,7 +9,7 @@ import { RawObject } from '../../src/json/json.ts';
 import type { Era } from '../../src/protocol/revisions.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import type { LinkUser } from '../../src/upstream/link.ts';
-import { type LinkOrder, Opener } from '../../src/upstream/opener.ts';
+import { type LinkRequest, Opener } from '../../src/upstream/opener.ts';
 import { configWith } from '../downstream/edge.ts';
 import { json, type Received, serve, type Upstream } from '../fixtures/servers/http-harness.ts';
 import { errorText, resultText } from '../support/http-upstream.ts';
@@ -23,7 +23,7 @@ const EVENTS = {
   onServerRequest: () => undefined,
   onClose: () => undefined,
 };
-const orderOf = (clientEra: Era): LinkOrder => ({
+const orderOf = (clientEra: Era): LinkRequest => ({
   clientEra,
   clientCapabilities: RawObject.EMPTY,
   capabilityKey: '',

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { LIMITS } from '../../../src/limits.ts';
-import { parsePrinted } from '../../../src/upstream/stdio/printed-launch.ts';
+import { parsePrinterOutput } from '../../../src/upstream/stdio/printed-launch.ts';
 import { isNpx, WrapperCommands } from '../../../src/upstream/stdio/wrapper-commands.ts';
 import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
 
@@ -78,10 +78,10 @@ test('N-07 which commands npm decides on', () => {
 });
 
 test('N-07 output that is no command is not taken for one', () => {
-  assert.equal(parsePrinted(''), undefined);
-  assert.equal(parsePrinted('linkspan-command\0server\0A=1\0'), undefined, 'cut');
-  assert.equal(parsePrinted('linkspan-command\0\0A=1\0linkspan-end\0'), undefined, 'no command');
-  assert.deepEqual(parsePrinted('noise\nlinkspan-command\0server\0A=1=2\0PWD=/x\0linkspan-end\0'), {
+  assert.equal(parsePrinterOutput(''), undefined);
+  assert.equal(parsePrinterOutput('linkspan-command\0server\0A=1\0'), undefined, 'cut');
+  assert.equal(parsePrinterOutput('linkspan-command\0\0A=1\0linkspan-end\0'), undefined, 'no command');
+  assert.deepEqual(parsePrinterOutput('noise\nlinkspan-command\0server\0A=1=2\0PWD=/x\0linkspan-end\0'), {
     text: 'server',
     env: { A: '1=2', PWD: '/x' },
   });
