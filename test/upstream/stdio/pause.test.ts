@@ -19,7 +19,7 @@ process.stdin.once('data', (chunk) => {
 
 for (const exits of [false, true]) {
   test(
-    `N-29 limit notificationsPerSecond: a flood over stdio is read slowly and whole, exits: ${exits}`,
+    `N-29 limit notificationsPerSecond: a stdio flood is paused, not lost, exits: ${exits}`,
     { timeout: 30_000 },
     async () => {
       const log = pino({ level: 'silent' });

@@ -33,7 +33,7 @@ for (const [command, args, asked] of cases) {
   });
 }
 
-test('N-07 uvx stays where its environment is temporary', () => {
+test('N-07 uvx runs the server if its environment is temporary', () => {
   assert.equal(printerRun({ command: 'uvx', args: ['a'] }, { UV_NO_CACHE: '1' }, 'PRINTER'), undefined);
 });
 
