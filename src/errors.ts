@@ -71,6 +71,7 @@ export const ERRORS = {
   'internal-error': { rpc: -32603, http: 500, text: 'Internal error' },
 } as const satisfies Record<string, Row>;
 
+/** The name of a row of {@link ERRORS}. */
 export type ErrorCode = keyof typeof ERRORS;
 
 interface ErrorDetail {

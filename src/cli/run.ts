@@ -4,6 +4,7 @@ import { VERSION } from '../version.ts';
 import { listenForSignals } from './signals.ts';
 import { start, type StartOptions } from './start.ts';
 
+/** The command-line options of `run`. */
 export interface RunOptions extends StartOptions {
   /** Whether to fetch the lists of all upstreams before listening. */
   readonly warm: boolean;

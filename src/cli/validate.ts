@@ -9,6 +9,7 @@ import { missingCommands } from './commands.ts';
 import { loadOptions, type StartOptions } from './start.ts';
 import { listOnce } from './trial-start.ts';
 
+/** The command-line options of `validate`. */
 export interface ValidateOptions extends StartOptions {
   readonly json: boolean;
   /** Whether to start the upstreams and read their lists. */

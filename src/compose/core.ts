@@ -76,7 +76,9 @@ export interface Core {
   stop(): Promise<void>;
 }
 
+/** The options of {@link startCore}. */
 export interface CoreOptions {
+  /** Finds the gateway that has a parked call. Default: only this process. */
   readonly callOwners?: CallOwners;
   /** Whether sessions may be kept in the state directory, if no other process owns it. Default: true. */
   readonly mayOwnState?: boolean;

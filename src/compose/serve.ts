@@ -27,6 +27,7 @@ export interface Running {
   stop(): Promise<void>;
 }
 
+/** The options of {@link serve}. */
 export interface ServeOptions {
   /** If set, reads the lists of all upstreams before listening, at most until this promise settles. */
   readonly warmUntil?: Promise<unknown>;

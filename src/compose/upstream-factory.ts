@@ -11,6 +11,7 @@ import type { UpstreamEvents } from '../upstream/upstream-events.ts';
 import { openFileLimit } from './connection-limit.ts';
 import type { UpstreamTransports } from './transports.ts';
 
+/** The parts that an {@link UpstreamFactory} is constructed from. */
 export interface UpstreamFactoryParts {
   readonly limits: Config['limits'];
   readonly transports: UpstreamTransports;

@@ -1,3 +1,4 @@
+/** The kind of a {@link WireError}. */
 export type WireFault =
   | 'connect-timeout'
   | 'headers-timeout'

@@ -112,6 +112,7 @@ export class WireSocket implements ResponseSink {
     inFlight?.handler.onResponseError(inFlight, reason);
   }
 
+  /** Closes the socket if this request is still in flight. */
   abort(inFlight: InFlight): void {
     if (this.#inFlight === inFlight) this.#close();
   }

@@ -56,7 +56,7 @@ export async function discover<Owner>(
   try {
     const options = { timeoutMs, maxMs: timeoutMs, progress: false, isBackground: true, context: undefined } as const;
     const sendDiscover = () => {
-      connection.speakModern(clientInfo);
+      connection.setModernClientInfo(clientInfo);
       return connection.call('server/discover', undefined, options).answer;
     };
     let answer = await sendDiscover();

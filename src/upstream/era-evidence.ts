@@ -3,6 +3,7 @@ import type { RpcError } from '../protocol/jsonrpc.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import { HttpStatusError } from './rpc/http-status-error.ts';
 
+/** The JSON-RPC code of an error about an unsupported revision, in 2026-07-28. */
 export const UNSUPPORTED_VERSION = -32022;
 
 /** Errors that only servers of the modern era send: header mismatch, missing capability, unsupported version. */

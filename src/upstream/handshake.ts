@@ -118,13 +118,13 @@ async function raceHandshakes<Owner>(
   const first = await Promise.race([discovering, initializing]);
   const silent: Finding = { era: 'modern', speaks: 'no', evidence: 'server/discover not answered' };
   if (first.kind === 'legacy' && 'hello' in first) {
-    connection.speakModern(undefined);
+    connection.setModernClientInfo(undefined);
     return openLegacy(first.hello, [silent]);
   }
   if (first.kind === 'modern') {
     const second = await settledWithin(initializing, SECOND_ANSWER_MS);
     if (second?.kind === 'refused' && !connection.isClosed) {
-      connection.speakModern(clientInfo);
+      connection.setModernClientInfo(clientInfo);
       return openModern(first.hello);
     }
     // The SDK of the upstream may have begun a legacy session in this process.
@@ -136,7 +136,7 @@ async function raceHandshakes<Owner>(
     const isProof = first.kind === 'refused' && first.isModern;
     const verdict = isProof ? await settledWithin(discovering, SECOND_ANSWER_MS) : await discovering;
     if (verdict?.kind === 'modern') {
-      connection.speakModern(clientInfo);
+      connection.setModernClientInfo(clientInfo);
       return openModern(verdict.hello);
     }
     return isProof
@@ -146,7 +146,7 @@ async function raceHandshakes<Owner>(
   const refused = rejectModern(upstream, eras, first);
   const second = await initializing;
   if (second.kind === 'legacy') {
-    connection.speakModern(undefined);
+    connection.setModernClientInfo(undefined);
     return openLegacy(second.hello, refused.findings);
   }
   const next: HandshakePlan | undefined = connection.isClosed ? ['legacy'] : undefined;
@@ -160,7 +160,7 @@ function initializeOn<Owner>({
   clientInfo,
   startMs,
 }: HandshakeParts<Owner>): Promise<InitializeOutcome> {
-  connection.speakModern(undefined);
+  connection.setModernClientInfo(undefined);
   return initialize(upstream, connection, clientCapabilities, clientInfo, startMs);
 }
 

@@ -59,6 +59,7 @@ const SAME_CAUSE_MS = 100;
 /** A request waits for the end of a backoff up to this long, instead of failing. */
 const PATIENCE_MS = 2_000;
 
+/** The initial state: nothing was started yet. */
 export const CONFIGURED: Lifecycle = {
   phase: 'configured',
   reason: undefined,

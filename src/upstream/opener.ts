@@ -26,7 +26,7 @@ export interface LinkEvents<Owner, User extends LinkUser> {
   /** The handshake has succeeded. Called before all other events. */
   onOpen(link: Link<Owner, User>): void;
   onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
-  onServerRequest(link: Link<Owner, User>, ask: ServerRequest<Owner>): void;
+  onServerRequest(link: Link<Owner, User>, request: ServerRequest<Owner>): void;
   /** The connection has closed, on either side. */
   onClose(link: Link<Owner, User>, error: GatewayError): void;
 }
@@ -97,8 +97,8 @@ export class Opener<Owner, User extends LinkUser> {
   }
 
   /** Whether server requests on legacy links arrive on the stream of their call; undefined before the first legacy link. */
-  get tellsWhichCall(): boolean | undefined {
-    return this.#legacyTransport?.tellsWhichCall;
+  get hasCallStreams(): boolean | undefined {
+    return this.#legacyTransport?.hasCallStreams;
   }
 
   /** Opens a link. @throws {GatewayError} if all attempts fail or the signal is aborted; every connection is closed then. */
@@ -195,7 +195,7 @@ export class Opener<Owner, User extends LinkUser> {
         attempt.transport.start,
         {
           onNotification,
-          onServerRequest: (ask) => whenOpen((opened) => events.onServerRequest(opened, ask)),
+          onServerRequest: (serverRequest) => whenOpen((opened) => events.onServerRequest(opened, serverRequest)),
           onClose: (error) => {
             if (link === undefined) return;
             link.subscription?.close();

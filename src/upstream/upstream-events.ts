@@ -9,7 +9,7 @@ import type { ServerRequest } from './rpc/connection.ts';
 /** Receives the events of upstreams. The methods are called in the order of arrival and must return without waiting. */
 export interface UpstreamEvents<Owner, User extends LinkUser> {
   onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
-  onServerRequest(link: Link<Owner, User>, ask: ServerRequest<Owner>): void;
+  onServerRequest(link: Link<Owner, User>, request: ServerRequest<Owner>): void;
   /** A link has closed. Its users, if any, have lost the state that the upstream kept for them. */
   onLinkClosed(link: Link<Owner, User>, reason: CloseReason): void;
   /** The state of the upstream has changed. */

@@ -10,6 +10,7 @@ import type { Call } from './rpc/call.ts';
 import type { Connection } from './rpc/connection.ts';
 import type { ServerHello } from './initialize.ts';
 
+/** The parts that an {@link UpstreamSubscription} is constructed from. */
 export interface UpstreamSubscriptionParts<Owner> {
   readonly upstream: string;
   readonly connection: Connection<Owner>;

@@ -151,7 +151,7 @@ export class Upstream<Owner, User extends LinkUser> {
   needsOwnConnection(client: Era): boolean {
     const { isolation } = this.config;
     const isPrivate = isolation === 'session' || isolation === 'call';
-    return isPrivate && this.servingEra(client) !== 'modern' && this.#opener.tellsWhichCall !== true;
+    return isPrivate && this.servingEra(client) !== 'modern' && this.#opener.hasCallStreams !== true;
   }
 
   /**
@@ -408,7 +408,7 @@ export class Upstream<Owner, User extends LinkUser> {
             this.#claimed.add(link);
           },
           onNotification: (link, notification, about) => this.#events.onNotification(link, notification, about),
-          onServerRequest: (link, ask) => this.#events.onServerRequest(link, ask),
+          onServerRequest: (link, request) => this.#events.onServerRequest(link, request),
           onClose: (link, error) => this.#onLost(link, error),
         },
         signal,

@@ -35,7 +35,7 @@ interface Ran {
   readonly stderr: string;
 }
 
-/** Runs the command line from source, with nothing in its environment but what is given. */
+/** Runs the command line from source, with only these variables in its environment. */
 function linkspan(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Ran> {
   return new Promise((resolve) => {
     execFile(process.execPath, [MAIN, ...args], { cwd: dir, env, timeout: 15_000 }, (error, stdout, stderr) => {
@@ -87,7 +87,7 @@ test('validate prints endpoints and upstreams, and no secret', BOUNDED, async ()
   );
 });
 
-/** A folder that holds a program of this name, for PATH. */
+/** Creates a folder with a program of this name, for PATH. */
 async function folderWith(program: string): Promise<string> {
   const folder = await mkdtemp(join(dir, 'path-'));
   await writeFile(join(folder, program), '#!/bin/sh\n', { mode: 0o755 });

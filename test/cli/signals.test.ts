@@ -77,7 +77,7 @@ test('N-08 a gateway whose terminal is closed stops in order', NEEDS_PTY, async 
   assert.match(await lineOf(gateway.log, /"msg":"stopped"/), /"code":0/);
 });
 
-/** Resolves once there is no such process. */
+/** Resolves when the process has ended. */
 async function ended(pid: number): Promise<void> {
   for (let deadline = Date.now() + WAIT_MS; ; await delay(20)) {
     try {

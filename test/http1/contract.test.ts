@@ -19,7 +19,7 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
       assert.deepEqual(headers['x-one'], ['a', 'b']);
       assert.equal(body.toString(), 'hello');
       assert.deepEqual(asked.told, ['start', 'response 200', 'data', 'end']);
-      // undici lets go of the socket only after it has told of the end.
+      // undici releases the socket only after onResponseEnd.
       await new Promise((resolve) => {
         setImmediate(resolve);
       });
@@ -152,5 +152,5 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
 }
 
 wireContract('WirePool', (url) => new WirePool(url, 2_000));
-// It speaks plain HTTP as well, so that no certificate is needed here.
+// TlsWire supports plain HTTP as well, so this test needs no certificate.
 wireContract('TlsWire', (url) => new TlsWire(url, 2_000));

@@ -12,7 +12,7 @@ interface Read {
   error: unknown;
 }
 
-/** Reads one response handed over in these pieces, in a buffer that is used again. */
+/** Reads one response from these pieces, in a buffer that is reused. */
 function read(pieces: readonly Uint8Array[], isClosed: boolean): Read {
   const told: Read = { statuses: [], body: '', isClean: undefined, error: undefined };
   const reader = new ResponseReader({

@@ -8,7 +8,7 @@ import { ask, closed, holds, line, neverAccepting, ok, wireTo } from '../support
 
 const LIMIT = { timeout: 20_000 };
 
-/** Any turn of the event loop, so that what is on its way may arrive. */
+/** Waits for a turn of the event loop, so that bytes in flight can arrive. */
 const passing = (ms = 20): Promise<void> =>
   new Promise((resolve) => {
     setTimeout(resolve, ms);

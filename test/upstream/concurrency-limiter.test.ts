@@ -5,7 +5,7 @@ import { ConcurrencyLimiter } from '../../src/upstream/concurrency-limiter.ts';
 
 const WAIT_MS = 60_000;
 
-/** A limiter with one slot, taken by somebody, and who was admitted so far. */
+/** Returns a limiter whose only slot is in use, and the principals admitted so far. */
 function busyLimiter(queueLimit: number) {
   const limiter = new ConcurrencyLimiter('up', 1, queueLimit, WAIT_MS);
   assert.equal(limiter.acquire('first'), undefined);

@@ -12,7 +12,7 @@ function tool(name: string, bytes = 10): object {
   return { name, description: 'd'.repeat(bytes), inputSchema: { type: 'object' } };
 }
 
-/** What a client lists of a gateway before one server with these answers, and how often the server was asked. */
+/** Lists the tools of a gateway with one server that gives these answers. Counts the requests to the server. */
 async function listedOf(answer: (page: number) => Readonly<Record<string, unknown>>, script: ServerScript = {}) {
   let page = 0;
   const toolsList = (_served: Served) => answer(page++);

@@ -25,7 +25,7 @@ const ORDER: LinkRequest = {
 function opener(...transports: StartTransport[]): Opener<string, LinkUser> {
   return new Opener<string, LinkUser>({
     upstream: 'up',
-    transports: transports.map((start) => ({ era: 'legacy', isProcess: false, tellsWhichCall: true, start })),
+    transports: transports.map((start) => ({ era: 'legacy', isProcess: false, hasCallStreams: true, start })),
     clientInfo: RawObject.EMPTY,
     startMs: 2_000,
     callMs: 2_000,
@@ -33,7 +33,7 @@ function opener(...transports: StartTransport[]): Opener<string, LinkUser> {
   });
 }
 
-/** How a server of 2024-11-05 answers a POST to where it serves its stream. */
+/** Returns a transport that fails like a server of 2024-11-05 on a POST to the URL of its stream. */
 function notStreamable(): StartTransport {
   return async () => {
     await new Promise((resolve) => setImmediate(resolve));

@@ -30,7 +30,7 @@ const orderOf = (clientEra: Era): LinkRequest => ({
   placeIn: () => ({ key: 'a', shared: false }),
 });
 
-/** Half of it is how long silence is waited for. */
+/** Half of it is the longest wait for an answer to server/discover. */
 const START_MS = 3_000;
 
 const UPSTREAM: Omit<UpstreamConfig, 'target'> = {
@@ -59,7 +59,7 @@ interface Opened {
   readonly instructions: string | undefined;
 }
 
-/** Opens connections by all the ways there are, as the gateway does. */
+/** Opens links over all transports, as the gateway does. */
 async function prober(
   target: HttpTarget | StdioTarget,
   clientEra: Era = 'modern',
@@ -274,7 +274,7 @@ suite('a remote server', { concurrency: 4 }, () => {
   }
 });
 
-/** Lets the monotonic clock of this process run ahead from here on. */
+/** Moves the monotonic clock of this process ahead. */
 function clock(t: TestContext): { aheadMs: number } {
   const now = performance.now.bind(performance);
   const state = { aheadMs: 0 };

@@ -58,6 +58,7 @@ export class PostExchange implements WireHandler {
     this.#wantsAnswer = wantsAnswer;
   }
 
+  /** Whether the answer has been received, here or on another stream. */
   get isAnswered(): boolean {
     return this.#isAnswered;
   }

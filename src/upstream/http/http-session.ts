@@ -31,11 +31,13 @@ export class HttpSession {
     return this.#id;
   }
 
+  /** Adds the session id to later requests. */
   setId(id: string): void {
     this.#id = id;
     this.#rebuild();
   }
 
+  /** Adds the revision to later requests, if it is one that has the header. */
   setRevision(revision: string): void {
     this.#revision = revision;
     this.#rebuild();

@@ -127,7 +127,7 @@ export interface StreamParts {
   /** Called when a GET has opened a stream or has ended. */
   onAttempt(): void;
   /** Called once when the stream is given up, unless it was closed. */
-  onEnd(why: Exclude<NextStep, { kind: 'again' }>): void;
+  onEnd(result: Exclude<NextStep, { kind: 'again' }>): void;
 }
 
 /** An event stream by GET that is opened again after each end, until it is closed or given up. */
@@ -150,6 +150,7 @@ export class ReconnectingStream {
     else this.#timer = setTimeout(() => this.#open(), delayMs);
   }
 
+  /** Ends the stream without further events. */
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#timer);

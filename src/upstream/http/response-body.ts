@@ -27,6 +27,7 @@ export class ResponseBody {
     return this.#isAscii;
   }
 
+  /** Appends a chunk. */
   add(chunk: Buffer): void {
     const at = this.#bytes;
     this.#bytes += chunk.length;

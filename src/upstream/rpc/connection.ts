@@ -43,7 +43,7 @@ export interface ConnectionEvents<Owner> {
    * @param about owner of the call that the notification belongs to; undefined if it belongs to none. Progress still has our token.
    */
   onNotification(notification: Notification, about: Owner | undefined): void;
-  onServerRequest(ask: ServerRequest<Owner>): void;
+  onServerRequest(request: ServerRequest<Owner>): void;
   onClose(error: GatewayError): void;
 }
 
@@ -149,7 +149,7 @@ export class Connection<Owner> {
   }
 
   /** Switches to the modern era with this `clientInfo`, or back to the legacy era with undefined. */
-  speakModern(clientInfo: RawObject | undefined): void {
+  setModernClientInfo(clientInfo: RawObject | undefined): void {
     this.#modernClientInfo = clientInfo;
     if (clientInfo !== undefined) this.setRevision(MODERN);
   }

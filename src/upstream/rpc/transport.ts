@@ -88,6 +88,6 @@ export interface TransportOption {
   /** Whether each connection starts a process. */
   readonly isProcess: boolean;
   /** Whether a server request of a legacy upstream arrives on the stream of its call. */
-  readonly tellsWhichCall: boolean;
+  readonly hasCallStreams: boolean;
   readonly start: StartTransport;
 }

@@ -13,6 +13,7 @@ export interface PrinterOutput {
   readonly env: Readonly<Record<string, string>>;
 }
 
+/** Markers around the output of a printer. */
 export const PRINTER_BEGIN = 'linkspan-command';
 export const PRINTER_END = 'linkspan-end';
 

@@ -18,7 +18,7 @@ import {
 
 const LIMIT = { timeout: 20_000 };
 
-/** A server of 2024-11-05: `post` decides what a message to `/messages` does, given the response all answers go to. */
+/** Starts a server of 2024-11-05. `post` handles a message to `/messages`, and gets the response of the event stream. */
 function legacy(post: (request: Received, response: ServerResponse, events: ServerResponse) => void) {
   let events: ServerResponse | undefined;
   return serve((request, response) => {

@@ -52,7 +52,7 @@ test('SEC-26 answers are matched to calls by our own ids, in any order', async (
 test('a request that cannot be serialised throws, and is not in flight', async () => {
   const requests: string[] = [];
   const { connection } = await connect({ request: (_peer, request) => void requests.push(request.id) });
-  connection.speakModern(RawObject.of({ name: 'gateway', version: '1' }));
+  connection.setModernClientInfo(RawObject.of({ name: 'gateway', version: '1' }));
   const params = RawObject.parse('{"name":"x","_meta":{"a":1,"a":2}}');
   assert.throws(() => connection.call('tools/call', params, OPTIONS), /appears twice/);
   assert.equal(connection.inFlight, 0);

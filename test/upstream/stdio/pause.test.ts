@@ -7,7 +7,7 @@ import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
 import { stdioTransport } from '../../../src/upstream/stdio/stdio.ts';
 import { marker } from '../../support/leftovers.ts';
 
-/** Writes a flood of notifications, and then its answer, and exits if told to. */
+/** The server's program: writes a flood of notifications, then its answer, and exits if configured. */
 const SERVER = `
 process.stdin.once('data', (chunk) => {
   const { id, params } = JSON.parse(chunk);

@@ -9,7 +9,7 @@ import { childrenOf, isGone, until } from '../../support/stdio.ts';
 const LIMIT = { timeout: 20_000 };
 const log = pino({ level: 'silent' });
 
-/** A process group that a test leaves alone. */
+/** A process group that the tests do not end. */
 class Sleeper implements Disposable {
   readonly pid: number;
   readonly #child: ChildProcess;

@@ -144,7 +144,7 @@ suite('the end of a process', { concurrency: 1 }, () => {
       assert.equal(second.closings, 0);
       assert.ok(childrenOf(process.pid).length > before.length);
     }
-    // The guards too: each was disposed of.
+    // The guards have ended too, because each was disposed.
     assert.deepEqual(childrenOf(process.pid), before);
   });
 

@@ -187,7 +187,7 @@ suite('REL-14 a process that does not read', { concurrency: 1 }, () => {
       sent.push(stdio.send('echo', { text }));
       await new Promise((resolve) => setImmediate(resolve));
     }
-    // A notification has nobody to tell.
+    // A dropped notification has no caller to report it to.
     stdio.transport.send({ text: '{"jsonrpc":"2.0","method":"notifications/x"}', method: 'notifications/x' });
 
     const [[failedId, error] = []] = stdio.failed;

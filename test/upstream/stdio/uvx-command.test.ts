@@ -4,7 +4,7 @@ import { isUvx, uvxLaunch, printerRun } from '../../../src/upstream/stdio/uvx-co
 
 type Case = readonly [command: string, args: readonly string[], asked: readonly string[] | undefined];
 
-/** `PRINTER` stands for the program that prints. The server's own arguments are `--utc`. */
+/** `PRINTER` stands for the printer. The arguments of the server are `--utc`. */
 const cases: readonly Case[] = [
   ['uvx', ['mcp-server-time', '--utc'], ['--from', 'mcp-server-time', 'PRINTER', 'mcp-server-time']],
   ['uvx', ['mcp-server-time@1.2', '--utc'], ['--from', 'mcp-server-time@1.2', 'PRINTER', 'mcp-server-time']],
