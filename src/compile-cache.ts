@@ -1,12 +1,12 @@
 import { enableCompileCache } from 'node:module';
 import { fileURLToPath } from 'node:url';
 
-/** Beside the program: a person who may write it may write the program as well. */
+/** A directory beside the program. Users who can write to it can write to the program as well. */
 const DIRECTORY = fileURLToPath(new URL('../node_modules/.cache/linkspan', import.meta.url));
 
 /**
- * Makes Node keep the compiled code of the modules that are loaded from here on, which halves the time of the next start.
- * Does nothing where the directory cannot be written, or where NODE_DISABLE_COMPILE_CACHE is set.
+ * Makes Node keep the compiled code of modules that are loaded after this call, which halves the time of the next start.
+ * Has no effect if the directory cannot be written, or NODE_DISABLE_COMPILE_CACHE is set.
  */
 export function keepCompiledCode(): void {
   enableCompileCache(DIRECTORY);

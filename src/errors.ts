@@ -3,6 +3,7 @@ import type { Answer, RpcError } from './protocol/jsonrpc.ts';
 /** Whether the upstream ran the request. `no` is used only if it certainly did not. */
 export type Executed = 'no' | 'unknown' | 'yes';
 
+/** One failure as clients see it. */
 interface Row {
   /** JSON-RPC code. Our own codes start at −31000, because the specification reserves −32768…−32000. */
   readonly rpc: number;
@@ -70,6 +71,7 @@ export const ERRORS = {
   'internal-error': { rpc: -32603, http: 500, text: 'Internal error' },
 } as const satisfies Record<string, Row>;
 
+/** The name of a row of {@link ERRORS}. */
 export type ErrorCode = keyof typeof ERRORS;
 
 interface ErrorDetail {
@@ -94,12 +96,13 @@ export class GatewayError extends Error {
     this.detail = detail;
   }
 
+  /** The row of {@link ERRORS} for this failure. */
   get row(): Row {
     return ERRORS[this.code];
   }
 }
 
-/** A failure to start that somebody has to fix first. The message says how, and needs no stack trace. */
+/** A failure to start that the operator has to fix. The message says how; it is printed without a stack trace. */
 export class StartError extends Error {
   override readonly name = 'StartError';
 }
@@ -128,6 +131,7 @@ export function toRpcError(thrown: unknown): RpcError {
   return { code: row.rpc, message, data };
 }
 
+/** Returns a thrown value as the answer to a request. */
 export function toAnswer(thrown: unknown): Answer {
   return { kind: 'error', error: toRpcError(thrown) };
 }

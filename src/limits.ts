@@ -14,7 +14,7 @@ export const LIMITS = {
   /** Subscriptions of one session. */
   subscriptionsPerSession: 1_000,
   subscriptionUriBytes: 4 * KIB,
-  /** Resources that one upstream connection is subscribed to, for the listeners of a principal's other connections. */
+  /** Resources that one upstream connection is subscribed to, for the subscription streams of sibling groups. */
   siblingSubscriptions: 1_000,
   /** Log levels and subscriptions that outlive a restart. */
   sessionRecordBytesPerPrincipal: 8 * MIB,
@@ -29,11 +29,10 @@ export const LIMITS = {
   /** Such files of one upstream; one for each set of client capabilities. */
   storedOffersPerUpstream: 32,
 
-  /** Cached results of `resources/read`, which 2026-07-28 upstreams allow. */
-  /** `maxTokens` of one `sampling/createMessage`: the client's user pays for them. */
+  /** `maxTokens` of one `sampling/createMessage`, for which the client's user pays. */
   samplingTokens: 32_768,
 
-  /** Results of `resources/read` that upstreams of 2026-07-28 allow to be kept. */
+  /** Cached results of `resources/read`, which upstreams of 2026-07-28 allow. */
   readCacheBytes: 32 * MIB,
   readCacheUpstreamBytes: 8 * MIB,
   readCacheEntryBytes: 64 * KIB,
@@ -50,7 +49,7 @@ export const LIMITS = {
   listingBytes: 16 * MIB,
   listingItems: 50_000,
   listingPages: 1_000,
-  /** Connections of single clients that are listed again at once. */
+  /** Connections of single clients that are listed again at the same time. */
   privateListings: 32,
   privateListingsPerUpstream: 8,
   /** One tool, prompt, resource or template in the list of an upstream. */

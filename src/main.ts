@@ -3,9 +3,9 @@ import type { RunOptions } from './cli/run.ts';
 import type { StartOptions } from './cli/start.ts';
 import type { ValidateOptions } from './cli/validate.ts';
 
-// Only types are imported statically: the version of Node is checked before anything else is loaded.
+// Static imports are of types only, because the version of Node is checked before any module is loaded.
 
-/** The oldest Node that can run our HTTP client; package.json names the same version. */
+/** The oldest version of Node that can run our HTTP client. package.json names the same version. */
 const OLDEST = [22, 19] as const;
 
 const USAGE_ERROR = 2;
@@ -134,7 +134,7 @@ if (isOldNode(process.versions.node)) {
   process.exit(1);
 }
 const exitCode = await main(process.argv.slice(2));
-// The terminal is gone, so nothing more can be written.
+// After an error of stdout, such as a closed terminal, no output can be written.
 process.stdout.on('error', () => process.exit(exitCode));
-// Output may still be on its way into a pipe; exit after it is written.
+// A pipe may not have taken all output yet, so the exit waits for the write.
 process.stdout.write('', () => process.exit(exitCode));

@@ -1,31 +1,35 @@
-/** Pieces of work, and the time since the first, after which others wait for the next turn of the event loop. */
-const PIECES = 4;
+/** Number of pieces of work, and the time since the first one, after which further pieces wait for a later turn. */
+const PIECES_PER_TURN = 4;
 const SLICE_MS = 10;
 
-const waiting: (() => void)[] = [];
-/** Of this turn of the event loop; undefined where no work has begun in it. */
-let turn: { readonly beganMs: number; pieces: number } | undefined;
+const waiters: (() => void)[] = [];
+/** The work of this turn of the event loop; undefined if none has begun in it. */
+let currentTurn: { readonly beganMs: number; pieces: number } | undefined;
 
 /**
- * Resolves when a piece of work may begin: at once where little work has begun in this turn of the event loop, else in a later
- * turn of its own, in the order of the calls. Many upstreams bring such work together, and requests are served in between.
+ * Resolves when a piece of long work may begin: at once if little work has begun in this turn of the event loop, else in a
+ * later turn, in the order of the calls. So requests are served between the lists of many upstreams.
  */
 export function workTurn(): Promise<void> {
-  if (turn === undefined) beginTurn();
-  else if (waiting.length > 0 || turn.pieces >= PIECES || performance.now() - turn.beganMs >= SLICE_MS)
-    return new Promise((resolve) => waiting.push(resolve));
-  else turn.pieces++;
+  if (currentTurn === undefined) beginTurn();
+  else if (
+    waiters.length > 0 ||
+    currentTurn.pieces >= PIECES_PER_TURN ||
+    performance.now() - currentTurn.beganMs >= SLICE_MS
+  )
+    return new Promise((resolve) => waiters.push(resolve));
+  else currentTurn.pieces++;
   return Promise.resolve();
 }
 
 function beginTurn(): void {
-  turn = { beganMs: performance.now(), pieces: 1 };
+  currentTurn = { beganMs: performance.now(), pieces: 1 };
   setImmediate(endTurn);
 }
 
 function endTurn(): void {
-  turn = undefined;
-  const next = waiting.shift();
+  currentTurn = undefined;
+  const next = waiters.shift();
   if (next === undefined) return;
   beginTurn();
   next();

@@ -7,17 +7,17 @@ import { childEnvironment } from '../upstream/stdio/environment.ts';
 import { spawnFailure } from '../upstream/stdio/spawn-failure.ts';
 
 /**
- * Looks for the programs of stdio upstreams, as starting them would. Returns the reason for each that cannot be started, by
- * upstream.
+ * Searches the programs of stdio upstreams in the same way as a start does. Returns, by upstream id, the reason for each
+ * program that cannot be started.
  */
 export async function missingCommands(
   upstreams: readonly UpstreamConfig[],
-  ours: Readonly<Record<string, string | undefined>>,
+  gatewayEnv: Readonly<Record<string, string | undefined>>,
 ): Promise<ReadonlyMap<string, string>> {
   const missing = new Map<string, string>();
   for (const { id, target, problem } of upstreams) {
     if (problem !== undefined || target.kind !== 'stdio') continue;
-    const env = childEnvironment(ours, target.env);
+    const env = childEnvironment(gatewayEnv, target.env);
     const { command, cwd } = target;
     const folders = command.includes('/') ? [cwd ?? '.'] : (env['PATH'] ?? '').split(delimiter).filter(Boolean);
     const found = await Promise.all(folders.map((folder) => isProgram(resolve(folder, command))));

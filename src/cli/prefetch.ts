@@ -7,8 +7,8 @@ import { VERSION } from '../version.ts';
 import { start, type StartOptions } from './start.ts';
 
 /**
- * Starts every upstream once and keeps its lists in the state directory, so that the first client of a later start need not
- * wait for them. Resolves with the exit code: 1 when an upstream could not be listed, or the lists cannot be kept.
+ * Starts every upstream once and stores its lists in the state directory, so that the first client of a later start does not
+ * wait for them. Resolves with the exit code: 1 if an upstream could not be listed, or the lists cannot be stored.
  *
  * @throws {ConfigError}
  */
@@ -25,14 +25,14 @@ export async function prefetch(options: StartOptions): Promise<number> {
     }
     await core.refresh();
     const status = upstreamStatuses(core);
-    process.stdout.write(status.map((upstream) => `${line(upstream)}\n`).join(''));
+    process.stdout.write(status.map((upstream) => `${statusLine(upstream)}\n`).join(''));
     return status.every(({ state }) => state === 'ready') ? 0 : 1;
   } finally {
     await core.stop();
   }
 }
 
-function line({ id, state, reason, tools, prompts, resources }: UpstreamStatus): string {
+function statusLine({ id, state, reason, tools, prompts, resources }: UpstreamStatus): string {
   if (state !== 'ready') return `${id}: FAILED ${reason ?? state}`;
   return `${id}: ${tools} tools, ${prompts} prompts, ${resources} resources`;
 }

@@ -4,15 +4,16 @@ import { VERSION } from '../version.ts';
 import { listenForSignals } from './signals.ts';
 import { start, type StartOptions } from './start.ts';
 
+/** The command-line options of `run`. */
 export interface RunOptions extends StartOptions {
   /** Whether to fetch the lists of all upstreams before listening. */
   readonly warm: boolean;
 }
 
 /**
- * Serves until a signal asks to stop; a second one ends it at once. Resolves with the exit code.
+ * Serves until a signal asks to stop. A second signal ends the process at once. Resolves with the exit code.
  *
- * @throws {ConfigError}
+ * @throws {ConfigError} if the config file cannot be used.
  */
 export async function run(options: RunOptions): Promise<number> {
   const { config, log } = start('run', options);

@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 
 import { jsonSchema } from '../config/schema.ts';
 
+/** Returns the JSON Schema of the config file, as it is published. */
 export function schemaText(): string {
   return `${JSON.stringify(jsonSchema(), null, 2)}\n`;
 }

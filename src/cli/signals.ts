@@ -1,40 +1,40 @@
 import { isatty } from 'node:tty';
 import type { Logger } from '../telemetry/log.ts';
 
-const ENDING = ['SIGINT', 'SIGTERM'] as const;
+const STOP_SIGNALS = ['SIGINT', 'SIGTERM'] as const;
 const STANDARD_STREAMS = [0, 1, 2];
 
-/** The signals that this process is sent. */
+/** The signals that this process receives. */
 export interface Signals {
-  /** Resolves with the first signal that asks us to stop: SIGINT, SIGTERM, or SIGHUP of a terminal that is gone. */
+  /** Resolves with the first signal that asks us to stop: SIGINT, SIGTERM, or SIGHUP of a closed terminal. */
   readonly stop: Promise<string>;
   /** Resolves with the first SIGINT or SIGTERM after that one. */
   readonly force: Promise<string>;
 }
 
 /**
- * Listens for signals from here on.
+ * Starts to listen for signals.
  *
- * SIGHUP has two meanings. To a process that was started on a terminal it says that the terminal is gone, so it stops, as on
- * SIGTERM. To a daemon, or while the terminal is there, it asks to read the config again.
+ * SIGHUP has two meanings. For a process that was started on a terminal it means that the terminal was closed; we stop, as on
+ * SIGTERM. For a daemon, or while the terminal is open, it is a request to read the config again.
  */
 export function listenForSignals(log: Logger): Signals {
   const terminals = STANDARD_STREAMS.filter((stream) => isatty(stream));
   const stop = Promise.withResolvers<string>();
   const force = Promise.withResolvers<string>();
   let isStopping = false;
-  const ask = (signal: string): void => {
+  const onStopSignal = (signal: string): void => {
     if (isStopping) force.resolve(signal);
     isStopping = true;
     stop.resolve(signal);
   };
-  for (const signal of ENDING) process.on(signal, ask);
+  for (const signal of STOP_SIGNALS) process.on(signal, onStopSignal);
   process.on('SIGHUP', (signal) => {
-    // A terminal that hung up answers no question about itself any more.
-    const isGone = terminals.length > 0 && !terminals.some((stream) => isatty(stream));
-    if (!isGone) log.info({ signal }, 'the config is not read again on a signal yet: restart to use a changed one');
-    // The kernel, the shell and the terminal may each send one.
-    else if (!isStopping) ask(signal);
+    // `isatty` returns false for a closed terminal.
+    const isClosed = terminals.length > 0 && !terminals.some((stream) => isatty(stream));
+    if (!isClosed) log.info({ signal }, 'the config is not read again on a signal yet: restart to use a changed one');
+    // The kernel, the shell and the terminal may each send SIGHUP.
+    else if (!isStopping) onStopSignal(signal);
   });
   return { stop: stop.promise, force: force.promise };
 }

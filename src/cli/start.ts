@@ -5,6 +5,7 @@ import type { AccessLog, Config } from '../config/config.ts';
 import { type LoadOptions, loadConfig } from '../config/load.ts';
 import { createLogger, type LogFormat, type Logger } from '../telemetry/log.ts';
 
+/** The command-line options of commands that load a config. */
 export interface StartOptions {
   readonly config: string;
   readonly listen?: string;
@@ -13,7 +14,7 @@ export interface StartOptions {
   readonly logFormat?: LogFormat;
 }
 
-/** A loaded config and the log that it asks for. */
+/** A loaded config, and a log with its settings. */
 export interface Started {
   readonly config: Config;
   readonly log: Logger;
@@ -21,14 +22,15 @@ export interface Started {
 
 const STDERR = 2;
 
+/** Returns the options for loading the config. */
 export function loadOptions({ listen, operator, project }: StartOptions): LoadOptions {
   return { env: process.env, listen, operator, project };
 }
 
 /**
- * Loads the config and opens the log, with the warnings of the config in it.
+ * Loads the config, opens the log, and logs the warnings of the config.
  *
- * @throws {ConfigError}
+ * @throws {ConfigError} if the config file cannot be used.
  */
 export function start(verb: 'run' | 'stdio', options: StartOptions): Started {
   const { config, warnings } = loadConfig(options.config, loadOptions(options));

@@ -7,9 +7,9 @@ import { listenForSignals } from './signals.ts';
 import { start, type StartOptions } from './start.ts';
 
 /**
- * Serves the one client that started us, over stdin and stdout, until it hangs up. Opens no port. Resolves with the exit code.
+ * Serves the client that started us, over stdin and stdout, until it closes them. Opens no port. Resolves with the exit code.
  *
- * @throws {ConfigError}
+ * @throws {ConfigError} if the config file cannot be used.
  */
 export async function stdio(options: StartOptions): Promise<number> {
   const { config, log } = start('stdio', options);
@@ -17,11 +17,11 @@ export async function stdio(options: StartOptions): Promise<number> {
 
   const metrics = createMetrics(VERSION);
   const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log, {
-    // Its one session ends with it. A gateway that serves many clients is the owner, whenever it starts.
+    // Our only session ends with this process. The state directory is left to a gateway that serves many clients.
     mayOwnState: false,
     clientTransport: 'pipe',
   });
-  const hungUp = serveStdio(core.gateway, '', { input: process.stdin, output: process.stdout }, log);
-  await Promise.race([hungUp, signals.stop]);
+  const closed = serveStdio(core.gateway, '', { input: process.stdin, output: process.stdout }, log);
+  await Promise.race([closed, signals.stop]);
   return await Promise.race([core.stop().then(() => 0), signals.force.then(() => 130)]);
 }

@@ -12,10 +12,10 @@ import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
 
 /**
- * Starts every upstream once, asks for its lists, and ends it again. Opens no port and leaves the state directory alone.
- * Returns how each did, in the order of the config.
+ * Starts every upstream once, reads its lists, and stops it again. Opens no port and does not use the state directory.
+ * Resolves with the status of each upstream, in the order of the config.
  */
-export async function startOnce(config: Config): Promise<readonly UpstreamStatus[]> {
+export async function listOnce(config: Config): Promise<readonly UpstreamStatus[]> {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-validate-'));
   try {
     const log = createLogger('silent');
@@ -24,7 +24,7 @@ export async function startOnce(config: Config): Promise<readonly UpstreamStatus
     const core = await startCore({ ...config, stateDir }, metrics, transports, log);
     try {
       await core.refresh();
-      // One that failed is already being started again.
+      // An upstream that failed is already being started again.
       return upstreamStatuses(core).map((one) => (one.state === 'starting' ? { ...one, state: 'failed' } : one));
     } finally {
       await core.stop();

@@ -7,30 +7,31 @@ import { ConfigError, problemLine } from '../config/problem.ts';
 import type { UpstreamStatus } from '../operator/status.ts';
 import { missingCommands } from './commands.ts';
 import { loadOptions, type StartOptions } from './start.ts';
-import { startOnce } from './trial-start.ts';
+import { listOnce } from './trial-start.ts';
 
+/** The command-line options of `validate`. */
 export interface ValidateOptions extends StartOptions {
   readonly json: boolean;
-  /** Whether to start the upstreams and ask for their lists. */
+  /** Whether to start the upstreams and read their lists. */
   readonly start: boolean;
 }
 
-/** What is known of the upstreams beyond the config, by id. */
+/** Results about the upstreams that are not in the config, by upstream id. */
 interface Findings {
   readonly missing: ReadonlyMap<string, string>;
-  /** Empty unless they were started. */
+  /** Empty if the upstreams were not started. */
   readonly started: ReadonlyMap<string, UpstreamStatus>;
 }
 
 /**
- * Prints what would be served. Starts nothing, unless asked to start every upstream once. Resolves with the exit code: 1 when the
- * file or an entry of it cannot be used, or an upstream that was started is not ready.
+ * Prints the endpoints and upstreams of a config. With `start`, starts every upstream once. Resolves with the exit code: 1 if
+ * the file or an entry of it cannot be used, or a started upstream is not ready.
  */
 export async function validate(options: ValidateOptions): Promise<number> {
   const { config: file, json } = options;
   try {
     const { config, warnings, problems } = loadConfig(file, loadOptions(options));
-    const started = options.start ? await startOnce(config) : [];
+    const started = options.start ? await listOnce(config) : [];
     const findings: Findings = {
       missing: await missingCommands(config.upstreams, process.env),
       started: new Map(started.map((status) => [status.id, status])),
@@ -38,14 +39,14 @@ export async function validate(options: ValidateOptions): Promise<number> {
     const valid = problems.length === 0;
     const isReady = started.every(({ state }) => state === 'ready');
     if (json) {
-      const said = { valid, ...(valid ? {} : { problems }), ...summary(config, findings), warnings };
-      process.stdout.write(`${JSON.stringify(said, null, 2)}\n`);
+      const report = { valid, ...(valid ? {} : { problems }), ...summary(config, findings), warnings };
+      process.stdout.write(`${JSON.stringify(report, null, 2)}\n`);
     } else {
       for (const problem of problems) process.stderr.write(`${problemLine(problem)}\n`);
       for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`);
       for (const { id, problem } of valid ? config.upstreams : []) {
-        const why = problem ?? findings.missing.get(id);
-        if (why !== undefined) process.stderr.write(`warning: upstream ${id} cannot be started: ${why}\n`);
+        const reason = problem ?? findings.missing.get(id);
+        if (reason !== undefined) process.stderr.write(`warning: upstream ${id} cannot be started: ${reason}\n`);
       }
       process.stdout.write(overview(file, config, valid, findings));
     }
@@ -57,7 +58,7 @@ export async function validate(options: ValidateOptions): Promise<number> {
   }
 }
 
-/** What may be shown of a config: no arguments, environment, headers or paths of URLs, which hold secrets. */
+/** Returns the public part of a config, without arguments, environment, headers and URL paths, which may hold secrets. */
 function summary(config: Config, { missing, started }: Findings): object {
   const { file, listen, operator, stateDir, upstreams, profiles } = config;
   return {
@@ -118,10 +119,10 @@ function upstreamText(
   const how = `${target.kind}${program}, ${each}, ${start}${required ? ', required' : ''}`;
   if (status === undefined) return missing.has(id) ? `${how}; NOT FOUND` : how;
   if (status.state !== 'ready') return `FAILED ${status.reason ?? status.state}`;
-  return `ready, ${counted(status.tools, 'tool')}, ${counted(status.prompts, 'prompt')}, ${counted(status.resources, 'resource')}; ${how}`;
+  return `ready, ${countText(status.tools, 'tool')}, ${countText(status.prompts, 'prompt')}, ${countText(status.resources, 'resource')}; ${how}`;
 }
 
-function counted(count: number, noun: string): string {
+function countText(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 

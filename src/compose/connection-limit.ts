@@ -1,4 +1,4 @@
-/** File descriptors reserved for upstreams, files and logs; a stdio process takes four. */
+/** The least number of file descriptors reserved for upstreams, files and logs. A stdio process takes four. */
 const RESERVED = 256;
 const RESERVED_FRACTION = 4;
 const MIN_CONNECTIONS = 64;

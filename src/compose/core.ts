@@ -50,7 +50,7 @@ import type { UpstreamTransports } from './transports.ts';
 import { fullUpstreamStatuses } from './upstream-status.ts';
 import { UpstreamFactory } from './upstream-factory.ts';
 
-/** How often what is unused is released. */
+/** How often unused sessions, groups and connections are released. */
 const SWEEP_MS = 5_000;
 
 /** The gateway without its listeners: everything that serves a client, over any transport. */
@@ -58,25 +58,27 @@ export interface Core {
   readonly gateway: Gateway;
   readonly upstreams: Upstreams;
   readonly offers: Offers;
-  /** Returns what the processes of stdio upstreams take at the moment, by upstream id. */
+  /** Resolves with the number and memory of the processes of stdio upstreams, by upstream id. */
   processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;
-  /** Why the state cannot be written at the moment, in words; undefined while it can. */
+  /** The reason why the state cannot be written at the moment, as a sentence; undefined while it can be written. */
   readonly stateFailure: string | undefined;
-  /** Whether sessions and lists are kept after this process. */
+  /** Whether sessions and lists are stored for later processes. */
   readonly keepsState: boolean;
-  /** Requests that are not answered yet. */
+  /** Number of requests without an answer yet. */
   readonly inFlightCount: number;
-  /** Begins to serve: starts timers, and the upstreams that are configured to start at once. */
+  /** Starts the timers and the upstreams that are configured with `start: eager`. */
   start(): void;
-  /** Releases what is unused at this time (monotonic ms). Runs by itself every few seconds. */
+  /** Releases sessions, groups and connections that are unused at this time (monotonic ms). A timer calls it too. */
   sweep(nowMs: number): void;
-  /** Starts every upstream and asks for its lists, once. Resolves when each has answered or failed; its state says which. */
+  /** Starts every upstream and reads its lists once. Resolves when each has succeeded or failed, as its state shows. */
   refresh(): Promise<void>;
-  /** Ends every session, connection and process. */
+  /** Closes every session, connection and process. */
   stop(): Promise<void>;
 }
 
+/** The options of {@link startCore}. */
 export interface CoreOptions {
+  /** Finds the gateway that has a parked call. Default: only this process. */
   readonly callOwners?: CallOwners;
   /** Whether sessions may be kept in the state directory, if no other process owns it. Default: true. */
   readonly mayOwnState?: boolean;
@@ -84,7 +86,7 @@ export interface CoreOptions {
   readonly clientTransport?: ClientTransport;
 }
 
-/** What a core is made of: the configuration, and what it works on from the outside. */
+/** The parts that a core is constructed from. */
 interface CoreParts {
   readonly config: Config;
   readonly state: State;
@@ -99,7 +101,7 @@ interface CoreParts {
 /**
  * Opens the state, constructs the core and starts it.
  *
- * @throws when the state directory cannot be used.
+ * @throws if the state directory cannot be used.
  */
 export async function startCore(
   config: Config,
@@ -128,7 +130,7 @@ export async function startCore(
   return core;
 }
 
-/** Constructs the core, each part after those it needs. Nothing runs before it is started. */
+/** Constructs the core, each part after the parts that it needs. No part runs before `start`. */
 function createCore({ config, state, sealer, metrics, transports, callOwners, clientTransport, log }: CoreParts) {
   const { limits } = config;
   const onLimit = (limit: LimitName) => metrics.limitReached(limit);
@@ -140,12 +142,12 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
   const offers = new Offers(config, views, state.offers, log, metrics);
   const records = new StartRecords(offers.upstreamKeys(), state.offers, log);
   const stateLosses = new StateLosses({ metrics, log });
-  // The groups of a principal share what their connections hear; they are constructed below.
+  // Sibling groups share the notifications of their connections. `groups` is constructed below.
   const siblingsOf = (holder: ConnectionHolder) => groups.siblingsOf(holder);
   const beforeOpen = (holder: ConnectionHolder, upstream: string) => listRefresher.beginListing(holder, upstream);
   const links = new HolderLinks({ upstreams, stateLosses, log, siblingsOf, beforeOpen, onLimit });
 
-  // Holders of connections: sessions of legacy clients, groups of modern ones.
+  // Connection holders: sessions of legacy clients, groups of modern clients.
   const sessions = new Sessions({
     sealer,
     store: state.sessions,
@@ -294,7 +296,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
   const sweep = (nowMs: number) => {
     sessions.sweep(nowMs);
     groups.sweep(nowMs);
-    for (const upstream of upstreams.values()) upstream.reap(nowMs);
+    for (const upstream of upstreams.values()) upstream.closeIdleLinks(nowMs);
   };
   const reportTimes = new ProcessReportTimes();
   const reportProcesses = async () => {
@@ -318,7 +320,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     },
     sweep,
     refresh: () => listRefresher.refreshAll(),
-    /** Reads what an earlier process has left. */
+    /** Reads the lists and start records that an earlier process has stored. */
     restore: async () => {
       await offers.restore();
       await records.restore();
@@ -335,7 +337,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
         if (upstream.config.start === 'eager') listRefresher.refreshAtStart(upstream);
       }
     },
-    /** In the reverse order of construction. */
+    /** Stops the parts in the reverse order of their construction. */
     stop: async () => {
       clearInterval(sweeping);
       callOwners.remove(ownerName);

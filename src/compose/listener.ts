@@ -11,7 +11,7 @@ export interface HttpHandler {
   readonly app: Pick<Hono<{ Bindings: HttpBindings }>, 'fetch'>;
   /** Handles a request before the router. Returns false if it leaves the request, untouched, to the router. */
   tryFastPath?(env: HttpBindings): boolean;
-  /** Called after a connection beyond the limit was closed. */
+  /** Called after the server has closed a connection beyond the limit. */
   onConnectionDropped?(): void;
 }
 
@@ -24,9 +24,9 @@ const KEEP_ALIVE_TIMEOUT_MS = 65_000;
 
 /** One listening socket. */
 export class Listener {
-  /** `http://host:port` with the port that was bound. */
+  /** `http://host:port`, with the port that the socket is bound to. */
   readonly origin: string;
-  /** Handles the requests that come from now on. Another handler may take its place at any time. */
+  /** Handles new requests. Can be replaced at any time. */
   handler: HttpHandler;
   readonly #server: Server;
 
@@ -77,6 +77,7 @@ export class Listener {
     return listener;
   }
 
+  /** Closes the socket and all its connections. */
   async close(): Promise<void> {
     const closed = new Promise((resolve) => this.#server.close(resolve));
     this.#server.closeAllConnections();
@@ -103,7 +104,7 @@ async function listen(server: Server, { host, port }: Address, key: string, port
 
 const MAX_PORT = 65_535;
 
-/** What to do about a failure, by error code. */
+/** Advice to the operator, by error code. */
 const ADVICE: ReadonlyMap<string, string> = new Map([
   ['EADDRINUSE', 'the port is in use by another program; stop it, or choose another port'],
   ['EACCES', 'not permitted; choose a port above 1023'],

@@ -1,11 +1,15 @@
 import type { UpstreamStatus } from '../operator/status.ts';
 
-/** Decides when the processes of upstreams get a log line: with their first process, and each time their number has doubled. */
+/** Decides when the processes of upstreams are logged: for the first process, and each time their number has doubled. */
 export class ProcessReportTimes {
-  /** By upstream, the most connections that a line has shown. */
+  /** The highest number of connections in a log line, by upstream id. */
   readonly #shown = new Map<string, number>();
 
-  /** @param connections of each upstream that is a program. Those of a line that is due count as shown. */
+  /**
+   * Returns whether a log line is due. If so, these numbers count as logged.
+   *
+   * @param connections the number of connections of each stdio upstream, by upstream id.
+   */
   isDue(connections: ReadonlyMap<string, number>): boolean {
     const isDue = [...connections].some(([id, count]) => count > 0 && count >= 2 * (this.#shown.get(id) ?? 0));
     if (!isDue) return false;
@@ -17,7 +21,7 @@ export class ProcessReportTimes {
 /** One upstream in {@link processReport}. */
 type UpstreamProcesses = Pick<UpstreamStatus, 'processes' | 'memoryBytes' | 'memoryNote' | 'advice'>;
 
-/** Returns the fields of the log line about the processes of upstreams, those with the most memory first. */
+/** Returns the fields of the log line about the processes of upstreams, sorted by memory, the largest first. */
 export function processReport(statuses: readonly UpstreamStatus[]): {
   readonly processes: number;
   readonly memoryBytes: number;

@@ -27,12 +27,17 @@ export interface Running {
   stop(): Promise<void>;
 }
 
+/** The options of {@link serve}. */
 export interface ServeOptions {
   /** If set, reads the lists of all upstreams before listening, at most until this promise settles. */
   readonly warmUntil?: Promise<unknown>;
 }
 
-/** Starts the gateway and listens. @throws when an address cannot be listened on, or the state directory not be used. */
+/**
+ * Starts the gateway and listens.
+ *
+ * @throws {StartError} if an address cannot be used; another error if the state directory cannot be used.
+ */
 export async function serve(config: Config, log: Logger, { warmUntil }: ServeOptions = {}): Promise<Running> {
   const metrics = createMetrics(VERSION);
   const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log);
@@ -81,7 +86,7 @@ export async function serve(config: Config, log: Logger, { warmUntil }: ServeOpt
   }
 }
 
-/** Resolves when no request is in flight, in bounded time. */
+/** Resolves when no request is in flight, or after the longest wait. */
 async function drain(core: Core): Promise<void> {
   const untilMs = performance.now() + DRAIN_MS;
   while (core.inFlightCount > 0 && performance.now() < untilMs) await sleep(DRAIN_POLL_MS);

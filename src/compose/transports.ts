@@ -17,7 +17,7 @@ import { VERSION } from '../version.ts';
 export interface UpstreamTransports extends AsyncDisposable {
   /** Returns the transports for one upstream, in order of preference. */
   transportsTo(upstream: UpstreamConfig): readonly TransportOption[];
-  /** Returns the number and memory of the processes of stdio upstreams, by upstream id. */
+  /** Resolves with the number and memory of the processes of stdio upstreams, by upstream id. */
   processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;
 }
 
@@ -43,19 +43,19 @@ export async function upstreamTransports(config: Config, metrics: Metrics, log: 
           onNonProtocolOutput,
           onPause,
         });
-        return [{ era: era === 'auto' ? 'either' : era, isProcess: true, tellsWhichCall: false, start }];
+        return [{ era: era === 'auto' ? 'either' : era, isProcess: true, hasCallStreams: false, start }];
       }
       const wire = openWire(target, timeouts);
       shared.push(wire);
       const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}`, onPause };
       const isProcess = false;
       const startSse = sseTransport(target, options);
-      const sse: TransportOption = { era: 'legacy', isProcess, tellsWhichCall: false, start: startSse };
+      const sse: TransportOption = { era: 'legacy', isProcess, hasCallStreams: false, start: startSse };
       if (target.kind === 'sse') return [sse];
       const startModern = modernHttpTransport(target, options);
-      const modern: TransportOption = { era: 'modern', isProcess, tellsWhichCall: true, start: startModern };
+      const modern: TransportOption = { era: 'modern', isProcess, hasCallStreams: true, start: startModern };
       const startHttp = httpTransport(target, options);
-      const legacy: TransportOption = { era: 'legacy', isProcess, tellsWhichCall: true, start: startHttp };
+      const legacy: TransportOption = { era: 'legacy', isProcess, hasCallStreams: true, start: startHttp };
       return [...(era === 'legacy' ? [] : [modern]), ...(era === 'modern' ? [] : [legacy, sse])];
     },
     processUsage: () => usages.byUpstream(),

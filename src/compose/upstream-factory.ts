@@ -11,11 +11,12 @@ import type { UpstreamEvents } from '../upstream/upstream-events.ts';
 import { openFileLimit } from './connection-limit.ts';
 import type { UpstreamTransports } from './transports.ts';
 
+/** The parts that an {@link UpstreamFactory} is constructed from. */
 export interface UpstreamFactoryParts {
   readonly limits: Config['limits'];
   readonly transports: UpstreamTransports;
   readonly events: UpstreamEvents<Exchange, ConnectionHolder>;
-  /** How the gateway introduces itself to upstreams. */
+  /** The `clientInfo` that the gateway sends to upstreams. */
   readonly clientInfo: RawObject;
   readonly metrics: Metrics;
   readonly log: Logger;
@@ -33,6 +34,7 @@ export class UpstreamFactory {
     this.#remote = remoteQuota(openFileLimit() ?? Infinity);
   }
 
+  /** Constructs one upstream. It starts no connection yet. */
   create(config: UpstreamConfig): Upstream<Exchange, ConnectionHolder> {
     const { transports, events, clientInfo, metrics, log } = this.#parts;
     metrics.upstreamState(config.id, 'configured');

@@ -71,7 +71,7 @@ export function upstreamStatuses({ upstreams, offers }: StatusSource): readonly 
   return [...upstreams.values()].map((upstream) => statusOf(upstream, offers));
 }
 
-/** Returns the same with the processes of each upstream and their memory, which takes a moment. */
+/** Resolves with the same statuses, and the processes of each stdio upstream with their memory. */
 export async function fullUpstreamStatuses(
   core: StatusSource & { processUsage(): Promise<ReadonlyMap<string, ProcessUsage>> },
 ): Promise<readonly UpstreamStatus[]> {
@@ -81,15 +81,15 @@ export async function fullUpstreamStatuses(
     if (status.transport !== 'stdio') return status;
     const { connections } = status;
     const advice = sharingAdvice(upstream.config, connections);
-    const unread = { processes: connections, memoryNote: connections === 0 ? undefined : UNREAD };
-    return { ...status, ...(usage.get(upstream.id) ?? unread), advice };
+    const withoutMemory = { processes: connections, memoryNote: connections === 0 ? undefined : MEMORY_UNKNOWN };
+    return { ...status, ...(usage.get(upstream.id) ?? withoutMemory), advice };
   });
 }
 
-/** Each connection is a process at least. */
-const UNREAD = 'unknown: the system does not show the processes (Linux does, in /proc)';
+/** The memory note of an upstream whose processes cannot be read; each connection is at least one process. */
+const MEMORY_UNKNOWN = 'unknown: the system does not show the processes (Linux does, in /proc)';
 
-/** Says which setting would take fewer processes. */
+/** Returns a sentence about the settings that need fewer processes; undefined if there are none. */
 function sharingAdvice({ isolation }: UpstreamConfig, connections: number): string | undefined {
   if (connections < 2 || isolation === 'shared') return undefined;
   const perUser = isolation === 'principal' ? '' : 'isolation: principal takes one process for each user, ';
@@ -99,7 +99,7 @@ function sharingAdvice({ isolation }: UpstreamConfig, connections: number): stri
   );
 }
 
-/** Returns whether clients can be served: the state is written, and each required upstream has been reached. */
+/** Returns whether the gateway is ready for clients: the state can be written, and each required upstream is up. */
 export function readiness({
   upstreams,
   stateFailure,

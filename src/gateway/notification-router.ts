@@ -182,7 +182,7 @@ export class NotificationRouter {
     this.#parts.resourceCache.invalidate(link.upstream);
     const report = this.#reported.get(link) ?? { atStart: new Set(), afterwards: new Set() };
     this.#reported.set(link, report);
-    const kinds = link.hasAnswered ? report.afterwards : report.atStart;
+    const kinds = link.hasAnsweredCall ? report.afterwards : report.atStart;
     for (const kind of LIST_KINDS) if (method === listChanged(kind)) kinds.add(kind);
     if (link.shared) {
       const relisted = this.#parts.upstreams.get(link.upstream)?.relist(link.era, link);

@@ -1,17 +1,17 @@
 import { WireError } from './error.ts';
 
-/** Of the line before a chunk: a size, and extensions nobody needs. */
+/** Bound on the line before a chunk: its size and the extensions, which are ignored. */
 const MAX_LINE_BYTES = 4_096;
-/** Of all trailers. */
+/** Bound on all trailers of one response together. */
 const MAX_TRAILER_BYTES = 65_536;
 const MAX_SIZE_DIGITS = 12;
 
 const [LF, CR, SEMICOLON, TAB, SPACE, DELETE] = [0x0a, 0x0d, 0x3b, 0x09, 0x20, 0x7f];
 
-type State = 'size' | 'extension' | 'size-lf' | 'data' | 'data-cr' | 'data-lf' | 'trailer' | 'trailer-lf' | 'over';
+type State = 'size' | 'extension' | 'size-lf' | 'data' | 'data-cr' | 'data-lf' | 'trailer' | 'trailer-lf' | 'complete';
 
-function broken(what: string): WireError {
-  return new WireError('not-http', what);
+function broken(problem: string): WireError {
+  return new WireError('not-http', problem);
 }
 
 function hexDigit(code: number): number {
@@ -24,56 +24,60 @@ function isText(code: number): boolean {
   return code === TAB || (code >= SPACE && code !== DELETE);
 }
 
-/** Reads what surrounds the chunks of a body: their sizes, and the trailers, which are ignored. */
+/**
+ * Reads the framing of a chunked body: the sizes of the chunks, and the trailers, which are ignored.
+ *
+ * @see https://www.rfc-editor.org/rfc/rfc9112#section-7.1
+ */
 export class ChunkReader {
   #state: State = 'size';
-  #left = 0;
+  #bytesLeft = 0;
   #lineBytes = 0;
   #digits = 0;
   #isLineEmpty = true;
 
-  /** Bytes of the chunk that are still to come, and come next where it is not 0. */
-  get left(): number {
-    return this.#state === 'data' ? this.#left : 0;
+  /** How many of the next bytes belong to the current chunk; 0 if framing comes next. */
+  get bytesLeft(): number {
+    return this.#state === 'data' ? this.#bytesLeft : 0;
   }
 
   /** Whether the body is complete. */
-  get isOver(): boolean {
-    return this.#state === 'over';
+  get isComplete(): boolean {
+    return this.#state === 'complete';
   }
 
-  /** So many bytes of the chunk have come. */
-  took(bytes: number): void {
-    this.#left -= bytes;
-    if (this.#left === 0) this.#state = 'data-cr';
+  /** Counts bytes of the current chunk that the caller has read. */
+  consume(bytes: number): void {
+    this.#bytesLeft -= bytes;
+    if (this.#bytesLeft === 0) this.#state = 'data-cr';
   }
 
   /**
-   * Reads up to the next byte that belongs to a chunk, or to the end of the body.
+   * Reads framing up to the next byte that belongs to a chunk, or to the end of the body.
    *
-   * @returns where it stopped.
+   * @returns the offset after the last byte that was read.
    * @throws {WireError} `not-http`
    */
   feed(bytes: Buffer, from: number, length: number): number {
     let at = from;
-    while (at < length && this.#state !== 'data' && this.#state !== 'over') this.#take(bytes[at++] ?? 0);
+    while (at < length && this.#state !== 'data' && this.#state !== 'complete') this.#read(bytes[at++] ?? 0);
     return at;
   }
 
-  #take(code: number): void {
+  #read(code: number): void {
     switch (this.#state) {
       case 'size':
-        this.#takeSize(code);
+        this.#readSizeDigit(code);
         return;
       case 'extension':
-        this.#count(MAX_LINE_BYTES);
+        this.#countByte(MAX_LINE_BYTES);
         if (code === CR) this.#state = 'size-lf';
         else if (!isText(code)) throw broken('a chunk has a stray control character in its extension');
         return;
       case 'size-lf':
         if (code !== LF) throw broken('the line of a chunk does not end properly');
         this.#lineBytes = 0;
-        this.#state = this.#left > 0 ? 'data' : 'trailer';
+        this.#state = this.#bytesLeft > 0 ? 'data' : 'trailer';
         return;
       case 'data-cr':
         if (code !== CR) throw broken('a chunk is longer than it said');
@@ -85,26 +89,26 @@ export class ChunkReader {
         this.#state = 'size';
         return;
       case 'trailer':
-        this.#count(MAX_TRAILER_BYTES);
+        this.#countByte(MAX_TRAILER_BYTES);
         if (code === CR) this.#state = 'trailer-lf';
         else if (isText(code)) this.#isLineEmpty = false;
         else throw broken('a trailer has a stray control character');
         return;
       case 'trailer-lf':
         if (code !== LF) throw broken('a trailer does not end properly');
-        this.#state = this.#isLineEmpty ? 'over' : 'trailer';
+        this.#state = this.#isLineEmpty ? 'complete' : 'trailer';
         this.#isLineEmpty = true;
         return;
       case 'data':
-      case 'over':
+      case 'complete':
     }
   }
 
-  #takeSize(code: number): void {
+  #readSizeDigit(code: number): void {
     const digit = hexDigit(code);
     if (digit >= 0) {
       if (++this.#digits > MAX_SIZE_DIGITS) throw broken('a chunk is larger than anything');
-      this.#left = this.#left * 16 + digit;
+      this.#bytesLeft = this.#bytesLeft * 16 + digit;
     } else if (this.#digits > 0 && (code === CR || code === SEMICOLON)) {
       this.#state = code === CR ? 'size-lf' : 'extension';
     } else {
@@ -112,7 +116,7 @@ export class ChunkReader {
     }
   }
 
-  #count(limitBytes: number): void {
+  #countByte(limitBytes: number): void {
     if (++this.#lineBytes > limitBytes) throw broken('what surrounds the chunks of a response is too long');
   }
 }

@@ -1,16 +1,17 @@
+/** The kind of a {@link WireError}. */
 export type WireFault =
   | 'connect-timeout'
   | 'headers-timeout'
   | 'body-timeout'
   /** The other side closed the connection before the response had ended. */
   | 'closed'
-  /** What came is not HTTP/1.1, or could be read in two ways. */
+  /** The response is not HTTP/1.1, or is ambiguous. */
   | 'not-http'
-  /** The request holds characters that a head cannot carry. */
+  /** The request has characters that a request head cannot carry. */
   | 'unsendable'
   | 'destroyed';
 
-/** Why a request on a plain connection failed, where the system has no error of its own. */
+/** A failure of a request over plain HTTP/1.1 for which the operating system has no error. */
 export class WireError extends Error {
   override readonly name = 'WireError';
   readonly code: WireFault;

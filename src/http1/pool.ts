@@ -2,12 +2,12 @@ import type { Wire, WireHandler, WireRequest } from './wire.ts';
 import { WireError } from './error.ts';
 import { type SocketOwner, type WireAddress, WireSocket } from './socket.ts';
 
-/** How exact deadlines are. */
+/** The accuracy of deadlines: they are checked this often. */
 const SWEEP_MS = 250;
 
 const NOTHING_IN_FLIGHT = { abort: (): void => undefined, pause: (): boolean => false };
 
-/** A request that is written as soon as its socket is known to be silent. */
+/** A request that waits until its reused socket is known to hold no unread bytes. */
 interface Reservation {
   readonly socket: WireSocket;
   readonly request: WireRequest;
@@ -15,25 +15,25 @@ interface Reservation {
 }
 
 /**
- * HTTP/1.1 over plain sockets, as many as it takes. The socket used last is used next.
+ * The plain sockets to one origin, without an upper bound. The most recently used socket is used next.
  *
- * A request on a used socket is written only after a poll phase of the event loop that began after `dispatch`. Bytes that lie
- * unread on the socket, such as a response sent twice, are read in that phase and close the socket; the request, of which
- * nothing was written, gets a new one. Without that, a busy event loop would read them as the response to the request.
+ * A request on a reused socket is written only after a poll phase of the event loop that began after `dispatch`. Unread
+ * bytes on the socket, such as a response sent twice, are read in that phase and close the socket. The request, of which
+ * nothing was written, then gets a new socket. Otherwise a busy event loop would read those bytes as its response.
  */
 export class WirePool implements Wire, SocketOwner {
   readonly #address: WireAddress;
   readonly #sockets = new Set<WireSocket>();
-  /** The one used last at the end; until the next sweep also closed ones. */
+  /** Idle sockets, the most recently used last. Closed ones stay here until the next sweep. */
   #idle: WireSocket[] = [];
-  /** Made since the last check phase. */
+  /** Reservations since the last check phase of the event loop. */
   #reserved: Reservation[] = [];
-  /** Made before the poll phase that is running now, or runs next. */
+  /** Reservations from before the current or next poll phase. */
   #polled: Reservation[] = [];
   #sweeping: NodeJS.Timeout | undefined;
   #destroyed: PromiseWithResolvers<void> | undefined;
 
-  /** @param url with `http:`; only host and port count. */
+  /** @param url an `http:` URL, of which only host and port are used. */
   constructor(url: URL, connectMs: number) {
     const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
     this.#address = { host, port: url.port === '' ? 80 : Number(url.port), connectMs };
@@ -66,11 +66,11 @@ export class WirePool implements Wire, SocketOwner {
     await this.#destroyed.promise;
   }
 
-  released(socket: WireSocket): void {
+  onIdle(socket: WireSocket): void {
     this.#idle.push(socket);
   }
 
-  closed(socket: WireSocket): void {
+  onClosed(socket: WireSocket): void {
     this.#sockets.delete(socket);
     this.#settle();
   }
@@ -78,7 +78,7 @@ export class WirePool implements Wire, SocketOwner {
   #takeIdle(): WireSocket | undefined {
     const nowMs = performance.now();
     let socket = this.#idle.pop();
-    // The sweep closes those that are too old.
+    // The sweep closes the expired ones.
     while (socket !== undefined && !socket.isUsable(nowMs)) socket = this.#idle.pop();
     return socket;
   }
@@ -87,7 +87,7 @@ export class WirePool implements Wire, SocketOwner {
     setImmediate(() => this.#poll());
   }
 
-  /** Runs at the end of a poll phase. */
+  /** Sends the requests whose poll phase has ended. Runs in each check phase while there are reservations. */
   #poll(): void {
     const ready = this.#polled;
     this.#polled = this.#reserved;

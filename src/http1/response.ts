@@ -3,36 +3,36 @@ import { WireError } from './error.ts';
 import { ChunkReader } from './chunks.ts';
 import { readHead, type ResponseHead } from './head.ts';
 
-/** Told what a response consists of. May stop the reader, and at the end also start it. */
+/** Receives the parts of a response. May stop the reader in each method; `onEnd` may also start it again. */
 export interface ResponseSink {
-  /** Not called for interim responses. */
-  head(head: ResponseHead): void;
-  /** A piece of the body: those bytes, which stay what they are until it returns. */
-  body(bytes: Buffer, from: number, to: number): void;
-  /** @param isClean whether nothing came after it. */
-  end(isClean: boolean): void;
+  /** Receives the head. Not called for interim (1xx) responses. */
+  onHead(head: ResponseHead): void;
+  /** Receives a piece of the body. The bytes are valid only until this returns. */
+  onBody(bytes: Buffer, from: number, to: number): void;
+  /** Called at the end of the response. @param isClean whether no bytes follow it. */
+  onEnd(isClean: boolean): void;
 }
 
 const MAX_HEAD_BYTES = 65_536;
-/** What is looked at for the end of a head at once: mostly more than it has, and not the whole of a large answer. */
+/** Bytes that are searched for the end of a head in one step: more than most heads have, but not all of a large response. */
 const HEAD_STEP_BYTES = 2_048;
-/** A head up to this is kept: the next one is often the same to the letter. */
+/** A head up to this size is kept with its text, because the next head is often equal. */
 const MAX_KEPT_HEAD_BYTES = 1_024;
 
-/** A line break that is none: why wait for the end of the head? */
+/** A line break or NUL that HTTP does not allow in a head. Such a head is refused before its end arrives. */
 const STRAY = /(?<!\r)\n|\r(?!\n|$)|\0/g;
 const PROTOCOL = 'HTTP/1.';
 
 type State = 'idle' | 'head' | 'fixed' | 'chunked' | 'close';
 
-/** Reads the responses on one connection, one at a time, from bytes cut anywhere. */
+/** Reads the responses on one connection, one at a time, from chunks of bytes with any boundaries. */
 export class ResponseReader {
   readonly #sink: ResponseSink;
   #state: State = 'idle';
-  /** The beginning of a head whose end has not come. */
-  #begun = '';
-  /** Bytes of the body that are still to come, where that is known. */
-  #left = 0;
+  /** The received part of an incomplete head. */
+  #headStart = '';
+  /** Bytes of a body of fixed length that have not arrived yet. */
+  #bytesLeft = 0;
   #chunks: ChunkReader | undefined;
   /** Interim heads (1xx) before the head of this response. */
   #interim = 0;
@@ -43,21 +43,23 @@ export class ResponseReader {
     this.#sink = sink;
   }
 
-  /** A response is expected. */
+  /** Starts to read a response. */
   start(): void {
     this.#state = 'head';
-    this.#begun = '';
+    this.#headStart = '';
     this.#interim = 0;
   }
 
-  /** Nothing more is told of this response. */
+  /** Stops reading: the sink receives nothing more of this response. */
   stop(): void {
     this.#state = 'idle';
   }
 
   /**
-   * @param length of what there is to read in `bytes`.
-   * @throws {WireError} `not-http`, and whatever the sink throws.
+   * Reads received bytes and passes the parts of the response to the sink.
+   *
+   * @param length number of bytes to read from the start of `bytes`.
+   * @throws {WireError} `not-http`; also any error of the sink.
    */
   feed(bytes: Buffer, length: number): void {
     let at = 0;
@@ -73,7 +75,7 @@ export class ResponseReader {
           at = this.#readChunk(bytes, at, length);
           break;
         case 'close':
-          this.#sink.body(bytes, at, length);
+          this.#sink.onBody(bytes, at, length);
           return;
         case 'idle':
           return;
@@ -81,8 +83,8 @@ export class ResponseReader {
     }
   }
 
-  /** The connection has ended. Whether that is the end of the response; the sink is told then. */
-  ended(): boolean {
+  /** Handles the end of the connection. If that ends the response, calls `onEnd` of the sink and returns true. */
+  onConnectionEnd(): boolean {
     if (this.#state !== 'close') return false;
     this.#end(true);
     return true;
@@ -90,14 +92,14 @@ export class ResponseReader {
 
   #end(isClean: boolean): void {
     this.#state = 'idle';
-    this.#sink.end(isClean);
+    this.#sink.onEnd(isClean);
   }
 
-  /** Each of these returns where it stopped: at `length` when the response is over, whatever comes after it. */
+  /** Reads a head. Returns the offset where it stopped: `length` after the end of the response, even if bytes follow. */
   #readHead(bytes: Buffer, at: number, length: number): number {
-    const before = this.#begun.length;
+    const before = this.#headStart.length;
     const stop = Math.min(length, at + HEAD_STEP_BYTES);
-    const text = this.#begun + bytes.toString('latin1', at, stop);
+    const text = this.#headStart + bytes.toString('latin1', at, stop);
     const blank = text.indexOf('\r\n\r\n', Math.max(0, before - 3));
     if (blank < 0) {
       const isHttp = text.startsWith(PROTOCOL) || PROTOCOL.startsWith(text);
@@ -108,10 +110,10 @@ export class ResponseReader {
       throw broken(`a response head of more than ${MAX_HEAD_BYTES} bytes`);
     }
     if (blank < 0) {
-      this.#begun = text;
+      this.#headStart = text;
       return stop;
     }
-    this.#begun = '';
+    this.#headStart = '';
     const end = at + blank + 4 - before;
     const head = this.#parse(text.slice(0, blank + 4));
     if (head.status < 200) {
@@ -120,7 +122,7 @@ export class ResponseReader {
       }
       return end;
     }
-    return this.#begin(head, end === length) ? end : length;
+    return this.#startBody(head, end === length) ? end : length;
   }
 
   #parse(text: string): ResponseHead {
@@ -133,46 +135,47 @@ export class ResponseReader {
     return head;
   }
 
-  /** Whether a body is to be read. */
-  #begin(head: ResponseHead, isClean: boolean): boolean {
+  /** Passes the head to the sink. Returns whether a body follows. */
+  #startBody(head: ResponseHead, isClean: boolean): boolean {
     const { framing } = head;
-    this.#left = typeof framing === 'number' ? framing : 0;
+    this.#bytesLeft = typeof framing === 'number' ? framing : 0;
     this.#chunks = framing === 'chunked' ? new ChunkReader() : undefined;
     this.#state = typeof framing === 'number' ? 'fixed' : framing;
-    this.#sink.head(head);
-    if (this.#isOver()) return false;
+    this.#sink.onHead(head);
+    if (this.#isStopped()) return false;
     if (framing === 0) this.#end(isClean);
     return framing !== 0;
   }
 
   #readFixed(bytes: Buffer, at: number, length: number): void {
-    const end = Math.min(length, at + this.#left);
-    this.#left -= end - at;
-    this.#sink.body(bytes, at, end);
-    if (this.#left === 0 && !this.#isOver()) this.#end(end === length);
+    const end = Math.min(length, at + this.#bytesLeft);
+    this.#bytesLeft -= end - at;
+    this.#sink.onBody(bytes, at, end);
+    if (this.#bytesLeft === 0 && !this.#isStopped()) this.#end(end === length);
   }
 
+  /** Reads framing and at most one piece of a chunk. Returns the offset where it stopped, like `#readHead`. */
   #readChunk(bytes: Buffer, from: number, length: number): number {
     const chunks = this.#chunks;
     if (chunks === undefined) return length;
     const at = chunks.feed(bytes, from, length);
-    if (chunks.isOver) {
+    if (chunks.isComplete) {
       this.#end(at === length);
       return length;
     }
-    const end = Math.min(length, at + chunks.left);
+    const end = Math.min(length, at + chunks.bytesLeft);
     if (end === at) return at;
-    chunks.took(end - at);
-    this.#sink.body(bytes, at, end);
-    return this.#isOver() ? length : end;
+    chunks.consume(end - at);
+    this.#sink.onBody(bytes, at, end);
+    return this.#isStopped() ? length : end;
   }
 
-  /** Asked after each call of the sink, which may have stopped us. */
-  #isOver(): boolean {
+  /** Returns whether the sink has stopped the reader; to be checked after each call of the sink. */
+  #isStopped(): boolean {
     return this.#state === 'idle';
   }
 }
 
-function broken(what: string): WireError {
-  return new WireError('not-http', `the server sent ${what}`);
+function broken(sent: string): WireError {
+  return new WireError('not-http', `the server sent ${sent}`);
 }

@@ -6,7 +6,7 @@ import type { ResponseHead } from './head.ts';
 import { requestBytes } from './request.ts';
 import { ResponseReader, type ResponseSink } from './response.ts';
 
-/** Where sockets lead to. */
+/** The address of a server, and how long connecting may take. */
 export interface WireAddress {
   readonly host: string;
   readonly port: number;
@@ -15,22 +15,22 @@ export interface WireAddress {
 
 /** The pool that a socket belongs to. */
 export interface SocketOwner {
-  /** The socket can take another request. */
-  released(socket: WireSocket): void;
-  /** The socket is closed. */
-  closed(socket: WireSocket): void;
+  /** Called when the socket can take another request. */
+  onIdle(socket: WireSocket): void;
+  /** Called when the socket is closed. */
+  onClosed(socket: WireSocket): void;
 }
 
 const READ_BYTES = 65_536;
 const TCP_PROBE_MS = 60_000;
 
-/** We leave before the server does: what is written to it as it closes may have run or not. */
+/** Idle sockets are closed this long before the server would: it is unknown whether a request ran that met its close. */
 const MARGIN_MS = 1_000;
 
-/** Reads are handed over one after the other, so that one buffer serves all sockets; but not where reads overlap. */
+/** One receive buffer for all sockets, because Node delivers reads one after the other. On Windows reads overlap. */
 const SHARED_BUFFER = process.platform === 'win32' ? undefined : Buffer.allocUnsafeSlow(READ_BYTES);
 
-/** One request on a socket. Once it has ended, it has no power over the requests after it. */
+/** One request on a socket. After its end, it cannot abort or pause the requests after it. */
 class InFlight implements WireController {
   readonly request: WireRequest;
   readonly handler: WireHandler;
@@ -59,11 +59,11 @@ export class WireSocket implements ResponseSink {
   #connecting: NodeJS.Timeout | undefined;
   #inFlight: InFlight | undefined;
   #head: ResponseHead | undefined;
-  /** When the server will have been silent for too long; monotonic, like all times here. */
+  /** When the silence of the server becomes a failure. Monotonic ms, like all times in this file. */
   #deadlineMs = Infinity;
-  /** Until when it may take another request. */
+  /** Until when the idle socket may take another request. */
   #idleUntilMs = 0;
-  /** While reading is paused. */
+  /** The timer that ends a pause of reading. */
   #resuming: NodeJS.Timeout | undefined;
   #isClosed = false;
 
@@ -84,38 +84,40 @@ export class WireSocket implements ResponseSink {
     }, connectMs);
     this.#socket.once('connect', () => this.#connected());
     this.#socket.once('end', () => {
-      if (!this.#reader.ended()) this.destroy(new WireError('closed', 'the other side closed the connection'));
+      if (!this.#reader.onConnectionEnd())
+        this.destroy(new WireError('closed', 'the other side closed the connection'));
     });
     this.#socket.on('error', (thrown) => this.destroy(thrown));
     this.#socket.once('close', () => {
       this.destroy(new WireError('closed', 'the connection was closed'));
-      this.#owner.closed(this);
+      this.#owner.onClosed(this);
     });
   }
 
-  /** Whether it can be sent a request. */
+  /** Returns whether a request can be sent on this socket. */
   isUsable(nowMs: number): boolean {
     return !this.#isClosed && nowMs < this.#idleUntilMs;
   }
 
-  /** Sends a request. The socket must be usable and have no other. */
+  /** Sends a request. The socket must be usable and have no other request. */
   send(request: WireRequest, handler: WireHandler, nowMs: number): void {
     this.#inFlight = new InFlight(this, request, handler);
     this.#start(this.#inFlight, nowMs);
   }
 
-  /** Closes the socket, and fails its request with this reason. */
+  /** Closes the socket, and fails its request with this error. */
   destroy(reason: Error): void {
     const inFlight = this.#inFlight;
     this.#close();
     inFlight?.handler.onResponseError(inFlight, reason);
   }
 
+  /** Closes the socket if this request is still in flight. */
   abort(inFlight: InFlight): void {
     if (this.#inFlight === inFlight) this.#close();
   }
 
-  /** Stops reading for this long. Returns false where the request has ended, or reading is paused already. */
+  /** Stops reading for this long. Returns false if the request has ended or reading is already paused. */
   pause(inFlight: InFlight, forMs: number): boolean {
     if (this.#inFlight !== inFlight || this.#resuming !== undefined) return false;
     this.#deadlineMs = Infinity;
@@ -135,7 +137,7 @@ export class WireSocket implements ResponseSink {
     this.#socket.resume();
   }
 
-  /** Closes the socket when it was idle for too long, or the server silent. */
+  /** Closes the socket if it was idle for too long. Fails its request if the server was silent for too long. */
   sweep(nowMs: number): void {
     if (this.#inFlight === undefined) {
       if (!this.isUsable(nowMs)) this.#close();
@@ -145,7 +147,7 @@ export class WireSocket implements ResponseSink {
     }
   }
 
-  head(head: ResponseHead): void {
+  onHead(head: ResponseHead): void {
     const inFlight = this.#inFlight;
     if (inFlight === undefined) return;
     this.#head = head;
@@ -153,14 +155,14 @@ export class WireSocket implements ResponseSink {
     inFlight.handler.onResponseStart(inFlight, head.status, head.headers);
   }
 
-  body(bytes: Buffer, from: number, to: number): void {
+  onBody(bytes: Buffer, from: number, to: number): void {
     const inFlight = this.#inFlight;
     if (inFlight === undefined) return;
     this.#awaitBody(inFlight.request.bodyMs);
     inFlight.handler.onResponseData(inFlight, bytes.subarray(from, to));
   }
 
-  end(isClean: boolean): void {
+  onEnd(isClean: boolean): void {
     const inFlight = this.#inFlight;
     if (inFlight === undefined) return;
     const keepMs = Math.min(KEEP_ALIVE_MS, (this.#head?.keepMs ?? 0) - MARGIN_MS);
@@ -174,11 +176,11 @@ export class WireSocket implements ResponseSink {
       inFlight.handler.onResponseError(inFlight, asError(thrown));
       return;
     }
-    // The handler found no answer in the response, and aborted.
+    // The handler has aborted, because the response contained no answer.
     if (this.#inFlight !== inFlight) return;
     this.#endRequest();
     this.#idleUntilMs = performance.now() + keepMs;
-    this.#owner.released(this);
+    this.#owner.onIdle(this);
   }
 
   #connected(): void {
@@ -195,10 +197,10 @@ export class WireSocket implements ResponseSink {
       bytes = requestBytes(request.head, request.body);
       handler.onRequestStart(inFlight);
     } catch (thrown) {
-      // Nothing was written, so that the next one can have the socket.
+      // Nothing was written, so the socket can take the next request.
       if (this.#inFlight === inFlight) {
         this.#endRequest();
-        this.#owner.released(this);
+        this.#owner.onIdle(this);
       }
       handler.onResponseError(inFlight, asError(thrown));
       return;
@@ -216,7 +218,7 @@ export class WireSocket implements ResponseSink {
 
   #read(bytes: Buffer, length: number): void {
     if (this.#inFlight === undefined) {
-      // These bytes answer no request, and nothing that follows them can be told apart.
+      // These bytes belong to no request, so later responses could not be separated from them.
       this.#close();
       return;
     }
@@ -227,7 +229,7 @@ export class WireSocket implements ResponseSink {
     }
   }
 
-  /** Ends the request without a word to its handler. */
+  /** Ends the request without a call of its handler. */
   #endRequest(): void {
     this.#inFlight = undefined;
     this.#head = undefined;

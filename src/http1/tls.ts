@@ -10,22 +10,22 @@ import {
 } from './wire.ts';
 
 /**
- * HTTP/1.1 over TLS, by undici.
+ * HTTP/1.1 over TLS, with undici.
  *
- * undici releases a socket before the handler has judged the response, and cannot close that one socket later. So a handler
- * that aborts or throws in `onResponseEnd` replaces the pool: later requests get new sockets, and the old ones are closed as
- * soon as the requests on them have ended.
+ * undici reuses a socket before the handler has checked the response, and cannot close that one socket afterwards. So if
+ * the handler aborts or throws in `onResponseEnd`, the pool is replaced: later requests get new sockets, and each old socket
+ * is closed when its request has ended.
  */
 export class TlsWire implements Wire {
   readonly #origin: string;
   readonly #connectMs: number;
   #posts: Pool;
-  /** Of GETs, whose responses may be event streams that name no request. */
+  /** The pool for GET requests, whose responses may be event streams that name no request. */
   #gets: Pool;
   readonly #retired = new Set<Pool>();
   #isDestroyed = false;
 
-  /** @param url with `https:`; only its origin counts. */
+  /** @param url an `https:` URL, of which only the origin is used. */
   constructor(url: URL, connectMs: number) {
     this.#origin = url.origin;
     this.#connectMs = connectMs;
@@ -47,7 +47,7 @@ export class TlsWire implements Wire {
     await Promise.all([this.#posts, this.#gets, ...this.#retired].map((pool) => pool.destroy()));
   }
 
-  /** Puts a new pool in the place of this one, which closes its sockets as its requests end. */
+  /** Replaces a pool by a new one. The old one closes each socket when its request has ended. */
   #retire(pool: Pool): void {
     if (this.#isDestroyed) return;
     if (pool === this.#posts) this.#posts = this.#connect();
@@ -60,7 +60,7 @@ export class TlsWire implements Wire {
 
   #connect(): Pool {
     return new Pool(this.#origin, {
-      // A second request behind an unanswered one could be written twice.
+      // With more, undici could write a request twice that was queued behind an unanswered one.
       pipelining: 1,
       allowH2: false,
       headersTimeout: 0,
@@ -72,12 +72,12 @@ export class TlsWire implements Wire {
   }
 }
 
-/** Hands the events of one request on, and reports when its response is rejected at the end. */
+/** Passes the events of one request to its handler, and reports a response that the handler rejects at its end. */
 class JudgedRequest implements Dispatcher.DispatchHandler, WireController {
   readonly #handler: WireHandler;
   readonly #onRejected: () => void;
   #controller: Dispatcher.DispatchController | undefined;
-  /** While reading is paused. */
+  /** The timer that ends a pause of reading. */
   #resuming: NodeJS.Timeout | undefined;
 
   constructor(handler: WireHandler, onRejected: () => void) {
@@ -85,7 +85,7 @@ class JudgedRequest implements Dispatcher.DispatchHandler, WireController {
     this.#onRejected = onRejected;
   }
 
-  /** While the end of the response is judged, there is no controller that could do anything. */
+  /** Aborts the request. During `onResponseEnd` undici cannot close the socket any more, so the pool is replaced. */
   abort(reason: Error): void {
     if (this.#controller === undefined) this.#onRejected();
     else this.#controller.abort(reason);

@@ -1,60 +1,62 @@
 import type { RequestHead } from './request.ts';
 
-/** Below the 5 s after which Node and many others close an idle socket, so that no request is written to a dying one. */
+/** How long an idle socket is kept: less than the 5 s after which Node and many other servers close one. */
 export const KEEP_ALIVE_MS = 4_000;
 
 /** Response headers: names in lower case, repeated ones as arrays. */
 export type ResponseHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
+/** One request, with its deadlines. */
 export interface WireRequest {
   readonly head: RequestHead;
   readonly body: string | undefined;
-  /** Between the request and the response headers, in milliseconds, not exact; 0 for any time. */
+  /** Longest time from the request to the response headers, in milliseconds, not exact; 0 for no deadline. */
   readonly headersMs: number;
-  /** Between two pieces of the response body, in milliseconds, not exact; 0 for any time. */
+  /** Longest time between two pieces of the response body, in milliseconds, not exact; 0 for no deadline. */
   readonly bodyMs: number;
 }
 
-/** Ends one request. */
+/** Aborts or pauses one request. */
 export interface WireController {
   /**
-   * Closes the socket of the request. The handler hears nothing more, or the reason at most. Within `onResponseEnd` it keeps
-   * the socket from being used again; later it does nothing.
+   * Closes the socket of the request. Afterwards the handler gets no event, or only `onResponseError` with this reason.
+   * During `onResponseEnd`, prevents the reuse of the socket. After `onResponseEnd`, has no effect.
    */
   abort(reason: Error): void;
   /**
-   * Stops reading the response for this long, so that the server is held up; what was read already is still handed over. The
-   * time does not count as the server's silence. Returns false where nothing is being read, or reading is paused already.
+   * Stops reading the response for this long (ms), so that the server has to wait. Bytes that were read before still reach the
+   * handler. The pause does not count as silence of the server. Returns false if nothing is being read, or reading is already
+   * paused.
    */
   pause(forMs: number): boolean;
 }
 
-/** Receives the events of one request: either `onResponseEnd` or `onResponseError` is the last, unless it was aborted. */
+/** Receives the events of one request. The last is `onResponseEnd` or `onResponseError`, unless the request was aborted. */
 export interface WireHandler {
-  /** The request is about to be written. When this throws, nothing is written and another request gets the socket. */
+  /** Called before the request is written. If this throws, nothing is written, and another request can use the socket. */
   onRequestStart(controller: WireController): void;
-  /** The response begins. When this or `onResponseData` throws, the response is broken off. */
+  /** Called with the response head. If this or `onResponseData` throws, the request fails and its socket is closed. */
   onResponseStart(controller: WireController, status: number, headers: ResponseHeaders): void;
-  /** The chunk is lent: after the call it may hold something else. */
+  /** Called with a piece of the body. The chunk is valid only during the call. */
   onResponseData(controller: WireController, chunk: Buffer): void;
   /**
-   * The response is complete. Only after this call another request may have the socket; to abort or to throw closes the
-   * socket instead. So a response that was no answer to its request ends the connection it came on, and whatever else that
-   * connection still holds is read by nobody.
+   * Called when the response is complete. Another request may use the socket only after this call; if this aborts or throws,
+   * the socket is closed instead. So a response that does not answer its request closes its connection, and no further bytes
+   * of that connection are read.
    */
   onResponseEnd(controller: WireController): void;
-  /** Without an `onRequestStart` before it, no byte of the request was sent. */
+  /** Called when the request fails. If `onRequestStart` was not called before, no byte of the request was sent. */
   onResponseError(controller: WireController, thrown: Error): void;
 }
 
 /**
- * The sockets to one origin under one set of credentials. A request has a socket of its own until its response was judged,
- * and is never sent twice. A GET, whose response may be an event stream that names no request, never shares a socket with
- * an earlier POST.
+ * The HTTP/1.1 client for one origin and one set of credentials. A request has a socket of its own until the handler has
+ * checked its response, and is never sent twice. A GET never reuses the socket of an earlier POST, because its response may
+ * be an event stream that names no request.
  */
 export interface Wire {
-  /** May call the handler before it returns. */
+  /** Sends a request. May call the handler before it returns. */
   dispatch(request: WireRequest, handler: WireHandler): void;
-  /** Breaks off the requests in flight. Resolves when no socket is left. */
+  /** Fails the requests in flight and closes all sockets. Resolves when no socket is left. */
   destroy(): Promise<void>;
 }

@@ -7,7 +7,7 @@ import {
   CLOSE_OBJECT,
   CLIENT_BOUNDS,
   COMMA,
-  duplicate,
+  duplicateMember,
   type JsonBounds,
   MAX_DEPTH,
   OPEN_OBJECT,
@@ -143,10 +143,10 @@ export class RawObject {
       if (expected === undefined) {
         const nameAt = i;
         i = skipName(text, nameAt);
-        const isPlain = !scanner.isNameOdd;
+        const isPlain = !scanner.nameHasEscape;
         name = isPlain ? text.slice(nameAt + 1, i - 1) : unquote(text.slice(nameAt, i), nameAt);
         const isDuplicate = shape === undefined ? object.#find(name) >= 0 : shape.names.includes(name);
-        if (isDuplicate) throw duplicate(name, nameAt);
+        if (isDuplicate) throw duplicateMember(name, nameAt);
         value = skipColon(text, i);
         const follower = isPlain ? shape?.follow(name) : undefined;
         if (follower === undefined && shape !== undefined) names.push(...shape.names);

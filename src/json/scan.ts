@@ -1,8 +1,8 @@
-/** Finds its way through JSON text without reading it: where a value ends, and that it is one. Offsets are in UTF-16 units. */
+/** Scans JSON text without building values: finds the end of a value and checks its syntax. Offsets are in UTF-16 units. */
 
 import { LIMITS, type LimitName } from '../limits.ts';
 import { JsonTextError } from './json-text-error.ts';
-import { checkEscapes, controlAfter, hasControl, hasDenseEscapes, judgedStringEnd } from './strings.ts';
+import { checkEscapes, controlAfter, hasControl, hasDenseEscapes, checkedStringEnd } from './strings.ts';
 
 const SPACE = 0x20;
 export const QUOTE = 0x22;
@@ -16,39 +16,39 @@ const CLOSE_ARRAY = 0x5d;
 export const OPEN_OBJECT = 0x7b;
 export const CLOSE_OBJECT = 0x7d;
 
-/** Characters of a string that are looked at one by one: most strings are short, and a search costs more than it saves. */
-const NEAR = 12;
-/** A string up to this long is quicker looked through than searched. */
-const SHORT = 40;
-/** Up to so many names of one object are compared with each other; more are put into a set. */
+/** Characters of a string that are checked one by one before a search: most strings are short, and a search has a fixed cost. */
+const STEPPED_CHARS = 12;
+/** Up to this length, a loop over a string is faster than a search. */
+const SHORT_CHARS = 40;
+/** Up to this number, the member names of an object are kept in an array; more are kept in a set. */
 const FEW_NAMES = 8;
 
-/** Without any of these, text that was scanned is JSON to the last escape. */
+/** Matches the characters without which scanned text needs no further check of its strings. */
 // oxlint-disable-next-line no-control-regex -- control characters are what is looked for
 export const MAY_BE_BROKEN = /[\\\u0000-\u001f]/;
 
-/** One JSON number or literal. Python's `NaN` and `Infinity` are the usual strangers. */
+/** Matches one JSON number or literal. Python's `NaN` and `Infinity` are the most common invalid ones. */
 const PRIMITIVE = /(?:true|false|null|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)(?=[\s,\]}]|$)/y;
 
-/** Nesting deeper than this is refused: it parses, but no serializer survives it. */
+/** Deeper nesting is refused: it can be parsed, but serializers overflow the stack. */
 export const MAX_DEPTH: number = LIMITS.jsonDepth;
 
-/** How much one message may hold. */
+/** Bounds on the JSON text of one message. */
 export interface JsonBounds {
   readonly members: { readonly max: number; readonly limit: LimitName };
   readonly values: { readonly max: number; readonly limit: LimitName };
-  /** Whether an object that names a member twice is refused, at any depth. */
+  /** Whether an object with a repeated member name is refused, at any depth. */
   readonly unique: boolean;
 }
 
-/** Of messages that clients send. Pieces of them are forwarded, and decisions depend on them. */
+/** The bounds of messages from clients. Parts of these messages are forwarded, and decisions depend on them. */
 export const CLIENT_BOUNDS: JsonBounds = {
   members: { max: LIMITS.clientObjectMembers, limit: 'clientObjectMembers' },
   values: { max: LIMITS.clientMessageValues, limit: 'clientMessageValues' },
   unique: true,
 };
 
-/** Of messages that upstreams send, and of everything we read ourselves. */
+/** The bounds of messages from upstreams, and of all other JSON text. */
 export const UPSTREAM_BOUNDS: JsonBounds = {
   members: { max: LIMITS.upstreamObjectMembers, limit: 'upstreamObjectMembers' },
   values: { max: LIMITS.upstreamMessageValues, limit: 'upstreamMessageValues' },
@@ -56,54 +56,54 @@ export const UPSTREAM_BOUNDS: JsonBounds = {
 };
 
 /**
- * State of the scan in progress, and the second results of functions that have two. There is one for the whole process: a scan is
- * synchronous, and nothing that runs within it may begin another. Whoever calls a function with a second result reads it before
- * the next call.
+ * The state of the scan in progress, and the second results of functions that have two. One object serves the whole process: a
+ * scan is synchronous, and no code that runs within it may begin another. Callers read a second result before the next call.
  */
 export const scanner = {
-  /** Second result of `skipName`: whether the name holds an escape, or something that should have been one. */
-  isNameOdd: false,
-  /** Second result of the reader of objects: the offset after the object. */
+  /** Second result of `skipName`: whether the name contains an escape or a control character. */
+  nameHasEscape: false,
+  /** Second result of the object reader in `json.ts`: the offset after the object. */
   objectEnd: 0,
-  /** Values of the text that were scanned so far. Whoever begins with a text sets it to 0. */
+  /** Number of values scanned so far. Each caller that begins a text sets it to 0. */
   values: 0,
   bounds: UPSTREAM_BOUNDS,
-  /** Offset of the first control character at or after the last string, where strings are judged all at once; else beyond any text. */
+  /** Offset of the first control character at or after the last string; `Infinity` if there is none or each string is checked. */
   nextControl: Infinity,
-  /** Whether strings are judged one by one, as they are scanned. */
-  judgesStrings: false,
+  /** Whether each string is checked when it is scanned, instead of the whole text in advance. */
+  checksEachString: false,
 };
 
-/** Of the value being scanned: what closes each object and array that is open, how many members it has, and their names. */
+/** By depth, for each open object or array of the current value: its closing character, its member count, its member names. */
 const closers = new Uint8Array(MAX_DEPTH);
 const members = new Uint32Array(MAX_DEPTH);
 const names: (string[] | Set<string>)[] = Array.from({ length: MAX_DEPTH }, () => []);
 
 /**
- * Returns what `read` returns, for text that has to be JSON throughout, strings included, and within these bounds.
+ * Runs `read` while the text is checked completely, including its strings, and against these bounds. Returns its result.
  *
- * @throws {JsonTextError}
+ * @throws {JsonTextError} if the text is not JSON or exceeds a bound.
  */
 export function scanStrictly<T>(text: string, bounds: JsonBounds, read: () => T): T {
   scanner.bounds = bounds;
   try {
-    scanner.judgesStrings = hasDenseEscapes(text);
-    if (!scanner.judgesStrings) {
+    scanner.checksEachString = hasDenseEscapes(text);
+    if (!scanner.checksEachString) {
       checkEscapes(text);
       if (hasControl(text)) scanner.nextControl = controlAfter(text, 0);
     }
     return read();
   } catch (thrown) {
-    // Of objects that were not scanned to their end.
+    // The names of objects whose end was not reached are still there.
     for (let depth = 0; depth < MAX_DEPTH; depth++) forgetNames(depth);
     throw thrown;
   } finally {
     scanner.bounds = UPSTREAM_BOUNDS;
     scanner.nextControl = Infinity;
-    scanner.judgesStrings = false;
+    scanner.checksEachString = false;
   }
 }
 
+/** Returns the offset of the first character at or after `at` that is not JSON whitespace. */
 export function skipSpace(text: string, at: number): number {
   let i = at;
   for (;;) {
@@ -114,9 +114,9 @@ export function skipSpace(text: string, at: number): number {
   }
 }
 
-/** Returns the offset after the closing quote. Escapes are stepped over. @throws {JsonTextError} */
+/** Returns the offset after the closing quote of the string at `at`. @throws {JsonTextError} */
 function skipString(text: string, at: number): number {
-  if (scanner.judgesStrings) return judgedStringEnd(text, at);
+  if (scanner.checksEachString) return checkedStringEnd(text, at);
   const end = stringEnd(text, at);
   if (scanner.nextControl < end) {
     if (scanner.nextControl < at) scanner.nextControl = controlAfter(text, at);
@@ -130,7 +130,7 @@ function skipString(text: string, at: number): number {
 function stringEnd(text: string, at: number): number {
   let i = at + 1;
   for (;;) {
-    for (const near = i + NEAR; i < near; i++) {
+    for (const near = i + STEPPED_CHARS; i < near; i++) {
       const c = text.charCodeAt(i);
       if (c === QUOTE) return i + 1;
       if (c === BACKSLASH) i++;
@@ -140,7 +140,7 @@ function stringEnd(text: string, at: number): number {
     let back = end - 1;
     while (back >= i && text.charCodeAt(back) === BACKSLASH) back--;
     if ((end - back) & 1) return end + 1;
-    // The quote is escaped, and more of the kind may be near.
+    // The quote is escaped, and further escaped quotes are likely to be near.
     i = end + 1;
   }
 }
@@ -160,8 +160,10 @@ function skipPrimitive(text: string, at: number): number {
 }
 
 /**
- * Returns the offset after one whole value that starts at `at`; checks brackets, commas, colons and literals on the way, and counts
- * values and members.
+ * Returns the offset after the value that starts at `at`. Checks brackets, commas, colons and literals, and counts values and
+ * members.
+ *
+ * @throws {JsonTextError} if the value is not JSON or exceeds a bound.
  */
 export function skipValue(text: string, at: number, maxDepth = MAX_DEPTH): number {
   const { bounds } = scanner;
@@ -214,7 +216,7 @@ export function skipValue(text: string, at: number, maxDepth = MAX_DEPTH): numbe
   }
 }
 
-/** Returns the offset of the value of a member that starts at `at`. */
+/** Returns the offset of the value of the member whose name starts at `at`. @throws {JsonTextError} */
 function skipMember(text: string, at: number, depth: number, bounds: JsonBounds): number {
   const end = skipName(text, at);
   const count = (members[depth] ?? 0) + 1;
@@ -223,13 +225,13 @@ function skipMember(text: string, at: number, depth: number, bounds: JsonBounds)
     throw new JsonTextError(`more than ${bounds.members.max} members in one object`, at, bounds.members.limit);
   }
   if (bounds.unique) {
-    const name = scanner.isNameOdd ? unquote(text.slice(at, end), at) : text.slice(at + 1, end - 1);
-    if (!addName(name, depth)) throw duplicate(name, at);
+    const name = scanner.nameHasEscape ? unquote(text.slice(at, end), at) : text.slice(at + 1, end - 1);
+    if (!addName(name, depth)) throw duplicateMember(name, at);
   }
   return skipColon(text, end);
 }
 
-/** Remembers the name of a member of the object that is open at this depth. Returns whether it is new there. */
+/** Adds a member name of the open object at this depth. Returns whether the name is new there. */
 function addName(name: string, depth: number): boolean {
   const known = names[depth];
   if (known instanceof Set) {
@@ -248,21 +250,23 @@ function forgetNames(depth: number): void {
   else if (known !== undefined) known.length = 0;
 }
 
-export function duplicate(name: string, at: number): JsonTextError {
+/** Returns the error for an object that has a member twice. */
+export function duplicateMember(name: string, at: number): JsonTextError {
   return new JsonTextError(`member "${name.slice(0, 40)}" appears twice`, at, 'duplicate');
 }
 
-/** Returns the offset after the closing quote of a member's name. Leaves in `scanner.isNameOdd` whether it has an escape. */
+/** Returns the offset after the closing quote of a member name, and sets `scanner.nameHasEscape`. @throws {JsonTextError} */
 export function skipName(text: string, at: number): number {
   if (text.charCodeAt(at) !== QUOTE) throw new JsonTextError('expected a member name', at);
   let end = at;
   let c;
   do c = text.charCodeAt(++end);
   while (c !== QUOTE && c !== BACKSLASH && c >= SPACE);
-  scanner.isNameOdd = c !== QUOTE;
-  return scanner.isNameOdd ? skipString(text, at) : end + 1;
+  scanner.nameHasEscape = c !== QUOTE;
+  return scanner.nameHasEscape ? skipString(text, at) : end + 1;
 }
 
+/** Returns the offset of the value after the colon. @throws {JsonTextError} if there is no colon. */
 export function skipColon(text: string, at: number): number {
   const colon = skipSpace(text, at);
   if (text.charCodeAt(colon) !== COLON) throw new JsonTextError('expected ":"', colon);
@@ -270,12 +274,12 @@ export function skipColon(text: string, at: number): number {
 }
 
 function hasEscape(raw: string): boolean {
-  if (raw.length > SHORT) return raw.includes('\\');
+  if (raw.length > SHORT_CHARS) return raw.includes('\\');
   for (let at = 1; at < raw.length; at++) if (raw.charCodeAt(at) === BACKSLASH) return true;
   return false;
 }
 
-/** The text a string literal stands for; `at` is where it starts, for the complaint. */
+/** Returns the value of a string literal. @param at its offset, for the error. @throws {JsonTextError} */
 export function unquote(raw: string, at: number): string {
   if (!hasEscape(raw)) return raw.slice(1, -1);
   try {

@@ -1,4 +1,4 @@
-/** Judges the strings of JSON text: their escapes and control characters. Offsets are in UTF-16 units. */
+/** Checks the strings of JSON text: their escapes and control characters. Offsets are in UTF-16 units. */
 
 import { JsonTextError } from './json-text-error.ts';
 
@@ -6,14 +6,14 @@ const SPACE = 0x20;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-/** Characters of a string that are looked at one by one: most strings are short, and a search costs more than it saves. */
-const NEAR = 12;
+/** Characters of a string that are checked one by one before a search: most strings are short, and a search has a fixed cost. */
+const STEPPED_CHARS = 12;
 
-/** Escapes that are looked at, and the distance up to which they are dense: 100 kB of code or JSON in a string are judged in half the time. */
+/** Number of escapes in the sample, and the distance up to which they are dense. Halves the time for 100 kB of code in a string. */
 const SAMPLE_ESCAPES = 8;
 const DENSE_CHARS = 40;
 
-/** Whether escapes stand so close together that it is quicker to judge string by string than to search for each of them. */
+/** Returns whether escapes are so close together that a check string by string is faster than a search for each escape. */
 export function hasDenseEscapes(text: string): boolean {
   const first = text.indexOf('\\');
   let at = first;
@@ -21,7 +21,7 @@ export function hasDenseEscapes(text: string): boolean {
   return at >= 0 && at - first < SAMPLE_ESCAPES * DENSE_CHARS;
 }
 
-/** By character code after a backslash. */
+/** The kind of escape, by the character code after the backslash; 0 for none. */
 const [SIMPLE, UNICODE] = [1, 2];
 const ESCAPES = new Uint8Array(128);
 for (const char of '"\\/bfnrt') ESCAPES[char.charCodeAt(0)] = SIMPLE;
@@ -29,7 +29,7 @@ ESCAPES['u'.charCodeAt(0)] = UNICODE;
 
 const HEX4 = /[0-9a-fA-F]{4}/y;
 
-/** Judges every escape of a text. Backslashes stand in strings alone, or the scan finds them. @throws {JsonTextError} */
+/** Checks every escape of a text. Backslashes outside of strings are found by the scan. @throws {JsonTextError} */
 export function checkEscapes(text: string): void {
   for (let at = text.indexOf('\\'); at >= 0;) {
     const kind = ESCAPES[text.charCodeAt(at + 1)];
@@ -45,16 +45,16 @@ export function checkEscapes(text: string): void {
 }
 
 /**
- * A piece of a string, with its escapes, up to the closing quote or to the first character that JSON does not allow there. Escapes
- * are counted out, so that a long string needs no deep stack.
+ * Matches a piece of a string, with its escapes, up to the closing quote or the first invalid character. A piece has at most 64
+ * escapes, so that a long string needs no deep stack.
  */
-// oxlint-disable-next-line no-control-regex -- control characters are what ends it
+// oxlint-disable-next-line no-control-regex -- control characters end the piece
 const STRING_PIECE = /[^"\\\u0000-\u001f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\u0000-\u001f]*){0,64}/y;
 
-/** Returns the offset after the closing quote of a string. @param at where it starts. @throws {JsonTextError} */
-export function judgedStringEnd(text: string, at: number): number {
+/** Checks the string that starts at `at`, and returns the offset after its closing quote. @throws {JsonTextError} */
+export function checkedStringEnd(text: string, at: number): number {
   let i = at + 1;
-  for (const near = Math.min(i + NEAR, text.length); i < near; i++) {
+  for (const near = Math.min(i + STEPPED_CHARS, text.length); i < near; i++) {
     const c = text.charCodeAt(i);
     if (c === QUOTE) return i + 1;
     if (c === BACKSLASH || c < SPACE) break;
@@ -72,10 +72,10 @@ export function judgedStringEnd(text: string, at: number): number {
   }
 }
 
-// oxlint-disable-next-line no-control-regex -- control characters are what is looked for
+// oxlint-disable-next-line no-control-regex -- the expression searches for control characters
 const CONTROL = /[\u0000-\u001f]/g;
 
-/** Offset of the first control character from this one on; `Infinity` where there is none. */
+/** Returns the offset of the first control character at or after `at`; `Infinity` if there is none. */
 export function controlAfter(text: string, at: number): number {
   CONTROL.lastIndex = at;
   return CONTROL.test(text) ? CONTROL.lastIndex - 1 : Infinity;
@@ -86,13 +86,13 @@ const block = Buffer.from(new ArrayBuffer(BLOCK_CHARS));
 const words = new Uint32Array(block.buffer);
 
 /**
- * Whether a text may have a control character. Looks at four characters at once, by their low bytes: a third of the time that a
- * regular expression takes. So it also says yes for characters such as U+010A.
+ * Returns whether a text may have a control character. Also returns true for characters such as U+010A, because it checks only
+ * low bytes, four at once. This takes a third of the time of a regular expression.
  */
 export function hasControl(text: string): boolean {
   for (let from = 0; from < text.length; from += BLOCK_CHARS) {
     const chars = block.write(from === 0 ? text : text.slice(from, from + BLOCK_CHARS), 'latin1');
-    // Space counts as none, and pads the last word.
+    // Spaces fill the last word: they are not control characters.
     const whole = (chars + 3) & ~3;
     for (let at = chars; at < whole; at++) block[at] = SPACE;
     for (let at = 0; at < whole >> 2; at++) {

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { GatewayError } from '../errors.ts';
 import { admit, type Lifecycle } from './lifecycle.ts';
 
-/** Waits out a short pause after failures. @throws {GatewayError} `upstream-unavailable` in a long one. */
+/** Waits for the end of a short pause after failures. @throws {GatewayError} `upstream-unavailable` during a long pause. */
 export async function awaitAdmission(upstream: string, lifecycle: () => Lifecycle, signal: AbortSignal): Promise<void> {
   for (;;) {
     const admission = admit(lifecycle(), performance.now());

@@ -1,5 +1,6 @@
 import { GatewayError } from '../errors.ts';
 
+/** A request in the queue. */
 interface Waiter {
   readonly principal: string;
   readonly resolve: () => void;
@@ -9,9 +10,9 @@ interface Waiter {
 
 /** A request in the queue of a {@link ConcurrencyLimiter}. */
 export interface QueueTicket {
-  /** Resolves when the request may start. Rejects with `overloaded` when it waited too long or lost its place. */
+  /** Resolves when the request may start. Rejects with `overloaded` if it waited too long or lost its place. */
   readonly admitted: Promise<void>;
-  /** Leaves the queue with this error. Without effect once admitted. */
+  /** Leaves the queue, and rejects `admitted` with this error. Has no effect after the request was admitted. */
   giveUp(error: GatewayError): void;
 }
 
@@ -31,9 +32,9 @@ export class ConcurrencyLimiter {
   #idle: PromiseWithResolvers<void> | undefined;
 
   /**
-   * @param limit requests in flight.
-   * @param queueLimit requests that wait.
-   * @param queueMs longest wait in milliseconds.
+   * @param limit highest number of requests in flight.
+   * @param queueLimit highest number of requests in the queue.
+   * @param queueMs longest wait, in milliseconds.
    */
   constructor(upstream: string, limit: number, queueLimit: number, queueMs: number) {
     this.#upstream = upstream;
@@ -42,7 +43,7 @@ export class ConcurrencyLimiter {
     this.#queueMs = queueMs;
   }
 
-  /** Resolves when no request is in flight and none waits. */
+  /** Resolves when no request is in flight or in the queue. */
   async whenIdle(): Promise<void> {
     while (this.#active > 0) {
       this.#idle ??= Promise.withResolvers<void>();
@@ -51,15 +52,15 @@ export class ConcurrencyLimiter {
     }
   }
 
+  /** Whether a request can start without a wait. */
   get hasRoom(): boolean {
     return this.#active < this.#limit;
   }
 
   /**
-   * Takes a slot, which the caller must {@link release}. Returns undefined when there was one at once, else the place in the
-   * queue.
+   * Takes a slot, which the caller must {@link release}. Returns undefined if a slot was free, else a ticket of the queue.
    *
-   * @throws {GatewayError} `overloaded` when the queue is full.
+   * @throws {GatewayError} `overloaded` if the queue is full.
    */
   acquire(principal: string): QueueTicket | undefined {
     if (this.hasRoom) {
@@ -85,6 +86,7 @@ export class ConcurrencyLimiter {
     };
   }
 
+  /** Gives a slot back. The next request in the queue gets it. */
   release(): void {
     const [first] = this.#waiting;
     const next = first?.[1][0];
@@ -95,7 +97,7 @@ export class ConcurrencyLimiter {
     }
     const [principal, queue] = first;
     this.#remove(next);
-    // The principal goes to the end of the line, if it has more.
+    // Principals take turns, so this one moves to the end.
     if (queue.length > 0) {
       this.#waiting.delete(principal);
       this.#waiting.set(principal, queue);
@@ -104,9 +106,9 @@ export class ConcurrencyLimiter {
   }
 
   /**
-   * Refuses the latest request of the principal that has most of them, where that is not the caller.
+   * Refuses the latest request of the principal with the most requests in the queue, unless that is the caller.
    *
-   * @throws {GatewayError} `overloaded` when the caller has as many as anybody.
+   * @throws {GatewayError} `overloaded` if no other principal has more requests in the queue.
    */
   #makeRoom(principal: string): void {
     const own = this.#waiting.get(principal)?.length ?? 0;
@@ -124,7 +126,7 @@ export class ConcurrencyLimiter {
     return new GatewayError('overloaded', { upstream: this.#upstream, message });
   }
 
-  /** Returns whether it was still waiting. */
+  /** Removes a request from the queue. Returns whether it was there. */
   #remove(waiter: Waiter): boolean {
     const queue = this.#waiting.get(waiter.principal);
     const at = queue?.indexOf(waiter) ?? -1;

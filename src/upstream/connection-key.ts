@@ -1,7 +1,7 @@
 import type { Isolation } from '../config/config.ts';
 import type { Era } from '../protocol/revisions.ts';
 
-/** What decides which connection of an upstream serves a user. */
+/** The properties of an upstream that decide which of its connections serves a user. */
 export interface ConnectionScope {
   readonly isolation: Isolation;
   /** The era that the connection speaks. */
@@ -10,19 +10,19 @@ export interface ConnectionScope {
   readonly isProcess: boolean;
 }
 
-/** The parts of a user that keep its connections apart from those of others. */
+/** The properties of a user by which its connections are separated from those of other users. */
 export interface ConnectionUser {
   /** Unique among all users. */
   readonly key: string;
   /** The era of the client. */
   readonly era: Era;
   readonly principal: string;
-  /** The endpoint it came to. */
+  /** The endpoint that it uses. */
   readonly view: string;
   readonly capabilityKey: string;
 }
 
-/** A connection that serves everybody. */
+/** Returns the key of the connection that serves all users. */
 function sharedKey(era: Era): string {
   return `${era} shared`;
 }
@@ -30,40 +30,41 @@ function sharedKey(era: Era): string {
 const DISCOVERY = 'discovery ';
 
 /**
- * A connection that only reads lists. Those of a modern upstream depend on what each request declares, so that one
- * connection reads them for clients of all capabilities.
+ * Returns the key of a connection that only reads lists. A modern upstream gets the client capabilities with each request, so
+ * one connection reads the lists for all capabilities.
  */
 export function discoveryKey(scope: ConnectionScope, capabilityKey: string): string {
   if (isStateless(scope) || scope.isolation === 'shared') return sharedKey(scope.era);
   return `${DISCOVERY}${scope.era}${scope.era === 'modern' ? '' : ` ${capabilityKey}`}`;
 }
 
+/** Returns whether a connection with this key only reads lists. */
 export function isDiscoveryKey(key: string): boolean {
   return key.startsWith(DISCOVERY);
 }
 
-/** Whether a connection with this key is made for one call and ends with it. */
+/** Returns whether a connection with this key serves one call and is closed after it. */
 export function isCallKey(key: string): boolean {
   return key.startsWith('call ');
 }
 
-/** Whether a connection serves many clients, or none in particular. */
+/** Returns whether a connection with this key serves all users, or only reads lists. */
 export function isSharedKey(key: string): boolean {
   return key === sharedKey('legacy') || key === sharedKey('modern') || isDiscoveryKey(key);
 }
 
-/** Over HTTP a modern upstream gets every request by itself, so that a connection holds nothing that could be mixed up. */
+/** Returns whether connections keep no state: over HTTP a modern upstream treats each request independently. */
 function isStateless({ era, isProcess }: ConnectionScope): boolean {
   return era === 'modern' && !isProcess;
 }
 
 /**
- * Names the connection that serves a user: users with equal keys share one.
+ * Returns the key of the connection that serves a user. Users with equal keys share a connection.
  *
- * A modern client has no session. Its `session` is all that its principal does at one endpoint, whatever capabilities its
- * requests declare: a modern connection carries those with each request.
+ * A modern client has no session. With isolation `session`, all requests of its principal to one endpoint share a connection,
+ * with any capabilities, because a modern connection sends the capabilities with each request.
  *
- * @param call unique for each call, for isolation `call`.
+ * @param call number of the call, unique, for isolation `call`.
  */
 export function connectionKey(scope: ConnectionScope, user: ConnectionUser, call: number): string {
   const { isolation, era } = scope;

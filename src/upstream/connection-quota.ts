@@ -1,42 +1,44 @@
 import { GatewayError } from '../errors.ts';
 import type { Level } from '../telemetry/metrics.ts';
 
-/** Asks for one connection out of a quota. */
+/** A request for one connection of a quota. */
 export interface QuotaRequest {
-  /** Key of the principal that it is for; `''` for the gateway itself. */
+  /** Key of the principal that needs the connection; `''` for the gateway itself. */
   readonly principal: string;
-  /** How long it may wait for one to become free. */
+  /** Longest wait for a free connection, in milliseconds. */
   readonly waitMs: number;
   readonly signal: AbortSignal;
 }
 
+/** The bound of a quota, and its refusal. */
 export interface QuotaOptions {
   readonly limit: number;
-  /** Says which limit was reached and how to raise it. Clients read this. */
+  /** A sentence for clients: which limit was reached, and how to raise it. */
   readonly refusal: string;
   readonly gauge?: Level;
 }
 
+/** A request that waits for a connection. */
 interface Waiter {
   readonly principal: string;
-  /** Given `undefined`, it was refused. */
+  /** Called with the release function, or with `undefined` if the request is refused. */
   readonly resolve: (release: (() => void) | undefined) => void;
 }
 
 /**
- * A number of connections (for stdio: processes). When all are in use, a request waits until one is free. A connection that
- * serves a client is never closed for another; one that serves no client is.
+ * A bound on the number of connections (for stdio: processes). If all are in use, a request waits until one is free. A
+ * connection that serves a client is never closed for another client; a connection that serves no client is closed.
  */
 export class ConnectionQuota {
   readonly limit: number;
   readonly refusal: string;
   readonly #gauge: Level | undefined;
   readonly #spares = new Set<() => (() => Promise<void>) | undefined>();
-  /** In the order of arrival. Each request of a client waits at most once, so that limits on requests bound this too. */
+  /** In the order of arrival. Each client request waits at most once, so the limits on requests also bound this set. */
   readonly #waiters = new Set<Waiter>();
   readonly #usedBy = new Map<string, number>();
   #used = 0;
-  /** Connections that are being closed for waiters. */
+  /** Number of connections that are being closed for waiting requests. */
   #closing = 0;
 
   constructor({ limit, refusal, gauge }: QuotaOptions) {
@@ -45,12 +47,16 @@ export class ConnectionQuota {
     this.#gauge = gauge;
   }
 
-  /** @param spare returns a function that closes a connection which serves no client, where there is one. */
+  /**
+   * Adds an upstream to the quota.
+   *
+   * @param spare returns a function that closes a connection without a client; undefined if there is none.
+   */
   join(spare: () => (() => Promise<void>) | undefined): void {
     this.#spares.add(spare);
   }
 
-  /** Takes one, and returns the function that gives it back. Returns undefined when none became free in time. */
+  /** Takes one connection. Resolves with the function that gives it back, or with undefined if none became free in time. */
   async acquire({ principal, waitMs, signal }: QuotaRequest): Promise<(() => void) | undefined> {
     if (this.#used < this.limit && this.#waiters.size === 0) return this.#take(principal);
     if (this.limit === 0 || signal.aborted) return undefined;
@@ -71,7 +77,7 @@ export class ConnectionQuota {
     }
   }
 
-  /** Closes connections that serve no client, where requests wait. */
+  /** Closes connections without a client, as many as there are waiting requests. */
   closeSpares(): void {
     while (this.#closing < this.#waiters.size) {
       const close = this.#findSpare();
@@ -106,7 +112,7 @@ export class ConnectionQuota {
     };
   }
 
-  /** The first request of the principal that has the fewest connections comes next. */
+  /** Serves the waiting request whose principal has the fewest connections; the earliest of them. */
   #serveNext(): void {
     let next: Waiter | undefined;
     for (const waiter of this.#waiters) {
@@ -123,9 +129,9 @@ export class ConnectionQuota {
 }
 
 /**
- * Takes one connection out of each quota, and returns the function that gives them back.
+ * Takes one connection of each quota. Resolves with the function that gives them back.
  *
- * @throws {GatewayError} `overloaded`, when one of them had none free in time.
+ * @throws {GatewayError} `overloaded` if one of the quotas had no free connection in time.
  */
 export async function acquireFromAll(
   upstream: string,

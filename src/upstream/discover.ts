@@ -5,13 +5,13 @@ import { META } from '../protocol/meta.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import type { Connection } from './rpc/connection.ts';
 import type { ServerHello } from './initialize.ts';
-import { isModernError, isRefusingStatus, supportedBy, UNSUPPORTED_VERSION } from './era-evidence.ts';
+import { isModernError, isRefusedByStatus, supportedBy, UNSUPPORTED_VERSION } from './era-evidence.ts';
 
-/** What the answer to `server/discover` says of an upstream's eras. `legacy`: it does not speak the modern one. */
+/** The verdict after `server/discover`. `legacy`: the upstream does not support the modern era. */
 export type Verdict =
   | { readonly kind: 'modern'; readonly hello: ServerHello }
   | { readonly kind: 'legacy' }
-  /** No verdict; `error` says why. `isModern` where only a modern server answers so. */
+  /** No verdict, because of `error`. `isModern`: only a server of the modern era answers with this error. */
   | { readonly kind: 'unknown'; readonly error: GatewayError; readonly isModern: boolean };
 
 function readHello(result: RawObject): ServerHello {
@@ -27,11 +27,11 @@ function versionsOf(list: unknown): readonly unknown[] {
   return Array.isArray(list) ? list : [];
 }
 
-function supports({ code, data }: RpcError): boolean {
+function supportsModern({ code, data }: RpcError): boolean {
   return code === UNSUPPORTED_VERSION && supportedBy(data).includes(MODERN);
 }
 
-function judgeError(upstream: string, error: RpcError): Verdict {
+function verdictOnError(upstream: string, error: RpcError): Verdict {
   if (!isModernError(error)) return { kind: 'legacy' };
   const newer = supportedBy(error.data).filter((version) => String(version) > MODERN);
   const message =
@@ -42,9 +42,9 @@ function judgeError(upstream: string, error: RpcError): Verdict {
 }
 
 /**
- * Probes whether an upstream speaks the modern era, with `server/discover`. Never rejects.
+ * Sends `server/discover`, to find out whether an upstream supports the modern era. Never rejects.
  *
- * @param timeoutMs how long to wait for an answer.
+ * @param timeoutMs longest wait for an answer, in milliseconds.
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility-with-initialization-based-versions
  */
 export async function discover<Owner>(
@@ -54,23 +54,23 @@ export async function discover<Owner>(
   timeoutMs: number,
 ): Promise<Verdict> {
   try {
-    const options = { timeoutMs, maxMs: timeoutMs, progress: false, background: true, context: undefined } as const;
-    const ask = () => {
-      connection.speakModern(clientInfo);
+    const options = { timeoutMs, maxMs: timeoutMs, progress: false, isBackground: true, context: undefined } as const;
+    const sendDiscover = () => {
+      connection.setModernClientInfo(clientInfo);
       return connection.call('server/discover', undefined, options).answer;
     };
-    let answer = await ask();
-    // It names the very revision we asked in: once more, as the specification has it.
-    if (answer.kind === 'error' && supports(answer.error)) answer = await ask();
-    if (answer.kind === 'error') return judgeError(upstream, answer.error);
+    let answer = await sendDiscover();
+    // The error lists the revision of our request. The specification tells clients to send the request again.
+    if (answer.kind === 'error' && supportsModern(answer.error)) answer = await sendDiscover();
+    if (answer.kind === 'error') return verdictOnError(upstream, answer.error);
     const result = RawObject.parse(answer.result);
     return versionsOf(result.value('supportedVersions')).includes(MODERN)
       ? { kind: 'modern', hello: readHello(result) }
       : { kind: 'legacy' };
   } catch (thrown) {
     if (!(thrown instanceof GatewayError)) return { kind: 'legacy' };
-    // A modern server does not answer with something that is not JSON-RPC.
-    return isRefusingStatus(thrown) || thrown.code === 'upstream-protocol'
+    // A modern server answers with JSON-RPC.
+    return isRefusedByStatus(thrown) || thrown.code === 'upstream-protocol'
       ? { kind: 'legacy' }
       : { kind: 'unknown', error: thrown, isModern: false };
   }

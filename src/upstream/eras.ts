@@ -1,65 +1,65 @@
 import { type Era, ERAS, otherEra } from '../protocol/revisions.ts';
 
-/** Whether an upstream speaks one era, and how that was found out. */
+/** Whether an upstream supports one era, with the evidence. */
 export interface EraVerdict {
   readonly speaks: 'yes' | 'no' | 'unknown';
-  /** In a few words, for operators: `initialize answered`. Empty while nothing is known. */
+  /** A few words for operators, such as `initialize answered`. Empty while `speaks` is `unknown`. */
   readonly evidence: string;
-  /** When it was found out. Monotonic ms. */
+  /** The time of the evidence. Monotonic ms. */
   readonly sinceMs: number;
-  /** How long a `no` is believed. */
-  readonly holdsMs: number;
+  /** How long the verdict is valid, in milliseconds from `sinceMs`. */
+  readonly validMs: number;
 }
 
-/** What is known of the eras that one upstream speaks. Immutable. */
+/** The verdicts on the eras of one upstream. Immutable. */
 export type Eras = Readonly<Record<Era, EraVerdict>>;
 
-/** What a probe of one era found. */
+/** The result of a probe of one era. */
 export interface Finding {
   readonly era: Era;
   readonly speaks: 'yes' | 'no';
   readonly evidence: string;
-  /** Whether the upstream was in trouble when it was probed, so that the finding is soon doubted. */
+  /** Whether the finding rests on a transient failure, so that it is valid only for a short time. */
   readonly isDoubtful?: boolean;
 }
 
-/** Which handshakes to try on a new connection, in this order. */
-export type Plan = readonly [Era, ...Era[]];
+/** The eras whose handshakes to try on a new connection, in order. */
+export type HandshakePlan = readonly [Era, ...Era[]];
 
-/** An upstream may be replaced by a newer version: a `no` is believed for this long. */
+/** How long a `no` is valid: the upstream may be replaced by a newer version. */
 export const NO_MS = 3_600_000;
 
-/** And for this long where the upstream was in trouble when it was probed. */
+/** How long a `no` is valid that rests on a transient failure. */
 export const DOUBTFUL_NO_MS = 60_000;
 
-/** After a failure, verdicts older than this are dropped. Not sooner: a program that exits when it is probed costs a start. */
+/** The age from which a failed start drops verdicts. Not less: each probe of a program that exits on it costs a start. */
 export const REJUDGE_MS = 60_000;
 
-const UNKNOWN: EraVerdict = { speaks: 'unknown', evidence: '', sinceMs: 0, holdsMs: Infinity };
-const EXCLUDED: EraVerdict = { speaks: 'no', evidence: 'configured', sinceMs: 0, holdsMs: Infinity };
+const UNKNOWN: EraVerdict = { speaks: 'unknown', evidence: '', sinceMs: 0, validMs: Infinity };
+const EXCLUDED: EraVerdict = { speaks: 'no', evidence: 'configured', sinceMs: 0, validMs: Infinity };
 
-/** Starts with nothing known of the eras that the configured transports carry, and a lasting `no` for any other. */
+/** Returns the initial verdicts: `unknown` for the eras of the configured transports, and a permanent `no` for the others. */
 export function erasOver(carried: ReadonlySet<Era>): Eras {
   const verdict = (era: Era) => (carried.has(era) ? UNKNOWN : EXCLUDED);
   return { legacy: verdict('legacy'), modern: verdict('modern') };
 }
 
-/** Records a finding. What the config excludes stays excluded. */
-export function judge(eras: Eras, { era, speaks, evidence, isDoubtful = false }: Finding, nowMs: number): Eras {
+/** Returns the verdicts after a finding. An era that the config excludes stays excluded. */
+export function recordFinding(eras: Eras, { era, speaks, evidence, isDoubtful = false }: Finding, nowMs: number): Eras {
   const before = eras[era];
   if (before === EXCLUDED) return eras;
   if (speaks === 'yes' && before.speaks === 'yes') return eras;
-  const holdsMs = speaks === 'yes' ? Infinity : isDoubtful ? DOUBTFUL_NO_MS : NO_MS;
-  return { ...eras, [era]: { speaks, evidence, sinceMs: nowMs, holdsMs } };
+  const validMs = speaks === 'yes' ? Infinity : isDoubtful ? DOUBTFUL_NO_MS : NO_MS;
+  return { ...eras, [era]: { speaks, evidence, sinceMs: nowMs, validMs } };
 }
 
-/** Drops each `no` that is too old to be believed. */
-export function age(eras: Eras, nowMs: number): Eras {
-  return dropWhere(eras, ({ sinceMs, holdsMs }) => nowMs - sinceMs >= holdsMs);
+/** Returns the verdicts without those that have expired. */
+export function dropExpired(eras: Eras, nowMs: number): Eras {
+  return dropWhere(eras, ({ sinceMs, validMs }) => nowMs - sinceMs >= validMs);
 }
 
-/** Drops verdicts after a failed start: the upstream may have been replaced since. */
-export function doubt(eras: Eras, nowMs: number): Eras {
+/** Returns the verdicts after a failed start, without the old ones: the upstream may have been replaced. */
+export function dropAfterFailure(eras: Eras, nowMs: number): Eras {
   return dropWhere(eras, ({ sinceMs }) => nowMs - sinceMs >= REJUDGE_MS);
 }
 
@@ -74,17 +74,17 @@ function dropWhere(eras: Eras, isOld: (verdict: EraVerdict) => boolean): Eras {
 }
 
 /**
- * Plans the handshakes for a client of this era: its own era first, the other one where the upstream may speak it.
- * An era that the upstream does not speak is left out, unless it speaks neither.
+ * Returns the handshakes to try for a client of this era: first of its own era, then of the other era. An era with the verdict
+ * `no` is left out, unless both have it.
  */
-export function plan(eras: Eras, client: Era): Plan {
+export function planHandshakes(eras: Eras, client: Era): HandshakePlan {
   const other = otherEra(client);
   if (eras[client].speaks !== 'no') return eras[other].speaks === 'no' ? [client] : [client, other];
   if (eras[other].speaks !== 'no' || eras[client] === EXCLUDED) return [other];
   return eras[other] === EXCLUDED ? [client] : [client, other];
 }
 
-/** The era in which clients of this era are served; undefined until a probe has shown it. */
+/** Returns the serving era for clients of this era; undefined before a probe has decided it. */
 export function servingEra(eras: Eras, client: Era): Era | undefined {
   const own = eras[client].speaks;
   if (own === 'yes') return client;

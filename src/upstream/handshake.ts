@@ -3,11 +3,12 @@ import { GatewayError } from '../errors.ts';
 import type { RawObject } from '../json/json.ts';
 import { MODERN } from '../protocol/revisions.ts';
 import { discover, type Verdict } from './discover.ts';
-import { isInTrouble, lacksCredentials } from './era-evidence.ts';
-import type { Eras, Finding, Plan } from './eras.ts';
+import { isTransientFailure, lacksCredentials } from './era-evidence.ts';
+import type { Eras, Finding, HandshakePlan } from './eras.ts';
 import { initialize, type InitializeOutcome, type ServerHello } from './initialize.ts';
 import type { Connection } from './rpc/connection.ts';
 
+/** A connection, and everything that its handshakes need. */
 export interface HandshakeParts<Owner> {
   readonly upstream: string;
   readonly connection: Connection<Owner>;
@@ -17,22 +18,22 @@ export interface HandshakeParts<Owner> {
   readonly startMs: number;
 }
 
-/** How the handshakes on one connection end. Findings that rest on a failure hold only once another attempt succeeds. */
+/** The outcome of the handshakes on one connection. Findings from a failure are recorded only after another attempt succeeds. */
 export type HandshakeOutcome =
   | { readonly kind: 'open'; readonly hello: ServerHello; readonly findings: readonly Finding[] }
-  /** The connection is of no use. `next`: what to try on a new one of the same transport. */
+  /** The connection cannot be used. `next`: the handshakes to try on a new connection of the same transport. */
   | {
       readonly kind: 'unsuitable';
       readonly reason: GatewayError;
       readonly findings: readonly Finding[];
-      readonly next: Plan | undefined;
+      readonly next: HandshakePlan | undefined;
     };
 
-/** A program that has shown life and does not answer `server/discover` gets `initialize` after this long. */
+/** Without an answer to `server/discover`, a program gets `initialize` this long after its first byte. */
 const SILENCE_MS = 2_000;
-/** And a program that has shown no life gets it after this long. */
+/** A program that sends no byte at all gets `initialize` after this long. */
 const MUTE_MS = 5_000;
-/** The answer to the second of two handshakes is awaited for this long after the first one was decided. */
+/** Longest wait for the answer to the second of two handshakes after the answer to the first. */
 const SECOND_ANSWER_MS = 2_000;
 
 const MODERN_YES: Finding = { era: 'modern', speaks: 'yes', evidence: 'server/discover answered' };
@@ -41,27 +42,27 @@ const MODERN_REFUSED: Finding = { era: 'modern', speaks: 'no', evidence: 'server
 const LEGACY_REFUSED: Finding = { era: 'legacy', speaks: 'no', evidence: 'initialize refused' };
 
 /**
- * Tries the planned handshakes on one connection that carries either era.
+ * Tries the planned handshakes on one connection that can carry either era.
  *
- * @throws {GatewayError} when no other attempt can help.
+ * @throws {GatewayError} if another attempt cannot succeed either.
  */
-export function handshake<Owner>(parts: HandshakeParts<Owner>, eras: Plan): Promise<HandshakeOutcome> {
+export function handshake<Owner>(parts: HandshakeParts<Owner>, eras: HandshakePlan): Promise<HandshakeOutcome> {
   const [first, second] = eras;
   if (first === 'legacy') return legacyFirst(parts, second === 'modern');
   return second === 'legacy' ? modernFirst(parts) : modernOnly(parts, parts.startMs);
 }
 
 /**
- * Sends `server/discover` alone.
+ * Sends `server/discover` and no `initialize`.
  *
- * @throws {GatewayError} when the upstream proves to be modern and cannot be used, or asks for credentials.
+ * @throws {GatewayError} if the upstream is modern and cannot be used, or asks for credentials.
  */
 export async function modernOnly<Owner>(
   { upstream, connection, clientInfo, eras }: HandshakeParts<Owner>,
   patienceMs: number,
 ): Promise<HandshakeOutcome> {
   const verdict = await discover(upstream, connection, clientInfo, patienceMs);
-  return verdict.kind === 'modern' ? openModern(verdict.hello) : notModern(upstream, eras, verdict);
+  return verdict.kind === 'modern' ? openModern(verdict.hello) : rejectModern(upstream, eras, verdict);
 }
 
 async function legacyFirst<Owner>(parts: HandshakeParts<Owner>, mayBeModern: boolean): Promise<HandshakeOutcome> {
@@ -73,28 +74,29 @@ async function legacyFirst<Owner>(parts: HandshakeParts<Owner>, mayBeModern: boo
   if (connection.isClosed) return { kind: 'unsuitable', reason, findings: [LEGACY_REFUSED], next: ['modern'] };
   const verdict = await discover(upstream, connection, clientInfo, startMs);
   if (verdict.kind === 'modern') return openModern(verdict.hello, [LEGACY_REFUSED]);
-  // It knows the modern era, and its SDK is stuck after the refusal.
-  const next: Plan | undefined = outcome.isModern && verdict.kind === 'unknown' ? ['modern'] : undefined;
+  // The upstream supports the modern era, but its SDK answers nothing more after the refusal.
+  const next: HandshakePlan | undefined = outcome.isModern && verdict.kind === 'unknown' ? ['modern'] : undefined;
   const error = verdict.kind === 'unknown' && verdict.isModern ? verdict.error : reason;
   return { kind: 'unsuitable', reason: error, findings: [LEGACY_REFUSED], next };
 }
 
 /**
- * Sends `server/discover` at once, which stays open, and `initialize` after a silence. The first usable answer decides, also
- * a late one.
+ * Sends `server/discover`, and `initialize` as well if there is no answer for a while. The first usable answer decides, even a
+ * late one to `server/discover`.
  */
 async function modernFirst<Owner>(parts: HandshakeParts<Owner>): Promise<HandshakeOutcome> {
   const { upstream, connection, clientInfo, startMs, eras } = parts;
   const discovering = discover(upstream, connection, clientInfo, startMs);
-  const first = eras.modern.speaks === 'yes' ? await discovering : await untilSilent(discovering, connection, startMs);
-  if (first === 'silent') return await secondHandshake(parts, discovering);
+  const first =
+    eras.modern.speaks === 'yes' ? await discovering : await answerOrSilence(discovering, connection, startMs);
+  if (first === 'silent') return await raceHandshakes(parts, discovering);
   if (first.kind === 'modern') return openModern(first.hello);
-  const refused = notModern(upstream, eras, first);
+  const refused = rejectModern(upstream, eras, first);
   if (connection.isClosed) return { ...refused, next: ['legacy'] };
-  return await thenInitialize(parts, refused.findings);
+  return await fallBackToInitialize(parts, refused.findings);
 }
 
-async function thenInitialize<Owner>(
+async function fallBackToInitialize<Owner>(
   parts: HandshakeParts<Owner>,
   findings: readonly Finding[],
 ): Promise<HandshakeOutcome> {
@@ -103,8 +105,8 @@ async function thenInitialize<Owner>(
   return { kind: 'unsuitable', reason: outcome.error, findings: [], next: undefined };
 }
 
-/** Both handshakes are under way on one connection. */
-async function secondHandshake<Owner>(
+/** Sends `initialize` while `server/discover` is in flight on the same connection. */
+async function raceHandshakes<Owner>(
   parts: HandshakeParts<Owner>,
   discovering: Promise<Verdict>,
 ): Promise<HandshakeOutcome> {
@@ -116,38 +118,38 @@ async function secondHandshake<Owner>(
   const first = await Promise.race([discovering, initializing]);
   const silent: Finding = { era: 'modern', speaks: 'no', evidence: 'server/discover not answered' };
   if (first.kind === 'legacy' && 'hello' in first) {
-    connection.speakModern(undefined);
+    connection.setModernClientInfo(undefined);
     return openLegacy(first.hello, [silent]);
   }
   if (first.kind === 'modern') {
-    const second = await within(initializing, SECOND_ANSWER_MS);
+    const second = await settledWithin(initializing, SECOND_ANSWER_MS);
     if (second?.kind === 'refused' && !connection.isClosed) {
-      connection.speakModern(clientInfo);
+      connection.setModernClientInfo(clientInfo);
       return openModern(first.hello);
     }
-    // Its SDK may have taken this process for a legacy session.
+    // The SDK of the upstream may have begun a legacy session in this process.
     return restartModern(`upstream "${upstream}" got both handshakes`);
   }
   if (first.kind === 'refused' || first.kind === 'failed') {
     const { error } = first;
     if (connection.isClosed) return { kind: 'unsuitable', reason: error, findings: [silent], next: ['legacy'] };
     const isProof = first.kind === 'refused' && first.isModern;
-    const verdict = isProof ? await within(discovering, SECOND_ANSWER_MS) : await discovering;
+    const verdict = isProof ? await settledWithin(discovering, SECOND_ANSWER_MS) : await discovering;
     if (verdict?.kind === 'modern') {
-      connection.speakModern(clientInfo);
+      connection.setModernClientInfo(clientInfo);
       return openModern(verdict.hello);
     }
     return isProof
       ? restartModern(error.message)
       : { kind: 'unsuitable', reason: error, findings: [], next: undefined };
   }
-  const refused = notModern(upstream, eras, first);
+  const refused = rejectModern(upstream, eras, first);
   const second = await initializing;
   if (second.kind === 'legacy') {
-    connection.speakModern(undefined);
+    connection.setModernClientInfo(undefined);
     return openLegacy(second.hello, refused.findings);
   }
-  const next: Plan | undefined = connection.isClosed ? ['legacy'] : undefined;
+  const next: HandshakePlan | undefined = connection.isClosed ? ['legacy'] : undefined;
   return { kind: 'unsuitable', reason: second.error, findings: refused.findings, next };
 }
 
@@ -158,7 +160,7 @@ function initializeOn<Owner>({
   clientInfo,
   startMs,
 }: HandshakeParts<Owner>): Promise<InitializeOutcome> {
-  connection.speakModern(undefined);
+  connection.setModernClientInfo(undefined);
   return initialize(upstream, connection, clientCapabilities, clientInfo, startMs);
 }
 
@@ -175,8 +177,8 @@ function restartModern(message: string): HandshakeOutcome {
   return { kind: 'unsuitable', reason, findings: [MODERN_YES], next: ['modern'] };
 }
 
-/** @throws {GatewayError} when the legacy era is no way out either. */
-function notModern(
+/** Returns the outcome for a connection that is not modern. @throws {GatewayError} if the legacy era cannot be used either. */
+function rejectModern(
   upstream: string,
   eras: Eras,
   verdict: Exclude<Verdict, { kind: 'modern' }>,
@@ -187,15 +189,15 @@ function notModern(
     return { kind: 'unsuitable', reason, findings: [MODERN_REFUSED], next: undefined };
   }
   const { error, isModern } = verdict;
-  // A server that is modern in other ways is spoken to in older words only where those are known to work.
+  // A server with the errors of the modern era gets a legacy handshake only if that era has worked before.
   if ((isModern && eras.legacy.speaks !== 'yes') || lacksCredentials(error)) throw error;
-  const evidence = isInTrouble(error) ? 'server/discover failed' : 'server/discover not answered';
-  const finding: Finding = { era: 'modern', speaks: 'no', evidence, isDoubtful: isInTrouble(error) };
+  const evidence = isTransientFailure(error) ? 'server/discover failed' : 'server/discover not answered';
+  const finding: Finding = { era: 'modern', speaks: 'no', evidence, isDoubtful: isTransientFailure(error) };
   return { kind: 'unsuitable', reason: error, findings: [finding], next: undefined };
 }
 
-/** Resolves with the verdict, or once the program has been silent for long enough. */
-async function untilSilent<Owner>(
+/** Resolves with the verdict, or with `silent` if the program does not answer for a while. */
+async function answerOrSilence<Owner>(
   discovering: Promise<Verdict>,
   connection: Connection<Owner>,
   startMs: number,
@@ -211,8 +213,8 @@ async function untilSilent<Owner>(
   }
 }
 
-/** Undefined when it takes longer. */
-async function within<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
+/** Resolves with the result of a promise, or with undefined if it takes longer than this. */
+async function settledWithin<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
   const stop = new AbortController();
   const late = sleep(ms, undefined, { signal: stop.signal, ref: false }).catch(() => undefined);
   try {

@@ -1,10 +1,10 @@
 import { GatewayError } from '../errors.ts';
 import { RawObject } from '../json/json.ts';
 import { isLegacyRevision, isModernRevision, LATEST_LEGACY, type Revision } from '../protocol/revisions.ts';
-import { isRefusingStatus, isModernError } from './era-evidence.ts';
+import { isRefusedByStatus, isModernError } from './era-evidence.ts';
 import type { Connection } from './rpc/connection.ts';
 
-/** What an upstream said of itself. */
+/** The description of an upstream in its answer to the handshake. */
 export interface ServerHello {
   readonly revision: Revision;
   readonly capabilities: RawObject;
@@ -12,17 +12,17 @@ export interface ServerHello {
   readonly instructions: string | undefined;
 }
 
-/** The answer to `initialize`. */
+/** The outcome of `initialize`. */
 export type InitializeOutcome =
   | { readonly kind: 'legacy'; readonly hello: ServerHello }
-  /** `isModern` where only a server of the modern era refuses so, or answers with a revision of that era. */
+  /** `isModern`: the error, or the revision in the answer, proves support of the modern era. */
   | { readonly kind: 'refused'; readonly error: GatewayError; readonly isModern: boolean };
 
 /**
- * Opens a legacy connection: `initialize`, then `notifications/initialized`.
+ * Performs the legacy handshake: `initialize`, then `notifications/initialized`.
  *
- * @param capabilities those of the client behind this connection, no more and no less.
- * @throws {GatewayError} `upstream-protocol` for an answer of a revision that we do not speak; any error of the transport,
+ * @param capabilities exactly the capabilities of the client that this connection serves.
+ * @throws {GatewayError} `upstream-protocol` if the answer names a revision that we do not support; any error of the transport,
  *   except a status that refuses the request.
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
  */
@@ -46,7 +46,7 @@ export async function initialize<Owner>(
   try {
     answer = await call.answer;
   } catch (thrown) {
-    if (!(thrown instanceof GatewayError) || !isRefusingStatus(thrown)) throw thrown;
+    if (!(thrown instanceof GatewayError) || !isRefusedByStatus(thrown)) throw thrown;
     return { kind: 'refused', error: thrown, isModern: false };
   }
   if (answer.kind === 'error') {

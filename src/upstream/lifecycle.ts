@@ -1,27 +1,30 @@
 import { backoffMs } from './rpc/backoff.ts';
 
-/** The state of one upstream, in one word for people and metrics. */
+/** The states of one upstream, as operators and metrics see them. */
 export const PHASES = ['configured', 'starting', 'ready', 'degraded', 'failed', 'stopped'] as const;
 export type Phase = (typeof PHASES)[number];
 
 /**
- * How an upstream is doing, as all its connections together tell.
+ * The state of an upstream in one era, from the events of all its connections.
  *
- * `degraded` still serves: it lost a connection or a list lately. `failed` is not tried again before `retryAtMs`.
+ * In `degraded`, the upstream serves clients, but has lost a connection or failed to list. In `failed`, it is not tried again
+ * before `retryAtMs`.
  */
 export interface Lifecycle {
   readonly phase: Phase;
-  /** Why, in words that clients may read, where the phase is not self-explaining. */
+  /** The reason for the phase, as text that clients may read. */
   readonly reason: string | undefined;
-  /** More of it, for operators alone: paths, the last words on stderr. */
+  /** Details for operators only, such as paths or the last line on stderr. */
   readonly detail: string | undefined;
-  /** When it failed or crashed lately, in ms of a monotonic clock. */
+  /** The times of recent failures. Monotonic ms. */
   readonly failuresMs: readonly number[];
-  /** Failures since it was last ready. */
+  /** Number of failures since the phase was last `ready`. */
   readonly attempts: number;
+  /** The earliest time of the next attempt. Monotonic ms. */
   readonly retryAtMs: number;
 }
 
+/** A change in the connections or lists of an upstream. */
 export type LifecycleEvent =
   | { readonly kind: 'starting' }
   | { readonly kind: 'connected' }
@@ -30,32 +33,33 @@ export type LifecycleEvent =
       readonly reason: string;
       readonly detail: string | undefined;
       readonly permanent: boolean;
-      /** Whether it is a server that runs elsewhere. An attempt costs a connection there, and not a process. */
+      /** Whether the upstream is a remote server, where an attempt costs a connection and not a process. */
       readonly isRemote?: boolean;
-      /** When the attempt began. Attempts side by side fail of one cause, and that counts once. */
-      readonly begunMs: number;
+      /** Start of the attempt, in monotonic ms. Failures of simultaneous attempts have one cause, so they count as one. */
+      readonly startedMs: number;
     }
-  /** A connection ended by itself; `early` when it had not answered a single call. */
+  /** A connection closed unexpectedly; `early`: before it answered a call. */
   | { readonly kind: 'lost'; readonly reason: string; readonly detail: string | undefined; readonly early: boolean }
   | { readonly kind: 'list-failed'; readonly reason: string }
   | { readonly kind: 'listed' }
   | { readonly kind: 'stopped' };
 
-/** What a request that needs a new connection should do now. */
+/** The decision whether a new connection may be opened now. */
 export type Admission =
   | { readonly kind: 'go' }
   | { readonly kind: 'wait'; readonly ms: number }
   | { readonly kind: 'refuse'; readonly reason: string; readonly retryAfterMs: number | undefined };
 
-/** This many failures of a process within this time are a crash loop, and end all attempts for the pause. */
+/** This number of process failures within this time is a crash loop. It stops all attempts for the pause. */
 const LOOP_FAILURES = 5;
 const LOOP_WINDOW_MS = 60_000;
 const LOOP_PAUSE_MS = 60_000;
 const SAME_CAUSE_MS = 100;
 
-/** A request waits out a backoff this short instead of failing. */
+/** A request waits for the end of a backoff up to this long, instead of failing. */
 const PATIENCE_MS = 2_000;
 
+/** The initial state: nothing was started yet. */
 export const CONFIGURED: Lifecycle = {
   phase: 'configured',
   reason: undefined,
@@ -71,14 +75,14 @@ interface Failure {
   readonly isRemote?: boolean;
 }
 
-function failed(
+function recordFailure(
   state: Lifecycle,
   phase: Phase,
   { reason, detail, isRemote = false }: Failure,
   nowMs: number,
   random: number,
 ): Lifecycle {
-  // Many connections that end in the same moment end of one cause, and that counts once.
+  // Connections that close at the same moment have one cause, so they count as one failure.
   if (nowMs - (state.failuresMs.at(-1) ?? -SAME_CAUSE_MS) < SAME_CAUSE_MS) return { ...state, phase, reason, detail };
   const failuresMs = [...state.failuresMs.filter((atMs) => nowMs - atMs < LOOP_WINDOW_MS), nowMs];
   const attempts = state.attempts + 1;
@@ -89,7 +93,12 @@ function failed(
   return { phase, reason, detail, failuresMs, attempts, retryAtMs: nowMs + backoffMs(attempts, random) };
 }
 
-/** Pure: the time (ms of a monotonic clock) and a random number in [0, 1) come in as arguments. */
+/**
+ * Returns the state after an event. Pure.
+ *
+ * @param nowMs monotonic.
+ * @param random in [0, 1), for the backoff.
+ */
 export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, random: number): Lifecycle {
   if (state.phase === 'stopped') return state;
   switch (event.kind) {
@@ -100,13 +109,13 @@ export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, ran
     case 'start-failed':
       return event.permanent
         ? { ...state, phase: 'failed', reason: event.reason, retryAtMs: Number.POSITIVE_INFINITY }
-        : event.begunMs < (state.failuresMs.at(-1) ?? -1)
+        : event.startedMs < (state.failuresMs.at(-1) ?? -1)
           ? { ...state, phase: 'failed', reason: event.reason, detail: event.detail }
-          : failed(state, 'failed', event, nowMs, random);
+          : recordFailure(state, 'failed', event, nowMs, random);
     case 'lost':
-      // A server that worked and then died may start again at once; one that dies young may be a crash loop.
+      // A server that has answered calls may start again at once. An early end may be part of a crash loop.
       return event.early
-        ? failed(state, 'degraded', event, nowMs, random)
+        ? recordFailure(state, 'degraded', event, nowMs, random)
         : { ...state, phase: 'degraded', reason: event.reason, detail: event.detail };
     case 'list-failed':
       return { ...state, phase: 'degraded', reason: event.reason, detail: undefined };
@@ -117,15 +126,15 @@ export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, ran
   }
 }
 
-/** Whether the upstream serves requests now. */
+/** Returns whether the upstream serves requests now. */
 export function isUp({ phase }: Lifecycle): boolean {
   return phase === 'ready' || phase === 'degraded';
 }
 
-/** Sums up the states of the two eras. An era that is not used says nothing. */
+/** Returns the combined state of the two eras. An unused era is ignored. */
 export function overall(legacy: Lifecycle, modern: Lifecycle): Lifecycle {
-  if (isUnused(modern)) return legacy;
-  if (isUnused(legacy) || legacy.phase === modern.phase) return modern;
+  if (isUnusedEra(modern)) return legacy;
+  if (isUnusedEra(legacy) || legacy.phase === modern.phase) return modern;
   const serving = [legacy, modern].find(isUp);
   if (serving === undefined) return legacy.phase === 'failed' ? legacy : modern;
   const other = serving === legacy ? modern : legacy;
@@ -137,10 +146,11 @@ export function overall(legacy: Lifecycle, modern: Lifecycle): Lifecycle {
   return other.phase === 'ready' ? serving : { ...serving, phase: 'degraded', reason, detail: other.detail };
 }
 
-function isUnused({ phase }: Lifecycle): boolean {
+function isUnusedEra({ phase }: Lifecycle): boolean {
   return phase === 'configured';
 }
 
+/** Decides whether a new connection may be opened now. Pure. @param nowMs monotonic. */
 export function admit(state: Lifecycle, nowMs: number): Admission {
   if (state.phase === 'stopped') return { kind: 'refuse', reason: 'stopped', retryAfterMs: undefined };
   const ms = state.retryAtMs - nowMs;

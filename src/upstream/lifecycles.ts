@@ -6,20 +6,22 @@ export class Lifecycles {
   readonly #byEra: Record<Era, Lifecycle> = { legacy: CONFIGURED, modern: CONFIGURED };
   readonly #onChange: (after: Lifecycle) => void;
 
-  /** @param onChange called with the overall lifecycle when its phase or reason has changed. */
+  /** @param onChange called with the overall lifecycle after its phase or reason has changed. */
   constructor(onChange: (after: Lifecycle) => void) {
     this.#onChange = onChange;
   }
 
-  /** How the upstream is doing in the eras that it is used in. */
+  /** The combined state of the eras in use. */
   get overall(): Lifecycle {
     return overall(this.#byEra.legacy, this.#byEra.modern);
   }
 
+  /** Returns the state in one era. */
   in(era: Era): Lifecycle {
     return this.#byEra[era];
   }
 
+  /** Applies an event to one era. */
   step(era: Era, event: LifecycleEvent): void {
     const before = this.overall;
     this.#byEra[era] = step(this.#byEra[era], event, performance.now(), Math.random());
@@ -27,12 +29,13 @@ export class Lifecycles {
     if (after.phase !== before.phase || after.reason !== before.reason) this.#onChange(after);
   }
 
+  /** Applies an event to both eras. */
   stepAll(event: LifecycleEvent): void {
     this.step('legacy', event);
     this.step('modern', event);
   }
 
-  /** Ends a start in an era that the upstream turned out not to be used in. */
+  /** Resets an era that is `starting`, after the connection was opened in the other era. */
   reset(era: Era): void {
     if (this.#byEra[era].phase === 'starting') this.#byEra[era] = CONFIGURED;
   }

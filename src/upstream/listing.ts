@@ -11,46 +11,48 @@ import { workTurn } from '../work-turn.ts';
 
 const METHOD_NOT_FOUND = -32601;
 
-interface Listed {
+/** All items of one list. */
+interface ListItems {
   readonly items: readonly RawObject[];
   readonly unreadable: readonly Unreadable[];
   readonly caching: Caching | undefined;
 }
 
-const NOTHING: Listed = { items: [], unreadable: [], caching: undefined };
+const EMPTY_LIST: ListItems = { items: [], unreadable: [], caching: undefined };
 
 /** Bounds that the four lists of one listing share. */
-interface Budget {
+interface ListingBounds {
   bytesLeft: number;
   itemsLeft: number;
   /** Monotonic ms. */
   readonly dueMs: number;
 }
 
-/** What {@link listOffer} needs besides the link. */
+/** The options of {@link listOffer}. */
 export interface ListingOptions {
   readonly upstream: string;
-  /** Capabilities of the clients the lists are for; only a modern upstream gets them here. */
+  /** Capabilities of the clients that the lists are for. Sent to modern upstreams only. */
   readonly capabilities: RawObject;
-  /** How long the whole listing may take, all pages of all lists. */
+  /** Longest time for all pages of all lists, in milliseconds. */
   readonly timeoutMs: number;
-  /** Reports a listing that is cut short by this limit. */
+  /** Called if the listing was cut off at this limit. */
   readonly onLimit: (limit: LimitName) => void;
 }
 
+/** The method of a list, the member of its result with the items, and their kind. */
 interface List {
   readonly method: string;
   readonly member: string;
   readonly kind: ItemKind;
 }
 
-/** Reads all pages of one list. Ends at a repeated cursor and where the budget is used up; keeps what came before. */
+/** Reads all pages of one list. Stops at a repeated cursor or a bound, and keeps the items before it. */
 async function readList<Context>(
   connection: Connection<Context>,
   { method, member, kind }: List,
   { upstream, capabilities, onLimit }: ListingOptions,
-  budget: Budget,
-): Promise<Listed> {
+  budget: ListingBounds,
+): Promise<ListItems> {
   const items: RawObject[] = [];
   const unreadable: Unreadable[] = [];
   const cursors = new Set<string>();
@@ -58,7 +60,7 @@ async function readList<Context>(
   let caching: Caching | undefined;
   const leaveOutRest = (limit: LimitName) => {
     onLimit(limit);
-    const why = `is left out, and all after it: the lists are larger than ${described(limit)}`;
+    const why = `is left out, and all after it: the lists are larger than ${describeLimit(limit)}`;
     unreadable.push({ kind, position: items.length, why });
   };
   for (let page = 1; ; page++) {
@@ -68,7 +70,7 @@ async function readList<Context>(
     const answer = await connection.call(method, params, options).answer;
     await workTurn();
     if (answer.kind === 'error') {
-      // Servers declare resources and forget the templates; an empty list says the same.
+      // Some servers declare resources without implementing the list of templates.
       if (answer.error.code === METHOD_NOT_FOUND) break;
       throw new GatewayError('upstream-protocol', {
         upstream,
@@ -87,8 +89,11 @@ async function readList<Context>(
       leaveOutRest(reached);
       break;
     }
-    const said = readCaching(result);
-    caching = caching === undefined || said === undefined ? (said ?? caching) : combineCaching(caching, said);
+    const pageCaching = readCaching(result);
+    caching =
+      caching === undefined || pageCaching === undefined
+        ? (pageCaching ?? caching)
+        : combineCaching(caching, pageCaching);
     cursor = result.string('nextCursor') === undefined ? undefined : result.raw('nextCursor');
     if (cursor === undefined || cursors.has(cursor)) break;
     if (page === LIMITS.listingPages) {
@@ -100,18 +105,18 @@ async function readList<Context>(
   return { items, unreadable, caching };
 }
 
-function exceeded(budget: Budget, bytes: number): LimitName | undefined {
+function exceeded(budget: ListingBounds, bytes: number): LimitName | undefined {
   budget.bytesLeft -= bytes;
   return budget.bytesLeft < 0 ? 'listingBytes' : undefined;
 }
 
-function described(limit: LimitName): string {
+function describeLimit(limit: LimitName): string {
   if (limit === 'listingBytes') return `${LIMITS.listingBytes / 2 ** 20} MiB`;
   return limit === 'listingItems' ? `${LIMITS.listingItems} items` : `${LIMITS.listingPages} pages`;
 }
 
-function togetherOf(said: readonly (Caching | undefined)[]): Caching | undefined {
-  const known = said.filter((one) => one !== undefined);
+function narrowest(cachings: readonly (Caching | undefined)[]): Caching | undefined {
+  const known = cachings.filter((one) => one !== undefined);
   return known.length === 0 ? undefined : known.reduce(combineCaching);
 }
 
@@ -123,23 +128,23 @@ const LISTS = {
 } as const satisfies Record<string, List>;
 
 /**
- * Asks one connection for everything its upstream offers: all pages, only the kinds it declared, within the bounds of a
- * listing. What lies beyond a bound is left out and named in `unreadable`.
+ * Reads all lists that the upstream has declared over one connection, with all pages, within the bounds of a listing. Items
+ * beyond a bound are left out, and `unreadable` says so.
  *
- * @throws {GatewayError} when one of the lists cannot be had.
+ * @throws {GatewayError} if one of the lists cannot be read.
  */
 export async function listOffer<Context, User extends LinkUser>(
   { connection, hello }: Link<Context, User>,
   options: ListingOptions,
 ): Promise<Offer> {
-  const budget: Budget = {
+  const budget: ListingBounds = {
     bytesLeft: LIMITS.listingBytes,
     itemsLeft: LIMITS.listingItems,
     dueMs: performance.now() + options.timeoutMs,
   };
   const has = (capability: string) => hello.capabilities.raw(capability) !== undefined;
   const read = (capability: string, list: List) =>
-    has(capability) ? readList(connection, list, options, budget) : NOTHING;
+    has(capability) ? readList(connection, list, options, budget) : EMPTY_LIST;
   try {
     const [tools, prompts, resources, templates] = await Promise.all([
       read('tools', LISTS.tools),
@@ -154,7 +159,7 @@ export async function listOffer<Context, User extends LinkUser>(
       capabilities: hello.capabilities,
       serverInfo,
       instructions,
-      caching: togetherOf(lists.map(({ caching }) => caching)),
+      caching: narrowest(lists.map(({ caching }) => caching)),
       tools: tools.items,
       prompts: prompts.items,
       resources: resources.items,

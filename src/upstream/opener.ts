@@ -4,39 +4,51 @@ import { JsonTextError, type RawObject } from '../json/json.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import { type Era, eraOf } from '../protocol/revisions.ts';
 import { isNotStreamable } from './era-evidence.ts';
-import { age, doubt, type Eras, erasOver, type Finding, judge, type Plan, plan, servingEra } from './eras.ts';
+import {
+  dropExpired,
+  dropAfterFailure,
+  type Eras,
+  erasOver,
+  type Finding,
+  recordFinding,
+  type HandshakePlan,
+  planHandshakes,
+  servingEra,
+} from './eras.ts';
 import { handshake, type HandshakeOutcome, modernOnly } from './handshake.ts';
 import { type ServerRequest, Connection } from './rpc/connection.ts';
 import { type ClientFeatures, type Link, type LinkUser, NO_FEATURES } from './link.ts';
 import { UpstreamSubscription } from './upstream-subscription.ts';
 import type { TransportOption } from './rpc/transport.ts';
 
-/** What a link tells from its first moment on, in the order of arrival. */
+/** Receives the events of a link, in the order of arrival. */
 export interface LinkEvents<Owner, User extends LinkUser> {
+  /** The handshake has succeeded. Called before all other events. */
   onOpen(link: Link<Owner, User>): void;
   onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
-  onServerRequest(link: Link<Owner, User>, ask: ServerRequest<Owner>): void;
-  /** It ended, whoever ended it. */
+  onServerRequest(link: Link<Owner, User>, request: ServerRequest<Owner>): void;
+  /** The connection has closed, on either side. */
   onClose(link: Link<Owner, User>, error: GatewayError): void;
 }
 
-/** Where a link belongs among those of its upstream. */
+/** The key of a link among the links of its upstream, and whether it is shared. */
 export interface LinkPlace {
   readonly key: string;
   readonly shared: boolean;
 }
 
-/** Which link is wanted, and the client capabilities that a legacy upstream is told of. */
-export interface LinkOrder extends ClientFeatures {
-  /** The era of the client that it is opened for. */
+/** A request for a link, with the client capabilities that a legacy upstream gets in `initialize`. */
+export interface LinkRequest extends ClientFeatures {
+  /** The era of the client that the link is opened for. */
   readonly clientEra: Era;
-  /** Its place depends on the era that it turns out to speak. */
+  /** Returns the place of the link, which depends on the era of the connection. */
   placeIn(era: Era): LinkPlace;
 }
 
+/** The parts that an {@link Opener} is constructed from. */
 export interface OpenerParts {
   readonly upstream: string;
-  /** The preferred first. A server that cannot be spoken to the first way is tried the next. */
+  /** In order of preference. If the handshake fails over one of them, the next is tried. */
   readonly transports: readonly TransportOption[];
   readonly clientInfo: RawObject;
   readonly startMs: number;
@@ -44,28 +56,28 @@ export interface OpenerParts {
   readonly log: Logger;
 }
 
-/** What is broken inside of an early message must not undo a handshake that went well. */
-function deliverSafely<Heard>(tell: (heard: Heard) => void, heard: Heard): void {
+/** Delivers an early message. Ignores invalid JSON inside of it, which must not fail a successful handshake. */
+function deliverSafely<Value>(deliver: (value: Value) => void, value: Value): void {
   try {
-    tell(heard);
+    deliver(value);
   } catch (thrown) {
     if (!(thrown instanceof JsonTextError)) throw thrown;
   }
 }
 
-/** One transport, and the handshakes to try over it. */
+/** A transport, and the eras whose handshakes to try over it. */
 interface Attempt {
   readonly transport: TransportOption;
-  readonly eras: Plan;
+  readonly eras: HandshakePlan;
 }
 
-/** Opens links to one upstream, and keeps the verdicts on the eras it speaks and the transport that reaches it. */
+/** Opens links to one upstream. Keeps the verdicts on its eras, and the transport that has worked for legacy links. */
 export class Opener<Owner, User extends LinkUser> {
   readonly #parts: OpenerParts;
   #eras: Eras;
-  /** The transport that legacy links were last opened over. */
+  /** The transport of the last legacy link. */
   #legacyTransport: TransportOption | undefined;
-  /** The probe of the modern era that is under way. Other modern clients wait for it. */
+  /** The running probe of the modern era. Other modern clients wait for it. */
   #probing: Promise<unknown> | undefined;
 
   constructor(parts: OpenerParts) {
@@ -74,33 +86,33 @@ export class Opener<Owner, User extends LinkUser> {
     this.#eras = erasOver(new Set(carried));
   }
 
-  /** What is known of the eras that the upstream speaks. */
+  /** The verdicts on the eras of the upstream. */
   get eras(): Eras {
     return this.#eras;
   }
 
-  /** The era in which clients of this era are served; undefined until a probe has shown it. */
+  /** Returns the serving era for clients of this era; undefined before a probe has decided it. */
   servingEra(client: Era): Era | undefined {
     return servingEra(this.#eras, client);
   }
 
-  /** Whether questions come on the stream of the call they are about, in legacy links; undefined before the first one. */
-  get tellsWhichCall(): boolean | undefined {
-    return this.#legacyTransport?.tellsWhichCall;
+  /** Whether server requests on legacy links arrive on the stream of their call; undefined before the first legacy link. */
+  get hasCallStreams(): boolean | undefined {
+    return this.#legacyTransport?.hasCallStreams;
   }
 
-  /** @throws {GatewayError} with nothing left behind, also when the signal is aborted. */
-  async open(order: LinkOrder, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
-    this.#eras = age(this.#eras, performance.now());
-    // A legacy handshake opens each link anyway; only a probe of the modern era costs something where it fails.
-    if (order.clientEra === 'legacy' || this.servingEra('modern') !== undefined) {
-      return await this.#open(order, events, signal);
+  /** Opens a link. @throws {GatewayError} if all attempts fail or the signal is aborted; every connection is closed then. */
+  async open(request: LinkRequest, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
+    this.#eras = dropExpired(this.#eras, performance.now());
+    // Only a failed probe of the modern era has a cost, so only that probe is shared.
+    if (request.clientEra === 'legacy' || this.servingEra('modern') !== undefined) {
+      return await this.#open(request, events, signal);
     }
     if (this.#probing !== undefined) {
       await this.#probing;
-      return await this.#open(order, events, signal);
+      return await this.#open(request, events, signal);
     }
-    const opening = this.#open(order, events, signal);
+    const opening = this.#open(request, events, signal);
     this.#probing = opening;
     try {
       return await opening;
@@ -109,17 +121,17 @@ export class Opener<Owner, User extends LinkUser> {
     }
   }
 
-  async #open(order: LinkOrder, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
-    const attempts = this.#attempts(plan(this.#eras, order.clientEra));
+  async #open(request: LinkRequest, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
+    const attempts = this.#attempts(planHandshakes(this.#eras, request.clientEra));
     const findings: Finding[] = [];
     let reason: GatewayError | undefined;
     let legacyReason: GatewayError | undefined;
     try {
       for (let attempt = attempts.shift(); attempt !== undefined && !signal.aborted; attempt = attempts.shift()) {
         const mayFallBack = attempts.length > 0;
-        // Only such a server may still be one of 2024-11-05.
+        // Only after such a failure, the server may be one of 2024-11-05.
         if (attempt.eras[0] === 'legacy' && legacyReason !== undefined && !isNotStreamable(legacyReason)) continue;
-        const outcome = await this.#openWith(attempt, mayFallBack, order, events, signal);
+        const outcome = await this.#openWith(attempt, mayFallBack, request, events, signal);
         findings.push(...outcome.findings);
         if (outcome.kind === 'open') {
           for (const finding of findings) this.#record(finding);
@@ -127,19 +139,19 @@ export class Opener<Owner, User extends LinkUser> {
           return outcome.link;
         }
         if (attempt.eras[0] === 'legacy' && attempt.transport.era === 'legacy') legacyReason = outcome.reason;
-        // That it does not speak the modern era explains nothing to a client that came for the legacy one.
-        if (reason === undefined || attempt.eras[0] === order.clientEra || attempts.length === 0)
+        // A failure in the era of the client explains more than one in the other era.
+        if (reason === undefined || attempt.eras[0] === request.clientEra || attempts.length === 0)
           reason = outcome.reason;
         if (outcome.next !== undefined) attempts.unshift({ transport: attempt.transport, eras: outcome.next });
       }
-      throw reason ?? this.#aborted(signal, undefined);
+      throw reason ?? this.#abortedError(signal, undefined);
     } catch (thrown) {
-      this.#eras = doubt(this.#eras, performance.now());
+      this.#eras = dropAfterFailure(this.#eras, performance.now());
       throw thrown;
     }
   }
 
-  #attempts(eras: Plan): Attempt[] {
+  #attempts(eras: HandshakePlan): Attempt[] {
     const { transports } = this.#parts;
     const [first] = eras;
     const isWanted = (transport: TransportOption) =>
@@ -155,27 +167,27 @@ export class Opener<Owner, User extends LinkUser> {
   #record(finding: Finding): void {
     const { log } = this.#parts;
     const before = this.#eras;
-    this.#eras = judge(before, finding, performance.now());
+    this.#eras = recordFinding(before, finding, performance.now());
     if (this.#eras !== before) log.info(finding, 'era of the upstream');
   }
 
   async #openWith(
     attempt: Attempt,
     mayFallBack: boolean,
-    order: LinkOrder,
+    request: LinkRequest,
     events: LinkEvents<Owner, User>,
     signal: AbortSignal,
   ): Promise<Exclude<HandshakeOutcome, { kind: 'open' }> | OpenedLink<Owner, User>> {
     const { upstream, callMs, log } = this.#parts;
     let link: Link<Owner, User> | undefined;
-    // A server may send messages before the handshake is through; they are delivered right after it.
-    const early: ((link: Link<Owner, User>) => void)[] = [];
-    const deliver = (tell: (link: Link<Owner, User>) => void) => {
-      if (link === undefined) early.push(tell);
-      else tell(link);
+    // A server may send messages before the end of the handshake. They are delivered right after it.
+    const earlyEvents: ((link: Link<Owner, User>) => void)[] = [];
+    const whenOpen = (report: (link: Link<Owner, User>) => void) => {
+      if (link === undefined) earlyEvents.push(report);
+      else report(link);
     };
     const onNotification = (notification: Notification, about: Owner | undefined) =>
-      deliver((opened) => events.onNotification(opened, notification, about));
+      whenOpen((opened) => events.onNotification(opened, notification, about));
     let connection: Connection<Owner>;
     try {
       connection = await Connection.open(
@@ -183,7 +195,7 @@ export class Opener<Owner, User extends LinkUser> {
         attempt.transport.start,
         {
           onNotification,
-          onServerRequest: (ask) => deliver((opened) => events.onServerRequest(opened, ask)),
+          onServerRequest: (serverRequest) => whenOpen((opened) => events.onServerRequest(opened, serverRequest)),
           onClose: (error) => {
             if (link === undefined) return;
             link.subscription?.close();
@@ -199,7 +211,7 @@ export class Opener<Owner, User extends LinkUser> {
     const abort = () => void connection.close();
     signal.addEventListener('abort', abort, { once: true });
     try {
-      const outcome = await this.#handshake(attempt, mayFallBack, connection, order);
+      const outcome = await this.#handshake(attempt, mayFallBack, connection, request);
       if (outcome.kind === 'unsuitable') {
         await connection.close();
         return outcome;
@@ -208,9 +220,9 @@ export class Opener<Owner, User extends LinkUser> {
       if (connection.isClosed) throw new GatewayError('upstream-lost', { upstream, message: 'it ended at once' });
       const era = eraOf(hello.revision);
       const isModern = era === 'modern';
-      const { clientCapabilities, capabilityKey } = isModern ? NO_FEATURES : order;
+      const { clientCapabilities, capabilityKey } = isModern ? NO_FEATURES : request;
       link = {
-        ...order.placeIn(era),
+        ...request.placeIn(era),
         clientCapabilities,
         capabilityKey,
         upstream,
@@ -224,25 +236,25 @@ export class Opener<Owner, User extends LinkUser> {
         subscribers: new Map(),
         tasks: new Map(),
         usedMs: performance.now(),
-        hasAnswered: false,
+        hasAnsweredCall: false,
       };
       events.onOpen(link);
-      for (const tell of early) deliverSafely(tell, link);
+      for (const report of earlyEvents) deliverSafely(report, link);
       return { kind: 'open', link, findings };
     } catch (thrown) {
       await connection.close();
-      throw signal.aborted ? this.#aborted(signal, thrown) : thrown;
+      throw signal.aborted ? this.#abortedError(signal, thrown) : thrown;
     } finally {
       signal.removeEventListener('abort', abort);
     }
   }
 
-  /** @throws {GatewayError} when no other attempt can help. */
+  /** Performs the handshakes of an attempt. @throws {GatewayError} if another attempt cannot succeed either. */
   async #handshake(
     { transport, eras }: Attempt,
     mayFallBack: boolean,
     connection: Connection<Owner>,
-    { clientCapabilities }: LinkOrder,
+    { clientCapabilities }: LinkRequest,
   ): Promise<HandshakeOutcome> {
     const { upstream, clientInfo, startMs } = this.#parts;
     const parts = { upstream, connection, clientInfo, clientCapabilities, eras: this.#eras, startMs };
@@ -250,8 +262,8 @@ export class Opener<Owner, User extends LinkUser> {
     return await handshake(parts, eras);
   }
 
-  /** Closing what hangs ends every wait with a closed connection; why it was closed is the better answer. */
-  #aborted(signal: AbortSignal, cause: unknown): GatewayError {
+  /** Returns the error for an aborted attempt. It names the reason of the abort instead of the closed connection. */
+  #abortedError(signal: AbortSignal, cause: unknown): GatewayError {
     const { upstream, startMs } = this.#parts;
     const isLate = signal.reason instanceof DOMException && signal.reason.name === 'TimeoutError';
     const message = isLate

@@ -1,10 +1,10 @@
 import type { Level } from '../telemetry/metrics.ts';
 import { ConnectionQuota } from './connection-quota.ts';
 
-/** Kept for listeners, files, pipes of processes and connections that are not counted. */
+/** File descriptors reserved for listeners, files, process pipes and connections that are not counted. */
 const RESERVED = 256;
 
-/** Of a connection: its event stream, a request under way, and the connection of the client that it serves. */
+/** File descriptors of a connection: its event stream, a request in flight, and the connection of its client. */
 const FILES_PER_CONNECTION = 3;
 
 /** Returns how many connections to remote upstreams fit into this many open files, sockets included. */
@@ -12,7 +12,7 @@ export function remoteConnections(openFiles: number): number {
   return Math.max(1, Math.floor((openFiles - RESERVED) / FILES_PER_CONNECTION));
 }
 
-/** Bounds the processes of all stdio upstreams. */
+/** Returns the quota of processes for all stdio upstreams. */
 export function processQuota(limit: number, gauge: Level): ConnectionQuota {
   const refusal =
     `all ${limit} processes are in use by other clients (gateway.limits.processes); ` +
@@ -20,7 +20,7 @@ export function processQuota(limit: number, gauge: Level): ConnectionQuota {
   return new ConnectionQuota({ limit, refusal, gauge });
 }
 
-/** Bounds the connections of all remote upstreams by the limit on open files. */
+/** Returns the quota of connections for all remote upstreams, derived from the limit on open files. */
 export function remoteQuota(openFiles: number): ConnectionQuota {
   const limit = remoteConnections(openFiles);
   const refusal =

@@ -1,11 +1,11 @@
 import type { GatewayError } from '../errors.ts';
 
-/** What a client may read. */
+/** Returns the part of an error that clients may read. */
 export function reasonOf(error: GatewayError): string {
   return error.detail.message ?? error.message;
 }
 
-/** What an operator may read besides. */
+/** Returns the part of an error that only operators may read. */
 export function detailOf({ cause }: GatewayError): string | undefined {
   return cause instanceof Error ? cause.message : undefined;
 }

@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** The shortest pause between two tries. */
+/** The shortest pause between two attempts. */
 const PAUSE_MS = 250;
 
 /**
- * Tries until it succeeds or the signal is aborted, and resolves then.
+ * Repeats an attempt until it succeeds or the signal is aborted.
  *
- * @param waitMs how long not to try, asked before each try.
+ * @param waitMs returns the pause before the next attempt, in milliseconds.
  */
 export async function retryUntilDone(
   attempt: () => Promise<void>,
@@ -14,7 +14,7 @@ export async function retryUntilDone(
   signal: AbortSignal,
 ): Promise<void> {
   while (!signal.aborted) {
-    // Woken by the abort, whose reason is not of interest.
+    // An abort ends the sleep with an error, which is not needed.
     await sleep(Math.max(PAUSE_MS, waitMs()), undefined, { signal, ref: false }).catch(() => undefined);
     if (signal.aborted) return;
     const isDone = await attempt().then(

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Resolves with whether a promise settles, in whatever way, within this time. */
+/** Resolves with whether a promise is fulfilled or rejected within this time. */
 export async function settlesWithin(promise: Promise<unknown>, limitMs: number): Promise<boolean> {
   const limit = new AbortController();
   const settled = promise.then(

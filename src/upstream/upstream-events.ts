@@ -6,15 +6,15 @@ import type { Lifecycle } from './lifecycle.ts';
 import type { CloseReason, Link, LinkUser } from './link.ts';
 import type { ServerRequest } from './rpc/connection.ts';
 
-/** What an upstream reports to the gateway. Called in the order of arrival; must return without waiting. */
+/** Receives the events of upstreams. The methods are called in the order of arrival and must return without waiting. */
 export interface UpstreamEvents<Owner, User extends LinkUser> {
   onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
-  onServerRequest(link: Link<Owner, User>, ask: ServerRequest<Owner>): void;
-  /** A link has closed. Where it has users, they have lost the state that the upstream kept for them. */
+  onServerRequest(link: Link<Owner, User>, request: ServerRequest<Owner>): void;
+  /** A link has closed. Its users, if any, have lost the state that the upstream kept for them. */
   onLinkClosed(link: Link<Owner, User>, reason: CloseReason): void;
-  /** The upstream's state changed. */
+  /** The state of the upstream has changed. */
   onStateChange(upstream: string, after: Lifecycle): void;
-  /** The upstream was listed over a link of this era, for clients with these capabilities. */
+  /** The lists of the upstream were read over a link of this era, for clients with these capabilities. */
   onLists(upstream: string, era: Era, capabilityKey: string, offer: Offer): void;
   /** A verdict on an era has changed. */
   onEras(upstream: string, eras: Eras): void;

@@ -1,10 +1,10 @@
 import type { LinkUser } from './link.ts';
 import type { Upstream } from './upstream.ts';
 
-/** The upstreams of a gateway, by id. Members come and go while calls are under way. */
+/** The upstreams of a gateway, by id. Members can be added, replaced and removed while calls are in flight. */
 export class UpstreamSet<Owner, User extends LinkUser> {
   readonly #members = new Map<string, Upstream<Owner, User>>();
-  /** Members that were taken out and are not stopped yet. */
+  /** Removed members that are not stopped yet. */
   readonly #leaving = new Set<Promise<void>>();
 
   get(id: string): Upstream<Owner, User> | undefined {
@@ -19,17 +19,17 @@ export class UpstreamSet<Owner, User extends LinkUser> {
     return this.#members.values();
   }
 
-  /** @throws {RangeError} when there is one of this id. */
+  /** Adds an upstream. @throws {RangeError} if there is one with this id. */
   add(upstream: Upstream<Owner, User>): void {
     if (this.#members.has(upstream.id)) throw new RangeError(`upstream "${upstream.id}" is there already`);
     this.#members.set(upstream.id, upstream);
   }
 
   /**
-   * Puts an upstream in the place of the one with its id. New calls go to the new one; the old one is stopped when its calls
-   * have ended, after `drainMs` in any case. Resolves then.
+   * Replaces the upstream with the same id. New calls go to the new upstream. The old one is stopped when its calls have ended,
+   * at the latest after `drainMs`. Resolves when it is stopped.
    *
-   * @throws {RangeError} when there is none of this id.
+   * @throws {RangeError} if there is none with this id.
    */
   async replace(upstream: Upstream<Owner, User>, drainMs: number): Promise<void> {
     const before = this.#member(upstream.id);
@@ -38,10 +38,10 @@ export class UpstreamSet<Owner, User extends LinkUser> {
   }
 
   /**
-   * Takes an upstream out. It gets no more calls, and is stopped when those under way have ended, after `drainMs` in any case.
-   * Resolves then.
+   * Removes an upstream. It gets no new calls, and is stopped when its calls have ended, at the latest after `drainMs`. Resolves
+   * when it is stopped.
    *
-   * @throws {RangeError} when there is none of this id.
+   * @throws {RangeError} if there is none with this id.
    */
   async remove(id: string, drainMs: number): Promise<void> {
     const upstream = this.#member(id);
@@ -49,7 +49,7 @@ export class UpstreamSet<Owner, User extends LinkUser> {
     await this.#stop(upstream, drainMs);
   }
 
-  /** Stops every upstream, those that are being drained too. Resolves when nothing of them is left, in bounded time. */
+  /** Stops every upstream, including those that are being drained. Resolves when all are stopped, in bounded time. */
   async stop(): Promise<void> {
     await Promise.all([...this.#members.values()].map((upstream) => upstream.stop()));
     await Promise.all(this.#leaving);

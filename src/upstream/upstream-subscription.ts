@@ -10,17 +10,18 @@ import type { Call } from './rpc/call.ts';
 import type { Connection } from './rpc/connection.ts';
 import type { ServerHello } from './initialize.ts';
 
+/** The parts that an {@link UpstreamSubscription} is constructed from. */
 export interface UpstreamSubscriptionParts<Owner> {
   readonly upstream: string;
   readonly connection: Connection<Owner>;
   readonly hello: ServerHello;
-  /** How long the acknowledgement may take. */
+  /** Longest wait for the acknowledgement, in milliseconds. */
   readonly callMs: number;
   readonly log: Logger;
   readonly onNotification: (notification: Notification, about: undefined) => void;
 }
 
-/** A stream of `subscriptions/listen`, and what the upstream agreed to tell on it. */
+/** A stream of `subscriptions/listen`, with the resources and tasks that the upstream has acknowledged. */
 interface ListenStream {
   readonly call: Call<unknown>;
   readonly uris: ReadonlySet<string>;
@@ -29,25 +30,25 @@ interface ListenStream {
 
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
 
-/** `resources` → `resourcesListChanged`, `notifications/resources/list_changed` */
+/** The kinds of lists, as in `resourcesListChanged` and `notifications/resources/list_changed`. */
 const KINDS = ['tools', 'prompts', 'resources'] as const;
 
 /**
- * What a modern upstream tells of its own accord: changes of its lists, always, and of resources and tasks somebody wants to
- * hear of.
- * What is listened to cannot be changed under way, so a change opens a new stream, and ends the old one once the new one
- * stands. A stream that breaks is opened again, and what may have been missed meanwhile is taken to have happened.
+ * The subscription at a modern upstream: to changes of all its lists, and of the resources and tasks that have been added.
+ *
+ * The filter of a stream cannot be changed, so each change opens a new stream, and cancels the old one when the new one is
+ * acknowledged. A stream that breaks is opened again. After that, every change that may have been missed is reported.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
  */
 export class UpstreamSubscription {
   readonly #parts: UpstreamSubscriptionParts<unknown>;
-  readonly #wanted = new Set<string>();
-  /** Tasks by how many want to hear of them. */
-  readonly #tasks = new Map<string, number>();
+  readonly #wantedUris = new Set<string>();
+  /** Number of users of each task, by task id. */
+  readonly #taskCounts = new Map<string, number>();
   #stream: ListenStream | undefined;
   #renewing: Promise<void> | undefined;
-  /** Set while a renewal runs that does not know of the latest wish. */
+  /** Whether resources or tasks have changed since the running renewal has opened its stream. */
   #isStale = false;
   readonly #closing = new AbortController();
 
@@ -64,40 +65,43 @@ export class UpstreamSubscription {
     return this.#parts.hello.capabilities.object(kind)?.raw('listChanged') === 'true';
   }
 
-  /** Listens to a resource too. False when the upstream does not agree. */
+  /** Subscribes to a resource. Resolves with whether the upstream has acknowledged it. */
   async add(uri: string): Promise<boolean> {
-    if (this.#wanted.has(uri) && this.#stream?.uris.has(uri) === true) return true;
-    this.#wanted.add(uri);
+    if (this.#wantedUris.has(uri) && this.#stream?.uris.has(uri) === true) return true;
+    this.#wantedUris.add(uri);
     await this.#renewal();
-    const isHeard = this.#stream?.uris.has(uri) === true;
-    if (!isHeard) this.#wanted.delete(uri);
-    return isHeard;
+    const isAcknowledged = this.#stream?.uris.has(uri) === true;
+    if (!isAcknowledged) this.#wantedUris.delete(uri);
+    return isAcknowledged;
   }
 
+  /** Unsubscribes from a resource. */
   remove(uri: string): void {
-    if (this.#wanted.delete(uri)) this.#renewInBackground();
+    if (this.#wantedUris.delete(uri)) this.#renewInBackground();
   }
 
-  /** Listens to a task too. False when the upstream does not agree. */
+  /** Subscribes to a task for one more user. Resolves with whether the upstream has acknowledged it. */
   async addTask(task: string): Promise<boolean> {
     if (!declaresTasks(this.#parts.hello.capabilities)) return false;
-    this.#tasks.set(task, (this.#tasks.get(task) ?? 0) + 1);
-    let isHeard = false;
+    this.#taskCounts.set(task, (this.#taskCounts.get(task) ?? 0) + 1);
+    let isAcknowledged = false;
     try {
       if (this.#stream?.tasks.has(task) !== true) await this.#renewal();
-      isHeard = this.#stream?.tasks.has(task) === true;
-      return isHeard;
+      isAcknowledged = this.#stream?.tasks.has(task) === true;
+      return isAcknowledged;
     } finally {
-      if (!isHeard) this.removeTask(task);
+      if (!isAcknowledged) this.removeTask(task);
     }
   }
 
+  /** Unsubscribes one user from a task. */
   removeTask(task: string): void {
-    const wanting = (this.#tasks.get(task) ?? 0) - 1;
-    if (wanting > 0) this.#tasks.set(task, wanting);
-    else if (this.#tasks.delete(task)) this.#renewInBackground();
+    const count = (this.#taskCounts.get(task) ?? 0) - 1;
+    if (count > 0) this.#taskCounts.set(task, count);
+    else if (this.#taskCounts.delete(task)) this.#renewInBackground();
   }
 
+  /** Ends the stream, and opens no other. */
   close(): void {
     this.#closing.abort();
     this.#stream?.call.cancel('no longer listening');
@@ -111,7 +115,7 @@ export class UpstreamSubscription {
     });
   }
 
-  /** Resolves when a stream stands that was opened for what is wanted now. @throws {GatewayError} */
+  /** Resolves when a stream with the current filter is acknowledged. @throws {GatewayError} */
   async #renewal(): Promise<void> {
     this.#isStale = true;
     this.#renewing ??= this.#renew().finally(() => {
@@ -124,27 +128,27 @@ export class UpstreamSubscription {
     while (this.#isStale && !this.#closing.signal.aborted) {
       this.#isStale = false;
       const before = this.#stream;
-      const isWanted = this.#wantsLists || this.#wanted.size > 0 || this.#tasks.size > 0;
+      const isWanted = this.#wantsLists || this.#wantedUris.size > 0 || this.#taskCounts.size > 0;
       this.#stream = isWanted ? await this.#open() : undefined;
       before?.call.cancel('replaced');
     }
   }
 
-  /** @throws {GatewayError} when the upstream does not acknowledge. */
+  /** Opens a stream with the current filter. @throws {GatewayError} if the upstream does not acknowledge it. */
   async #open(): Promise<ListenStream> {
     const { connection, callMs, upstream } = this.#parts;
-    const wanted = [...this.#wanted];
+    const wanted = [...this.#wantedUris];
     let filter = RawObject.EMPTY;
     for (const kind of KINDS) if (this.#canNotify(kind)) filter = filter.with(`${kind}ListChanged`, 'true');
     if (wanted.length > 0) filter = filter.with('resourceSubscriptions', JSON.stringify(wanted));
-    const tasks = [...this.#tasks.keys()];
+    const tasks = [...this.#taskCounts.keys()];
     if (tasks.length > 0) filter = filter.with('taskIds', JSON.stringify(tasks));
     const { promise: acknowledged, resolve, reject } = Promise.withResolvers<Notification>();
     const call = connection.call('subscriptions/listen', RawObject.EMPTY.with('notifications', filter.toString()), {
       timeoutMs: Infinity,
       maxMs: Infinity,
       progress: false,
-      background: true,
+      isBackground: true,
       context: undefined,
       capabilities: tasks.length > 0 ? withTasks(RawObject.EMPTY) : RawObject.EMPTY,
       onNotification: (notification) => {
@@ -162,19 +166,19 @@ export class UpstreamSubscription {
       call.cancel('not acknowledged');
     }, callMs);
     try {
-      const honoured = await acknowledged;
-      const texts = (name: string) => acknowledgedTexts(honoured, name);
+      const acknowledgement = await acknowledged;
+      const texts = (name: string) => acknowledgedTexts(acknowledgement, name);
       return { call, uris: texts('resourceSubscriptions'), tasks: texts('taskIds') };
     } finally {
       clearTimeout(timer);
     }
   }
 
-  /** Of two streams the older one is believed until the newer one stands, so that nothing is heard twice. */
+  /** Forwards a notification. While two streams are open, only those of the older one, so that none is forwarded twice. */
   #onNotification(call: Call<unknown>, { method, params }: Notification): void {
     if (this.#stream !== undefined && this.#stream.call !== call) return;
-    const told = params === undefined ? undefined : withoutMeta(params, [META.subscriptionId]);
-    this.#parts.onNotification({ kind: 'notification', method, params: told }, undefined);
+    const forwarded = params === undefined ? undefined : withoutMeta(params, [META.subscriptionId]);
+    this.#parts.onNotification({ kind: 'notification', method, params: forwarded }, undefined);
   }
 
   #onEnd(call: Call<unknown>, reject: (error: GatewayError) => void): void {
@@ -192,18 +196,18 @@ export class UpstreamSubscription {
     for (let attempt = 1; !signal.aborted && !this.#parts.connection.isClosed; attempt++) {
       await sleep(backoffMs(attempt, Math.random()), undefined, { signal, ref: false }).catch(() => undefined);
       if (signal.aborted) return;
-      const isBack = await this.#renewal().then(
+      const isRenewed = await this.#renewal().then(
         () => true,
         () => false,
       );
-      if (!isBack) continue;
-      this.#announceAll();
+      if (!isRenewed) continue;
+      this.#reportPossibleChanges();
       return;
     }
   }
 
-  /** Whatever may have happened while nobody listened. */
-  #announceAll(): void {
+  /** Reports every change that may have been missed without a stream. */
+  #reportPossibleChanges(): void {
     const { onNotification } = this.#parts;
     for (const kind of KINDS) {
       const method = `notifications/${kind}/list_changed`;

@@ -22,7 +22,7 @@ import { acquireFromAll, ConnectionQuota } from './connection-quota.ts';
 import { type ClientFeatures, type CloseReason, isIdle, type Link, type LinkUser, NO_FEATURES } from './link.ts';
 import { endpointHint } from './http/endpoint-hint.ts';
 import { listOffer } from './listing.ts';
-import { type LinkOrder, Opener } from './opener.ts';
+import { type LinkRequest, Opener } from './opener.ts';
 import { retryUntilDone } from './retry-until-done.ts';
 import { detailOf, reasonOf } from './reason.ts';
 import { settlesWithin } from './settles-within.ts';
@@ -30,27 +30,28 @@ import type { TransportOption } from './rpc/transport.ts';
 import type { UpstreamEvents } from './upstream-events.ts';
 import { type CapabilityFilter, capabilityFilter } from './usable-capabilities.ts';
 
+/** The parts that an {@link Upstream} is constructed from. */
 export interface UpstreamParts {
   readonly config: UpstreamConfig;
-  /** Ways to reach it, the preferred first. */
+  /** Its transports, in order of preference. */
   readonly transports: readonly TransportOption[];
-  /** Shared by all upstreams of its kind: stdio, or remote. */
+  /** The quota of all upstreams of its kind: stdio, or remote. */
   readonly quota: ConnectionQuota;
   readonly clientInfo: RawObject;
   readonly log: Logger;
   readonly onLimit: (limit: LimitName) => void;
 }
 
-/** Once clients have been served, a process that was started for its lists is kept for this long: it may report changes. */
+/** How long an unused discovery connection stays open after the first client was served: it may report changes. */
 const DISCOVERY_IDLE_MS = 10_000;
-/** How long a client waits for the process that reads the lists before it gets one of its own. */
+/** How long a client waits for the end of a listing to get its process, before it gets a new process. */
 const ADOPTION_WAIT_MS = 1_000;
 
 /** One configured MCP server: its state in each era, its connections, and its lists. */
 export class Upstream<Owner, User extends LinkUser> {
   readonly config: UpstreamConfig;
   readonly limiter: ConcurrencyLimiter;
-  /** Returns the client capabilities that it may use: all that is declared to it. */
+  /** Returns the part of the client capabilities that is declared to this upstream. */
   readonly usableCapabilities: CapabilityFilter;
   readonly #parts: UpstreamParts;
   readonly #events: UpstreamEvents<Owner, User>;
@@ -63,17 +64,17 @@ export class Upstream<Owner, User extends LinkUser> {
   readonly #refreshing = new Map<string, Promise<void>>();
   readonly #slots = new WeakMap<Link<Owner, User>, () => void>();
   readonly #lifecycles = new Lifecycles((after) => this.#onLifecycle(after));
-  readonly #reviving = new Set<Era>();
-  /** The lists that are being read over a link. */
+  readonly #retryingListing = new Set<Era>();
+  /** The listing in progress, by link. */
   readonly #reading = new Map<Link<Owner, User>, Promise<Offer>>();
-  /** The revision that each era was last opened in. */
+  /** The revision that was last negotiated in each era. */
   readonly #revisions: Partial<Record<Era, Revision>> = {};
   readonly #isProcess: boolean;
-  /** The upstream's own quota and that of all upstreams of its kind, in the order in which they are acquired. */
+  /** The quota of this upstream and that of its kind, in the order in which they are acquired. */
   readonly #quotas: readonly ConnectionQuota[];
-  /** Links that were opened for a use which is about to begin, or read lists. */
+  /** Links that a client is about to use, or that read lists. */
   readonly #claimed = new Set<Link<Owner, User>>();
-  /** Whether a client was ever served, so that no process waits for the first one any more. */
+  /** Whether a client has been served. Before that, the process that read the lists is kept for the first client. */
   #hasServed = false;
   #lastCall = 0;
 
@@ -95,7 +96,7 @@ export class Upstream<Owner, User extends LinkUser> {
     for (const quota of this.#quotas) quota.join(() => this.#findSpare());
     if (config.problem !== undefined) {
       const reason = config.problem;
-      this.#lifecycles.stepAll({ kind: 'start-failed', reason, detail: undefined, permanent: true, begunMs: 0 });
+      this.#lifecycles.stepAll({ kind: 'start-failed', reason, detail: undefined, permanent: true, startedMs: 0 });
     }
   }
 
@@ -103,67 +104,69 @@ export class Upstream<Owner, User extends LinkUser> {
     return this.config.id;
   }
 
-  /** How it is doing in the eras that it is used in. */
+  /** Its combined state in the eras in use. */
   get lifecycle(): Lifecycle {
     return this.#lifecycles.overall;
   }
 
-  /** What is known of the eras that it speaks. */
+  /** The verdicts on its eras. */
   get eras(): Eras {
     return this.#opener.eras;
   }
 
-  /** The era in which clients of this era are served; undefined until a probe has shown it. */
+  /** Returns the serving era for clients of this era; undefined before a probe has decided it. */
   servingEra(client: Era): Era | undefined {
     return this.#opener.servingEra(client);
   }
 
-  /** The revision last negotiated in this era; undefined where it was never opened. */
+  /** Returns the revision last negotiated in this era; undefined before the first link. */
   revisionIn(era: Era): Revision | undefined {
     return this.#revisions[era];
   }
 
+  /** Number of open connections. */
   get connections(): number {
     return this.#live.size;
   }
 
+  /** Returns the open links. */
   links(): Iterable<Link<Owner, User>> {
     return this.#live;
   }
 
-  /** Whether a client's own connection may be offered more than others, so that lists are kept by capabilities. */
+  /** Whether lists depend on the capabilities of clients, because connections declare those of single clients. */
   get isPersonal(): boolean {
     return this.config.isolation !== 'shared';
   }
 
-  /** Whether each of its connections is a process. */
+  /** Whether each connection is a process. */
   get isProcess(): boolean {
     return this.#isProcess;
   }
 
   /**
-   * Whether clients of this era that can be asked need a connection for each call: its questions do not tell which call they
-   * are about. True while that is not known.
+   * Returns whether clients of this era that can answer questions need a connection for each call, because a server request
+   * does not show to which call it belongs. Also true before the first link has shown it.
    */
   needsOwnConnection(client: Era): boolean {
     const { isolation } = this.config;
     const isPrivate = isolation === 'session' || isolation === 'call';
-    return isPrivate && this.servingEra(client) !== 'modern' && this.#opener.tellsWhichCall !== true;
+    return isPrivate && this.servingEra(client) !== 'modern' && this.#opener.hasCallStreams !== true;
   }
 
   /**
-   * Returns the connection that serves this user, opened if need be.
+   * Returns the link that serves this user. Opens it if necessary.
    *
    * @throws {GatewayError} `upstream-unavailable`, `overloaded`
    */
   async link(user: User): Promise<Link<Owner, User>> {
     const { isolation } = this.config;
     const call = isolation === 'call' ? ++this.#lastCall : 0;
-    // A connection for everybody declares nothing that a single client can do.
+    // A connection for all clients declares no client capabilities.
     const features = isolation === 'shared' ? NO_FEATURES : user;
     const keyIn = (era: Era) => connectionKey(this.#scope(era), user, call);
     this.#adoptDiscovery(keyIn, features, user);
-    const link = await this.#get(keyIn, features, user.era, user.principal);
+    const link = await this.#getLink(keyIn, features, user.era, user.principal);
     link.users.add(user);
     this.#claimed.delete(link);
     this.#hasServed = true;
@@ -171,11 +174,11 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   /**
-   * Makes the process that reads the lists for clients like this one the process that serves this one, so that none is
-   * started twice. It has served no client, and was told the same capabilities.
+   * Gives the discovery connection of these features to this client, so that no second process is started. That process has
+   * served no client, and got the same capabilities.
    */
   #adoptDiscovery(keyIn: (era: Era) => string, features: ClientFeatures, user: LinkUser): void {
-    // A server asks for roots right after its start, when no client stands behind the listing process yet.
+    // A server asks for roots right after its start, when no client can answer yet.
     if (this.usableCapabilities(features.clientCapabilities).raw('roots') !== undefined) return;
     const era = this.#likelyEra(user.era);
     const key = keyIn(era);
@@ -185,7 +188,7 @@ export class Upstream<Owner, User extends LinkUser> {
     if (opening === undefined) return;
     this.#links.delete(from);
     const adopted = opening.then(async (link) => {
-      // The lists would show what this client's calls change, and they are for others too.
+      // A call of this client could change the lists while they are read, and they are for other clients too.
       const reading = this.#reading.get(link);
       const isFree = reading === undefined || (await settlesWithin(reading, ADOPTION_WAIT_MS));
       if (isFree && link.key === from && this.#live.has(link)) {
@@ -194,9 +197,9 @@ export class Upstream<Owner, User extends LinkUser> {
         this.#claimed.add(link);
         return link;
       }
-      // It turned out to speak another era, or has ended.
+      // The link has another era than expected, or has closed.
       if (this.#links.get(key) === adopted) this.#links.delete(key);
-      return this.#get(keyIn, features, user.era, user.principal);
+      return this.#getLink(keyIn, features, user.era, user.principal);
     });
     this.#setLink(key, adopted);
   }
@@ -205,13 +208,13 @@ export class Upstream<Owner, User extends LinkUser> {
     return { isolation: this.config.isolation, era, isProcess: this.#isProcess };
   }
 
-  /** Marks the end of a call on this link. A link that was made for one call is closed. */
+  /** Marks the end of a call on this link. Closes a link that serves one call only. */
   onCallEnd(link: Link<Owner, User>): void {
     link.usedMs = performance.now();
     if (isCallKey(link.key)) void this.#discard(link, 'released');
   }
 
-  /** Releases the links of this user. One that serves no other is closed. */
+  /** Releases the links of this user. Closes those that serve no other user. */
   releaseUser(user: User): void {
     for (const link of this.#live) {
       if (!link.users.delete(user)) continue;
@@ -220,27 +223,27 @@ export class Upstream<Owner, User extends LinkUser> {
     }
   }
 
-  /** Closes links that were not used for the configured time. */
-  reap(nowMs: number): void {
+  /** Closes links that were not used for the configured time. @param nowMs monotonic. */
+  closeIdleLinks(nowMs: number): void {
     const { idleMs } = this.config;
     for (const link of this.#live) {
-      // Before the first client is served, the process that read the lists waits for it.
+      // Before the first client is served, the process that read the lists is kept for it.
       const isSpare = isDiscoveryKey(link.key) && this.#hasServed;
       const limitMs = isSpare ? Math.min(DISCOVERY_IDLE_MS, idleMs) : idleMs;
-      if (isIdle(link) && nowMs - link.usedMs > limitMs && !this.#isKept(link)) void this.#discard(link, 'idle');
+      if (isIdle(link) && nowMs - link.usedMs > limitMs && !this.#staysOpen(link)) void this.#discard(link, 'idle');
     }
   }
 
-  /** Whether it stays open without a user: a connection to a remote server, for its notifications, or a shared process. */
-  #isKept(link: Link<Owner, User>): boolean {
+  /** Returns whether a link stays open without users: a connection to a remote server, for its notifications; a shared process. */
+  #staysOpen(link: Link<Owner, User>): boolean {
     const isStanding = this.config.target.kind !== 'stdio' || this.config.isolation === 'shared';
     return link.shared && link.capabilityKey === '' && isStanding;
   }
 
   /**
-   * Fetches the lists that clients of this era and these features see. Calls meanwhile share one round.
+   * Reads the lists for clients of this era with these features. Simultaneous calls share one listing.
    *
-   * @throws {GatewayError} when they cannot be had; the upstream's state says so too.
+   * @throws {GatewayError} if the lists cannot be read, which the state of the upstream shows too.
    */
   refresh(client: Era, features: ClientFeatures = NO_FEATURES): Promise<void> {
     const round = this.#roundKey(client, features);
@@ -251,7 +254,7 @@ export class Upstream<Owner, User extends LinkUser> {
     return refreshing;
   }
 
-  /** Fetches changed lists, after a running round that may have begun before the change. @throws {GatewayError} */
+  /** Reads lists that have changed, after a running listing that may have begun before the change. @throws {GatewayError} */
   async relist(client: Era, features: ClientFeatures): Promise<void> {
     await this.#refreshing.get(this.#roundKey(client, features))?.catch(() => undefined);
     await this.refresh(client, features);
@@ -261,22 +264,22 @@ export class Upstream<Owner, User extends LinkUser> {
     return `${this.#likelyEra(client)} ${capabilityKey}`;
   }
 
-  /** The era that a new link for a client of this era most likely speaks. */
+  /** Returns the expected era of a new link for clients of this era. */
   #likelyEra(client: Era): Era {
     return this.servingEra(client) ?? client;
   }
 
-  /** Not over a client's own connection, which may show lists that no other client is to see. */
+  /** Reads the lists. Never over the connection of a single client, whose lists may be private. */
   async #refresh(client: Era, features: ClientFeatures): Promise<void> {
     const { capabilityKey } = features;
     let link: Link<Owner, User> | undefined;
     try {
-      link = await this.#get((era) => discoveryKey(this.#scope(era), capabilityKey), features, client, '');
+      link = await this.#getLink((era) => discoveryKey(this.#scope(era), capabilityKey), features, client, '');
       const reading = this.list(link, features.clientCapabilities);
       this.#reading.set(link, reading);
       this.#events.onLists(this.id, link.era, capabilityKey, await reading);
       this.#lifecycles.step(link.era, { kind: 'listed' });
-      // Clients with these features are notified of changes on connections of their own.
+      // Clients with these features get notifications of changes on their own connections.
       const isSpare = this.#hasServed || !this.#isProcess;
       if (isSpare && link.capabilityKey !== '' && isDiscoveryKey(link.key)) void this.#discard(link, 'released');
     } catch (thrown) {
@@ -284,7 +287,7 @@ export class Upstream<Owner, User extends LinkUser> {
       const era = this.#likelyEra(client);
       if (this.#lifecycles.in(era).phase === 'ready')
         this.#lifecycles.step(era, { kind: 'list-failed', reason: reasonOf(error) });
-      if (capabilityKey === '' || this.#isProcess) this.#revive(client, features);
+      if (capabilityKey === '' || this.#isProcess) this.#retryListing(client, features);
       throw error;
     } finally {
       if (link !== undefined) this.#reading.delete(link);
@@ -294,9 +297,9 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   /**
-   * The lists as this connection sees them, in the modern era those for clients with these capabilities.
+   * Reads the lists over this link; in the modern era, for clients with these capabilities.
    *
-   * @throws {GatewayError}
+   * @throws {GatewayError} if one of the lists cannot be read.
    */
   list(link: Link<Owner, User>, capabilities: RawObject): Promise<Offer> {
     link.usedMs = performance.now();
@@ -310,12 +313,12 @@ export class Upstream<Owner, User extends LinkUser> {
     });
   }
 
-  /** Waits until no call is under way, at most this long. */
+  /** Waits until no call is in flight or in the queue, at most this long (ms). */
   async drain(limitMs: number): Promise<void> {
     await settlesWithin(this.limiter.whenIdle(), limitMs);
   }
 
-  /** Closes every connection; nothing can be opened afterwards. Resolves when nothing is left, in bounded time. */
+  /** Closes every connection. No link can be opened afterwards. Resolves when all are closed, in bounded time. */
   async stop(): Promise<void> {
     this.#lifecycles.stepAll({ kind: 'stopped' });
     this.#stopping.abort();
@@ -332,7 +335,7 @@ export class Upstream<Owner, User extends LinkUser> {
     this.#events.onStateChange(this.id, after);
   }
 
-  #get(
+  #getLink(
     keyIn: (era: Era) => string,
     features: ClientFeatures,
     client: Era,
@@ -341,7 +344,7 @@ export class Upstream<Owner, User extends LinkUser> {
     const key = keyIn(this.#likelyEra(client));
     const known = this.#links.get(key);
     if (known !== undefined) return known;
-    const opening = this.#open(keyIn, features, client, principal).then((link) => this.#settle(key, link));
+    const opening = this.#open(keyIn, features, client, principal).then((link) => this.#placeLink(key, link));
     this.#setLink(key, opening);
     return opening;
   }
@@ -353,8 +356,8 @@ export class Upstream<Owner, User extends LinkUser> {
     });
   }
 
-  /** A link may turn out to speak another era than expected, and to belong elsewhere. One in each place is enough. */
-  #settle(key: string, link: Link<Owner, User>): Link<Owner, User> | Promise<Link<Owner, User>> {
+  /** Stores a link under its key, which depends on its era. If there is already a link with that key, returns that one. */
+  #placeLink(key: string, link: Link<Owner, User>): Link<Owner, User> | Promise<Link<Owner, User>> {
     if (link.key === key) return link;
     this.#links.delete(key);
     const other = this.#links.get(link.key);
@@ -390,8 +393,8 @@ export class Upstream<Owner, User extends LinkUser> {
     }
   }
 
-  async #start(order: LinkOrder): Promise<Link<Owner, User>> {
-    const begunMs = performance.now();
+  async #start(order: LinkRequest): Promise<Link<Owner, User>> {
+    const startedMs = performance.now();
     const expected = this.#likelyEra(order.clientEra);
     const erasBefore = this.eras;
     this.#lifecycles.step(expected, { kind: 'starting' });
@@ -405,12 +408,12 @@ export class Upstream<Owner, User extends LinkUser> {
             this.#claimed.add(link);
           },
           onNotification: (link, notification, about) => this.#events.onNotification(link, notification, about),
-          onServerRequest: (link, ask) => this.#events.onServerRequest(link, ask),
+          onServerRequest: (link, request) => this.#events.onServerRequest(link, request),
           onClose: (link, error) => this.#onLost(link, error),
         },
         signal,
       );
-      // It is not used in the era that was expected, which has no state then.
+      // The link has another era than expected, so the expected era is not in use.
       if (link.era !== expected) this.#lifecycles.reset(expected);
       this.#revisions[link.era] = link.hello.revision;
       this.#lifecycles.step(link.era, { kind: 'connected' });
@@ -428,17 +431,17 @@ export class Upstream<Owner, User extends LinkUser> {
         detail: hint ?? detailOf(error),
         permanent: false,
         isRemote: !this.#isProcess,
-        begunMs,
+        startedMs,
       });
       const message = `upstream "${this.id}" did not start: ${reason}`;
       throw new GatewayError('upstream-unavailable', { upstream: this.id, message }, error);
     }
   }
 
-  /** Returns a function that closes a connection which serves no client, where there is one. */
+  /** Returns a function that closes a connection without a client; undefined if there is none. */
   #findSpare(): (() => Promise<void>) | undefined {
     for (const link of this.#live) {
-      const isSpare = link.users.size === 0 && isIdle(link) && !this.#isKept(link) && !this.#claimed.has(link);
+      const isSpare = link.users.size === 0 && isIdle(link) && !this.#staysOpen(link) && !this.#claimed.has(link);
       if (isSpare) return () => this.#discard(link, 'released');
     }
     return undefined;
@@ -458,15 +461,15 @@ export class Upstream<Owner, User extends LinkUser> {
 
   #onLost(link: Link<Owner, User>, error: GatewayError): void {
     if (!this.#remove(link)) return;
-    // A server that forgets its sessions is no server that crashes.
+    // The loss of a session is not a crash.
     const isForgotten = error.code === 'upstream-session-lost';
-    const early = !link.hasAnswered && !isForgotten;
+    const early = !link.hasAnsweredCall && !isForgotten;
     this.#lifecycles.step(link.era, { kind: 'lost', reason: reasonOf(error), detail: detailOf(error), early });
     this.#log.warn({ err: error }, 'upstream connection lost');
-    // The transport may still hold a process that is on its way out.
+    // The transport may still have a process that is ending.
     void this.#close(link);
     this.#events.onLinkClosed(link, isForgotten ? 'forgotten' : 'crash');
-    if (this.#isKept(link)) this.#revive(link.era);
+    if (this.#staysOpen(link)) this.#retryListing(link.era);
   }
 
   #close(link: Link<Owner, User>): Promise<void> {
@@ -479,14 +482,14 @@ export class Upstream<Owner, User extends LinkUser> {
     return closing;
   }
 
-  /** Fetches the lists again and again until that succeeds, though no client asks for them. */
-  #revive(client: Era, features: ClientFeatures = NO_FEATURES): void {
-    if (this.#reviving.has(client) || this.config.problem !== undefined) return;
-    this.#reviving.add(client);
+  /** Repeats the listing until it succeeds, without a request of a client. */
+  #retryListing(client: Era, features: ClientFeatures = NO_FEATURES): void {
+    if (this.#retryingListing.has(client) || this.config.problem !== undefined) return;
+    this.#retryingListing.add(client);
     const { signal } = this.#stopping;
     const waitMs = () => this.#lifecycles.in(this.#likelyEra(client)).retryAtMs - performance.now();
     void retryUntilDone(() => this.refresh(client, features), waitMs, signal).finally(() =>
-      this.#reviving.delete(client),
+      this.#retryingListing.delete(client),
     );
   }
 }

@@ -1,9 +1,10 @@
 import { CLIENT_FEATURES, type ClientFeature } from '../config/config.ts';
 import type { RawObject } from '../json/json.ts';
 
+/** Returns the part of the declared client capabilities that an upstream may use. */
 export type CapabilityFilter = (declared: RawObject) => RawObject;
 
-/** Returns {@link usableCapabilities} for these features, which remembers its results: clients declare the same every time. */
+/** Returns {@link usableCapabilities} for these features, with a cache: clients declare the same capabilities each time. */
 export function capabilityFilter(features: readonly ClientFeature[]): CapabilityFilter {
   if (CLIENT_FEATURES.every((feature) => features.includes(feature))) return (declared) => declared;
   const results = new WeakMap<RawObject, RawObject>();
@@ -23,7 +24,7 @@ export function usableCapabilities(declared: RawObject, features: readonly Clien
   );
 }
 
-/** A client may answer sampling and elicitation by a task, which it declares below `tasks.requests`. */
+/** Removes a feature from `tasks.requests`, where clients declare that they can answer its requests by a task. */
 function withoutTasks(capabilities: RawObject, feature: ClientFeature): RawObject {
   const tasks = capabilities.object('tasks');
   const requests = tasks?.object('requests');

@@ -28,7 +28,7 @@ async function requestLines(gateway: Readonly<Record<string, unknown>>): Promise
     .flatMap((line) => /"method":"(tools\/[a-z]+)".*"msg":"request"/.exec(line)?.[1] ?? []);
 }
 
-test('N-49 on loopback the log has a line for each request that fails, and none for others', BOUNDED, async () => {
+test('N-49 on loopback the log has a line for each failed request and no others', BOUNDED, async () => {
   assert.deepEqual(await requestLines({}), ['tools/call']);
 });
 

@@ -35,7 +35,7 @@ interface Ran {
   readonly stderr: string;
 }
 
-/** Runs the command line from source, with nothing in its environment but what is given. */
+/** Runs the command line from source, with only these variables in its environment. */
 function linkspan(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Ran> {
   return new Promise((resolve) => {
     execFile(process.execPath, [MAIN, ...args], { cwd: dir, env, timeout: 15_000 }, (error, stdout, stderr) => {
@@ -44,7 +44,7 @@ function linkspan(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise
   });
 }
 
-test('version prints that of package.json', BOUNDED, async () => {
+test('version prints the version of package.json', BOUNDED, async () => {
   assert.deepEqual(await linkspan(['version']), { code: 0, stdout: `${MANIFEST.version}\n`, stderr: '' });
 });
 
@@ -59,14 +59,14 @@ test('help names every verb and shows examples', BOUNDED, async () => {
 const misuses = [[], ['serve'], ['run'], ['stdio'], ['validate'], ['validate', '--config', 'good.json', '--colour']];
 
 for (const args of misuses) {
-  test(`"linkspan ${args.join(' ')}" exits with 2 and says what there is, on stderr alone`, BOUNDED, async () => {
+  test(`"linkspan ${args.join(' ')}" exits with 2 and prints the usage on stderr only`, BOUNDED, async () => {
     const { code, stdout, stderr } = await linkspan(args);
     assert.deepEqual([code, stdout], [2, '']);
     assert.match(stderr, /linkspan --help|Usage: linkspan/);
   });
 }
 
-test('validate prints what would be served, and no secret', BOUNDED, async () => {
+test('validate prints endpoints and upstreams, and no secret', BOUNDED, async () => {
   const PATH = await folderWith('npx');
   const { code, stdout, stderr } = await linkspan(['validate', '--config', 'good.json'], { SECRET: 'hunter2', PATH });
   assert.deepEqual([code, stderr], [0, '']);
@@ -87,14 +87,14 @@ test('validate prints what would be served, and no secret', BOUNDED, async () =>
   );
 });
 
-/** A folder that holds a program of this name, for PATH. */
+/** Creates a folder with a program of this name, for PATH. */
 async function folderWith(program: string): Promise<string> {
   const folder = await mkdtemp(join(dir, 'path-'));
   await writeFile(join(folder, program), '#!/bin/sh\n', { mode: 0o755 });
   return folder;
 }
 
-test('N-05 prefetch keeps the lists of each upstream, and says which failed', BOUNDED, async () => {
+test('N-05 prefetch stores the lists of each upstream, and names those that failed', BOUNDED, async () => {
   const memory = fileURLToPath(
     new URL('../../node_modules/@modelcontextprotocol/server-memory/dist/index.js', import.meta.url),
   );
@@ -116,14 +116,14 @@ test('N-05 prefetch keeps the lists of each upstream, and says which failed', BO
   ]);
 });
 
-test('N-12 validate says which command is not on PATH, and still finds the file valid', BOUNDED, async () => {
+test('N-12 validate names a command that is not on PATH, and the file is valid', BOUNDED, async () => {
   const { code, stdout, stderr } = await linkspan(['validate', '--config', 'good.json'], { SECRET: 'x', PATH: dir });
   assert.equal(code, 0);
   assert.match(stderr, /^warning: upstream files cannot be started: command "npx" was not found; install Node\.js/m);
   assert.match(stdout, /^ {2}\/mcp\/files {2}stdio npx, .*; NOT FOUND$/m);
 });
 
-test('N-12 validate --start starts the upstreams, and says what each offers or why it failed', BOUNDED, async () => {
+test('N-12 validate --start prints the lists or the failure of each upstream', BOUNDED, async () => {
   const memory = fileURLToPath(
     new URL('../../node_modules/@modelcontextprotocol/server-memory/dist/index.js', import.meta.url),
   );
@@ -148,19 +148,15 @@ test('N-12 validate --start starts the upstreams, and says what each offers or w
   });
 });
 
-test(
-  'N-09 validate of a file with one wrong entry exits with 1, names the place, and shows the rest',
-  BOUNDED,
-  async () => {
-    await writeFile(join(dir, 'mixed.json'), '{"mcpServers": {"a": {"type": "ws"}, "b": {"url": "https://x"}}}');
-    const { code, stdout, stderr } = await linkspan(['validate', '--config', 'mixed.json']);
-    assert.equal(code, 1);
-    assert.match(stderr, /^mixed\.json:1:31 mcpServers\.a\.type: expected one of/m);
-    assert.match(stdout, /^ {2}\/mcp\/a {2}FAILED .*\n {2}\/mcp\/b {2}http, /m);
-  },
-);
+test('N-09 validate with one wrong entry exits with 1, names its place, shows the rest', BOUNDED, async () => {
+  await writeFile(join(dir, 'mixed.json'), '{"mcpServers": {"a": {"type": "ws"}, "b": {"url": "https://x"}}}');
+  const { code, stdout, stderr } = await linkspan(['validate', '--config', 'mixed.json']);
+  assert.equal(code, 1);
+  assert.match(stderr, /^mixed\.json:1:31 mcpServers\.a\.type: expected one of/m);
+  assert.match(stdout, /^ {2}\/mcp\/a {2}FAILED .*\n {2}\/mcp\/b {2}http, /m);
+});
 
-test('N-12 schema writes to the file it is told, and to no other', BOUNDED, async () => {
+test('N-12 schema --write writes the given file and no other', BOUNDED, async () => {
   const published = new URL('../../config/linkspan.schema.json', import.meta.url);
   const { mtimeMs } = statSync(published);
   assert.deepEqual(await linkspan(['schema', '--write', 'mine.json']), { code: 0, stdout: '', stderr: '' });
@@ -169,7 +165,7 @@ test('N-12 schema writes to the file it is told, and to no other', BOUNDED, asyn
   assert.equal(statSync(published).mtimeMs, mtimeMs);
 });
 
-test('validate tells which upstream an unset variable fails, and still finds the file valid', BOUNDED, async () => {
+test('validate names the upstream with an unset variable, and the file is valid', BOUNDED, async () => {
   const { code, stdout, stderr } = await linkspan(['validate', '--config', 'good.json']);
   assert.equal(code, 0);
   assert.match(
@@ -179,7 +175,7 @@ test('validate tells which upstream an unset variable fails, and still finds the
   assert.match(stdout, /^ {2}\/mcp\/files {2}FAILED environment variable SECRET is not set/m);
 });
 
-test('validate --json prints the same for machines', BOUNDED, async () => {
+test('validate --json prints the same as JSON', BOUNDED, async () => {
   const { code, stdout, stderr } = await linkspan([
     'validate',
     '--config',
@@ -231,7 +227,7 @@ test('the oldest Node that main accepts is that of package.json', () => {
   assert.match(readFileSync(MAIN, 'utf8'), new RegExp(`OLDEST = \\[${major}, ${minor}\\]`));
 });
 
-test('on an older Node main says which one it needs, and loads nothing else', BOUNDED, async () => {
+test('on an older Node, main names the required version and loads no other module', BOUNDED, async () => {
   const older = 'Object.defineProperty(process,"versions",{value:{...process.versions,node:"20.11.1"}})';
   const ran = await linkspan(['version'], {
     NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(older)}`,

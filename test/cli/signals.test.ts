@@ -77,7 +77,7 @@ test('N-08 a gateway whose terminal is closed stops in order', NEEDS_PTY, async 
   assert.match(await lineOf(gateway.log, /"msg":"stopped"/), /"code":0/);
 });
 
-/** Resolves once there is no such process. */
+/** Resolves when the process has ended. */
 async function ended(pid: number): Promise<void> {
   for (let deadline = Date.now() + WAIT_MS; ; await delay(20)) {
     try {
@@ -93,7 +93,7 @@ for (const { format, up } of [
   { format: 'json', up: /"msg":"listening"/ },
   { format: 'pretty', up: /Ctrl-C stops it/ },
 ]) {
-  test(`N-08 a gateway that logs to its terminal (${format}) ends when that is closed`, NEEDS_PTY, async () => {
+  test(`N-08 a gateway that logs to its terminal (${format}) ends when it is closed`, NEEDS_PTY, async () => {
     const dir = await mkdtemp(join(tmpdir(), 'linkspan-signal-'));
     try {
       const [config, typescript] = [join(dir, 'config.json'), join(dir, 'typescript')];
@@ -112,7 +112,7 @@ for (const { format, up } of [
   });
 }
 
-test('N-08 SIGHUP leaves a gateway alone whose terminal is there', NEEDS_PTY, async () => {
+test('N-08 SIGHUP does not stop a gateway whose terminal is open', NEEDS_PTY, async () => {
   await using gateway = await onTerminal();
   process.kill(gateway.pid, 'SIGHUP');
   await lineOf(gateway.log, /"signal":"SIGHUP".*not read again/);
@@ -122,7 +122,7 @@ test('N-08 SIGHUP leaves a gateway alone whose terminal is there', NEEDS_PTY, as
   await gateway.terminal.ended;
 });
 
-test('N-08 SIGHUP leaves a gateway alone that was started without a terminal', BOUNDED, async () => {
+test('N-08 SIGHUP does not stop a gateway that was started without a terminal', BOUNDED, async () => {
   await using gateway = await startGateway({ mcpServers: {} });
   process.kill(gateway.pid, 'SIGHUP');
   await gateway.logging((line) => (/"signal":"SIGHUP".*not read again/.test(line) ? true : undefined));

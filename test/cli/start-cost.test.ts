@@ -77,6 +77,6 @@ test('N-04 compiled code is kept beside the program for the next start', BOUNDED
   assert.notDeepEqual(await readdir(compileCache), []);
 });
 
-test('no compiled code is kept where NODE_DISABLE_COMPILE_CACHE says so', BOUNDED, async () => {
+test('with NODE_DISABLE_COMPILE_CACHE no compiled code is kept', BOUNDED, async () => {
   assert.equal((await record(['version'], { NODE_DISABLE_COMPILE_CACHE: '1' })).compileCache, '');
 });

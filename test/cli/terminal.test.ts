@@ -57,47 +57,39 @@ function plain(text: string): string {
 
 const urlIn = (line: string) => /Clients\s+(http:\S+)/.exec(plain(line))?.[1];
 
-test(
-  'N-10 a terminal shows the URL, how to connect, and each upstream with the reason it fails for',
-  NEEDS_PTY,
-  async () => {
-    const servers = {
-      memory: { command: process.execPath, args: [MEMORY], env: { MEMORY_FILE_PATH: join(dir, 'memory') } },
-      missing: { command: 'no-such-program-anywhere' },
-      socket: { type: 'ws', url: 'ws://127.0.0.1/mcp' },
-    };
-    await using terminal = await onTerminal(await configFile({}, servers));
-    const url = await terminal.saying(urlIn, WAIT_MS);
-    await terminal.saying((line) => (line.includes('Ctrl-C') ? true : undefined), WAIT_MS);
-    const client = new Client({ name: 'person', version: '1' });
-    await client.connect(new StreamableHTTPClientTransport(new URL(url)));
-    await client.listTools();
-    await terminal.saying((line) => (/missing .*failed/.test(plain(line)) ? true : undefined), WAIT_MS);
-    await terminal.saying((line) => (/memory .*ready/.test(plain(line)) ? true : undefined), WAIT_MS);
-    await client.close();
+test('N-10 a terminal shows the URL, how to connect, and why upstreams fail', NEEDS_PTY, async () => {
+  const servers = {
+    memory: { command: process.execPath, args: [MEMORY], env: { MEMORY_FILE_PATH: join(dir, 'memory') } },
+    missing: { command: 'no-such-program-anywhere' },
+    socket: { type: 'ws', url: 'ws://127.0.0.1/mcp' },
+  };
+  await using terminal = await onTerminal(await configFile({}, servers));
+  const url = await terminal.saying(urlIn, WAIT_MS);
+  await terminal.saying((line) => (line.includes('Ctrl-C') ? true : undefined), WAIT_MS);
+  const client = new Client({ name: 'person', version: '1' });
+  await client.connect(new StreamableHTTPClientTransport(new URL(url)));
+  await client.listTools();
+  await terminal.saying((line) => (/missing .*failed/.test(plain(line)) ? true : undefined), WAIT_MS);
+  await terminal.saying((line) => (/memory .*ready/.test(plain(line)) ? true : undefined), WAIT_MS);
+  await client.close();
 
-    const said = plain(terminal.logs());
-    assert.match(said, new RegExp(`claude mcp add --transport http linkspan ${url}`));
-    assert.match(said, /Status +http:\/\/127\.0\.0\.1:\d+\/status/);
-    assert.match(said, /✗ missing +failed: command "no-such-program-anywhere" was not found/);
-    assert.match(said, /✗ socket +failed: .*WebSocket is not supported/);
-    assert.doesNotMatch(said, /"level"|\n\s+at |tools\/list/);
-  },
-);
+  const said = plain(terminal.logs());
+  assert.match(said, new RegExp(`claude mcp add --transport http linkspan ${url}`));
+  assert.match(said, /Status +http:\/\/127\.0\.0\.1:\d+\/status/);
+  assert.match(said, /✗ missing +failed: command "no-such-program-anywhere" was not found/);
+  assert.match(said, /✗ socket +failed: .*WebSocket is not supported/);
+  assert.doesNotMatch(said, /"level"|\n\s+at |tools\/list/);
+});
 
-test(
-  'N-10 --log-format json writes JSON on a terminal too, and pretty shows a person without one',
-  NEEDS_PTY,
-  async () => {
-    await using terminal = await onTerminal(await configFile({}), '--log-format', 'json');
-    await terminal.saying((line) => (line.startsWith('{') && line.includes('"listening"') ? true : undefined), WAIT_MS);
+test('N-10 --log-format overrides the choice by terminal in both directions', NEEDS_PTY, async () => {
+  await using terminal = await onTerminal(await configFile({}), '--log-format', 'json');
+  await terminal.saying((line) => (line.startsWith('{') && line.includes('"listening"') ? true : undefined), WAIT_MS);
 
-    const args = [MAIN, 'run', '--config', await configFile({}), '--log-format', 'pretty'];
-    await using piped = await Child.start(process.execPath, args);
-    await piped.saying(urlIn, WAIT_MS);
-    assert.doesNotMatch(piped.logs(), /"level"|\p{Cc}\[/u);
-  },
-);
+  const args = [MAIN, 'run', '--config', await configFile({}), '--log-format', 'pretty'];
+  await using piped = await Child.start(process.execPath, args);
+  await piped.saying(urlIn, WAIT_MS);
+  assert.doesNotMatch(piped.logs(), /"level"|\p{Cc}\[/u);
+});
 
 for (const [format, form] of [
   [
@@ -109,7 +101,7 @@ for (const [format, form] of [
     /^! cannot start: cannot listen on 127\.0\.0\.1:\d+ \(gateway\.listen or --listen\): the port is in use by another program; stop it, or choose another port$/m,
   ],
 ] as const) {
-  test(`N-10 a taken port is one sentence and exit code 1 (${format})`, BOUNDED, async () => {
+  test(`N-10 a port in use gives one sentence and exit code 1 (${format})`, BOUNDED, async () => {
     const taken = createServer().listen(0, '127.0.0.1');
     await once(taken, 'listening');
     try {
@@ -133,23 +125,16 @@ for (const [format, form] of [
   });
 }
 
-test(
-  'N-49 a second gateway takes the next port for its operator where none was configured, and says so',
-  BOUNDED,
-  async () => {
-    const config = { mcpServers: {}, gateway: { operator: undefined } };
-    await using first = await startGateway(config);
-    await using second = await startGateway(config);
-    assert.notEqual(first.operatorUrl, second.operatorUrl);
-    assert.equal((await fetch(`${second.operatorUrl}/livez`)).status, 200);
-    assert.match(
-      second.logs(),
-      new RegExp(`"operatorUrl":"${second.operatorUrl}","msg":"the operator's port is in use`),
-    );
-  },
-);
+test('N-49 a second gateway logs that its operator port moved, if none was configured', BOUNDED, async () => {
+  const config = { mcpServers: {}, gateway: { operator: undefined } };
+  await using first = await startGateway(config);
+  await using second = await startGateway(config);
+  assert.notEqual(first.operatorUrl, second.operatorUrl);
+  assert.equal((await fetch(`${second.operatorUrl}/livez`)).status, 200);
+  assert.match(second.logs(), new RegExp(`"operatorUrl":"${second.operatorUrl}","msg":"the operator's port is in use`));
+});
 
-test('N-49 --operator moves the port of the operator, and off closes it', BOUNDED, async () => {
+test('N-49 --operator changes the operator port, and off disables it', BOUNDED, async () => {
   await using moved = await startGateway({ mcpServers: {} }, { args: ['--operator', '127.0.0.1:0'] });
   assert.equal((await fetch(`${moved.operatorUrl}/livez`)).status, 200);
   await using closed = await startGateway({ mcpServers: {} }, { args: ['--operator', 'off'] });

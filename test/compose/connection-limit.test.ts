@@ -16,36 +16,32 @@ for (const { openFiles, connections } of cases) {
   });
 }
 
-test('N-26 the limit of open files is known on this system', () => {
+test('N-26 the limit on open files can be read on this system', () => {
   assert.ok((openFileLimit() ?? Infinity) > 64);
 });
 
-test(
-  'N-26 a connection beyond the limit is closed and counted, and the others stay',
-  { timeout: 20_000 },
-  async (t) => {
-    let dropped = 0;
-    const handler = {
-      app: { fetch: () => new Response('here') },
-      drain: () => undefined,
-      onConnectionDropped: () => dropped++,
-    };
-    const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => handler, 1, 2);
-    t.after(() => listener.close());
-    const port = Number(new URL(listener.origin).port);
-    const open = async (): Promise<Socket> => {
-      const socket = connect(port, '127.0.0.1');
-      await once(socket, 'connect');
-      return socket;
-    };
-    const [first, second] = [await open(), await open()];
-    const third = await open();
-    third.resume();
-    await once(third, 'close');
-    assert.equal(dropped, 1);
-    first.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
-    const [chunk] = await once(first, 'data');
-    assert.match(String(chunk), /^HTTP\/1\.1 200 /);
-    for (const socket of [first, second]) socket.destroy();
-  },
-);
+test('N-26 a connection beyond the limit is closed and counted; others stay open', { timeout: 20_000 }, async (t) => {
+  let dropped = 0;
+  const handler = {
+    app: { fetch: () => new Response('here') },
+    drain: () => undefined,
+    onConnectionDropped: () => dropped++,
+  };
+  const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => handler, 1, 2);
+  t.after(() => listener.close());
+  const port = Number(new URL(listener.origin).port);
+  const open = async (): Promise<Socket> => {
+    const socket = connect(port, '127.0.0.1');
+    await once(socket, 'connect');
+    return socket;
+  };
+  const [first, second] = [await open(), await open()];
+  const third = await open();
+  third.resume();
+  await once(third, 'close');
+  assert.equal(dropped, 1);
+  first.write('GET / HTTP/1.1\r\nHost: a\r\n\r\n');
+  const [chunk] = await once(first, 'data');
+  assert.match(String(chunk), /^HTTP\/1\.1 200 /);
+  for (const socket of [first, second]) socket.destroy();
+});

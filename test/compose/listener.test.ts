@@ -10,7 +10,7 @@ function answering(text: string) {
   return { app: new Hono().get('/', (c) => c.text(text)) };
 }
 
-test('a handler that takes the place of another handles the next request of an open connection', TIMEOUT, async () => {
+test('a replaced handler gets no further request, even on an open connection', TIMEOUT, async () => {
   const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => answering('first'));
   const agent = new Agent({ connections: 1 });
   const ask = async () => {

@@ -8,7 +8,7 @@ test('N-07 processes are reported at the first one and each time their number ha
   assert.deepEqual(due, [false, true, false, true, false, true, false, true, false, false, true]);
 });
 
-test('N-07 one upstream that doubles is enough for a report, which counts for all', () => {
+test('N-07 a doubling of one upstream is enough for a report, which counts for all', () => {
   const times = new ProcessReportTimes();
   const counts = (a: number, b: number) =>
     new Map([

@@ -17,7 +17,7 @@ function waiting() {
   return { memory, release: () => release(undefined) };
 }
 
-test('an upstream that is removed ends its calls, takes no new ones, and leaves no connection', TIMEOUT, async () => {
+test('a removed upstream finishes its calls, takes no new ones, and closes connections', TIMEOUT, async () => {
   const { memory, release } = waiting();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -33,7 +33,7 @@ test('an upstream that is removed ends its calls, takes no new ones, and leaves 
   assert.equal(memory.open.size, 0);
 });
 
-test('an upstream that is removed is stopped when its calls do not end in time', TIMEOUT, async () => {
+test('a removed upstream is stopped if its calls do not end in time', TIMEOUT, async () => {
   const { memory } = waiting();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -45,7 +45,7 @@ test('an upstream that is removed is stopped when its calls do not end in time',
   await failed;
 });
 
-test('an upstream takes the place of another while a call is under way at the old one', TIMEOUT, async () => {
+test('an upstream is replaced while a call is in flight at the old one', TIMEOUT, async () => {
   const [before, after] = [waiting(), waiting()];
   await using gateway = await testCore({ up: { memory: before.memory } });
   await using other = await testCore({ up: { memory: after.memory } });
@@ -62,7 +62,7 @@ test('an upstream takes the place of another while a call is under way at the ol
   assert.equal(before.memory.open.size, 0);
 });
 
-test('a set has one upstream of each id', TIMEOUT, async () => {
+test('a set has at most one upstream with each id', TIMEOUT, async () => {
   const { memory } = waiting();
   await using gateway = await testCore({ up: { memory } });
   const { upstreams } = gateway.core;

@@ -9,7 +9,7 @@ import { ask, closed, line, ok } from '../support/wire.ts';
 const LIMIT = { timeout: 20_000 };
 
 function wireContract(name: string, connect: (url: URL) => Wire): void {
-  test(`${name}: requests one after the other share a socket`, LIMIT, async () => {
+  test(`${name}: successive requests share a socket`, LIMIT, async () => {
     await using to = await line((socket) => socket.write(ok('hello', 'X-One: a', 'x-one: b')));
     const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
     for (let n = 0; n < 2; n++) {
@@ -19,7 +19,7 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
       assert.deepEqual(headers['x-one'], ['a', 'b']);
       assert.equal(body.toString(), 'hello');
       assert.deepEqual(asked.told, ['start', 'response 200', 'data', 'end']);
-      // undici lets go of the socket only after it has told of the end.
+      // undici releases the socket only after onResponseEnd.
       await new Promise((resolve) => {
         setImmediate(resolve);
       });
@@ -32,7 +32,7 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
     await wire.destroy();
   });
 
-  test(`${name}: an aborted request has its socket closed and does not end`, LIMIT, async () => {
+  test(`${name}: an abort closes the socket, and onResponseEnd is not called`, LIMIT, async () => {
     const { promise: heard, resolve } = Promise.withResolvers<void>();
     await using to = await line(() => resolve());
     const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
@@ -44,7 +44,7 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
     await wire.destroy();
   });
 
-  test(`${name}: what was refused at its start is not written, and the socket serves the next`, LIMIT, async () => {
+  test(`${name}: a request refused in onRequestStart is not written, socket reused`, LIMIT, async () => {
     await using to = await line((socket) => socket.write(ok('x')));
     const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
     const onRequestStart = () => {
@@ -66,7 +66,7 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
       },
     ],
   ] as const) {
-    test(`N-20 ${name}: a handler that ${how} at the end keeps the socket from others`, LIMIT, async () => {
+    test(`N-20 ${name}: a handler that ${how} at the end prevents the reuse of the socket`, LIMIT, async () => {
       await using to = await line((socket) => socket.write(ok('x')));
       const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
       const { promise: judged, resolve } = Promise.withResolvers<void>();
@@ -86,7 +86,7 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
     });
   }
 
-  test(`N-29 ${name}: a response is read on after a pause, and its socket is used again`, LIMIT, async () => {
+  test(`N-29 ${name}: reading continues after a pause, and the socket is reused`, LIMIT, async () => {
     const pieces = 200;
     const piece = 'x'.repeat(10_000);
     await using to = await line((socket) => socket.write(ok(piece.repeat(pieces))));
@@ -114,7 +114,7 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
     await wire.destroy();
   });
 
-  test(`N-29 ${name}: a response that ends while it is paused ends its request`, LIMIT, async () => {
+  test(`N-29 ${name}: a response that ends during a pause ends its request`, LIMIT, async () => {
     await using to = await line((socket) => socket.write(ok('hello')));
     const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
     const onResponseData = (controller: WireController) => assert.equal(controller.pause(50), true);
@@ -135,7 +135,7 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
     await wire.destroy();
   });
 
-  test(`${name}: what is under way fails with destroy(), and what comes later fails unsent`, LIMIT, async () => {
+  test(`${name}: destroy() fails requests in flight, and later ones fail as not sent`, LIMIT, async () => {
     const { promise: heard, resolve } = Promise.withResolvers<void>();
     await using to = await line(() => resolve());
     const wire = connect(new URL(`http://127.0.0.1:${to.port}`));
@@ -152,5 +152,5 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
 }
 
 wireContract('WirePool', (url) => new WirePool(url, 2_000));
-// It speaks plain HTTP as well, so that no certificate is needed here.
+// TlsWire supports plain HTTP as well, so this test needs no certificate.
 wireContract('TlsWire', (url) => new TlsWire(url, 2_000));

@@ -28,7 +28,7 @@ test('a request without a body has no length', () => {
   assert.equal(text, 'GET / HTTP/1.1\r\nhost: a\r\nconnection: keep-alive\r\n\r\n');
 });
 
-test('a configured host header takes the place of ours', () => {
+test('a configured host header replaces ours', () => {
   const text = requestBytes(new RequestHead('GET', 'a', '/', ['Host', 'b.example']), undefined);
   assert.equal(text, 'GET / HTTP/1.1\r\nconnection: keep-alive\r\nHost: b.example\r\n\r\n');
 });

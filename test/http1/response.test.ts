@@ -12,16 +12,16 @@ interface Read {
   error: unknown;
 }
 
-/** Reads one response handed over in these pieces, in a buffer that is used again. */
+/** Reads one response from these pieces, in a buffer that is reused. */
 function read(pieces: readonly Uint8Array[], isClosed: boolean): Read {
   const told: Read = { statuses: [], body: '', isClean: undefined, error: undefined };
   const reader = new ResponseReader({
-    head: ({ status }) => told.statuses.push(status),
-    body: (bytes, from, to) => {
+    onHead: ({ status }) => told.statuses.push(status),
+    onBody: (bytes, from, to) => {
       assert.ok(to > from);
       told.body += bytes.toString('latin1', from, to);
     },
-    end: (isClean) => {
+    onEnd: (isClean) => {
       assert.equal(told.isClean, undefined);
       told.isClean = isClean;
     },
@@ -33,7 +33,7 @@ function read(pieces: readonly Uint8Array[], isClosed: boolean): Read {
       buffer.fill(0).set(piece);
       reader.feed(buffer, piece.length);
     }
-    if (isClosed) reader.ended();
+    if (isClosed) reader.onConnectionEnd();
   } catch (thrown) {
     told.error = thrown;
   }
@@ -71,7 +71,7 @@ const whole = [
 ];
 
 for (const { name, text, body, status = 200, isClosed = false } of whole) {
-  test(`a response with ${name} is read, wherever it is cut`, () => {
+  test(`a response with ${name} is read, with any chunk boundaries`, () => {
     const bytes = Buffer.from(text, 'latin1');
     const expected = { statuses: [status], body, isClean: true, error: undefined };
     assert.deepEqual(read([bytes], isClosed), expected);
@@ -81,12 +81,12 @@ for (const { name, text, body, status = 200, isClosed = false } of whole) {
   });
 
   if (isClosed) continue;
-  test(`what follows a response with ${name} in one piece is noticed, and is not read as part of it`, () => {
+  test(`bytes after a response with ${name} are detected, and are not part of it`, () => {
     const bytes = Buffer.from(`${text}HTTP/1.1 200 OK\r\n`, 'latin1');
     assert.deepEqual(read([bytes], false), { statuses: [status], body, isClean: false, error: undefined });
   });
 
-  test(`a response with ${name} is not over before its last byte, even when the connection is closed`, () => {
+  test(`a response with ${name} does not end before its last byte`, () => {
     const bytes = Buffer.from(text, 'latin1');
     for (let to = 0; to < bytes.length; to++) {
       assert.equal(read([bytes.subarray(0, to)], true).isClean, undefined, `cut at ${to}`);
@@ -118,7 +118,7 @@ const refused = [
 ];
 
 for (const { name, text } of refused) {
-  test(`a response with ${name} is refused, wherever it is cut`, () => {
+  test(`a response with ${name} is refused, with any chunk boundaries`, () => {
     const bytes = Buffer.from(text, 'latin1');
     const places =
       bytes.length > 1_000
@@ -132,7 +132,7 @@ for (const { name, text } of refused) {
   });
 }
 
-test('any body in any framing, cut anywhere, is read as it was sent', () => {
+test('any body in any framing is read unchanged, with any chunk boundaries', () => {
   const bodies = fc.uint8Array({ maxLength: 300 });
   const places = fc.array(fc.nat(2_000), { maxLength: 12 });
   const framings = fc.constantFrom('length', 'chunked', 'close');
@@ -157,7 +157,7 @@ test('any body in any framing, cut anywhere, is read as it was sent', () => {
   );
 });
 
-test('no bytes whatever make it tell of a response twice, or of a body before a head', () => {
+test('no input makes it report a response twice, or a body before a head', () => {
   const pieces = fc.constantFrom(
     OK,
     'Content-Length: 3\r\n',

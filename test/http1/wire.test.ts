@@ -8,7 +8,7 @@ import { ask, closed, holds, line, neverAccepting, ok, wireTo } from '../support
 
 const LIMIT = { timeout: 20_000 };
 
-/** Any turn of the event loop, so that what is on its way may arrive. */
+/** Waits for a turn of the event loop, so that bytes in flight can arrive. */
 const passing = (ms = 20): Promise<void> =>
   new Promise((resolve) => {
     setTimeout(resolve, ms);
@@ -18,7 +18,7 @@ function assertCode(error: Error, code: string): void {
   assert.equal('code' in error ? error.code : undefined, code, String(error));
 }
 
-test('a request is written in one piece, and its answer is told in order', LIMIT, async () => {
+test('a request is written in one piece, and response events arrive in order', LIMIT, async () => {
   await using to = await line((socket) => socket.write(ok('hello', 'X-One: a', 'x-one: b')));
   const asked = to.ask({ headers: ['x-test', 'y'], body: '{"ä":1}' });
   const { status, headers, body } = await asked.answer;
@@ -36,7 +36,7 @@ test('a request is written in one piece, and its answer is told in order', LIMIT
   assert.equal(to.came[0], `${lines.join('\r\n')}\r\n\r\n${Buffer.from('{"ä":1}').toString('latin1')}`);
 });
 
-test('one after the other, requests share a socket; at once, each has its own', LIMIT, async () => {
+test('successive requests share a socket; simultaneous requests each have their own', LIMIT, async () => {
   await using to = await line((socket) => socket.write(ok('x')));
   for (let n = 0; n < 3; n++) await to.ask().answer;
   assert.equal(to.sockets.length, 1);
@@ -46,7 +46,7 @@ test('one after the other, requests share a socket; at once, each has its own', 
   assert.equal(to.sockets.length, 3);
 });
 
-test('a request sent while another is judged has another socket, and each gets its own answer', LIMIT, async () => {
+test('a request sent inside onResponseEnd of another gets a socket of its own', LIMIT, async () => {
   await using to = await line((socket, soFar) => socket.write(ok(String(soFar.split('POST ').length - 1))));
   const bodies = await new Promise<string[]>((resolve) => {
     const got: string[] = [];
@@ -70,7 +70,7 @@ test('a request sent while another is judged has another socket, and each gets i
   assert.equal(to.sockets.length, 2);
 });
 
-test('10 MB come whole', LIMIT, async () => {
+test('a response of 10 MB arrives complete', LIMIT, async () => {
   const big = Buffer.alloc(10_000_000, 'abcdefghijklmnopqrstuvwxyz-');
   await using to = await line((socket) => {
     socket.write(`HTTP/1.1 200 OK\r\ncontent-length: ${big.length}\r\n\r\n`);
@@ -80,7 +80,7 @@ test('10 MB come whole', LIMIT, async () => {
   assert.ok(body.equals(big));
 });
 
-test('10 MB are sent whole', LIMIT, async () => {
+test('a request of 10 MB is sent completely', LIMIT, async () => {
   const big = 'x'.repeat(10_000_000);
   let bytes = 0;
   await using to = await line(() => undefined);
@@ -100,7 +100,7 @@ for (const [name, head, then] of [
   ['keep-alive: timeout=1', ok('x', 'Keep-Alive: timeout=1'), ''],
   ['bytes that belong to nothing', ok('x'), ok('smuggled')],
 ] as const) {
-  test(`after an answer with ${name} the socket is closed and not used again`, LIMIT, async () => {
+  test(`after a response with ${name} the socket is closed`, LIMIT, async () => {
     await using to = await line((socket) => socket.write(head + then));
     const first = to.ask();
     assert.equal((await first.answer).body.toString(), 'x');
@@ -111,7 +111,7 @@ for (const [name, head, then] of [
   });
 }
 
-test('a socket on which something came while it was idle is not used again', LIMIT, async () => {
+test('a socket that received bytes while idle is not reused', LIMIT, async () => {
   await using to = await line((socket, _soFar, index) => {
     socket.write(ok(String(index)));
     if (index === 0) setTimeout(() => socket.write(ok('smuggled')), 5);
@@ -121,7 +121,7 @@ test('a socket on which something came while it was idle is not used again', LIM
   assert.equal((await to.ask().answer).body.toString(), '1');
 });
 
-test('a socket that the server closed while it was idle is not used again', LIMIT, async () => {
+test('a socket that the server closed while idle is not reused', LIMIT, async () => {
   await using to = await line((socket, _soFar, index) => {
     socket.write(ok(String(index)));
     if (index === 0) setTimeout(() => socket.end(), 5);
@@ -132,7 +132,7 @@ test('a socket that the server closed while it was idle is not used again', LIMI
   assert.equal((await to.ask().answer).body.toString(), '1');
 });
 
-test('an idle socket is closed by us, before the time the server named is over', LIMIT, async () => {
+test('we close an idle socket before the timeout that the server named', LIMIT, async () => {
   await using to = await line((socket) => socket.write(ok('x', 'Keep-Alive: timeout=2')));
   await to.ask().answer;
   await closed(to.sockets[0] ?? assert.fail());
@@ -140,7 +140,7 @@ test('an idle socket is closed by us, before the time the server named is over',
   assert.equal(to.sockets.length, 2);
 });
 
-test('a body that ends with the connection is read to its end', LIMIT, async () => {
+test('a body that ends with the connection is read completely', LIMIT, async () => {
   await using to = await line((socket) => {
     socket.write('HTTP/1.1 200 OK\r\n\r\nhe');
     setTimeout(() => socket.end('llo'), 5);
@@ -149,7 +149,7 @@ test('a body that ends with the connection is read to its end', LIMIT, async () 
   assert.equal((await to.ask().answer).body.toString(), 'hello');
 });
 
-test('a body that should end with the connection fails when the connection is reset', LIMIT, async () => {
+test('a body that ends with the connection fails on a reset', LIMIT, async () => {
   await using to = await line((socket) => {
     socket.write('HTTP/1.1 200 OK\r\n\r\nhe');
     setTimeout(() => socket.resetAndDestroy(), 20);
@@ -159,7 +159,7 @@ test('a body that should end with the connection fails when the connection is re
   assert.deepEqual(asked.told, ['start', 'response 200', 'data', 'error']);
 });
 
-test('interim answers are passed over', LIMIT, async () => {
+test('interim responses are ignored', LIMIT, async () => {
   await using to = await line((socket) => socket.write(`HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n${ok('x')}`));
   const asked = to.ask();
   await asked.answer;
@@ -181,7 +181,7 @@ for (const [name, text, told] of [
     ['start', 'response 200', 'data', 'error'],
   ],
 ] as const) {
-  test(`a server that closes before ${name} fails the request as sent, and it is not sent again`, LIMIT, async () => {
+  test(`if the server closes before ${name}, the request fails and is not repeated`, LIMIT, async () => {
     await using to = await line((socket) => socket.end(text));
     const asked = to.ask();
     assertCode(await asked.failure, 'closed');
@@ -197,20 +197,16 @@ for (const text of [
   'HTTP/1.1 200 OK\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n',
   `HTTP/1.1 200 OK\r\nx: ${'y'.repeat(70_000)}`,
 ]) {
-  test(
-    `SEC-18 an answer that begins ${JSON.stringify(text.slice(0, 60))} fails, and its socket is closed`,
-    LIMIT,
-    async () => {
-      await using to = await line((socket) => socket.write(text));
-      const asked = to.ask();
-      assertCode(await asked.failure, 'not-http');
-      assert.deepEqual(asked.told, ['start', 'error']);
-      await closed(to.sockets[0] ?? assert.fail());
-    },
-  );
+  test(`SEC-18 a response that begins ${JSON.stringify(text.slice(0, 60))} closes the socket`, LIMIT, async () => {
+    await using to = await line((socket) => socket.write(text));
+    const asked = to.ask();
+    assertCode(await asked.failure, 'not-http');
+    assert.deepEqual(asked.told, ['start', 'error']);
+    await closed(to.sockets[0] ?? assert.fail());
+  });
 }
 
-test('an answer before the request was read whole counts, and its socket is not used again', LIMIT, async () => {
+test('a response before the request was read completely counts; no reuse of its socket', LIMIT, async () => {
   await using to = await line(() => undefined);
   to.server.on('connection', (socket) => {
     socket.removeAllListeners('data');
@@ -223,7 +219,7 @@ test('an answer before the request was read whole counts, and its socket is not 
   assert.equal(to.sockets.length, 2);
 });
 
-test('an aborted request has its socket closed at once, and is not heard of again', LIMIT, async () => {
+test('an abort closes the socket at once, and no event follows', LIMIT, async () => {
   for (const said of [
     '',
     'HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n',
@@ -263,7 +259,7 @@ test('a request can be aborted from each of its callbacks', LIMIT, async () => {
   }
 });
 
-test('to abort a request that has its answer does nothing to the next one on its socket', LIMIT, async () => {
+test('an abort after the response does not affect the next request on the socket', LIMIT, async () => {
   await using to = await line((socket, soFar) => {
     if (holds(soFar, 1)) socket.write(ok('one'));
     else setTimeout(() => socket.write(ok('two')), 10);
@@ -276,7 +272,7 @@ test('to abort a request that has its answer does nothing to the next one on its
   assert.equal(to.sockets.length, 1);
 });
 
-test('a request refused at its start is not written, and leaves the socket to the next', LIMIT, async () => {
+test('a request refused in onRequestStart is not written, and its socket is reused', LIMIT, async () => {
   await using to = await line((socket) => socket.write(ok('x')));
   const refusing = {
     onRequestStart: () => {
@@ -293,7 +289,7 @@ test('a request refused at its start is not written, and leaves the socket to th
   assert.ok(holds(to.came[0] ?? '', 2));
 });
 
-test('what a reader throws ends the request and the socket', LIMIT, async () => {
+test('an error of the handler fails the request and closes the socket', LIMIT, async () => {
   await using to = await line((socket) => socket.write(ok('x')));
   const asked = to.ask({
     on: {
@@ -306,7 +302,7 @@ test('what a reader throws ends the request and the socket', LIMIT, async () => 
   await closed(to.sockets[0] ?? assert.fail());
 });
 
-test('a header that would break the request open is not sent', LIMIT, async () => {
+test('a header that would inject into the request is not sent', LIMIT, async () => {
   await using to = await line((socket) => socket.write(ok('x')));
   const asked = to.ask({ headers: ['x', 'y\r\nevil: 1'] });
   assertCode(await asked.failure, 'unsendable');
@@ -315,7 +311,7 @@ test('a header that would break the request open is not sent', LIMIT, async () =
   assert.ok(!to.came.join('').includes('evil'));
 });
 
-test('a server that does not begin to answer in time fails the request as sent', LIMIT, async () => {
+test('without response headers in time, the request fails as sent', LIMIT, async () => {
   await using to = await line(() => undefined);
   const asked = to.ask({ headersMs: 50 });
   assertCode(await asked.failure, 'headers-timeout');
@@ -323,12 +319,12 @@ test('a server that does not begin to answer in time fails the request as sent',
   await closed(to.sockets[0] ?? assert.fail());
 });
 
-test('a server that falls silent within the body fails the request', LIMIT, async () => {
+test('a server that is silent within the body fails the request', LIMIT, async () => {
   await using to = await line((socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe'));
   assertCode(await to.ask({ headersMs: 5_000, bodyMs: 50 }).failure, 'body-timeout');
 });
 
-test('a body may be silent for as long as it likes where no time is set', LIMIT, async () => {
+test('without a deadline, a body may be silent for any time', LIMIT, async () => {
   await using to = await line((socket) => {
     socket.write('HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe');
     setTimeout(() => socket.write('llo'), 1_500);
@@ -336,7 +332,7 @@ test('a body may be silent for as long as it likes where no time is set', LIMIT,
   assert.equal((await to.ask({ headersMs: 1_000 }).answer).body.toString(), 'hello');
 });
 
-test('a port nobody listens on fails the request as not sent', LIMIT, async () => {
+test('a refused connection fails the request as not sent', LIMIT, async () => {
   const to = await line(() => undefined);
   await to[Symbol.asyncDispose]();
   const wire = wireTo('127.0.0.1', to.port);
@@ -346,7 +342,7 @@ test('a port nobody listens on fails the request as not sent', LIMIT, async () =
   await wire.destroy();
 });
 
-test('a host name that does not exist fails the request as not sent', LIMIT, async () => {
+test('an unknown host name fails the request as not sent', LIMIT, async () => {
   const wire = wireTo('nowhere.invalid', 80, 10_000);
   const asked = ask(wire);
   const failure = await asked.failure;
@@ -355,7 +351,7 @@ test('a host name that does not exist fails the request as not sent', LIMIT, asy
   await wire.destroy();
 });
 
-test('a connection that does not come about in time fails the request as not sent', LIMIT, async () => {
+test('a connection that does not open in time fails the request as not sent', LIMIT, async () => {
   await using full = await neverAccepting();
   const wire = wireTo('127.0.0.1', full.port, 100);
   const asked = ask(wire);
@@ -364,7 +360,7 @@ test('a connection that does not come about in time fails the request as not sen
   await wire.destroy();
 });
 
-test('IPv6 addresses are connected to, and host names, whichever of their addresses is served', LIMIT, async () => {
+test('IPv6 addresses and host names are connected to, on whichever address is served', LIMIT, async () => {
   const hasIPv6 = Object.values(networkInterfaces()).some((all) => all?.some(({ address }) => address === '::1'));
   for (const host of hasIPv6 ? ['127.0.0.1', '::1'] : ['127.0.0.1']) {
     await using to = await line((socket) => socket.write(ok(host)), host);
@@ -377,7 +373,7 @@ test('IPv6 addresses are connected to, and host names, whichever of their addres
   }
 });
 
-test('destroy() fails what is under way, in whatever stage, and leaves no socket', LIMIT, async () => {
+test('destroy() fails requests in every stage, and leaves no socket', LIMIT, async () => {
   await using to = await line((socket, _soFar, index) => {
     if (index === 0) socket.write(ok('idle'));
     if (index === 1) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe');

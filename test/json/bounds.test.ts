@@ -96,7 +96,7 @@ test('N-33 a _meta accepted from an upstream is checked again for a client', () 
   assert.throws(() => parseClientMessage(upstream), { code: -32600 });
 });
 
-/** Contents of strings, valid and broken. */
+/** Contents of strings, valid and invalid. */
 const PIECES = [
   'a',
   '\\',
@@ -119,7 +119,7 @@ const PIECES = [
 test('N-32 strict mode accepts exactly what JSON.parse accepts, strings included', () => {
   const piece = fc.constantFrom(...PIECES, 'long '.repeat(20));
   const string = fc.array(piece, { maxLength: 8 }).map((pieces) => `"${pieces.join('')}"`);
-  // Where escapes stand close together, strings are judged in another way.
+  // With dense escapes, strings are checked by another function.
   const start = fc.constantFrom('', `"dense":"${'\\n'.repeat(20)}",`);
   const cut = fc.constantFrom(undefined, -2, -12);
   const text = fc

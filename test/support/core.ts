@@ -242,7 +242,7 @@ export async function testCore(
         if (memory === undefined) return wire.transportsTo(upstream);
         const era = upstream.era === 'auto' ? 'either' : upstream.era;
         const isProcess = upstream.target.kind === 'stdio';
-        return [{ era, isProcess, tellsWhichCall: !isProcess, start: memory.start }];
+        return [{ era, isProcess, hasCallStreams: !isProcess, start: memory.start }];
       },
       processUsage: () => wire.processUsage(),
       [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),

@@ -5,7 +5,7 @@ import { ConcurrencyLimiter } from '../../src/upstream/concurrency-limiter.ts';
 
 const WAIT_MS = 60_000;
 
-/** A limiter with one slot, taken by somebody, and who was admitted so far. */
+/** Returns a limiter whose only slot is in use, and the principals admitted so far. */
 function busyLimiter(queueLimit: number) {
   const limiter = new ConcurrencyLimiter('up', 1, queueLimit, WAIT_MS);
   assert.equal(limiter.acquire('first'), undefined);
@@ -30,7 +30,7 @@ function busyLimiter(queueLimit: number) {
   return { limiter, acquire, release, admitted, refused };
 }
 
-test('N-68 principals take turns in the queue, however much one of them asks', async () => {
+test('N-68 principals take turns in the queue, even if one sends many requests', async () => {
   const { acquire, release, admitted } = busyLimiter(100);
   for (let i = 1; i <= 3; i++) acquire('ann', `ann ${i}`);
   acquire('bob');
@@ -40,7 +40,7 @@ test('N-68 principals take turns in the queue, however much one of them asks', a
   assert.deepEqual(admitted, ['ann 1', 'bob', 'cy 1', 'ann 2', 'cy 2', 'ann 3']);
 });
 
-test('N-68 a full queue has room for a principal that has less in it than another', async () => {
+test('N-68 a full queue accepts a principal that has fewer requests than another', async () => {
   const { limiter, acquire, release, admitted, refused } = busyLimiter(3);
   for (let i = 1; i <= 3; i++) acquire('ann', `ann ${i}`);
   acquire('bob');
@@ -52,7 +52,7 @@ test('N-68 a full queue has room for a principal that has less in it than anothe
   assert.deepEqual(admitted, ['ann 1', 'bob', 'ann 2']);
 });
 
-test('a request that gives up leaves its place to the next', async () => {
+test('a request that leaves the queue makes room for the next', async () => {
   const { limiter, acquire, release, admitted, refused } = busyLimiter(10);
   const ticket = acquire('ann', 'ann 1');
   acquire('ann', 'ann 2');

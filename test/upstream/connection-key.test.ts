@@ -70,7 +70,7 @@ const CASES: readonly Case[] = [
     together: ['principal', 'shared'],
   },
   {
-    name: 'modern requests of two principals, where each request stands alone',
+    name: 'modern requests of two principals over HTTP',
     era: 'modern',
     isProcess: false,
     a: MODERN,
@@ -78,7 +78,7 @@ const CASES: readonly Case[] = [
     together: ['session', 'principal', 'shared', 'call'],
   },
   {
-    name: 'two views and principals whose texts run together',
+    name: 'two views and principals with the same concatenated text',
     era: 'modern',
     a: { ...MODERN, view: 'a', principal: 'b c' },
     b: { ...MODERN, view: 'a b', principal: 'c' },
@@ -86,7 +86,7 @@ const CASES: readonly Case[] = [
   },
 ];
 
-suite('which users share a connection', () => {
+suite('users that share a connection', () => {
   for (const { name, era, isProcess = true, a, b, together } of CASES) {
     test(`N-40 ${name}`, () => {
       const shared = ISOLATIONS.filter((isolation) => {
@@ -109,7 +109,7 @@ suite('which users share a connection', () => {
     }
   });
 
-  test('N-40 lists are read over a connection that serves no client alone', () => {
+  test('N-40 lists are read over a connection that belongs to no single client', () => {
     for (const era of ['legacy', 'modern'] as const) {
       for (const isolation of ['session', 'principal', 'call'] as const) {
         const scope = { isolation, era, isProcess: true };

@@ -21,7 +21,7 @@ const FAILED: LifecycleEvent = {
   reason: 'exited with code 1',
   detail: undefined,
   permanent: false,
-  begunMs: 0,
+  startedMs: 0,
 };
 
 test('an upstream that starts is ready, without a reason', () => {
@@ -34,17 +34,17 @@ test('an upstream that starts is ready, without a reason', () => {
   assert.deepEqual(admit(state, 10), { kind: 'go' });
 });
 
-test('an upstream is up in the phases in which it serves', () => {
+test('an upstream is up in the phases ready and degraded', () => {
   assert.deepEqual(
     PHASES.filter((phase) => isUp({ ...CONFIGURED, phase })),
     ['ready', 'degraded'],
   );
 });
 
-test('R1 after a failed start the next try waits a little, and longer each time', () => {
+test('R1 after a failed start the next attempt waits, longer each time', () => {
   const waits = [1, 2, 3, 4].map((failures) => {
     const state = after(
-      Array.from({ length: failures }, (_, n) => [n * 10_000, { ...FAILED, begunMs: n * 10_000 }] as const),
+      Array.from({ length: failures }, (_, n) => [n * 10_000, { ...FAILED, startedMs: n * 10_000 }] as const),
     );
     return state.retryAtMs - (failures - 1) * 10_000;
   });
@@ -53,8 +53,8 @@ test('R1 after a failed start the next try waits a little, and longer each time'
   assert.ok(backoffMs(1, 0.999) >= 187);
 });
 
-test('REL-10 five failures within a minute are a crash loop: nothing is started for a minute, and the reason says so', () => {
-  const state = after([0, 1000, 2000, 3000, 4000].map((atMs) => [atMs, { ...FAILED, begunMs: atMs }] as const));
+test('REL-10 five failures within a minute are a crash loop, with a pause of a minute', () => {
+  const state = after([0, 1000, 2000, 3000, 4000].map((atMs) => [atMs, { ...FAILED, startedMs: atMs }] as const));
   assert.equal(state.phase, 'failed');
   assert.match(state.reason ?? '', /crash loop.*exited with code 1/);
   const refused = admit(state, 5000);
@@ -62,28 +62,30 @@ test('REL-10 five failures within a minute are a crash loop: nothing is started 
   assert.deepEqual(admit(state, 64_000), { kind: 'go' });
 });
 
-test('R1 attempts that began before the last failure fail of the same cause, which counts once', () => {
+test('R1 failures of simultaneous attempts count once', () => {
   const state = after([10, 11, 12, 13, 14].map((atMs) => [atMs, FAILED] as const));
   assert.doesNotMatch(state.reason ?? '', /crash loop/);
   assert.equal(state.retryAtMs, 260);
 });
 
-test('N-01 a remote server that refuses connections is tried again without a pause', () => {
+test('N-01 a remote server that refuses connections never has a crash-loop pause', () => {
   const tries = Array.from(
     { length: 6 },
-    (_, n) => [n * 2_000, { ...FAILED, isRemote: true, begunMs: n * 2_000 }] as const,
+    (_, n) => [n * 2_000, { ...FAILED, isRemote: true, startedMs: n * 2_000 }] as const,
   );
   const state = after(tries);
   assert.doesNotMatch(state.reason ?? '', /crash loop/);
   assert.equal(state.retryAtMs, 10_000 + backoffMs(6, 0));
 });
 
-test('failures further apart than a minute are no crash loop', () => {
-  const state = after([0, 20_000, 40_000, 61_000, 81_000].map((atMs) => [atMs, { ...FAILED, begunMs: atMs }] as const));
+test('failures more than a minute apart are no crash loop', () => {
+  const state = after(
+    [0, 20_000, 40_000, 61_000, 81_000].map((atMs) => [atMs, { ...FAILED, startedMs: atMs }] as const),
+  );
   assert.doesNotMatch(state.reason ?? '', /crash loop/);
 });
 
-test('a server that worked and then died may start again at once', () => {
+test('a server that crashes after it answered may start again at once', () => {
   const state = after([
     [0, { kind: 'connected' }],
     [5, { kind: 'lost', reason: 'was killed by SIGKILL', detail: undefined, early: false }],
@@ -92,7 +94,7 @@ test('a server that worked and then died may start again at once', () => {
   assert.deepEqual(admit(state, 5), { kind: 'go' });
 });
 
-test('a server that dies before it answered anything counts towards a crash loop', () => {
+test('a crash before the first answer counts toward a crash loop', () => {
   const events = [0, 1, 2, 3, 4].flatMap((n): (readonly [number, LifecycleEvent])[] => [
     [n * 1000, { kind: 'connected' }],
     [n * 1000 + 1, { kind: 'lost', reason: 'exited', detail: undefined, early: true }],
@@ -100,14 +102,14 @@ test('a server that dies before it answered anything counts towards a crash loop
   assert.match(after(events).reason ?? '', /crash loop/);
 });
 
-test('what the config makes impossible is never tried', () => {
+test('a start that the config makes impossible is never tried', () => {
   const state = after([
-    [0, { kind: 'start-failed', reason: 'TOKEN is not set', detail: undefined, permanent: true, begunMs: 0 }],
+    [0, { kind: 'start-failed', reason: 'TOKEN is not set', detail: undefined, permanent: true, startedMs: 0 }],
   ]);
   assert.deepEqual(admit(state, 1e9), { kind: 'refuse', reason: 'TOKEN is not set', retryAfterMs: undefined });
 });
 
-test('nothing wakes a stopped upstream', () => {
+test('a stopped upstream stays stopped', () => {
   const state = after([
     [0, { kind: 'stopped' }],
     [1, { kind: 'connected' }],
@@ -116,7 +118,7 @@ test('nothing wakes a stopped upstream', () => {
   assert.equal(admit(state, 1).kind, 'refuse');
 });
 
-suite('the state of an upstream that is used in two eras', () => {
+suite('state of an upstream with two eras', () => {
   const state = (phase: Lifecycle['phase'], reason?: string): Lifecycle => ({ ...CONFIGURED, phase, reason });
   for (const { legacy, modern, phase, reason } of [
     { legacy: state('configured'), modern: state('configured'), phase: 'configured', reason: undefined },

@@ -12,7 +12,7 @@ function tool(name: string, bytes = 10): object {
   return { name, description: 'd'.repeat(bytes), inputSchema: { type: 'object' } };
 }
 
-/** What a client lists of a gateway before one server with these answers, and how often the server was asked. */
+/** Lists the tools of a gateway with one server that gives these answers. Counts the requests to the server. */
 async function listedOf(answer: (page: number) => Readonly<Record<string, unknown>>, script: ServerScript = {}) {
   let page = 0;
   const toolsList = (_served: Served) => answer(page++);
@@ -31,22 +31,18 @@ async function listedOf(answer: (page: number) => Readonly<Record<string, unknow
   return { tools, requests: page, metrics: await gateway.metrics() };
 }
 
-test(
-  'N-21 limit listingBytes: an endless listing of large tools ends, and its first tools are listed',
-  TIMEOUT,
-  async () => {
-    const before = usedBytes();
-    const { tools, requests, metrics } = await listedOf((page) => ({
-      tools: Array.from({ length: 50 }, (_, i) => tool(`t${page}-${i}`, 30_000)),
-      nextCursor: `c${page}`,
-    }));
-    assert.ok(requests * 50 * 30_000 < 2 * LIMITS.listingBytes, `${requests} pages were read`);
-    assert.ok(tools.length >= 400, `${tools.length} tools`);
-    assert.equal(tools[0], 'up__t0-0');
-    assert.match(metrics, /linkspan_limit_reached_total\{limit="listingBytes"\} 1/);
-    assert.ok(usedBytes() - before < 6 * LIMITS.listingBytes);
-  },
-);
+test('N-21 limit listingBytes: an endless listing of large tools keeps the first tools', TIMEOUT, async () => {
+  const before = usedBytes();
+  const { tools, requests, metrics } = await listedOf((page) => ({
+    tools: Array.from({ length: 50 }, (_, i) => tool(`t${page}-${i}`, 30_000)),
+    nextCursor: `c${page}`,
+  }));
+  assert.ok(requests * 50 * 30_000 < 2 * LIMITS.listingBytes, `${requests} pages were read`);
+  assert.ok(tools.length >= 400, `${tools.length} tools`);
+  assert.equal(tools[0], 'up__t0-0');
+  assert.match(metrics, /linkspan_limit_reached_total\{limit="listingBytes"\} 1/);
+  assert.ok(usedBytes() - before < 6 * LIMITS.listingBytes);
+});
 
 test('N-21 limit listingItems: items beyond the limit are left out', TIMEOUT, async () => {
   const { tools, metrics } = await listedOf((page) => ({
@@ -67,7 +63,7 @@ test('N-21 limit listingPages: an endless listing of empty pages ends', TIMEOUT,
   assert.match(metrics, /linkspan_limit_reached_total\{limit="listingPages"\} 1/);
 });
 
-test('N-21 a cursor that comes twice ends the listing', TIMEOUT, async () => {
+test('N-21 a repeated cursor ends the listing', TIMEOUT, async () => {
   const { tools, requests } = await listedOf((page) => ({ tools: [tool(`t${page}`)], nextCursor: `c${page % 2}` }));
   assert.deepEqual(tools, ['up__t0', 'up__t1', 'up__t2']);
   assert.equal(requests, 3);

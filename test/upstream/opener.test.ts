@@ -5,7 +5,7 @@ import { GatewayError } from '../../src/errors.ts';
 import { RawObject } from '../../src/json/json.ts';
 import type { LinkUser } from '../../src/upstream/link.ts';
 import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
-import { type LinkOrder, Opener } from '../../src/upstream/opener.ts';
+import { type LinkRequest, Opener } from '../../src/upstream/opener.ts';
 import type { StartTransport } from '../../src/upstream/rpc/transport.ts';
 import { memoryUpstream } from '../support/memory-upstream.ts';
 
@@ -15,7 +15,7 @@ const EVENTS = {
   onServerRequest: () => undefined,
   onClose: () => undefined,
 };
-const ORDER: LinkOrder = {
+const ORDER: LinkRequest = {
   clientEra: 'legacy',
   clientCapabilities: RawObject.EMPTY,
   capabilityKey: '',
@@ -25,7 +25,7 @@ const ORDER: LinkOrder = {
 function opener(...transports: StartTransport[]): Opener<string, LinkUser> {
   return new Opener<string, LinkUser>({
     upstream: 'up',
-    transports: transports.map((start) => ({ era: 'legacy', isProcess: false, tellsWhichCall: true, start })),
+    transports: transports.map((start) => ({ era: 'legacy', isProcess: false, hasCallStreams: true, start })),
     clientInfo: RawObject.EMPTY,
     startMs: 2_000,
     callMs: 2_000,
@@ -33,7 +33,7 @@ function opener(...transports: StartTransport[]): Opener<string, LinkUser> {
   });
 }
 
-/** How a server of 2024-11-05 answers a POST to where it serves its stream. */
+/** Returns a transport that fails like a server of 2024-11-05 on a POST to the URL of its stream. */
 function notStreamable(): StartTransport {
   return async () => {
     await new Promise((resolve) => setImmediate(resolve));
@@ -43,14 +43,14 @@ function notStreamable(): StartTransport {
 
 const signal = () => AbortSignal.timeout(5_000);
 
-test('a server that does not speak the first transport is reached by the second', async () => {
+test('a server that does not support the first transport is reached by the second', async () => {
   const memory = memoryUpstream({});
   const link = await opener(notStreamable(), memory.start).open(ORDER, EVENTS, signal());
   assert.equal(link.hello.revision, '2025-11-25');
   await link.connection.close();
 });
 
-test('the transport that was found to work is taken first from then on', async () => {
+test('a transport that has worked is tried first afterwards', async () => {
   let tries = 0;
   const first: StartTransport = (events, aborted) => {
     tries++;
@@ -62,7 +62,7 @@ test('the transport that was found to work is taken first from then on', async (
   assert.equal(tries, 1);
 });
 
-test('links that are opened at once all reach a server that speaks only the second transport', async () => {
+test('simultaneous links all reach a server that supports only the second transport', async () => {
   const memory = memoryUpstream({});
   const links = opener(notStreamable(), memory.start);
   const opened = await Promise.allSettled([1, 2, 3, 4].map(() => links.open(ORDER, EVENTS, signal())));
@@ -73,14 +73,14 @@ test('links that are opened at once all reach a server that speaks only the seco
   for (const one of opened) if (one.status === 'fulfilled') await one.value.connection.close();
 });
 
-test('a failure that says nothing about the transport is not answered by trying another', async () => {
+test('after a failure that is not about the transport, no other is tried', async () => {
   const memory = memoryUpstream({});
   const broken: StartTransport = () => Promise.reject(new GatewayError('upstream-unavailable', { message: 'refused' }));
   await assert.rejects(opener(broken, memory.start).open(ORDER, EVENTS, signal()), { code: 'upstream-unavailable' });
   assert.equal(memory.peers.length, 0);
 });
 
-test('a link that could not be opened leaves no connection behind', async () => {
+test('a link that cannot be opened leaves no connection', async () => {
   const memory = memoryUpstream({ revision: '1999-01-01' });
   await assert.rejects(opener(memory.start).open(ORDER, EVENTS, signal()), { code: 'upstream-protocol' });
   assert.equal(memory.open.size, 0);

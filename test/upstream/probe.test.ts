@@ -9,7 +9,7 @@ import { RawObject } from '../../src/json/json.ts';
 import type { Era } from '../../src/protocol/revisions.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import type { LinkUser } from '../../src/upstream/link.ts';
-import { type LinkOrder, Opener } from '../../src/upstream/opener.ts';
+import { type LinkRequest, Opener } from '../../src/upstream/opener.ts';
 import { configWith } from '../downstream/edge.ts';
 import { json, type Received, serve, type Upstream } from '../fixtures/servers/http-harness.ts';
 import { errorText, resultText } from '../support/http-upstream.ts';
@@ -23,14 +23,14 @@ const EVENTS = {
   onServerRequest: () => undefined,
   onClose: () => undefined,
 };
-const orderOf = (clientEra: Era): LinkOrder => ({
+const orderOf = (clientEra: Era): LinkRequest => ({
   clientEra,
   clientCapabilities: RawObject.EMPTY,
   capabilityKey: '',
   placeIn: () => ({ key: 'a', shared: false }),
 });
 
-/** Half of it is how long silence is waited for. */
+/** Half of it is the longest wait for an answer to server/discover. */
 const START_MS = 3_000;
 
 const UPSTREAM: Omit<UpstreamConfig, 'target'> = {
@@ -59,7 +59,7 @@ interface Opened {
   readonly instructions: string | undefined;
 }
 
-/** Opens connections by all the ways there are, as the gateway does. */
+/** Opens links over all transports, as the gateway does. */
 async function prober(
   target: HttpTarget | StdioTarget,
   clientEra: Era = 'modern',
@@ -108,12 +108,12 @@ const refuses =
   };
 
 const error = (code: number, data?: object) => (id: unknown) => errorText(id, { code, message: 'no', data });
-/** As servers of the older era refuse a request before they look at its id. */
+/** Legacy servers refuse a request without its id. */
 const errorAboutNothing = (code: number) => () => errorText(null, { code, message: 'Bad Request: not initialized' });
 
 const discovers: Answer = ({ id }, response) => json(response, resultText(id, DISCOVERED));
 
-/** A server that answers `server/discover` so, and `initialize` as any of 2025-11-25 does. */
+/** Starts a server with this answer to `server/discover`, and by default the answer of 2025-11-25 to `initialize`. */
 function probed(discover: () => Answer, initialize: () => Answer | undefined = () => undefined): Promise<Upstream> {
   return serve((request, response) => {
     if (request.rpc === 'server/discover') discover()(request, response);
@@ -132,11 +132,11 @@ suite('a program', { concurrency: 2 }, () => {
     { mode: 'modern', why: 'L-001 that answers server/discover', revision: '2026-07-28' },
     {
       mode: 'silent',
-      why: 'L-007 that says nothing',
+      why: 'L-007 that sends nothing',
       revision: '2025-11-25',
       heard: /^server\/discover .*initialize$/,
     },
-    { mode: 'exits', why: 'L-007 that ends when it is asked', revision: '2025-11-25', heard: /^initialize$/ },
+    { mode: 'exits', why: 'L-007 that exits on server/discover', revision: '2025-11-25', heard: /^initialize$/ },
     ...[-32_601, -32_600, -32_602, -32_000, -32_002, 1].map((code) => ({
       mode: `refuses:${code}`,
       why: `L-007 that answers ${code}`,
@@ -145,7 +145,7 @@ suite('a program', { concurrency: 2 }, () => {
     })),
     {
       mode: 'lists:2025-06-18:2025-11-25',
-      why: 'L-012 that discovers nothing but older revisions',
+      why: 'L-012 that discovers only older revisions',
       revision: '2025-11-25',
       heard: /initialize$/,
     },
@@ -157,11 +157,11 @@ suite('a program', { concurrency: 2 }, () => {
     },
     {
       mode: 'supports:2025-11-25:2026-07-28',
-      why: 'L-010 that refuses once and names a revision we share',
+      why: 'L-010 that refuses once and names a common revision',
       revision: '2026-07-28',
     },
   ]) {
-    test(`${why} is spoken to in ${revision}`, TIMEOUT, async () => {
+    test(`${why} gets revision ${revision}`, TIMEOUT, async () => {
       await using links = await prober(program(mode));
       const opened = await links.open();
       assert.equal(opened.revision, revision);
@@ -169,7 +169,7 @@ suite('a program', { concurrency: 2 }, () => {
     });
   }
 
-  test('L-010 that supports only a newer revision is not spoken to in an older one', TIMEOUT, async () => {
+  test('L-010 that supports only a newer revision is not used with an older one', TIMEOUT, async () => {
     await using links = await prober(program('supports:2031-01-01'));
     await assert.rejects(links.open(), { code: 'upstream-unavailable', message: /2031-01-01/ });
   });
@@ -188,7 +188,7 @@ suite('a remote server', { concurrency: 4 }, () => {
     ['200 and −32601', refuses(200, error(-32_601))],
     ['400 and −32022 naming older revisions alone', refuses(400, error(-32_022, { supported: ['2025-11-25'] }))],
   ] as const) {
-    test(`L-008 that answers ${name} is spoken to in 2025-11-25`, TIMEOUT, async () => {
+    test(`L-008 that answers ${name} gets revision 2025-11-25`, TIMEOUT, async () => {
       await using server = await probed(() => discover);
       await using links = await prober(remote(server));
       assert.equal((await links.open()).revision, '2025-11-25');
@@ -197,7 +197,7 @@ suite('a remote server', { concurrency: 4 }, () => {
   }
 
   for (const code of [-32_020, -32_021]) {
-    test(`L-008 that answers 400 and ${code} is of the modern era, and gets no initialize`, TIMEOUT, async () => {
+    test(`L-008 that answers 400 and ${code} is modern, and gets no initialize`, TIMEOUT, async () => {
       await using server = await probed(() => refuses(400, error(code, { requiredCapabilities: {} })));
       await using links = await prober(remote(server));
       await assert.rejects(links.open(), { code: 'upstream-unavailable' });
@@ -205,7 +205,7 @@ suite('a remote server', { concurrency: 4 }, () => {
     });
   }
 
-  test('L-010 that refuses once with −32022 and names our revision is asked once more', TIMEOUT, async () => {
+  test('L-010 that refuses once with −32022 and names our revision is probed again', TIMEOUT, async () => {
     let asked = 0;
     const unsupported = refuses(400, error(-32_022, { supported: ['2026-07-28'], requested: '2026-07-28' }));
     await using server = await probed(() => (asked++ === 0 ? unsupported : discovers));
@@ -214,7 +214,7 @@ suite('a remote server', { concurrency: 4 }, () => {
     assert.deepEqual(openings(server), ['server/discover', 'server/discover']);
   });
 
-  test('L-010 that goes on refusing is not asked for ever, nor in older words', TIMEOUT, async () => {
+  test('L-010 that refuses twice with our revision is not probed again, nor initialized', TIMEOUT, async () => {
     const unsupported = refuses(400, error(-32_022, { supported: ['2026-07-28'], requested: '2026-07-28' }));
     await using server = await probed(() => unsupported);
     await using links = await prober(remote(server));
@@ -222,7 +222,7 @@ suite('a remote server', { concurrency: 4 }, () => {
     assert.deepEqual(openings(server), ['server/discover', 'server/discover']);
   });
 
-  test('N-01 that answers initialize with 2026-07-28 serves a client of a session in that era', TIMEOUT, async () => {
+  test('N-01 that answers initialize with 2026-07-28 serves a legacy client in that era', TIMEOUT, async () => {
     const chooses: Answer = ({ id }, response) =>
       json(response, resultText(id, { ...INITIALIZED, protocolVersion: '2026-07-28' }));
     await using server = await probed(
@@ -234,7 +234,7 @@ suite('a remote server', { concurrency: 4 }, () => {
     assert.deepEqual(openings(server), ['initialize', 'server/discover']);
   });
 
-  test('L-012 that discovers nothing but older revisions is spoken to in one of them', TIMEOUT, async () => {
+  test('L-012 that discovers only older revisions gets one of them', TIMEOUT, async () => {
     const old: Answer = ({ id }, response) =>
       json(response, resultText(id, { ...DISCOVERED, supportedVersions: ['2025-11-25'] }));
     await using server = await probed(() => old);
@@ -243,19 +243,15 @@ suite('a remote server', { concurrency: 4 }, () => {
   });
 
   for (const status of [401, 403]) {
-    test(
-      `L-009 that answers ${status} has said nothing of its era: asked again later, it is modern`,
-      TIMEOUT,
-      async () => {
-        let isOpen = false;
-        await using server = await probed(() => (isOpen ? discovers : refuses(status)));
-        await using links = await prober(remote(server));
-        await assert.rejects(links.open(), { code: 'upstream-unavailable' });
-        assert.deepEqual(openings(server), ['server/discover']);
-        isOpen = true;
-        assert.equal((await links.open()).revision, '2026-07-28');
-      },
-    );
+    test(`L-009 that answers ${status} gives no verdict, and may be modern later`, TIMEOUT, async () => {
+      let isOpen = false;
+      await using server = await probed(() => (isOpen ? discovers : refuses(status)));
+      await using links = await prober(remote(server));
+      await assert.rejects(links.open(), { code: 'upstream-unavailable' });
+      assert.deepEqual(openings(server), ['server/discover']);
+      isOpen = true;
+      assert.equal((await links.open()).revision, '2026-07-28');
+    });
   }
 
   for (const [name, answer] of [
@@ -264,7 +260,7 @@ suite('a remote server', { concurrency: 4 }, () => {
     ['429', refuses(429)],
     ['nothing', () => undefined],
   ] as const) {
-    test(`L-009 that is down and answers ${name} has said nothing of its era`, TIMEOUT, async () => {
+    test(`L-009 that is down and answers ${name} gives no verdict`, TIMEOUT, async () => {
       let isUp = false;
       await using server = await probed(
         () => (isUp ? discovers : answer),
@@ -278,7 +274,7 @@ suite('a remote server', { concurrency: 4 }, () => {
   }
 });
 
-/** Lets the monotonic clock of this process run ahead from here on. */
+/** Moves the monotonic clock of this process ahead. */
 function clock(t: TestContext): { aheadMs: number } {
   const now = performance.now.bind(performance);
   const state = { aheadMs: 0 };
@@ -286,59 +282,47 @@ function clock(t: TestContext): { aheadMs: number } {
   return state;
 }
 
-test(
-  'L-011 a server that was found to be of the older era is not asked again, until the verdict is old',
-  TIMEOUT,
-  async (t) => {
-    const time = clock(t);
-    let discover: Answer = refuses(404);
-    await using server = await probed(() => discover);
-    await using links = await prober(remote(server));
-    await links.open();
-    await links.open();
-    assert.deepEqual(openings(server), ['server/discover', 'initialize', 'initialize']);
-    discover = discovers;
-    time.aheadMs = 3_600_001;
-    assert.equal((await links.open()).revision, '2026-07-28');
-  },
-);
+test('L-011 a legacy server is not probed again until the verdict expires', TIMEOUT, async (t) => {
+  const time = clock(t);
+  let discover: Answer = refuses(404);
+  await using server = await probed(() => discover);
+  await using links = await prober(remote(server));
+  await links.open();
+  await links.open();
+  assert.deepEqual(openings(server), ['server/discover', 'initialize', 'initialize']);
+  discover = discovers;
+  time.aheadMs = 3_600_001;
+  assert.equal((await links.open()).revision, '2026-07-28');
+});
 
-test(
-  'L-009 a server of both eras that was in trouble when it was asked is asked again a minute later',
-  TIMEOUT,
-  async (t) => {
-    const time = clock(t);
-    let discover: Answer = refuses(503);
-    await using server = await probed(() => discover);
-    await using links = await prober(remote(server));
-    // It serves initialize, so nobody has to wait until then.
-    assert.equal((await links.open()).revision, '2025-11-25');
-    discover = discovers;
-    time.aheadMs = 60_001;
-    assert.equal((await links.open()).revision, '2026-07-28');
-  },
-);
+test('L-009 a server with a transient failure is probed again a minute later', TIMEOUT, async (t) => {
+  const time = clock(t);
+  let discover: Answer = refuses(503);
+  await using server = await probed(() => discover);
+  await using links = await prober(remote(server));
+  // The server answers initialize, so clients are served meanwhile.
+  assert.equal((await links.open()).revision, '2025-11-25');
+  discover = discovers;
+  time.aheadMs = 60_001;
+  assert.equal((await links.open()).revision, '2026-07-28');
+});
 
-test(
-  'L-011 a server that fails after the verdict is judged afresh, as it may have been replaced',
-  TIMEOUT,
-  async (t) => {
-    const time = clock(t);
-    let isReplaced = false;
-    await using server = await probed(
-      () => (isReplaced ? discovers : refuses(404)),
-      () => (isReplaced ? refuses(404, error(-32_601)) : undefined),
-    );
-    await using links = await prober(remote(server));
-    assert.equal((await links.open()).revision, '2025-11-25');
-    isReplaced = true;
-    time.aheadMs = 60_001;
-    await assert.rejects(links.open());
-    assert.equal((await links.open()).revision, '2026-07-28');
-  },
-);
+test('L-011 after a failure the server is probed again, as it may have been replaced', TIMEOUT, async (t) => {
+  const time = clock(t);
+  let isReplaced = false;
+  await using server = await probed(
+    () => (isReplaced ? discovers : refuses(404)),
+    () => (isReplaced ? refuses(404, error(-32_601)) : undefined),
+  );
+  await using links = await prober(remote(server));
+  assert.equal((await links.open()).revision, '2025-11-25');
+  isReplaced = true;
+  time.aheadMs = 60_001;
+  await assert.rejects(links.open());
+  assert.equal((await links.open()).revision, '2026-07-28');
+});
 
-test('L-011 a server that was modern and no longer is, is spoken to in older words', TIMEOUT, async () => {
+test('L-011 a server that is no longer modern gets a legacy handshake', TIMEOUT, async () => {
   let discover = discovers;
   await using server = await probed(() => discover);
   await using links = await prober(remote(server));

@@ -32,7 +32,7 @@ export class StateLosses {
 
   /** Records that a call was answered on a link: the upstream may keep state for the holder from then on. */
   onAnswered(holder: ConnectionHolder, link: HolderLink): void {
-    link.hasAnswered = true;
+    link.hasAnsweredCall = true;
     if (holder.usedUpstreams?.has(link.upstream) === true) return;
     if (!link.connection.mayKeepState || isCallKey(link.key)) return;
     holder.usedUpstreams ??= new Set();
@@ -42,7 +42,7 @@ export class StateLosses {
 
   /** Reports the loss for every user of a link that has closed. */
   onLinkClosed(link: HolderLink, reason: CloseReason): void {
-    if (reason === 'released' || !link.hasAnswered || !link.connection.mayKeepState) return;
+    if (reason === 'released' || !link.hasAnsweredCall || !link.connection.mayKeepState) return;
     const users = [...link.users].filter((holder) => holder.usedUpstreams?.has(link.upstream) === true);
     if (users.length > 0) this.#report(link.upstream, reason, users);
   }

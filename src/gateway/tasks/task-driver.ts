@@ -134,7 +134,7 @@ export class TaskDriver {
       timeoutMs: callMs,
       maxMs: callMs,
       progress: false,
-      background: true,
+      isBackground: true,
       context: undefined,
       ...(link.era === 'legacy' ? {} : { capabilities: upstream.usableCapabilities(modernCapabilities(client)) }),
     });

@@ -1,19 +1,19 @@
 import type { Wire, WireRequest } from '../../http1/wire.ts';
 
-/** Sends a request nobody reads the answer to. Resolves when there was one, when it failed, or when the time is over. */
+/** Sends a DELETE request and ignores its outcome. Resolves at the end of the response, on a failure, or after `limitMs`. */
 export async function deleteSession(wire: Wire, request: WireRequest, limitMs: number): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const timer = setTimeout(resolve, limitMs);
-  let isOver = false;
+  let isLate = false;
   let end = (): void => {
-    isOver = true;
+    isLate = true;
   };
   wire.dispatch(request, {
     onRequestStart(controller) {
-      if (isOver) throw new Error('too late');
+      if (isLate) throw new Error('too late');
       end = () => controller.abort(new Error('too late'));
     },
-    // The status decides nothing: 405 is an upstream that ends sessions by itself.
+    // The status is not used. A server that ends sessions by itself answers 405.
     onResponseStart: () => undefined,
     onResponseData: () => undefined,
     onResponseEnd: () => resolve(),

@@ -1,16 +1,16 @@
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
-/** Statuses of a server that has something else at this path, or nothing. */
+/** Statuses of a server without an MCP endpoint at this path. */
 const NOT_HERE = new Set([404, 405, 410]);
 
 const ENDPOINT = /\/(?:mcp|sse)\/?$/;
 
-/** Segments that are words, such as `api` or `v1`. Others may be keys: some providers put those in the path. */
+/** Matches path segments that are words, such as `api` or `v1`. Other segments may be keys, as with some providers. */
 const WORD = /^(?:[A-Za-z][A-Za-z._~-]{0,19}\d{0,2})?$/;
 
 /**
- * Returns a sentence for the operator when the server at this URL has no MCP endpoint; undefined for any other failure. Names
- * neither the query nor credentials, and no segment of the path that may be a key.
+ * Returns a sentence for the operator if the server has no MCP endpoint at this URL; undefined for any other failure. The
+ * sentence contains no query, no credentials, and no path segment that may be a key.
  */
 export function endpointHint(url: string, cause: unknown): string | undefined {
   if (!(cause instanceof HttpStatusError) || !NOT_HERE.has(cause.status)) return undefined;

@@ -2,7 +2,7 @@ import type { Outgoing } from '../rpc/transport.ts';
 
 export const INITIALIZED = 'notifications/initialized';
 
-/** Keeps messages that go by sockets of their own from overtaking `notifications/initialized`. */
+/** Holds messages back until `notifications/initialized` is accepted, because messages on other sockets could overtake it. */
 export class HandshakeQueue {
   readonly #post: (message: Outgoing) => void;
   #waiting: Outgoing[] | undefined;
@@ -11,6 +11,7 @@ export class HandshakeQueue {
     this.#post = post;
   }
 
+  /** Posts a message, or queues it while `notifications/initialized` is in flight. */
   send(message: Outgoing): void {
     if (this.#waiting !== undefined) {
       this.#waiting.push(message);
@@ -20,7 +21,7 @@ export class HandshakeQueue {
     this.#post(message);
   }
 
-  /** A message of this method has arrived, or never will: what waited for it goes. */
+  /** Marks the end of the delivery of a message, and posts the messages that waited for it. */
   onAccepted(method: string | undefined): void {
     if (method !== INITIALIZED) return;
     const waiting = this.#waiting;
@@ -28,6 +29,7 @@ export class HandshakeQueue {
     for (const message of waiting ?? []) this.send(message);
   }
 
+  /** Removes a queued request. */
   forget(id: number): void {
     this.#waiting = this.#waiting?.filter((message) => message.id !== id);
   }

@@ -3,24 +3,24 @@ import { EventTooLargeError } from '../../protocol/event-stream.ts';
 import { MessageError, parseMessage, type Response } from '../../protocol/jsonrpc.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
-/** An answer whose status is not success. */
-export interface Refused {
+/** A response whose status is not 2xx. */
+export interface ErrorResponse {
   readonly status: number;
-  /** The body, where it claims to be JSON and may be read. */
+  /** The body, if its media type is JSON and it may be read. */
   readonly body: string | undefined;
   readonly retryAfterMs: number | undefined;
 }
 
-/** What a {@link Refused} answer means. */
-export type Refusal =
-  /** It is the upstream's JSON-RPC answer all the same. `isNamed`: it came with the id of the request. */
+/** The meaning of an {@link ErrorResponse}. */
+export type ErrorResponseMeaning =
+  /** The body is the JSON-RPC answer of the upstream. `isNamed`: it has the id of the request. */
   | { readonly kind: 'answer'; readonly response: Response; readonly isNamed: boolean }
-  /** The upstream no longer knows our session; it ran nothing. */
+  /** The upstream does not know our session any more, and has not run the request. */
   | { readonly kind: 'session-lost' }
   | { readonly kind: 'failed'; readonly error: GatewayError };
 
-/** Statuses by which a server or what stands before it says that it did not take the request. */
-const NOT_TAKEN = new Set([404, 405, 406, 415, 421, 426]);
+/** Statuses with which a server, or a proxy in front of it, refuses a request without running it. */
+const NOT_PROCESSED = new Set([404, 405, 406, 415, 421, 426]);
 
 const METHOD_NOT_FOUND = -32601;
 
@@ -32,33 +32,35 @@ function readResponse(body: string | undefined): Response | undefined {
     const message = parseMessage(body);
     return message.kind === 'result' || message.kind === 'error' ? message : undefined;
   } catch (thrown) {
-    // A page that only claims to be JSON.
+    // Some servers and proxies send error pages with the media type of JSON.
     if (thrown instanceof MessageError) return undefined;
     throw thrown;
   }
 }
 
 /**
- * @param id of the request, or undefined for a message without one.
- * @param inSession whether the message named a session.
+ * Decides the meaning of a response whose status is not 2xx. Pure.
+ *
+ * @param id our id of the request; undefined for a notification or response.
+ * @param inSession whether the message had a session id.
  */
-export function readRefusal(
+export function interpretErrorResponse(
   upstream: string,
-  refused: Refused,
+  refused: ErrorResponse,
   id: number | undefined,
   method: string | undefined,
   inSession: boolean,
-): Refusal {
+): ErrorResponseMeaning {
   const { status } = refused;
   const response = readResponse(refused.body);
   const error = response?.kind === 'error' ? response.error : undefined;
-  const own = response !== undefined && response.id === String(id);
-  if (status === 404 && inSession && !(own && error?.code === METHOD_NOT_FOUND)) return { kind: 'session-lost' };
-  if (own && status !== 429) return { kind: 'answer', response, isNamed: true };
+  const isOwn = response !== undefined && response.id === String(id);
+  if (status === 404 && inSession && !(isOwn && error?.code === METHOD_NOT_FOUND)) return { kind: 'session-lost' };
+  if (isOwn && status !== 429) return { kind: 'answer', response, isNamed: true };
   if (status === 400 && error !== undefined && response?.id === 'null') {
-    // What the SDK's example servers say instead of 404 when they have lost a session.
+    // The SDK's example servers send this instead of 404 if they do not know a session.
     if (inSession && /session|not initialized/i.test(error.message)) return { kind: 'session-lost' };
-    // A 400 to `initialize` may also be an older server, which the caller has to find out.
+    // A 400 to `initialize` may also come from a server of an older revision, which the caller has to find out.
     if (id !== undefined && method !== 'initialize') {
       return { kind: 'answer', response: { kind: 'error', id: String(id), error }, isNamed: false };
     }
@@ -66,34 +68,42 @@ export function readRefusal(
   return { kind: 'failed', error: statusFailure(upstream, refused, error?.message) };
 }
 
-/** The failure a status means. Nothing of the answer but the message of a JSON-RPC error is repeated. */
-export function statusFailure(upstream: string, { status, retryAfterMs }: Refused, reason?: string): GatewayError {
+/**
+ * Returns the failure for a status.
+ *
+ * @param reason message of the JSON-RPC error in the body: the only part of the response that clients see.
+ */
+export function statusFailure(
+  upstream: string,
+  { status, retryAfterMs }: ErrorResponse,
+  reason?: string,
+): GatewayError {
   const cause = new HttpStatusError(status);
-  const named = `upstream "${upstream}"`;
+  const subject = `upstream "${upstream}"`;
   const data = retryAfterMs === undefined ? {} : { data: { retryAfterMs } };
   if (status === 401 || status === 403) {
-    const message = `${named} refused our credentials (HTTP ${status}); an operator has to configure ones it accepts`;
+    const message = `${subject} refused our credentials (HTTP ${status}); an operator has to configure ones it accepts`;
     return new GatewayError('upstream-unavailable', { upstream, message, executed: 'no', retryable: false }, cause);
   }
   if (status === 429) {
-    const message = `${named} takes no more requests for now (HTTP 429)`;
+    const message = `${subject} takes no more requests for now (HTTP 429)`;
     return new GatewayError('overloaded', { upstream, message, executed: 'no', ...data }, cause);
   }
   if (status === 413) {
-    const message = `${named} refused the message as too large (HTTP 413)`;
+    const message = `${subject} refused the message as too large (HTTP 413)`;
     return new GatewayError('too-large', { upstream, message, executed: 'no' }, cause);
   }
   if (status < 400) {
-    const message = `${named} answered with a redirect (HTTP ${status}), which is not followed; configure its final address`;
+    const message = `${subject} answered with a redirect (HTTP ${status}), which is not followed; configure its final address`;
     return new GatewayError('upstream-protocol', { upstream, message }, cause);
   }
-  const executed: Executed = NOT_TAKEN.has(status) ? 'no' : 'unknown';
+  const executed: Executed = NOT_PROCESSED.has(status) ? 'no' : 'unknown';
   const because = reason === undefined ? '' : `: ${reason.slice(0, MAX_MESSAGE_CHARS)}`;
-  const message = `${named} answered HTTP ${status}${because}`;
+  const message = `${subject} answered HTTP ${status}${because}`;
   return new GatewayError('upstream-unavailable', { upstream, message, executed, retryable: false, ...data }, cause);
 }
 
-/** Why no connection came about, by the code of the error. */
+/** The reason why no connection could be opened, by error code; follows the name of the upstream in a sentence. */
 const NO_CONNECTION: ReadonlyMap<string, string> = new Map([
   ['unsendable', 'has a header in its config that HTTP cannot carry; check for line breaks and special characters'],
   ['ECONNREFUSED', 'refused the connection; check that it is running'],
@@ -119,31 +129,35 @@ function codeOf(thrown: unknown): string {
 }
 
 /**
- * The failure an error of the HTTP client means.
+ * Returns the failure for an error of the HTTP client.
  *
- * @param written whether a byte of the request may have left.
+ * @param written whether a byte of the request may have been sent.
  */
 export function wireFailure(upstream: string, thrown: unknown, written: boolean): GatewayError {
   if (thrown instanceof GatewayError) return thrown;
-  const named = `upstream "${upstream}"`;
+  const subject = `upstream "${upstream}"`;
   const code = codeOf(thrown);
   if (!written) {
     const why =
       NO_CONNECTION.get(code) ??
       (TLS.test(code) ? `could not be connected to securely (${code})` : 'could not be connected to');
-    return new GatewayError('upstream-unavailable', { upstream, message: `${named} ${why}`, executed: 'no' }, thrown);
+    return new GatewayError('upstream-unavailable', { upstream, message: `${subject} ${why}`, executed: 'no' }, thrown);
   }
   if (thrown instanceof EventTooLargeError) {
-    return new GatewayError('too-large', { upstream, message: `${named} sent a message beyond the limit` }, thrown);
+    return new GatewayError('too-large', { upstream, message: `${subject} sent a message beyond the limit` }, thrown);
   }
   if (code === 'headers-timeout' || code === 'UND_ERR_HEADERS_TIMEOUT') {
-    const message = `${named} accepted the request and did not begin to answer in time`;
+    const message = `${subject} accepted the request and did not begin to answer in time`;
     return new GatewayError('upstream-timeout', { upstream, message }, thrown);
   }
-  const isNoHttp = thrown instanceof Error && thrown.name === 'HTTPParserError';
-  if (isNoHttp || code === 'not-http' || code === 'UND_ERR_HEADERS_OVERFLOW') {
-    return new GatewayError('upstream-protocol', { upstream, message: `${named} answered with invalid HTTP` }, thrown);
+  const isInvalidHttp = thrown instanceof Error && thrown.name === 'HTTPParserError';
+  if (isInvalidHttp || code === 'not-http' || code === 'UND_ERR_HEADERS_OVERFLOW') {
+    return new GatewayError(
+      'upstream-protocol',
+      { upstream, message: `${subject} answered with invalid HTTP` },
+      thrown,
+    );
   }
-  const message = `${named} broke the connection before it answered`;
+  const message = `${subject} broke the connection before it answered`;
   return new GatewayError('upstream-lost', { upstream, message }, thrown);
 }

@@ -4,61 +4,63 @@ import { wireFailure } from './http-failure.ts';
 import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 
-/** How one GET of an event stream came to its end. */
+/** The end of one GET of an event stream. */
 export type StreamEnd =
-  /** The server ended it. */
+  /** The server has ended the stream. */
   | { readonly kind: 'ended' }
-  /** The connection broke, or never came about. */
+  /** The connection broke, or could not be opened. */
   | { readonly kind: 'broken'; readonly error: GatewayError }
   | { readonly kind: 'refused'; readonly status: number; readonly retryAfterMs: number | undefined }
-  /** It is no event stream, or holds an event beyond the limit. */
+  /** The response is no event stream, or has an event that is too large. */
   | { readonly kind: 'unreadable'; readonly error: GatewayError };
 
-export interface EventGetEvents {
-  /** The server answered with an event stream. */
+/** Receives the events of one {@link EventGet}. */
+export interface EventGetHandler {
+  /** The server has answered with an event stream. */
   onOpen(): void;
   onEvent(type: string, data: string): void;
-  /** Called once, unless it was cancelled. */
+  /** Called once, unless the GET was cancelled. */
   onEnd(end: StreamEnd): void;
 }
 
 /** One GET of an event stream. */
 export class EventGet implements WireHandler {
   readonly #upstream: string;
-  readonly #events: EventGetEvents;
+  readonly #events: EventGetHandler;
   readonly #reader: EventReader;
   #controller: WireController | undefined;
   #isWritten = false;
   #isOpen = false;
-  #isOver = false;
+  #isDone = false;
 
-  constructor(upstream: string, position: StreamPosition, messageBytes: number, events: EventGetEvents) {
+  constructor(upstream: string, position: StreamPosition, messageBytes: number, events: EventGetHandler) {
     this.#upstream = upstream;
     this.#events = events;
     this.#reader = new EventReader(position, messageBytes, (type, data) => {
-      if (!this.#isOver) events.onEvent(type, data);
+      if (!this.#isDone) events.onEvent(type, data);
     });
   }
 
-  /** Whether the server answered with an event stream. */
+  /** Whether the server has answered with an event stream. */
   get isOpen(): boolean {
     return this.#isOpen;
   }
 
+  /** Ends the GET without further events. */
   cancel(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    if (this.#isDone) return;
+    this.#isDone = true;
     this.#controller?.abort(new GatewayError('cancelled', { upstream: this.#upstream }));
   }
 
-  /** Reads nothing for this long. Returns false where that changes nothing. */
+  /** Stops reading for this long (ms). Returns false if nothing is being read, or reading is already paused. */
   pause(forMs: number): boolean {
-    return this.#isOpen && !this.#isOver && this.#controller?.pause(forMs) === true;
+    return this.#isOpen && !this.#isDone && this.#controller?.pause(forMs) === true;
   }
 
   onRequestStart(controller: WireController): void {
-    // Unlike abort(), this leaves the socket to the next request.
-    if (this.#isOver) throw new GatewayError('cancelled', { upstream: this.#upstream, executed: 'no' });
+    // Unlike abort(), an error here lets the next request use the socket.
+    if (this.#isDone) throw new GatewayError('cancelled', { upstream: this.#upstream, executed: 'no' });
     this.#controller = controller;
     this.#isWritten = true;
   }
@@ -69,8 +71,8 @@ export class EventGet implements WireHandler {
     if (status === 204 || status >= 300) {
       this.#end({ kind: 'refused', status, retryAfterMs: retryAfterMs(headers, Date.now()) });
     } else if (type !== 'text/event-stream' || isEncoded(headers)) {
-      const what = isEncoded(headers) ? 'a compressed body' : type.slice(0, 80) || 'nothing';
-      const message = `upstream "${this.#upstream}" answered ${what} where an event stream was expected`;
+      const received = isEncoded(headers) ? 'a compressed body' : type.slice(0, 80) || 'nothing';
+      const message = `upstream "${this.#upstream}" answered ${received} where an event stream was expected`;
       this.#end({
         kind: 'unreadable',
         error: new GatewayError('upstream-protocol', { upstream: this.#upstream, message }),
@@ -82,7 +84,7 @@ export class EventGet implements WireHandler {
   }
 
   onResponseData(_controller: WireController, chunk: Buffer): void {
-    if (!this.#isOver) this.#reader.feed(chunk);
+    if (!this.#isDone) this.#reader.feed(chunk);
   }
 
   onResponseEnd(): void {
@@ -95,7 +97,7 @@ export class EventGet implements WireHandler {
   }
 
   #end(end: StreamEnd): void {
-    if (this.#isOver) return;
+    if (this.#isDone) return;
     this.cancel();
     this.#events.onEnd(end);
   }

@@ -2,7 +2,7 @@ import type { HttpTarget } from '../../config/config.ts';
 import type { ResponseHeaders } from '../../http1/wire.ts';
 import type { HeaderList } from '../../http1/request.ts';
 
-/** Headers the protocol or the connection decides: setting them in the config has no effect. */
+/** Headers that the protocol or the connection decides. In the config, they have no effect. */
 const RESERVED_HEADERS: ReadonlySet<string> = new Set([
   'accept',
   'accept-encoding',
@@ -20,20 +20,20 @@ const RESERVED_HEADERS: ReadonlySet<string> = new Set([
   'upgrade',
 ]);
 
-/** What every request to the target carries. */
+/** Returns the headers of every request to the target: those of the config, `accept-encoding` and `user-agent`. */
 export function configuredHeaders(target: HttpTarget, userAgent: string): HeaderList {
   const list: string[] = ['accept-encoding', 'identity'];
-  let named = false;
+  let hasUserAgent = false;
   for (const [name, value] of Object.entries(target.headers)) {
     const lower = name.toLowerCase();
     if (RESERVED_HEADERS.has(lower)) continue;
-    named ||= lower === 'user-agent';
+    hasUserAgent ||= lower === 'user-agent';
     list.push(lower, value);
   }
-  return named ? list : [...list, 'user-agent', userAgent];
+  return hasUserAgent ? list : [...list, 'user-agent', userAgent];
 }
 
-/** `Application/JSON; charset=utf-8` → `application/json`; empty when there is none. */
+/** Returns the media type: `Application/JSON; charset=utf-8` → `application/json`. Empty if there is none. */
 export function mediaType(headers: ResponseHeaders): string {
   const header = headers['content-type'];
   if (header === 'application/json' || header === 'text/event-stream') return header;
@@ -41,13 +41,13 @@ export function mediaType(headers: ResponseHeaders): string {
   return type.trim().toLowerCase();
 }
 
-/** Whether the body is compressed although we asked for it not to be. */
+/** Returns whether the body is compressed, although our request does not permit it. */
 export function isEncoded(headers: ResponseHeaders): boolean {
   const encoding = headers['content-encoding'];
   return encoding !== undefined && encoding !== 'identity';
 }
 
-/** `Retry-After` in milliseconds: a number of seconds or a date. */
+/** Returns `Retry-After` (a number of seconds, or a date) in milliseconds from now; undefined if it is absent or invalid. */
 export function retryAfterMs(headers: ResponseHeaders, nowMs: number): number | undefined {
   const header = headers['retry-after'];
   if (typeof header !== 'string') return undefined;
@@ -58,13 +58,17 @@ export function retryAfterMs(headers: ResponseHeaders, nowMs: number): number | 
 
 const MAX_EVENT_ID_CHARS = 4_096;
 
-/** `Last-Event-ID` as header text (UTF-8, as the specification says), or undefined when a header cannot carry the id. */
+/** Returns `Last-Event-ID` as header text (UTF-8, by the specification); undefined if a header cannot carry the id. */
 export function lastEventIdHeader(id: string): string | undefined {
   if (id === '' || id.length > MAX_EVENT_ID_CHARS || /\p{Cc}/u.test(id)) return undefined;
   return Buffer.from(id, 'utf8').toString('latin1');
 }
 
-/** @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management */
+/**
+ * Returns whether a header is a valid session id.
+ *
+ * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#session-management
+ */
 export function isSessionId(header: string | string[] | undefined): header is string {
   return typeof header === 'string' && /^[\x21-\x7e]{1,4096}$/.test(header);
 }

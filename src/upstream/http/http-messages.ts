@@ -2,40 +2,44 @@ import type { Preparsed } from '../../json/json.ts';
 import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '../../protocol/jsonrpc.ts';
 
 /**
- * Reads one JSON text: a message, or the batch of them that 2025-03-26 allows. What is none is handed to `malformed`.
+ * Parses one JSON text: a message, or a batch, which 2025-03-26 allows. Calls `onMalformed` for text that is no message.
  *
- * @param open what of a message is going to be looked into.
- * @param isAscii whether the text is known to be.
+ * @param preparsed the member of messages that the caller is going to read.
+ * @param isAscii whether the text is known to be ASCII.
  */
 export function readMessages(
   text: string,
-  message: (message: Message) => void,
-  malformed: (error: MessageError) => void,
-  open?: Preparsed,
+  onMessage: (message: Message) => void,
+  onMalformed: (error: MessageError) => void,
+  preparsed?: Preparsed,
   isAscii?: boolean,
 ): void {
   if (!isBatch(text)) {
-    const only = oneOf(text, open, isAscii);
-    if (only instanceof MessageError) malformed(only);
-    else message(only);
+    const only = parseOne(text, preparsed, isAscii);
+    if (only instanceof MessageError) onMalformed(only);
+    else onMessage(only);
     return;
   }
-  for (const item of eachOf(text)) {
-    if (item instanceof MessageError) malformed(item);
-    else message(item);
+  for (const item of parseAll(text)) {
+    if (item instanceof MessageError) onMalformed(item);
+    else onMessage(item);
   }
 }
 
-function oneOf(text: string, open: Preparsed | undefined, isAscii: boolean | undefined): Message | MessageError {
+function parseOne(
+  text: string,
+  preparsed: Preparsed | undefined,
+  isAscii: boolean | undefined,
+): Message | MessageError {
   try {
-    return parseMessage(text, open, isAscii);
+    return parseMessage(text, preparsed, isAscii);
   } catch (thrown) {
     if (thrown instanceof MessageError) return thrown;
     throw thrown;
   }
 }
 
-function eachOf(text: string): readonly (Message | MessageError)[] {
+function parseAll(text: string): readonly (Message | MessageError)[] {
   try {
     return parseBatch(text);
   } catch (thrown) {

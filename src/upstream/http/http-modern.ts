@@ -5,11 +5,11 @@ import { GatewayError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
 import { TextCache } from '../../json/memo.ts';
 import { MODERN } from '../../protocol/revisions.ts';
-import { readRefusal, type Refused } from './http-failure.ts';
+import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
 import { configuredHeaders } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
 import { PostExchange, type PostExchangeOwner } from './http-post.ts';
-import { type HttpOptions, LATE_MS } from './http.ts';
+import { type HttpOptions, RESPONSE_MARGIN_MS } from './http.ts';
 import type { Header } from '../../protocol/mcp-headers.ts';
 import { type HeaderList, RequestHead } from '../../http1/request.ts';
 import type { Wire } from '../../http1/wire.ts';
@@ -18,22 +18,23 @@ import {
   type StartTransport,
   type Transport,
   type TransportEvents,
-  unlessAborted,
+  startUnlessAborted,
 } from '../rpc/transport.ts';
 
 /**
- * Streamable HTTP of the modern era: every request stands alone, and what is said about it comes with its answer.
+ * Returns the transport for Streamable HTTP of the modern era. Requests are independent, and the messages about a request arrive
+ * in its response.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http
  */
 export function modernHttpTransport(target: HttpTarget, options: HttpOptions): StartTransport {
   return (events, signal) =>
-    unlessAborted(options.upstream, signal, () => new ModernHttpTransport(target, options, events));
+    startUnlessAborted(options.upstream, signal, () => new ModernHttpTransport(target, options, events));
 }
 
-const NONE: readonly Header[] = [];
+const NO_HEADERS: readonly Header[] = [];
 
-function headerIn(line: string): Header {
+function parseHeader(line: string): Header {
   const at = line.indexOf(':');
   return [line.slice(0, at), line.slice(at + 1)];
 }
@@ -41,21 +42,22 @@ function headerIn(line: string): Header {
 class ModernHttpTransport implements Transport, PostExchangeOwner {
   readonly upstream: string;
   readonly messageBytes: number;
-  /** Each request stands alone. */
+  /** Modern requests are independent of each other. */
   readonly mayKeepState = false;
   readonly #authority: string;
   readonly #path: string;
   readonly #headers: HeaderList;
   readonly #wire: Wire;
-  /** Most requests are like one before: by the headers they have in common with it, and by all of them. */
-  readonly #plainHeads = new WeakMap<readonly Header[], RequestHead>();
-  readonly #heads = new TextCache<RequestHead>();
+  /** Request heads without `Mcp-Param-…`, by their array of standard headers. Most requests repeat an earlier head. */
+  readonly #headsByHeaders = new WeakMap<readonly Header[], RequestHead>();
+  /** Request heads with `Mcp-Param-…`, by the text of their headers. */
+  readonly #headsWithParams = new TextCache<RequestHead>();
   readonly #timeouts: UpstreamTimeouts;
   readonly #log: Logger;
   readonly #events: TransportEvents;
   readonly #onPause: (() => void) | undefined;
   readonly #inFlight = new ArrayMap<number, PostExchange>();
-  #isOver = false;
+  #isClosed = false;
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
     const { host, pathname, search } = new URL(target.url);
@@ -79,28 +81,28 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     this.#onPause = options.onPause;
   }
 
-  /** Only requests: what a client may notify is said by closing the request's stream. */
-  send({ id, method, text, headers = NONE, params = NONE }: Outgoing): void {
-    if (this.#isOver || id === undefined) return;
+  /** Sends requests only. Notifications are not sent: in this era, closing the response stream cancels a request. */
+  send({ id, method, text, headers = NO_HEADERS, params = NO_HEADERS }: Outgoing): void {
+    if (this.#isClosed || id === undefined) return;
     const post = new PostExchange(this, id, method, true);
     this.#inFlight.set(id, post);
     const { firstByteMs, callMs } = this.#timeouts;
-    const headersMs = Math.max(firstByteMs, callMs + LATE_MS);
+    const headersMs = Math.max(firstByteMs, callMs + RESPONSE_MARGIN_MS);
     this.#wire.dispatch({ head: this.#head(headers, params), body: text, headersMs, bodyMs: 0 }, post);
   }
 
   #head(headers: readonly Header[], params: readonly Header[]): RequestHead {
     if (params.length > 0) {
-      // No value holds a line break, and no name a colon.
+      // Values have no line breaks, and names have no colons.
       const lines = [...headers, ...params].map(([name, value]) => `${name}:${value}`).join('\n');
-      return this.#heads.of(lines, (own) => this.#headOf(own.split('\n').map(headerIn)));
+      return this.#headsWithParams.of(lines, (text) => this.#buildHead(text.split('\n').map(parseHeader)));
     }
-    let head = this.#plainHeads.get(headers);
-    if (head === undefined) this.#plainHeads.set(headers, (head = this.#headOf(headers)));
+    let head = this.#headsByHeaders.get(headers);
+    if (head === undefined) this.#headsByHeaders.set(headers, (head = this.#buildHead(headers)));
     return head;
   }
 
-  #headOf(headers: readonly Header[]): RequestHead {
+  #buildHead(headers: readonly Header[]): RequestHead {
     return new RequestHead('POST', this.#authority, this.#path, [...this.#headers, ...headers.flat()]);
   }
 
@@ -111,7 +113,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
   }
 
   setRevision(): void {
-    // Every request names its revision itself.
+    // Every request names its revision in its headers.
   }
 
   pause(forMs: number, about: number | undefined): void {
@@ -119,8 +121,8 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
   }
 
   close(): Promise<void> {
-    if (!this.#isOver) {
-      this.#isOver = true;
+    if (!this.#isClosed) {
+      this.#isClosed = true;
       for (const post of this.#inFlight.values()) post.cancel();
       this.#inFlight.clear();
       const { upstream } = this;
@@ -131,7 +133,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
   }
 
   onAccepted(): void {
-    // Its headers say nothing that the body does not.
+    // The response headers have no information that the transport needs.
   }
 
   onText(post: PostExchange, text: string): void {
@@ -140,7 +142,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
       (message) => this.#deliver(message, post),
       (error) => {
         this.#log.warn({ upstream: this.upstream, method: post.method, err: error }, 'not a message, dropped');
-        post.doubt();
+        post.blockSocketReuse();
         const message = `upstream "${this.upstream}" answered with something that is not JSON-RPC`;
         if (!post.isAnswered)
           post.fail(new GatewayError('upstream-protocol', { upstream: this.upstream, message }, error));
@@ -152,16 +154,16 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
 
   #deliver(message: Message, post: PostExchange): void {
     const { id } = post;
-    // Nothing may follow the answer.
-    if (post.isAnswered) post.doubt();
+    // The protocol allows no message after the answer.
+    if (post.isAnswered) post.blockSocketReuse();
     if (id === undefined || post.isAnswered || !this.#inFlight.has(id)) return;
     if (message.kind === 'result' || message.kind === 'error') {
       if (message.id !== String(id) && message.id !== 'null') {
         this.#log.warn({ upstream: this.upstream, method: post.method }, 'answer to no request, dropped');
-        post.doubt();
+        post.blockSocketReuse();
         return;
       }
-      if (message.id === 'null') post.doubt();
+      if (message.id === 'null') post.blockSocketReuse();
       this.#inFlight.delete(id);
       post.markAnswered();
       this.#events.onMessage(message.id === 'null' ? { ...message, id: String(id) } : message, id);
@@ -174,8 +176,8 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     if (post.id !== undefined) this.#inFlight.delete(post.id);
   }
 
-  onRefused(post: PostExchange, refused: Refused): boolean {
-    const refusal = readRefusal(this.upstream, refused, post.id, post.method, false);
+  onRefused(post: PostExchange, refused: ErrorResponse): boolean {
+    const refusal = interpretErrorResponse(this.upstream, refused, post.id, post.method, false);
     if (refusal.kind === 'failed') this.onFailed(post, refusal.error);
     if (refusal.kind !== 'answer' || post.id === undefined) return false;
     this.#inFlight.delete(post.id);
@@ -183,8 +185,8 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     return refusal.isNamed;
   }
 
-  /** Event ids mean nothing here: a stream that broke is lost, and so is the request. */
-  onBroken(post: PostExchange): void {
+  /** Fails the request, because the modern era has no event ids and no resumption. */
+  onInterrupted(post: PostExchange): void {
     const { upstream } = this;
     const message = `upstream "${upstream}" broke the stream of the answer`;
     this.onFailed(post, new GatewayError('upstream-lost', { upstream, message }));

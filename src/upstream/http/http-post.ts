@@ -1,33 +1,36 @@
 import { GatewayError } from '../../errors.ts';
 import { EventReader, type StreamPosition } from '../../protocol/event-stream.ts';
 import { ResponseBody } from './response-body.ts';
-import { type Refused, wireFailure } from './http-failure.ts';
+import { type ErrorResponse, wireFailure } from './http-failure.ts';
 import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';
 
-/** Sends POSTs and receives their outcomes. `done`, `refused`, `broken` or `failed` comes once and last, unless the POST was cancelled. */
+/**
+ * Receives the events of its POSTs. The last event is `onDone`, `onRefused`, `onInterrupted` or `onFailed`, once, unless the POST
+ * was cancelled.
+ */
 export interface PostExchangeOwner {
   readonly upstream: string;
   readonly messageBytes: number;
-  /** The status is 2xx; what follows is the body. */
+  /** The status is 2xx. The body follows. */
   onAccepted(post: PostExchange, headers: ResponseHeaders): void;
-  /** A message, or a batch of them, as text. `answered()` tells the post that its answer was among them. */
+  /** Receives the text of a message or batch. Calls `markAnswered` of the POST if it contains the answer. */
   onText(post: PostExchange, text: string): void;
-  /** Over, and nothing is missing. */
+  /** The POST has ended and is complete. */
   onDone(post: PostExchange): void;
-  /** The status is no success. Returns whether the body was the upstream's JSON-RPC answer to this request all the same. */
-  onRefused(post: PostExchange, refused: Refused): boolean;
-  /** Its event stream ended before the answer, and can be taken up from `position`. */
-  onBroken(post: PostExchange, position: StreamPosition): void;
+  /** The status is not 2xx. Returns whether the body is nevertheless the JSON-RPC answer to this request. */
+  onRefused(post: PostExchange, refused: ErrorResponse): boolean;
+  /** The event stream has ended before the answer, and can be resumed from `position`. */
+  onInterrupted(post: PostExchange, position: StreamPosition): void;
   onFailed(post: PostExchange, error: GatewayError): void;
 }
 
-/** An event stream may go on after the answer; this long we wait for its end, so that the socket can be used again. */
+/** Longest wait for the end of an event stream after the answer. If it ends, the socket can be reused. */
 const LINGER_MS = 1_000;
 
-type Stage = 'queued' | 'sent' | 'json' | 'events' | 'refusal' | 'ignored' | 'over';
+type Stage = 'queued' | 'sent' | 'json' | 'events' | 'refusal' | 'ignored' | 'done';
 
-/** One message on its way to the upstream by POST, and the response to it. Never sent again. */
+/** One message to an upstream by POST, with its response. It is never sent twice. */
 export class PostExchange implements WireHandler {
   readonly id: number | undefined;
   readonly method: string | undefined;
@@ -37,17 +40,17 @@ export class PostExchange implements WireHandler {
   #stage: Stage = 'queued';
   #isAnswered = false;
   #hasEnded = false;
-  /** Whether the response held something that is no answer to this request. */
-  #isDoubtful = false;
-  /** Whether a body would be an answer, and is not wanted. */
-  #isUnwanted = false;
+  /** Whether the response has contained anything that does not belong to this request. */
+  #isReuseBlocked = false;
+  /** Whether the response has an unexpected JSON body, which may be the answer to another request. */
+  #isUnexpectedBody = false;
   #body: ResponseBody | undefined;
   #reader: EventReader | undefined;
   #position: StreamPosition | undefined;
-  #refused: Refused | undefined;
-  #linger: NodeJS.Timeout | undefined;
+  #refused: ErrorResponse | undefined;
+  #lingerTimer: NodeJS.Timeout | undefined;
 
-  /** @param wantsAnswer whether the response to the POST has to hold the answer. */
+  /** @param wantsAnswer whether the response must contain the answer. */
   constructor(owner: PostExchangeOwner, id: number | undefined, method: string | undefined, wantsAnswer: boolean) {
     this.#owner = owner;
     this.id = id;
@@ -55,54 +58,56 @@ export class PostExchange implements WireHandler {
     this.#wantsAnswer = wantsAnswer;
   }
 
+  /** Whether the answer has been received, here or on another stream. */
   get isAnswered(): boolean {
     return this.#isAnswered;
   }
 
-  /** Whether all of the response has come, whatever is made of it. */
+  /** Whether the response is complete. */
   get hasEnded(): boolean {
     return this.#hasEnded;
   }
 
-  /** Whether what came is known to be ASCII. */
+  /** Whether the body is known to be ASCII. */
   get isAscii(): boolean {
     return this.#body?.isAscii === true;
   }
 
   /**
-   * Keeps other requests from the socket of this one. Called when its response holds a message that answers another request,
-   * or names none: the bytes that follow may be the answer to this one, and would be read as the answer to the next.
+   * Prevents the reuse of the socket. To be called if the response contains a message that answers another request, or has no
+   * id: the bytes after it may answer this request, and would be read as the answer to the next one.
    */
-  doubt(): void {
-    this.#isDoubtful = true;
+  blockSocketReuse(): void {
+    this.#isReuseBlocked = true;
   }
 
-  /** Its answer has come, here or elsewhere: the rest may still be said, but is not waited for. */
+  /** Marks the answer as received, here or on another stream. The rest of the response is read for a short time only. */
   markAnswered(): void {
     if (this.#isAnswered) return;
     this.#isAnswered = true;
-    if (this.#stage === 'ignored' || this.#isOver()) return;
-    this.#linger = setTimeout(() => this.#end(() => this.#owner.onDone(this)), LINGER_MS);
-    this.#linger.unref();
+    if (this.#stage === 'ignored' || this.#isDone()) return;
+    this.#lingerTimer = setTimeout(() => this.#end(() => this.#owner.onDone(this)), LINGER_MS);
+    this.#lingerTimer.unref();
   }
 
-  /** Ends it here and now; nothing more is told. */
+  /** Ends the POST without further events. */
   cancel(): void {
     this.#end(() => undefined);
   }
 
-  /** Reads nothing of its event stream for this long. Returns false where that changes nothing. */
+  /** Stops reading the event stream for this long (ms). Returns false if there is none, or reading is already paused. */
   pause(forMs: number): boolean {
     return this.#stage === 'events' && this.#controller?.pause(forMs) === true;
   }
 
+  /** Ends the POST with `onFailed`. */
   fail(error: GatewayError): void {
     this.#end(() => this.#owner.onFailed(this, error));
   }
 
   onRequestStart(controller: WireController): void {
-    if (this.#isOver()) {
-      // Cancelled before a byte was written. Unlike abort(), this leaves the socket to the next request.
+    if (this.#isDone()) {
+      // Cancelled before a byte was written. Unlike abort(), an error here lets the next request use the socket.
       throw new GatewayError('cancelled', { upstream: this.#owner.upstream, executed: 'no' });
     }
     this.#controller = controller;
@@ -117,19 +122,19 @@ export class PostExchange implements WireHandler {
     }
     const type = mediaType(headers);
     this.#owner.onAccepted(this, headers);
-    if (this.#isOver()) return;
+    if (this.#isDone()) return;
     if (type === 'text/event-stream') {
       this.#readEvents();
     } else if (!this.#wantsAnswer) {
       this.#stage = 'ignored';
-      this.#isUnwanted = type === 'application/json';
+      this.#isUnexpectedBody = type === 'application/json';
       return;
     } else if (type === 'application/json') {
       this.#readJson(headers);
     } else {
-      this.fail(this.#onBroken(unreadable(status, type)));
+      this.fail(this.#protocolError(unexpectedBody(status, type)));
     }
-    if (isEncoded(headers)) this.fail(this.#onBroken('compressed its answer unasked'));
+    if (isEncoded(headers)) this.fail(this.#protocolError('compressed its answer unasked'));
   }
 
   onResponseData(_controller: WireController, chunk: Buffer): void {
@@ -144,11 +149,11 @@ export class PostExchange implements WireHandler {
         else this.#body.add(chunk);
         return;
       case 'ignored':
-        if (this.#isUnwanted) this.#isDoubtful = true;
+        if (this.#isUnexpectedBody) this.#isReuseBlocked = true;
         return;
       case 'queued':
       case 'sent':
-      case 'over':
+      case 'done':
     }
   }
 
@@ -158,12 +163,12 @@ export class PostExchange implements WireHandler {
       case 'json':
         this.#stage = 'ignored';
         this.#owner.onText(this, this.#body?.text() ?? '');
-        if (this.#isOver()) return;
+        if (this.#isDone()) return;
         if (this.#isAnswered) this.#complete();
-        else this.fail(this.#onBroken('answered with something that is no answer to the request'));
+        else this.fail(this.#protocolError('answered with something that is no answer to the request'));
         return;
       case 'events':
-        this.#onStreamEnd(undefined);
+        this.#onEventStreamEnd(undefined);
         return;
       case 'refusal': {
         const refused = this.#refused;
@@ -181,14 +186,14 @@ export class PostExchange implements WireHandler {
         return;
       case 'queued':
       case 'sent':
-      case 'over':
+      case 'done':
     }
   }
 
   onResponseError(_controller: WireController, thrown: Error): void {
-    if (this.#isOver()) return;
+    if (this.#isDone()) return;
     const refused = this.#refused;
-    if (this.#stage === 'events') this.#onStreamEnd(thrown);
+    if (this.#stage === 'events') this.#onEventStreamEnd(thrown);
     else if (this.#stage === 'ignored') this.#end(() => this.#owner.onDone(this));
     else if (refused !== undefined) this.#end(() => this.#owner.onRefused(this, refused));
     else this.fail(wireFailure(this.#owner.upstream, thrown, this.#stage !== 'queued'));
@@ -196,7 +201,7 @@ export class PostExchange implements WireHandler {
 
   #refuse(status: number, headers: ResponseHeaders): void {
     const refused = { status, body: undefined, retryAfterMs: retryAfterMs(headers, Date.now()) };
-    // What comes with a 401 or 403 is about credentials and goes no further.
+    // The body of a 401 or 403 is about our credentials, so it is not forwarded.
     const isReadable = status >= 400 && status !== 401 && status !== 403 && mediaType(headers) === 'application/json';
     if (isReadable && !isEncoded(headers)) {
       this.#refused = refused;
@@ -221,7 +226,7 @@ export class PostExchange implements WireHandler {
     });
   }
 
-  #onStreamEnd(thrown: Error | undefined): void {
+  #onEventStreamEnd(thrown: Error | undefined): void {
     const { upstream } = this.#owner;
     const position = this.#position;
     if (this.#isAnswered || !this.#wantsAnswer) {
@@ -233,7 +238,7 @@ export class PostExchange implements WireHandler {
         ? new GatewayError('upstream-lost', { upstream, message: `upstream "${upstream}" ended the stream unanswered` })
         : wireFailure(upstream, thrown, true);
     if (failure.code === 'upstream-lost' && position !== undefined && position.lastEventId !== '') {
-      this.#end(() => this.#owner.onBroken(this, position));
+      this.#end(() => this.#owner.onInterrupted(this, position));
     } else {
       this.fail(failure);
     }
@@ -250,27 +255,27 @@ export class PostExchange implements WireHandler {
     this.fail(new GatewayError('too-large', { upstream, message }));
   }
 
-  #onBroken(what: string): GatewayError {
+  #protocolError(problem: string): GatewayError {
     const { upstream } = this.#owner;
-    return new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" ${what}` });
+    return new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" ${problem}` });
   }
 
-  #isOver(): boolean {
-    return this.#stage === 'over';
+  #isDone(): boolean {
+    return this.#stage === 'done';
   }
 
-  /** Ends it well, and leaves its socket to other requests, if nothing on it is in doubt. */
+  /** Ends the POST successfully. Its socket can be reused if the response is complete and contained nothing unexpected. */
   #complete(): void {
-    if (this.#hasEnded && !this.#isDoubtful) this.#controller = undefined;
+    if (this.#hasEnded && !this.#isReuseBlocked) this.#controller = undefined;
     this.#end(() => this.#owner.onDone(this));
   }
 
-  #end(tell: () => void): void {
-    if (this.#isOver()) return;
-    this.#stage = 'over';
-    clearTimeout(this.#linger);
+  #end(report: () => void): void {
+    if (this.#isDone()) return;
+    this.#stage = 'done';
+    clearTimeout(this.#lingerTimer);
     this.#controller?.abort(this.#cancelled());
-    tell();
+    report();
   }
 
   #cancelled(): GatewayError {
@@ -278,7 +283,7 @@ export class PostExchange implements WireHandler {
   }
 }
 
-function unreadable(status: number, type: string): string {
+function unexpectedBody(status: number, type: string): string {
   return type === ''
     ? `answered HTTP ${status} without an answer`
     : `answered ${type.slice(0, 80)} where JSON or an event stream was expected`;

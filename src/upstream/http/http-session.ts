@@ -4,10 +4,10 @@ import { configuredHeaders, lastEventIdHeader } from './http-headers.ts';
 import type { WireRequest } from '../../http1/wire.ts';
 import { type HeaderList, RequestHead } from '../../http1/request.ts';
 
-/** From this revision on, every message after `initialize` names the revision. */
+/** Since this revision, every message after `initialize` has the header `MCP-Protocol-Version`. */
 const VERSION_HEADER_SINCE = '2025-06-18';
 
-/** What every request to one endpoint says of the conversation it belongs to. */
+/** Builds the requests to one endpoint, with the headers of its session. */
 export class HttpSession {
   readonly #authority: string;
   readonly #path: string;
@@ -22,63 +22,69 @@ export class HttpSession {
     this.#authority = host;
     this.#path = pathname + search;
     this.#configured = configuredHeaders(target, userAgent);
-    this.#getHeaders = this.#buildGet();
-    this.#postHead = this.#buildPost();
+    this.#getHeaders = this.#buildGetHeaders();
+    this.#postHead = this.#buildPostHead();
   }
 
-  /** What the upstream named the session in its answer to `initialize`, if it did. */
+  /** The session id from the answer to `initialize`; undefined without one. */
   get id(): string | undefined {
     return this.#id;
   }
 
+  /** Adds the session id to later requests. */
   setId(id: string): void {
     this.#id = id;
-    this.#build();
+    this.#rebuild();
   }
 
+  /** Adds the revision to later requests, if it is one that has the header. */
   setRevision(revision: string): void {
     this.#revision = revision;
-    this.#build();
+    this.#rebuild();
   }
 
   /**
-   * @param headersMs until the response headers.
-   * @param bodyMs between two pieces of the body; 0 for any time.
+   * Returns a POST request.
+   *
+   * @param headersMs longest time until the response headers, in milliseconds.
+   * @param bodyMs longest time between two pieces of the body, in milliseconds; 0 for no deadline.
    */
   post(body: string, headersMs: number, bodyMs: number): WireRequest {
     return { head: this.#postHead, body, headersMs, bodyMs };
   }
 
+  /** Returns a GET request for an event stream from this position. */
   get(position: StreamPosition): WireRequest {
     const lastEventId = lastEventIdHeader(position.lastEventId);
     const headers = lastEventId === undefined ? this.#getHeaders : [...this.#getHeaders, 'last-event-id', lastEventId];
     return { head: this.#head('GET', headers), body: undefined, headersMs: 0, bodyMs: 0 };
   }
 
+  /** Returns the DELETE request that ends the session. */
   delete(): WireRequest {
     return { head: this.#head('DELETE', this.#getHeaders), body: undefined, headersMs: 0, bodyMs: 0 };
   }
 
-  /** Once per change instead of once per message. */
-  #build(): void {
-    this.#getHeaders = this.#buildGet();
-    this.#postHead = this.#buildPost();
+  /** Builds the headers again, once for each change instead of once for each message. */
+  #rebuild(): void {
+    this.#getHeaders = this.#buildGetHeaders();
+    this.#postHead = this.#buildPostHead();
   }
 
-  #buildGet(): HeaderList {
-    return ['accept', 'text/event-stream', ...this.#common()];
+  #buildGetHeaders(): HeaderList {
+    return ['accept', 'text/event-stream', ...this.#commonHeaders()];
   }
 
-  #buildPost(): RequestHead {
+  #buildPostHead(): RequestHead {
     const accept = 'application/json, text/event-stream';
-    return this.#head('POST', ['content-type', 'application/json', 'accept', accept, ...this.#common()]);
+    return this.#head('POST', ['content-type', 'application/json', 'accept', accept, ...this.#commonHeaders()]);
   }
 
   #head(method: RequestHead['method'], headers: HeaderList): RequestHead {
     return new RequestHead(method, this.#authority, this.#path, headers);
   }
 
-  #common(): string[] {
+  #commonHeaders(): string[] {
     const common = [...this.#configured];
     if (this.#id !== undefined) common.push('mcp-session-id', this.#id);
     if (this.#revision !== undefined && this.#revision >= VERSION_HEADER_SINCE) {

@@ -4,44 +4,50 @@ import { backoffMs } from '../rpc/backoff.ts';
 import { EventGet, type StreamEnd } from './http-get.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
-/** How the tries to have a stream went lately. */
-export interface Tries {
-  /** In a row, that got no stream. */
+/** The recent attempts to open a stream. */
+export interface Attempts {
+  /** Number of successive attempts without a stream. */
   readonly failed: number;
-  /** In a row, that got a stream which soon ended without a word. */
-  readonly barren: number;
+  /** Number of successive streams that ended soon without an event. */
+  readonly empty: number;
 }
 
-/** What to do when a stream has ended. */
-export type Next =
-  | { readonly kind: 'again'; readonly delayMs: number; readonly afresh?: boolean }
-  /** The upstream has no such stream for us; `reason` where that is not simply its choice. */
+/** The decision after the end of a stream. `fromStart`: without `Last-Event-ID`. */
+export type NextStep =
+  | { readonly kind: 'again'; readonly delayMs: number; readonly fromStart?: boolean }
+  /** The upstream has no such stream for us. `reason` is undefined if the specification allows that. */
   | { readonly kind: 'give-up'; readonly reason?: GatewayError }
   | { readonly kind: 'session-lost' };
 
-/** What decides about a stream that ended: {@link standingNext} or {@link resumedNext}. */
-export type Decide = (end: StreamEnd, tries: Tries, position: StreamPosition, inSession: boolean) => Next;
+/** Decides how to continue after the end of a stream: {@link afterServerStreamEnd} or {@link afterResumedStreamEnd}. */
+export type NextStepDecider = (
+  end: StreamEnd,
+  attempts: Attempts,
+  position: StreamPosition,
+  inSession: boolean,
+) => NextStep;
 
 const RETRY_MS = 1_000;
 const MAX_TIMER_MS = 2 ** 31 - 1;
 const JITTER_MS = 100;
-/** A stream that ended sooner than this without an event was not worth having. */
-const BARREN_MS = 5_000;
-const MAX_FAILED = 5;
+/** A stream that ends sooner than this without an event counts as empty. */
+const EMPTY_MS = 5_000;
+const MAX_FAILED_ATTEMPTS = 5;
 
-/** `backoffMs` of this attempt starts the row 1 s, 2 s, 4 s … 30 s. */
+/** Added to the number of failures, so that `backoffMs` returns 1 s, 2 s, 4 s … 30 s. */
 const BACKOFF_SKIP = 2;
 
-/** Statuses of a server that may well give us the stream later. */
-function isPassing(status: number): boolean {
+/** Returns whether a status is transient, so that a later attempt may succeed. */
+function isTransientStatus(status: number): boolean {
   return status === 408 || status === 409 || status === 425 || status === 429 || (status >= 500 && status !== 501);
 }
 
 /**
- * How long to wait before coming back, in milliseconds: never less than the server asked for.
+ * Returns the pause before the next attempt, in milliseconds: at least the `retry` of the server.
  *
- * @param failures in a row.
- * @param random in [0, 1)
+ * @param retryMs the `retry` field of the event stream, in milliseconds.
+ * @param failures number of successive failures.
+ * @param random in [0, 1), for the jitter.
  */
 export function reconnectMs(retryMs: number | undefined, failures: number, random: number): number {
   const base = Math.min(retryMs ?? RETRY_MS, MAX_TIMER_MS - JITTER_MS);
@@ -55,50 +61,50 @@ function waitMs(end: StreamEnd, failures: number, position: StreamPosition): num
   return Math.min(Math.max(ms, askedMs), MAX_TIMER_MS);
 }
 
-/** The stream for what belongs to no request: worth coming back for as long as the session lives. */
-export const standingNext: Decide = (end, tries, position, inSession) => {
-  const delayMs = waitMs(end, tries.failed + Math.max(0, tries.barren - 1), position);
+/** Decides about the stream for messages without a request: retries as long as the session exists. */
+export const afterServerStreamEnd: NextStepDecider = (end, attempts, position, inSession) => {
+  const delayMs = waitMs(end, attempts.failed + Math.max(0, attempts.empty - 1), position);
   switch (end.kind) {
     case 'ended':
     case 'broken':
       return { kind: 'again', delayMs };
     case 'unreadable':
-      // The same event would come again.
+      // A resumed stream would begin with the same event.
       return end.error.code === 'too-large'
-        ? { kind: 'again', delayMs, afresh: true }
+        ? { kind: 'again', delayMs, fromStart: true }
         : { kind: 'give-up', reason: end.error };
     case 'refused': {
       const { status } = end;
       if (status === 404 && inSession) return { kind: 'session-lost' };
       if (status === 204 || status === 404 || status === 405) return { kind: 'give-up' };
-      if (isPassing(status)) return { kind: 'again', delayMs };
-      if (status === 400 && position.lastEventId !== '') return { kind: 'again', delayMs, afresh: true };
-      return { kind: 'give-up', reason: notStreamed(status) };
+      if (isTransientStatus(status)) return { kind: 'again', delayMs };
+      if (status === 400 && position.lastEventId !== '') return { kind: 'again', delayMs, fromStart: true };
+      return { kind: 'give-up', reason: streamRefused(status) };
     }
   }
 };
 
-/** The stream of one request that ended before the answer: worth coming back for until it clearly will not come. */
-export const resumedNext: Decide = (end, tries, position, inSession) => {
-  const delayMs = waitMs(end, tries.failed, position);
-  const isHopeless = tries.failed >= MAX_FAILED;
+/** Decides about the stream of one request that ended before the answer: retries until the answer cannot be expected any more. */
+export const afterResumedStreamEnd: NextStepDecider = (end, attempts, position, inSession) => {
+  const delayMs = waitMs(end, attempts.failed, position);
+  const isExhausted = attempts.failed >= MAX_FAILED_ATTEMPTS;
   switch (end.kind) {
     case 'ended':
-      // A server may let us poll, with each stream empty until the answer is there.
-      return { kind: 'again', delayMs: tries.barren > 1 ? Math.max(delayMs, RETRY_MS / 4) : delayMs };
+      // Some servers let clients poll: each stream is empty until the answer is available.
+      return { kind: 'again', delayMs: attempts.empty > 1 ? Math.max(delayMs, RETRY_MS / 4) : delayMs };
     case 'broken':
-      return isHopeless ? { kind: 'give-up', reason: end.error } : { kind: 'again', delayMs };
+      return isExhausted ? { kind: 'give-up', reason: end.error } : { kind: 'again', delayMs };
     case 'unreadable':
       return { kind: 'give-up', reason: end.error };
     case 'refused':
       if (end.status === 404 && inSession) return { kind: 'session-lost' };
-      return isPassing(end.status) && !isHopeless
+      return isTransientStatus(end.status) && !isExhausted
         ? { kind: 'again', delayMs }
-        : { kind: 'give-up', reason: notStreamed(end.status) };
+        : { kind: 'give-up', reason: streamRefused(end.status) };
   }
 };
 
-function notStreamed(status: number): GatewayError {
+function streamRefused(status: number): GatewayError {
   return new GatewayError(
     'upstream-lost',
     { message: `its event stream was refused (HTTP ${status})` },
@@ -106,29 +112,31 @@ function notStreamed(status: number): GatewayError {
   );
 }
 
+/** The parts that a {@link ReconnectingStream} is constructed from. */
 export interface StreamParts {
   readonly upstream: string;
   readonly messageBytes: number;
   readonly position: StreamPosition;
-  readonly decide: Decide;
-  /** Sends the GET, with `Last-Event-ID` from the position. */
+  readonly decide: NextStepDecider;
+  /** Sends the GET, with the `Last-Event-ID` of the position. */
   open(get: EventGet, position: StreamPosition): void;
+  /** Returns whether requests have a session id. */
   inSession(): boolean;
-  /** A message, or a batch of them, as text. */
+  /** Receives the text of a message or batch. */
   onText(text: string): void;
-  /** A GET was answered, one way or the other. */
+  /** Called when a GET has opened a stream or has ended. */
   onAttempt(): void;
-  /** Called once, unless it was closed. */
-  onEnd(why: Exclude<Next, { kind: 'again' }>): void;
+  /** Called once when the stream is given up, unless it was closed. */
+  onEnd(result: Exclude<NextStep, { kind: 'again' }>): void;
 }
 
-/** An event stream had by GET, and had again whenever it ends, until it is closed or there is no hope. */
+/** An event stream by GET that is opened again after each end, until it is closed or given up. */
 export class ReconnectingStream {
   readonly #parts: StreamParts;
   readonly #position: StreamPosition;
   #get: EventGet | undefined;
   #timer: NodeJS.Timeout | undefined;
-  #tries: Tries = { failed: 0, barren: 0 };
+  #attempts: Attempts = { failed: 0, empty: 0 };
   #isClosed = false;
 
   constructor(parts: StreamParts) {
@@ -136,19 +144,20 @@ export class ReconnectingStream {
     this.#position = parts.position;
   }
 
-  /** Opens it after `delayMs`. */
+  /** Opens the stream after `delayMs`. */
   start(delayMs: number): void {
     if (delayMs === 0) this.#open();
     else this.#timer = setTimeout(() => this.#open(), delayMs);
   }
 
+  /** Ends the stream without further events. */
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#timer);
     this.#get?.cancel();
   }
 
-  /** Reads nothing for this long. Returns false where that changes nothing. */
+  /** Stops reading for this long (ms). Returns false if nothing is being read, or reading is already paused. */
   pause(forMs: number): boolean {
     return this.#get?.pause(forMs) === true;
   }
@@ -157,20 +166,20 @@ export class ReconnectingStream {
     const { upstream, messageBytes } = this.#parts;
     const position = this.#position;
     const openedMs = performance.now();
-    const openedAt = position.lastEventId;
-    let heard = false;
+    const startEventId = position.lastEventId;
+    let hasEvent = false;
     const get = new EventGet(upstream, position, messageBytes, {
       onEvent: (type, data) => {
-        heard = true;
+        hasEvent = true;
         if (type === 'message' && data !== '') this.#parts.onText(data);
       },
       onOpen: () => this.#parts.onAttempt(),
       onEnd: (end) => {
         this.#parts.onAttempt();
-        const isFruitful = heard || position.lastEventId !== openedAt || performance.now() - openedMs > BARREN_MS;
-        const { failed, barren } = this.#tries;
-        if (!get.isOpen) this.#tries = { failed: failed + 1, barren };
-        else this.#tries = { failed: 0, barren: isFruitful ? 0 : barren + 1 };
+        const wasUseful = hasEvent || position.lastEventId !== startEventId || performance.now() - openedMs > EMPTY_MS;
+        const { failed, empty } = this.#attempts;
+        if (!get.isOpen) this.#attempts = { failed: failed + 1, empty };
+        else this.#attempts = { failed: 0, empty: wasUseful ? 0 : empty + 1 };
         this.#onEnd(end);
       },
     });
@@ -180,13 +189,13 @@ export class ReconnectingStream {
 
   #onEnd(end: StreamEnd): void {
     if (this.#isClosed) return;
-    const next = this.#parts.decide(end, this.#tries, this.#position, this.#parts.inSession());
+    const next = this.#parts.decide(end, this.#attempts, this.#position, this.#parts.inSession());
     if (next.kind !== 'again') {
       this.close();
       this.#parts.onEnd(next);
       return;
     }
-    if (next.afresh === true) this.#position.lastEventId = '';
+    if (next.fromStart === true) this.#position.lastEventId = '';
     this.start(Math.max(1, next.delayMs));
   }
 }

@@ -3,14 +3,14 @@ import type { Wire } from '../../http1/wire.ts';
 import { WirePool } from '../../http1/pool.ts';
 
 /**
- * Opens the sockets to one upstream under one set of credentials. They have no bound here: every open stream holds one, and
- * the requests in flight are bounded before they come here.
+ * Opens the HTTP client for one upstream and one set of credentials. The number of its sockets is not bounded here: every open
+ * stream needs one, and callers bound the requests in flight.
  *
- * Streams are silent for hours and calls take minutes, so only connecting has a deadline here; every request brings its own.
+ * Only connecting has a deadline here, because streams can be silent for hours. Each request has deadlines of its own.
  */
 export type WireOpener = (target: HttpTarget, timeouts: UpstreamTimeouts) => Wire;
 
-/** Returns the opener for these targets. Loads the TLS client only where one of them needs it, since that takes long. */
+/** Resolves with the opener for these targets. Loads the TLS client, which takes long, only if one of them needs it. */
 export async function wireOpener(targets: readonly (HttpTarget | StdioTarget)[]): Promise<WireOpener> {
   const needsTls = targets.some((target) => target.kind !== 'stdio' && isHttps(new URL(target.url)));
   const tls = needsTls ? await import('../../http1/tls.ts') : undefined;

@@ -6,51 +6,59 @@ import { GatewayError } from '../../errors.ts';
 import type { StreamPosition } from '../../protocol/event-stream.ts';
 import type { Message, MessageError, Response } from '../../protocol/jsonrpc.ts';
 import { deleteSession } from './delete-session.ts';
-import { readRefusal, type Refused } from './http-failure.ts';
+import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
 import { isSessionId } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
 import { INITIALIZED, HandshakeQueue } from './handshake-queue.ts';
 import { PostExchange, type PostExchangeOwner } from './http-post.ts';
 import { HttpSession } from './http-session.ts';
-import { type Next, reconnectMs, resumedNext, standingNext, ReconnectingStream } from './http-stream.ts';
+import {
+  type NextStep,
+  reconnectMs,
+  afterResumedStreamEnd,
+  afterServerStreamEnd,
+  ReconnectingStream,
+} from './http-stream.ts';
 import {
   type Outgoing,
   type StartTransport,
   type Transport,
   type TransportEvents,
-  unlessAborted,
+  startUnlessAborted,
 } from '../rpc/transport.ts';
 import type { ResponseHeaders, Wire, WireHandler } from '../../http1/wire.ts';
 
+/** The options of all transports over HTTP. */
 export interface HttpOptions {
   readonly upstream: string;
   readonly timeouts: UpstreamTimeouts;
   readonly messageBytes: number;
   readonly log: Logger;
-  /** Opened by a `WireOpener`, shared by all transports with the same credentials, and not ours to end. */
+  /** Shared by all transports with the same credentials. The transport does not destroy it. */
   readonly wire: Wire;
   /** `linkspan/<version>` */
   readonly userAgent: string;
-  /** Is called when the upstream is held up since it sends too much. */
+  /** Called when reading is paused because the upstream sends too much. */
   readonly onPause?: () => void;
 }
 
-/** What `close` may take twice: for messages still on their way, and for the DELETE. */
+/** Longest wait in `close`, once for messages in flight and once for the DELETE. */
 const CLOSE_MS = 1_000;
 
-/** How long a call may take is for whoever waits for it, who says so better: here only what is not waited for any more ends. */
-export const LATE_MS = 1_000;
+/** Added to the timeout of a call: a safety net above the timeout of the connection, whose error says more. */
+export const RESPONSE_MARGIN_MS = 1_000;
 
-/** A first call waits so long for the server's own stream: some servers send no headers before they have something to say. */
+/** Longest wait of the first call for the server's stream. Some servers send no headers before the first event. */
 const LISTEN_MS = 250;
 
 /**
- * Streamable HTTP, all revisions with sessions. Starting sends nothing: `initialize` is a message like any other.
+ * Returns the transport for Streamable HTTP of the legacy era. Starting sends nothing: `initialize` is a message like any other.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#streamable-http
  */
 export function httpTransport(target: HttpTarget, options: HttpOptions): StartTransport {
-  return (events, signal) => unlessAborted(options.upstream, signal, () => new HttpTransport(target, options, events));
+  return (events, signal) =>
+    startUnlessAborted(options.upstream, signal, () => new HttpTransport(target, options, events));
 }
 
 class HttpTransport implements Transport, PostExchangeOwner {
@@ -59,17 +67,17 @@ class HttpTransport implements Transport, PostExchangeOwner {
   readonly #options: HttpOptions;
   readonly #events: TransportEvents;
   readonly #session: HttpSession;
-  readonly #outbox = new HandshakeQueue((message) => this.#post(message));
-  /** Where the answer to each request is awaited: the POST, or the stream that took its place. */
+  readonly #handshakeQueue = new HandshakeQueue((message) => this.#post(message));
+  /** Requests in flight: the POST, and the stream that has replaced its response, if any. */
   readonly #inFlight = new ArrayMap<number, { readonly post: PostExchange; stream: ReconnectingStream | undefined }>();
-  /** POSTs no answer is awaited from. */
-  readonly #others = new ArraySet<PostExchange>();
-  #standing: ReconnectingStream | undefined;
-  /** Set once `initialized` was accepted. */
-  #listening: NodeJS.Timeout | undefined;
-  #isOver = false;
+  /** POSTs whose answer is not awaited: notifications, responses, and answered requests. */
+  readonly #otherPosts = new ArraySet<PostExchange>();
+  #serverStream: ReconnectingStream | undefined;
+  /** Set when `notifications/initialized` is accepted. */
+  #listenTimer: NodeJS.Timeout | undefined;
+  #isClosed = false;
   #closing: Promise<void> | undefined;
-  #onQuiet: (() => void) | undefined;
+  #onOtherPostsDone: (() => void) | undefined;
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
     this.upstream = options.upstream;
@@ -80,11 +88,11 @@ class HttpTransport implements Transport, PostExchangeOwner {
   }
 
   send(message: Outgoing): void {
-    if (!this.#isOver) this.#outbox.send(message);
+    if (!this.#isClosed) this.#handshakeQueue.send(message);
   }
 
   forget(id: number): void {
-    this.#outbox.forget(id);
+    this.#handshakeQueue.forget(id);
     const { post, stream } = this.#inFlight.get(id) ?? {};
     this.#inFlight.delete(id);
     post?.cancel();
@@ -102,19 +110,19 @@ class HttpTransport implements Transport, PostExchangeOwner {
   pause(forMs: number, about: number | undefined): void {
     const entry = about === undefined ? undefined : this.#inFlight.get(about);
     const isPaused =
-      entry === undefined ? this.#pauseOthers(forMs) : (entry.stream?.pause(forMs) ?? entry.post.pause(forMs));
+      entry === undefined ? this.#pauseOtherStreams(forMs) : (entry.stream?.pause(forMs) ?? entry.post.pause(forMs));
     if (isPaused) this.#options.onPause?.();
   }
 
-  /** Pauses the upstream's own stream, and those of POSTs that go on after their answer. */
-  #pauseOthers(forMs: number): boolean {
-    let isPaused = this.#standing?.pause(forMs) === true;
-    for (const post of this.#others) if (post.pause(forMs)) isPaused = true;
+  /** Pauses the server's stream, and the streams of answered POSTs. */
+  #pauseOtherStreams(forMs: number): boolean {
+    let isPaused = this.#serverStream?.pause(forMs) === true;
+    for (const post of this.#otherPosts) if (post.pause(forMs)) isPaused = true;
     return isPaused;
   }
 
   close(): Promise<void> {
-    this.#closing ??= this.#isOver ? Promise.resolve() : this.#close();
+    this.#closing ??= this.#isClosed ? Promise.resolve() : this.#close();
     return this.#closing;
   }
 
@@ -124,11 +132,11 @@ class HttpTransport implements Transport, PostExchangeOwner {
       if (isSessionId(sessionId)) {
         this.#session.setId(sessionId);
       } else if (sessionId !== undefined) {
-        post.fail(this.#protocol('gave out a session id that is not visible ASCII'));
+        post.fail(this.#protocolError('gave out a session id that is not visible ASCII'));
       }
     } else if (post.method === INITIALIZED) {
-      this.#listen();
-      this.#listening = setTimeout(() => this.#onListenEnd(), LISTEN_MS);
+      this.#openServerStream();
+      this.#listenTimer = setTimeout(() => this.#releaseHandshakeQueue(), LISTEN_MS);
     }
   }
 
@@ -140,16 +148,16 @@ class HttpTransport implements Transport, PostExchangeOwner {
     this.#settle(post);
   }
 
-  onRefused(post: PostExchange, refused: Refused): boolean {
+  onRefused(post: PostExchange, refused: ErrorResponse): boolean {
     const inSession = this.#session.id !== undefined && post.method !== 'initialize';
-    const refusal = readRefusal(this.upstream, refused, post.id, post.method, inSession);
+    const refusal = interpretErrorResponse(this.upstream, refused, post.id, post.method, inSession);
     switch (refusal.kind) {
       case 'answer':
         this.#settle(post);
         if (post.id !== undefined) this.#events.onMessage(refusal.response, post.id);
         return refusal.isNamed;
       case 'session-lost':
-        this.#loseSession(post);
+        this.#onSessionUnknown(post);
         return false;
       case 'failed':
         this.onFailed(post, refusal.error);
@@ -157,13 +165,13 @@ class HttpTransport implements Transport, PostExchangeOwner {
     }
   }
 
-  onBroken(post: PostExchange, position: StreamPosition): void {
+  onInterrupted(post: PostExchange, position: StreamPosition): void {
     const entry = post.id === undefined ? undefined : this.#inFlight.get(post.id);
     if (entry === undefined) return;
     this.#options.log.debug({ upstream: this.upstream, method: post.method }, 'response stream ended early, resuming');
     entry.stream = new ReconnectingStream({
       ...this.#streamParts(position),
-      decide: resumedNext,
+      decide: afterResumedStreamEnd,
       onText: (text) => this.#read(text, post),
       onAttempt: () => undefined,
       onEnd: (why) => this.#onNotResumed(post, why),
@@ -175,32 +183,32 @@ class HttpTransport implements Transport, PostExchangeOwner {
     this.#settle(post);
     if (post.id !== undefined) {
       this.#events.onSendFailed(post.id, error);
-    } else if (!this.#isOver) {
+    } else if (!this.#isClosed) {
       this.#options.log.warn({ upstream: this.upstream, method: post.method, err: error }, 'message not delivered');
     }
   }
 
   #post(message: Outgoing): void {
-    if (this.#isOver) return;
+    if (this.#isClosed) return;
     const { id, method } = message;
     const isRequest = id !== undefined;
     const post = new PostExchange(this, id, method, isRequest);
     if (isRequest) this.#inFlight.set(id, { post, stream: undefined });
-    else this.#others.add(post);
+    else this.#otherPosts.add(post);
     const { firstByteMs, callMs } = this.#options.timeouts;
-    // A server may answer only when it is done. How long a call may take is for whoever calls forget().
-    const headersMs = isRequest ? Math.max(firstByteMs, callMs + LATE_MS) : firstByteMs;
-    const sent = this.#session.post(message.text, headersMs, isRequest ? 0 : firstByteMs);
-    this.#options.wire.dispatch(sent, post);
+    // A server may send the headers with its answer. The connection ends late calls with forget().
+    const headersMs = isRequest ? Math.max(firstByteMs, callMs + RESPONSE_MARGIN_MS) : firstByteMs;
+    const request = this.#session.post(message.text, headersMs, isRequest ? 0 : firstByteMs);
+    this.#options.wire.dispatch(request, post);
   }
 
-  /** The POST is over: whatever waited for it goes on. */
+  /** Removes an ended POST, and lets the messages continue that wait for it. */
   #settle(post: PostExchange): void {
     if (post.id !== undefined && this.#inFlight.get(post.id)?.post === post) this.#inFlight.delete(post.id);
-    this.#others.delete(post);
-    // Where it was accepted, the others wait for the stream as well.
-    if (this.#listening === undefined) this.#outbox.onAccepted(post.method);
-    if (this.#others.size === 0) this.#onQuiet?.();
+    this.#otherPosts.delete(post);
+    // After `notifications/initialized` was accepted, messages wait for the server's stream as well.
+    if (this.#listenTimer === undefined) this.#handshakeQueue.onAccepted(post.method);
+    if (this.#otherPosts.size === 0) this.#onOtherPostsDone?.();
   }
 
   #read(text: string, about: PostExchange | undefined): void {
@@ -212,40 +220,40 @@ class HttpTransport implements Transport, PostExchangeOwner {
   }
 
   #deliver(message: Message, about: PostExchange | undefined): void {
-    if (this.#isOver) return;
+    if (this.#isClosed) return;
     if (message.kind === 'result' || message.kind === 'error') {
-      this.#answer(message, about);
+      this.#onAnswer(message, about);
     } else {
       this.#events.onMessage(message, about?.isAnswered === true ? undefined : about?.id);
     }
   }
 
-  #answer(response: Response, about: PostExchange | undefined): void {
+  #onAnswer(response: Response, about: PostExchange | undefined): void {
     const id = about === undefined ? Number(response.id) : about.id;
     const entry = id === undefined ? undefined : this.#inFlight.get(id);
-    // On a request's own stream only its own answer is believed, so that none can pass for another's.
+    // On the stream of a request, only the answer to that request is accepted.
     const isOwn = about === undefined || response.id === String(id) || response.id === 'null';
     if (id === undefined || entry === undefined || !isOwn) {
       this.#options.log.warn({ upstream: this.upstream, method: about?.method }, 'answer to no request, dropped');
-      about?.doubt();
+      about?.blockSocketReuse();
       return;
     }
-    if (response.id === 'null') about?.doubt();
+    if (response.id === 'null') about?.blockSocketReuse();
     this.#inFlight.delete(id);
     entry.stream?.close();
     entry.post.markAnswered();
-    // It may be a while until its stream ends, and close() has to find it.
-    if (entry.stream === undefined && !entry.post.hasEnded) this.#others.add(entry.post);
+    // The stream of the POST may stay open, so close() has to find it.
+    if (entry.stream === undefined && !entry.post.hasEnded) this.#otherPosts.add(entry.post);
     this.#events.onMessage(response.id === 'null' ? { ...response, id: String(id) } : response, about?.id);
   }
 
   #onMalformed(error: MessageError, about: PostExchange | undefined): void {
     this.#options.log.warn({ upstream: this.upstream, method: about?.method, err: error }, 'not a message, dropped');
-    about?.doubt();
-    // What is not even JSON was most likely the answer; anything else with another id was not.
+    about?.blockSocketReuse();
+    // Text that is not JSON was most likely the answer. A malformed message with another id was not.
     if (about?.id === undefined || about.isAnswered) return;
     if (error.code !== -32700 && error.refused === undefined && error.id !== String(about.id)) return;
-    const failure = this.#protocol('answered with something that is not JSON-RPC', error);
+    const failure = this.#protocolError('answered with something that is not JSON-RPC', error);
     const stream = this.#inFlight.get(about.id)?.stream;
     if (stream === undefined) {
       about.fail(failure);
@@ -255,12 +263,12 @@ class HttpTransport implements Transport, PostExchangeOwner {
     }
   }
 
-  #onNotResumed(post: PostExchange, why: Exclude<Next, { kind: 'again' }>): void {
+  #onNotResumed(post: PostExchange, why: Exclude<NextStep, { kind: 'again' }>): void {
     if (why.kind === 'session-lost') {
       this.#settle(post);
-      // Unlike a POST answered 404, this one ran.
-      if (post.id !== undefined) this.#events.onSendFailed(post.id, this.#onSessionLost());
-      this.#finish(this.#onSessionLost());
+      // Unlike a POST that was answered 404, this request has reached the upstream.
+      if (post.id !== undefined) this.#events.onSendFailed(post.id, this.#sessionLostError());
+      this.#finish(this.#sessionLostError());
       return;
     }
     const { upstream } = this;
@@ -270,28 +278,28 @@ class HttpTransport implements Transport, PostExchangeOwner {
     this.onFailed(post, isItsOwn ? reason : new GatewayError('upstream-lost', { upstream, message }, reason));
   }
 
-  /** From here on nothing the server says can be missed, or the server has had its time. */
-  #onListenEnd(): void {
-    clearTimeout(this.#listening);
-    this.#outbox.onAccepted(INITIALIZED);
+  /** Releases the queued messages when the server's stream is open, or after the wait for it. */
+  #releaseHandshakeQueue(): void {
+    clearTimeout(this.#listenTimer);
+    this.#handshakeQueue.onAccepted(INITIALIZED);
   }
 
-  #listen(): void {
-    if (this.#standing !== undefined || this.#isOver) return;
-    this.#standing = new ReconnectingStream({
+  #openServerStream(): void {
+    if (this.#serverStream !== undefined || this.#isClosed) return;
+    this.#serverStream = new ReconnectingStream({
       ...this.#streamParts({ lastEventId: '', retryMs: undefined }),
-      decide: standingNext,
+      decide: afterServerStreamEnd,
       onText: (text) => this.#read(text, undefined),
-      onAttempt: () => this.#onListenEnd(),
+      onAttempt: () => this.#releaseHandshakeQueue(),
       onEnd: (why) => {
         const { log } = this.#options;
-        if (why.kind === 'session-lost') this.#finish(this.#onSessionLost());
+        if (why.kind === 'session-lost') this.#finish(this.#sessionLostError());
         else if (why.reason === undefined)
           log.debug({ upstream: this.upstream }, 'upstream offers no stream of its own');
         else log.warn({ upstream: this.upstream, err: why.reason }, 'stream of the upstream given up');
       },
     });
-    this.#standing.start(0);
+    this.#serverStream.start(0);
   }
 
   #streamParts(position: StreamPosition) {
@@ -307,13 +315,13 @@ class HttpTransport implements Transport, PostExchangeOwner {
     };
   }
 
-  #protocol(what: string, cause?: unknown): GatewayError {
+  #protocolError(problem: string, cause?: unknown): GatewayError {
     const { upstream } = this;
-    return new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" ${what}` }, cause);
+    return new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" ${problem}` }, cause);
   }
 
-  /** For whatever was under way: it may have run. */
-  #onSessionLost(): GatewayError {
+  /** Returns the error for requests in flight when the session is lost: they may have run. */
+  #sessionLostError(): GatewayError {
     const { upstream } = this;
     const message = `upstream "${upstream}" forgot our session, as after a restart`;
     return new GatewayError('upstream-session-lost', {
@@ -324,29 +332,29 @@ class HttpTransport implements Transport, PostExchangeOwner {
     });
   }
 
-  /** The upstream refused this message because it knows no such session. */
-  #loseSession(post: PostExchange): void {
+  /** Fails a message that the upstream refused because it does not know the session, and closes the transport. */
+  #onSessionUnknown(post: PostExchange): void {
     const { upstream } = this;
     this.#settle(post);
     if (post.id !== undefined) {
       const message = `upstream "${upstream}" forgot our session and refused the request; try again`;
       this.#events.onSendFailed(post.id, new GatewayError('upstream-session-lost', { upstream, message }));
     }
-    this.#finish(this.#onSessionLost());
+    this.#finish(this.#sessionLostError());
   }
 
   #finish(error: GatewayError): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#abandon();
-    for (const post of this.#others) post.cancel();
-    this.#others.clear();
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#cancelRequests();
+    for (const post of this.#otherPosts) post.cancel();
+    this.#otherPosts.clear();
     this.#events.onClose(error);
   }
 
-  #abandon(): void {
-    clearTimeout(this.#listening);
-    this.#standing?.close();
+  #cancelRequests(): void {
+    clearTimeout(this.#listenTimer);
+    this.#serverStream?.close();
     for (const { post, stream } of this.#inFlight.values()) {
       post.cancel();
       stream?.close();
@@ -355,27 +363,27 @@ class HttpTransport implements Transport, PostExchangeOwner {
   }
 
   async #close(): Promise<void> {
-    this.#isOver = true;
-    this.#abandon();
-    await this.#quiet(CLOSE_MS);
-    for (const post of this.#others) post.cancel();
-    this.#others.clear();
+    this.#isClosed = true;
+    this.#cancelRequests();
+    await this.#awaitOtherPosts(CLOSE_MS);
+    for (const post of this.#otherPosts) post.cancel();
+    this.#otherPosts.clear();
     if (this.#session.id !== undefined) await deleteSession(this.#options.wire, this.#session.delete(), CLOSE_MS);
     const { upstream } = this;
     const message = `the connection to upstream "${upstream}" was closed`;
     this.#events.onClose(new GatewayError('upstream-lost', { upstream, message }));
   }
 
-  /** Messages that ask for no answer, such as a cancellation, are still delivered. */
-  async #quiet(limitMs: number): Promise<void> {
-    for (const post of this.#others) {
+  /** Waits for the delivery of messages without an answer, such as a cancellation, at most this long. */
+  async #awaitOtherPosts(limitMs: number): Promise<void> {
+    for (const post of this.#otherPosts) {
       if (!post.isAnswered) continue;
       post.cancel();
-      this.#others.delete(post);
+      this.#otherPosts.delete(post);
     }
-    if (this.#others.size === 0) return;
+    if (this.#otherPosts.size === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();
-    this.#onQuiet = resolve;
+    this.#onOtherPostsDone = resolve;
     const timer = setTimeout(resolve, limitMs);
     await promise;
     clearTimeout(timer);

@@ -1,50 +1,51 @@
 import { isAscii } from 'node:buffer';
 
-/** A body of this length is put together in one piece of memory, had as soon as the length is known. */
-const MAX_AHEAD_BYTES = 1_048_576;
+/** Up to this length, a body is collected in one buffer of its declared length. */
+const MAX_PREALLOCATED_BYTES = 1_048_576;
 
-/** Puts a body in UTF-8 together from chunks that are lent: one that comes whole is never copied. */
+/** Collects the chunks of a UTF-8 body. The chunks are valid only during `add`. A body in a single chunk is not copied. */
 export class ResponseBody {
-  /** As the headers say; NaN where they do not. */
+  /** The declared length; NaN without one. */
   readonly #length: number;
   #bytes = 0;
   #text: string | undefined;
   #isAscii = false;
-  #whole: Buffer | undefined;
+  #buffer: Buffer | undefined;
   #chunks: Buffer[] = [];
 
   constructor(contentLength: string | string[] | undefined) {
     this.#length = typeof contentLength === 'string' ? Number(contentLength) : Number.NaN;
   }
 
-  /** So far. */
+  /** Number of bytes so far. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Whether what came is known to be ASCII. */
+  /** Whether the body is known to be ASCII. */
   get isAscii(): boolean {
     return this.#isAscii;
   }
 
+  /** Appends a chunk. */
   add(chunk: Buffer): void {
     const at = this.#bytes;
     this.#bytes += chunk.length;
     if (chunk.length === this.#length) {
-      // By the bytes: what is no UTF-8 becomes text with as many characters, too.
+      // Checks the bytes, because invalid UTF-8 can also become text with as many characters as bytes.
       this.#isAscii = isAscii(chunk);
       this.#text = chunk.toString(this.#isAscii ? 'latin1' : 'utf8');
       return;
     }
-    if (at === 0 && this.#length <= MAX_AHEAD_BYTES) this.#whole = Buffer.allocUnsafeSlow(this.#length);
-    if (this.#whole === undefined) this.#chunks.push(Buffer.from(chunk));
-    else chunk.copy(this.#whole, at);
+    if (at === 0 && this.#length <= MAX_PREALLOCATED_BYTES) this.#buffer = Buffer.allocUnsafeSlow(this.#length);
+    if (this.#buffer === undefined) this.#chunks.push(Buffer.from(chunk));
+    else chunk.copy(this.#buffer, at);
   }
 
-  /** The whole of it. Asked for once, at the end. */
+  /** Returns the whole body. To be called once, at the end. */
   text(): string {
     if (this.#text !== undefined) return this.#text;
-    if (this.#whole !== undefined) return this.#whole.toString('utf8', 0, this.#bytes);
+    if (this.#buffer !== undefined) return this.#buffer.toString('utf8', 0, this.#bytes);
     return Buffer.concat(this.#chunks, this.#bytes).toString('utf8');
   }
 }

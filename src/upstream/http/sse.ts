@@ -2,7 +2,7 @@ import type { HttpTarget } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { MessageError } from '../../protocol/jsonrpc.ts';
 import type { HttpOptions } from './http.ts';
-import { readRefusal, type Refused, statusFailure } from './http-failure.ts';
+import { interpretErrorResponse, type ErrorResponse, statusFailure } from './http-failure.ts';
 import { EventGet, type StreamEnd } from './http-get.ts';
 import { readMessages } from './http-messages.ts';
 import { HandshakeQueue } from './handshake-queue.ts';
@@ -11,7 +11,8 @@ import { HttpSession } from './http-session.ts';
 import type { Outgoing, StartTransport, Transport, TransportEvents } from '../rpc/transport.ts';
 
 /**
- * HTTP+SSE of 2024-11-05: everything comes on one stream, opened first, whose first event names where to POST to.
+ * Returns the transport for HTTP+SSE of 2024-11-05. All messages of the server arrive on one stream, which is opened first. Its
+ * first event names the URL for POSTs.
  *
  * @see https://modelcontextprotocol.io/specification/2024-11-05/basic/transports#http-with-sse
  */
@@ -31,10 +32,10 @@ class SseTransport implements Transport, PostExchangeOwner {
   readonly #events: TransportEvents;
   readonly #stream: EventGet;
   readonly #posts = new Set<PostExchange>();
-  readonly #outbox = new HandshakeQueue((message) => this.#post(message));
-  readonly #named = Promise.withResolvers<void>();
+  readonly #handshakeQueue = new HandshakeQueue((message) => this.#post(message));
+  readonly #endpointNamed = Promise.withResolvers<void>();
   #endpoint: HttpSession | undefined;
-  #isOver = false;
+  #isClosed = false;
 
   constructor(target: HttpTarget, options: HttpOptions, events: TransportEvents) {
     this.upstream = options.upstream;
@@ -50,16 +51,18 @@ class SseTransport implements Transport, PostExchangeOwner {
     });
   }
 
-  /** Resolves when the server has said where to POST to. @throws {GatewayError} */
+  /** Opens the stream. Resolves when the server has named its endpoint. @throws {GatewayError} */
   async start(signal: AbortSignal): Promise<void> {
     const { wire, timeouts, userAgent } = this.#options;
-    const giveUp = (what: string) => {
-      const message = `upstream "${this.upstream}" ${what}`;
-      this.#named.reject(new GatewayError('upstream-unavailable', { upstream: this.upstream, message }, signal.reason));
+    const fail = (problem: string) => {
+      const message = `upstream "${this.upstream}" ${problem}`;
+      this.#endpointNamed.reject(
+        new GatewayError('upstream-unavailable', { upstream: this.upstream, message }, signal.reason),
+      );
     };
-    const abort = () => giveUp('is being disconnected');
+    const abort = () => fail('is being disconnected');
     const limitMs = timeouts.connectMs + timeouts.firstByteMs;
-    const timer = setTimeout(() => giveUp(`did not name its endpoint within ${limitMs / 1_000} s`), limitMs);
+    const timer = setTimeout(() => fail(`did not name its endpoint within ${limitMs / 1_000} s`), limitMs);
     signal.addEventListener('abort', abort, { once: true });
     try {
       if (signal.aborted) abort();
@@ -67,9 +70,9 @@ class SseTransport implements Transport, PostExchangeOwner {
         const get = new HttpSession(this.#target, userAgent).get({ lastEventId: '', retryMs: undefined });
         wire.dispatch(get, this.#stream);
       }
-      await this.#named.promise;
+      await this.#endpointNamed.promise;
     } catch (thrown) {
-      this.#isOver = true;
+      this.#isClosed = true;
       this.#stream.cancel();
       throw thrown;
     } finally {
@@ -79,11 +82,11 @@ class SseTransport implements Transport, PostExchangeOwner {
   }
 
   send(message: Outgoing): void {
-    if (!this.#isOver) this.#outbox.send(message);
+    if (!this.#isClosed) this.#handshakeQueue.send(message);
   }
 
   forget(id: number): void {
-    this.#outbox.forget(id);
+    this.#handshakeQueue.forget(id);
     for (const post of this.#posts) {
       if (post.id !== id) continue;
       this.#posts.delete(post);
@@ -107,7 +110,7 @@ class SseTransport implements Transport, PostExchangeOwner {
   }
 
   onAccepted(post: PostExchange): void {
-    this.#outbox.onAccepted(post.method);
+    this.#handshakeQueue.onAccepted(post.method);
   }
 
   onText(_post: PostExchange, text: string): void {
@@ -118,8 +121,8 @@ class SseTransport implements Transport, PostExchangeOwner {
     this.#settle(post);
   }
 
-  onRefused(post: PostExchange, refused: Refused): boolean {
-    const refusal = readRefusal(this.upstream, refused, post.id, post.method, false);
+  onRefused(post: PostExchange, refused: ErrorResponse): boolean {
+    const refusal = interpretErrorResponse(this.upstream, refused, post.id, post.method, false);
     if (refusal.kind === 'answer') {
       this.#settle(post);
       this.#events.onMessage(refusal.response, undefined);
@@ -129,7 +132,7 @@ class SseTransport implements Transport, PostExchangeOwner {
     return false;
   }
 
-  onBroken(post: PostExchange): void {
+  onInterrupted(post: PostExchange): void {
     this.#settle(post);
   }
 
@@ -140,7 +143,7 @@ class SseTransport implements Transport, PostExchangeOwner {
   }
 
   #post(message: Outgoing): void {
-    if (this.#endpoint === undefined || this.#isOver) return;
+    if (this.#endpoint === undefined || this.#isClosed) return;
     const post = new PostExchange(this, message.id, message.method, false);
     this.#posts.add(post);
     const { firstByteMs } = this.#options.timeouts;
@@ -149,58 +152,58 @@ class SseTransport implements Transport, PostExchangeOwner {
 
   #settle(post: PostExchange): void {
     this.#posts.delete(post);
-    this.#outbox.onAccepted(post.method);
+    this.#handshakeQueue.onAccepted(post.method);
   }
 
   #onEvent(type: string, data: string): void {
     if (type === 'message' && data !== '') this.#read(data);
-    else if (type === 'endpoint' && this.#endpoint === undefined) this.#nameEndpoint(data);
+    else if (type === 'endpoint' && this.#endpoint === undefined) this.#setEndpoint(data);
   }
 
-  #nameEndpoint(endpoint: string): void {
+  #setEndpoint(endpoint: string): void {
     const { upstream } = this;
-    const here = this.#target.url;
-    const url = URL.parse(endpoint.trim(), here);
-    if (url === null || url.origin !== new URL(here).origin) {
-      // Our credentials would go wherever it says.
+    const ownUrl = this.#target.url;
+    const url = URL.parse(endpoint.trim(), ownUrl);
+    if (url === null || url.origin !== new URL(ownUrl).origin) {
+      // POSTs carry our credentials, so another origin would get them.
       const message = `upstream "${upstream}" named an endpoint that is not on its own origin`;
-      this.#named.reject(new GatewayError('upstream-protocol', { upstream, message, executed: 'no' }));
+      this.#endpointNamed.reject(new GatewayError('upstream-protocol', { upstream, message, executed: 'no' }));
       return;
     }
     this.#endpoint = new HttpSession({ ...this.#target, url: url.href }, this.#options.userAgent);
-    this.#named.resolve();
+    this.#endpointNamed.resolve();
   }
 
   #read(text: string): void {
     readMessages(
       text,
       (message) => {
-        if (!this.#isOver) this.#events.onMessage(message, undefined);
+        if (!this.#isClosed) this.#events.onMessage(message, undefined);
       },
       (error) => this.#onMalformed(error),
     );
   }
 
-  /** Fails the request that the text answers, where its id can still be read. */
+  /** Fails the request that a malformed message answers, if the message has its id. */
   #onMalformed(error: MessageError): void {
     const { upstream } = this;
     this.#options.log.warn({ upstream, err: error }, 'not a message, dropped');
-    if (this.#isOver || !/^\d+$/.test(error.id)) return;
+    if (this.#isClosed || !/^\d+$/.test(error.id)) return;
     const message = `upstream "${upstream}" answered with something that is not JSON-RPC`;
     this.#events.onSendFailed(Number(error.id), new GatewayError('upstream-protocol', { upstream, message }, error));
   }
 
   #onEnd(end: StreamEnd): void {
-    const error = this.#failure(end);
+    const error = this.#errorOf(end);
     if (this.#endpoint !== undefined) {
       this.#finish(error);
       return;
     }
     const code = error.code === 'upstream-lost' ? 'upstream-unavailable' : error.code;
-    this.#named.reject(new GatewayError(code, { ...error.detail, executed: 'no' }, error.cause));
+    this.#endpointNamed.reject(new GatewayError(code, { ...error.detail, executed: 'no' }, error.cause));
   }
 
-  #failure(end: StreamEnd): GatewayError {
+  #errorOf(end: StreamEnd): GatewayError {
     const { upstream } = this;
     switch (end.kind) {
       case 'broken':
@@ -217,8 +220,8 @@ class SseTransport implements Transport, PostExchangeOwner {
   }
 
   #finish(error: GatewayError): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     this.#stream.cancel();
     for (const post of this.#posts) post.cancel();
     this.#posts.clear();

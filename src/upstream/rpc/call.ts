@@ -4,49 +4,50 @@ import type { Answer, Notification } from '../../protocol/jsonrpc.ts';
 import type { Header } from '../../protocol/mcp-headers.ts';
 import type { Severity } from '../../protocol/severity.ts';
 
+/** The options of one request to an upstream. */
 export interface CallOptions<Owner> {
-  /** How long to wait without progress, and with it. Milliseconds; `Infinity` for ever. */
+  /** Longest wait without progress (`timeoutMs`), and in total (`maxMs`). Milliseconds; `Infinity` for no deadline. */
   readonly timeoutMs: number;
   readonly maxMs: number;
-  /** Whether to ask for progress: puts a token of ours in the place of the client's. */
+  /** Whether to ask for progress, with a token of our own in place of the client's. */
   readonly progress: boolean;
-  /** Whether there may be progress after the answer, until its owner's is forgotten: it may go on as a task. */
+  /** Whether to route progress after the answer until `forgetProgress`, because the call may continue as a task. */
   readonly outlivesAnswer?: boolean;
-  /** Whether nobody waits for it: the connection counts as idle all the same. */
-  readonly background?: true;
-  /** Whose call this is: what {@link ConnectionEvents} are told about it. */
+  /** Whether the call does not count as in flight, so that the connection counts as idle. */
+  readonly isBackground?: true;
+  /** The owner of this call, passed to {@link ConnectionEvents}. */
   readonly context: Owner | undefined;
-  /** In the modern era: what the client can do, `{}` unless given, and which log messages of this call it wants. */
+  /** In the modern era: the client capabilities (default `{}`), and the log level for this call. */
   readonly capabilities?: RawObject | undefined;
   readonly logLevel?: Severity | undefined;
-  /** In the modern era: `Mcp-Param-…`. */
+  /** In the modern era: the `Mcp-Param-…` headers. */
   readonly headers?: readonly Header[] | undefined;
-  /** Is told how it ended and how long it took, before whoever waits for the answer. */
+  /** Called at the end of the call, before `answer` settles. */
   readonly onEnd?: (answer: Answer | GatewayError, durationMs: number) => void;
-  /** Is told what is said about this call, in place of the connection's own events. */
+  /** Receives the notifications about this call, in place of {@link ConnectionEvents}. */
   readonly onNotification?: (notification: Notification) => void;
 }
 
-/** A request to the upstream that is under way. */
+/** A request to an upstream in flight. */
 export interface Call<Owner> {
   readonly id: number;
   readonly context: Owner | undefined;
-  /** Monotonic. */
+  /** Monotonic ms. */
   readonly startedMs: number;
-  /** Rejects with a {@link GatewayError} when no answer will come. Made when it is asked for. */
+  /** Resolves with the answer. Rejects with a {@link GatewayError} if there will be none. Created at the first access. */
   readonly answer: Promise<Answer>;
-  /** Tells the upstream, rejects the answer with `cancelled` and drops what may still arrive. */
+  /** Cancels the request at the upstream, rejects `answer` with `cancelled`, and drops later messages about it. */
   cancel(reason: string | undefined): void;
 }
 
-/** Whoever can end a call. */
+/** The connection of a call, which can cancel it. */
 interface Canceller<Owner> {
   cancel(call: Call<Owner>, reason: string | undefined): void;
 }
 
 function ignore(): void {}
 
-/** A call until it is settled: what its connection knows of it. */
+/** A call with the state that its connection keeps until it is settled. */
 export class PendingCall<Owner> implements Call<Owner> {
   readonly id: number;
   readonly method: string;
@@ -55,7 +56,7 @@ export class PendingCall<Owner> implements Call<Owner> {
   lastActivityMs: number = this.startedMs;
   readonly #canceller: Canceller<Owner>;
   #outcome: Answer | GatewayError | undefined;
-  /** For whoever waits for it: not everybody does. */
+  /** Undefined until it is accessed: many callers use `onEnd` instead. */
   #answer: Promise<Answer> | undefined;
   #waiting: { resolve(answer: Answer): void; reject(error: GatewayError): void } | undefined;
 
@@ -78,7 +79,7 @@ export class PendingCall<Owner> implements Call<Owner> {
     return this.options.context;
   }
 
-  /** How it ends. */
+  /** Ends the call with an answer or an error. */
   settle(outcome: Answer | GatewayError): void {
     this.#outcome = outcome;
     this.options.onEnd?.(outcome, performance.now() - this.startedMs);
@@ -90,7 +91,7 @@ export class PendingCall<Owner> implements Call<Owner> {
     if (outcome === undefined) return;
     if (!(outcome instanceof GatewayError)) this.#waiting?.resolve(outcome);
     else {
-      // Whoever asked may be gone by now.
+      // The code that accessed `answer` may not wait for it any more.
       this.#answer?.catch(ignore);
       this.#waiting?.reject(outcome);
     }
@@ -100,7 +101,7 @@ export class PendingCall<Owner> implements Call<Owner> {
     this.#canceller.cancel(this, reason);
   }
 
-  /** Monotonic ms. */
+  /** When the call times out. Monotonic ms. */
   get dueMs(): number {
     const { timeoutMs, maxMs } = this.options;
     return timeoutMs === Infinity ? Infinity : Math.min(this.lastActivityMs + timeoutMs, this.startedMs + maxMs);

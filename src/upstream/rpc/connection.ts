@@ -23,61 +23,65 @@ import { TokenBucket } from './token-bucket.ts';
 import { nextRequestId } from './request-ids.ts';
 import type { Outgoing, StartTransport, Transport } from './transport.ts';
 
-/** A request the upstream makes of its client. */
+/** A request from an upstream to a client. */
 export interface ServerRequest<Owner> {
   readonly method: string;
   readonly params: RawObject;
-  /** The call it belongs to, where the transport tells. */
+  /** The owner of the call that it belongs to, if the transport shows it. */
   readonly about: Owner | undefined;
-  /** Answers it, once; later answers, and answers after the upstream cancelled it, are dropped. */
+  /** Answers the request. Has no effect after the first answer, or after the upstream has cancelled the request. */
   answer(answer: Answer): void;
-  /** Runs when no answer is wanted any more: the upstream cancelled it or is gone. */
+  /** Registers a function to run if the upstream cancels the request or its connection ends. */
   onWithdrawn(run: () => void): void;
 }
 
-/** What an upstream says of its own accord. Called in the order of arrival; must return without waiting. */
+/** Receives notifications and requests of an upstream. Called in the order of arrival; must return without waiting. */
 export interface ConnectionEvents<Owner> {
-  /** Progress of a call (token not yet translated), or a notification on a call's own stream, or (`undefined`) on neither. */
+  /**
+   * Receives a notification.
+   *
+   * @param about owner of the call that the notification belongs to; undefined if it belongs to none. Progress still has our token.
+   */
   onNotification(notification: Notification, about: Owner | undefined): void;
-  onServerRequest(ask: ServerRequest<Owner>): void;
+  onServerRequest(request: ServerRequest<Owner>): void;
   onClose(error: GatewayError): void;
 }
 
-/** How late a call that got no answer may fail. */
+/** The accuracy of timeouts: they are checked this often. */
 const SWEEP_MS = 100;
 
-/** Calls that went on as tasks and whose progress is still told; the oldest give way. */
-const MAX_LASTING = 256;
+/** Number of answered calls whose progress is still routed; beyond it, the oldest are removed. */
+const MAX_OUTLIVING_CALLS = 256;
 
 interface OpenServerRequest {
   onWithdrawn: (() => void) | undefined;
 }
 
-/** One JSON-RPC peer over one transport: ids, what is pending, timeouts, cancellation. Closing rejects what is in flight. */
+/** A JSON-RPC peer over one transport: ids, pending requests, timeouts, cancellation. Closing it fails the pending requests. */
 export class Connection<Owner> {
   readonly #upstream: string;
   readonly #events: ConnectionEvents<Owner>;
   readonly #pending = new ArrayMap<number, PendingCall<Owner>>();
   readonly #serverRequests = new Map<Id, OpenServerRequest>();
-  /** Owners of calls whose progress is passed on after the answer, by token. */
+  /** Owners of answered calls whose progress is still routed, by progress token. */
   readonly #outliving = new Map<number, Owner>();
   readonly #firstByte = Promise.withResolvers<void>();
   #transport: Transport | undefined;
   #closed: GatewayError | undefined;
   #isClosing = false;
-  #inBackground = 0;
-  readonly #pace = new TokenBucket(LIMITS.notificationsPerSecond);
-  /** While there are calls, and a moment longer. */
+  #backgroundCount = 0;
+  readonly #notificationRate = new TokenBucket(LIMITS.notificationsPerSecond);
+  /** The timer of the sweeps. Runs until a sweep finds no pending call. */
   #sweeping: NodeJS.Timeout | undefined;
-  /** Who we say we are with every request; undefined in the legacy era, where `initialize` says it once. */
-  #modernAs: RawObject | undefined;
+  /** The `clientInfo` of each request; undefined in the legacy era, where only `initialize` has it. */
+  #modernClientInfo: RawObject | undefined;
 
   private constructor(upstream: string, events: ConnectionEvents<Owner>) {
     this.#upstream = upstream;
     this.#events = events;
   }
 
-  /** @throws {GatewayError} `upstream-unavailable` */
+  /** Starts the transport. @throws {GatewayError} `upstream-unavailable` */
   static async open<Owner>(
     upstream: string,
     start: StartTransport,
@@ -90,33 +94,34 @@ export class Connection<Owner> {
         onMessage: (message, about) => connection.#receive(message, about),
         onFirstByte: () => connection.#firstByte.resolve(),
         onSendFailed: (id, error) => connection.#settle(id)?.settle(error),
-        onClose: (error) => connection.#end(error),
+        onClose: (error) => connection.#onTransportClose(error),
       },
       signal,
     );
     return connection;
   }
 
-  /** Resolves when a program on the other side shows its first sign of life. */
+  /** Resolves at the first byte of a program. Stays pending over transports that start no program. */
   get firstByte(): Promise<void> {
     return this.#firstByte.promise;
   }
 
-  /** Calls under way that somebody waits for. */
+  /** Number of calls in flight, without background calls. */
   get inFlight(): number {
-    return this.#pending.size - this.#inBackground;
+    return this.#pending.size - this.#backgroundCount;
   }
 
-  /** Whether the other side may keep state for this connection: a process, or a server that gave it a session. */
+  /** Whether the upstream may keep state for this connection: it is a process, or has given out a session id. */
   get mayKeepState(): boolean {
     return this.#transport?.mayKeepState ?? true;
   }
 
-  /** Nothing can be asked of it any more. */
+  /** Whether the connection is closed or closing, so that it takes no more requests. */
   get isClosed(): boolean {
     return this.#closed !== undefined || this.#isClosing;
   }
 
+  /** Sends a request. Never throws: a failure ends the returned call. */
   call(method: string, params: RawObject | undefined, options: CallOptions<Owner>): Call<Owner> {
     const id = nextRequestId();
     const pending = new PendingCall(this, id, method, options);
@@ -126,64 +131,68 @@ export class Connection<Owner> {
       );
       return pending;
     }
-    // What cannot be said is not under way.
+    // Serialises before registering, so that a serialisation error leaves nothing pending.
     const outgoing: Outgoing =
-      this.#modernAs === undefined
+      this.#modernClientInfo === undefined
         ? { text: requestText(id, method, options.progress ? withToken(params, id) : params), id, method }
-        : modernRequest(id, method, params, this.#modernAs, options);
+        : modernRequest(id, method, params, this.#modernClientInfo, options);
     this.#pending.set(id, pending);
-    if (options.background === true) this.#inBackground++;
+    if (options.isBackground === true) this.#backgroundCount++;
     this.#sweeping ??= setInterval(() => this.#sweep(), SWEEP_MS);
     this.#transport.send(outgoing);
     return pending;
   }
 
-  /** What is said from here on about calls that lasted is said to nobody. */
+  /** Stops routing progress of answered calls to this owner. */
   forgetProgress(owner: Owner): void {
-    for (const [token, one] of this.#outliving) if (one === owner) this.#outliving.delete(token);
+    for (const [token, holder] of this.#outliving) if (holder === owner) this.#outliving.delete(token);
   }
 
-  /** Speaks the modern era from here on, under this name; or the legacy one again. */
-  speakModern(clientInfo: RawObject | undefined): void {
-    this.#modernAs = clientInfo;
+  /** Switches to the modern era with this `clientInfo`, or back to the legacy era with undefined. */
+  setModernClientInfo(clientInfo: RawObject | undefined): void {
+    this.#modernClientInfo = clientInfo;
     if (clientInfo !== undefined) this.setRevision(MODERN);
   }
 
+  /** Sends a notification. */
   notify(method: string, params?: RawObject): void {
     if (this.#closed === undefined) this.#transport?.send({ text: notificationText(method, params), method });
   }
 
+  /** Passes the negotiated revision to the transport. */
   setRevision(revision: string): void {
     this.#transport?.setRevision(revision);
   }
 
-  /** Ends the transport, in bounded time. */
+  /** Closes the transport, in bounded time. */
   async close(): Promise<void> {
     this.#isClosing = true;
     await this.#transport?.close();
-    this.#end(new GatewayError('upstream-lost', { upstream: this.#upstream, message: 'the connection was closed' }));
+    this.#onTransportClose(
+      new GatewayError('upstream-lost', { upstream: this.#upstream, message: 'the connection was closed' }),
+    );
   }
 
-  /** Tells the upstream that nobody waits for this call any more, and fails it. Without effect once it is settled. */
+  /** Cancels a call at the upstream, and fails it with `cancelled`. Has no effect on a settled call. */
   cancel({ id }: Call<Owner>, reason: string | undefined): void {
     this.#cancel(id, reason, new GatewayError('cancelled', { upstream: this.#upstream }));
   }
 
-  /** One look at the clock for all calls: a timer for each would cost more than most other parts of a call. */
+  /** Checks the timeouts of all calls. A timer for each call would cost more than most other parts of a call. */
   #sweep(): void {
     if (this.#pending.size === 0) {
-      this.#rest();
+      this.#stopSweeping();
       return;
     }
     const now = performance.now();
     for (const pending of this.#pending.values()) {
-      // While the upstream waits for an answer itself, the wait is not its own.
+      // While the upstream waits for an answer of a client, its calls do not time out.
       if (this.#serverRequests.size > 0) pending.lastActivityMs = now;
       if (now >= pending.dueMs) this.#timeOut(pending, now);
     }
   }
 
-  #rest(): void {
+  #stopSweeping(): void {
     clearInterval(this.#sweeping);
     this.#sweeping = undefined;
   }
@@ -194,11 +203,12 @@ export class Connection<Owner> {
     this.#cancel(id, 'timed out', new GatewayError('upstream-timeout', { upstream: this.#upstream, message }));
   }
 
+  /** Removes a pending call. Returns undefined if there is none with this id. */
   #settle(id: number): PendingCall<Owner> | undefined {
     const pending = this.#pending.get(id);
     if (pending === undefined) return undefined;
     this.#pending.delete(id);
-    if (pending.options.background === true) this.#inBackground--;
+    if (pending.options.isBackground === true) this.#backgroundCount--;
     return pending;
   }
 
@@ -221,16 +231,16 @@ export class Connection<Owner> {
         this.#onResponse(message);
         return;
       case 'notification':
-        if (message.method !== 'notifications/progress') this.#slowDown(about);
+        if (message.method !== 'notifications/progress') this.#limitRate(about);
         try {
           this.#onNotification(message, about);
         } catch (thrown) {
-          // Members further inside are cut open only when they are needed, and may turn out broken. News can be lost.
+          // Nested members are parsed only when they are needed, and may be invalid. Such a notification is dropped.
           if (!(thrown instanceof JsonTextError)) throw thrown;
         }
         return;
       case 'request':
-        if (this.#modernAs !== undefined) {
+        if (this.#modernClientInfo !== undefined) {
           this.#refuseModern(message, about);
           return;
         }
@@ -246,8 +256,8 @@ export class Connection<Owner> {
   }
 
   /**
-   * The modern era has no requests in this direction and no way to answer one: the upstream would wait for ever. The call is
-   * ended where the request came on its own stream; elsewhere the request is dropped, for nothing tells whose it is.
+   * Handles a request from a modern upstream. The modern era has no such requests and no way to answer them, so the upstream
+   * would wait forever. If the request arrived on the stream of a call, fails that call; otherwise drops the request.
    */
   #refuseModern({ method }: Request, about: number | undefined): void {
     if (about === undefined) return;
@@ -258,14 +268,14 @@ export class Connection<Owner> {
     this.#cancel(about, 'requests are not allowed here', new GatewayError('upstream-protocol', { upstream, message }));
   }
 
-  /** Stops reading from an upstream that sends notifications too fast. */
-  #slowDown(about: number | undefined): void {
-    const waitMs = this.#pace.take(performance.now());
+  /** Pauses reading from an upstream that exceeds the limit on notifications per second. */
+  #limitRate(about: number | undefined): void {
+    const waitMs = this.#notificationRate.take(performance.now());
     if (waitMs > 0) this.#transport?.pause?.(waitMs, about);
   }
 
   #onResponse(response: Response): void {
-    // An answer we do not know is late or doubled; a second one never reaches anybody.
+    // A response with an unknown id is late or repeated, and is dropped.
     const pending = this.#settle(Number(response.id));
     if (pending?.context !== undefined && pending.options.outlivesAnswer === true)
       this.#keepProgress(pending.id, pending.context);
@@ -275,7 +285,7 @@ export class Connection<Owner> {
   #keepProgress(token: number, owner: Owner): void {
     this.#outliving.set(token, owner);
     const [oldest] = this.#outliving.keys();
-    if (this.#outliving.size > MAX_LASTING && oldest !== undefined) this.#outliving.delete(oldest);
+    if (this.#outliving.size > MAX_OUTLIVING_CALLS && oldest !== undefined) this.#outliving.delete(oldest);
   }
 
   #onNotification(notification: Notification, about: number | undefined): void {
@@ -289,29 +299,29 @@ export class Connection<Owner> {
     } else if (method === 'notifications/cancelled') {
       const id = params?.raw('requestId');
       this.#withdraw(id);
-      if (this.#modernAs !== undefined) this.#onTransportClosed(Number(id));
+      if (this.#modernClientInfo !== undefined) this.#endSubscription(Number(id));
     } else {
-      const pending = this.#subject(notification, about);
-      const told = pending?.options.onNotification;
-      if (told === undefined) this.#events.onNotification(notification, pending?.context);
-      else told(notification);
+      const pending = this.#callOf(notification, about);
+      const handler = pending?.options.onNotification;
+      if (handler === undefined) this.#events.onNotification(notification, pending?.context);
+      else handler(notification);
     }
   }
 
-  /** The call a notification is about, where that can be told. */
-  #subject({ method, params }: Notification, about: number | undefined): PendingCall<Owner> | undefined {
+  /** Returns the call that a notification belongs to; undefined if that is unknown. */
+  #callOf({ method, params }: Notification, about: number | undefined): PendingCall<Owner> | undefined {
     if (about !== undefined) return this.#pending.get(about);
-    if (this.#modernAs === undefined) return undefined;
+    if (this.#modernClientInfo === undefined) return undefined;
     const subscription = params?.object('_meta')?.raw(META.subscriptionId);
     if (subscription !== undefined) return this.#pending.get(Number(subscription));
     if (method !== 'notifications/message') return undefined;
-    // On one channel for all, a log message names no call: it can only be told where a single one wants any.
-    const wanting = [...this.#pending.values()].filter(({ options }) => options.logLevel !== undefined);
-    return wanting.length === 1 ? wanting[0] : undefined;
+    // Without a stream for each call, a log message names no call. It is routed only if a single call has a log level.
+    const candidates = [...this.#pending.values()].filter(({ options }) => options.logLevel !== undefined);
+    return candidates.length === 1 ? candidates[0] : undefined;
   }
 
-  /** The upstream gave up a call of ours that has no end of its own: `subscriptions/listen` over stdio. */
-  #onTransportClosed(id: number): void {
+  /** Fails a `subscriptions/listen` call that the upstream has cancelled, which happens over stdio. */
+  #endSubscription(id: number): void {
     if (this.#pending.get(id)?.options.onNotification === undefined) return;
     this.#settle(id)?.settle(
       new GatewayError('upstream-lost', { upstream: this.#upstream, message: 'it ended the stream' }),
@@ -350,17 +360,17 @@ export class Connection<Owner> {
     open.onWithdrawn?.();
   }
 
-  #end(error: GatewayError): void {
+  #onTransportClose(error: GatewayError): void {
     if (this.#closed !== undefined) return;
     this.#closed = error;
     for (const id of this.#pending.keys()) this.#settle(id)?.settle(error);
-    this.#rest();
+    this.#stopSweeping();
     for (const id of this.#serverRequests.keys()) this.#withdraw(id);
     this.#events.onClose(error);
   }
 }
 
-/** A request that says for itself who asks, in its parameters and again in headers. */
+/** Returns a request of the modern era, with its envelope and its HTTP headers. */
 function modernRequest<Owner>(
   id: number,
   method: string,

@@ -1,4 +1,4 @@
-/** An upstream answered with an HTTP status that is not success: the cause of a `GatewayError`. */
+/** The cause of a `GatewayError` if an upstream answered with an HTTP status other than 2xx. */
 export class HttpStatusError extends Error {
   override readonly name = 'HttpStatusError';
   readonly status: number;

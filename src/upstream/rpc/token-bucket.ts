@@ -1,4 +1,4 @@
-/** Measures a rate: allows a burst of one second's worth, and then so many a second. */
+/** Measures a rate per second. Permits bursts of up to one second. */
 export class TokenBucket {
   readonly #perSecond: number;
   #tokens: number;
@@ -9,7 +9,7 @@ export class TokenBucket {
     this.#tokens = perSecond;
   }
 
-  /** Takes one, also where there is none left. Returns how long to wait until the rate is kept again, in milliseconds. */
+  /** Takes a token, even if none is left. Returns how long to wait until the rate is not exceeded any more, in milliseconds. */
   take(nowMs: number): number {
     const refilled = this.#tokens + ((nowMs - this.#atMs) * this.#perSecond) / 1_000;
     this.#tokens = Math.min(this.#perSecond, refilled) - 1;

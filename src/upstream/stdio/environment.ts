@@ -1,4 +1,4 @@
-/** What a server may need of our environment to run and to find its files. */
+/** Variables of our environment that a server may need to run and to find its files. */
 const NAMES = new Set([
   'PATH',
   'HOME',
@@ -22,8 +22,8 @@ const NAMES = new Set([
 
 const PREFIXES = ['LC_', 'XDG_'];
 
-/** Where packages are downloaded from and through, in either case of letters. Their values may hold a password. */
-const ADDRESSES = new Set([
+/** Variables with the addresses of package registries and proxies, in lower or upper case. Their values may contain a password. */
+const ADDRESS_NAMES = new Set([
   'http_proxy',
   'https_proxy',
   'all_proxy',
@@ -38,21 +38,21 @@ function isPassedOn(name: string, value: string): boolean {
   // A shell function exported by bash is code that a shell in the child would run.
   if (value.startsWith('()')) return false;
   if (NAMES.has(name) || PREFIXES.some((prefix) => name.startsWith(prefix))) return true;
-  return ADDRESSES.has(name.toLowerCase()) && !value.includes('@');
+  return ADDRESS_NAMES.has(name.toLowerCase()) && !value.includes('@');
 }
 
 /**
- * The environment of a server's process: the allow-listed part of ours, and what the config sets.
+ * Returns the environment of a server's process: an allow-listed part of ours, and the variables of the config.
  *
- * An allow-list because ours holds secrets. The `npm_*` variables of an `npm run` around us stay out for another reason:
- * they would tell an `npx` below us that it works on our package.
+ * An allow-list is used because our environment contains secrets. The `npm_*` variables of an `npm run` that has started us are
+ * left out for another reason: with them, an `npx` that we start would work on our package.
  */
 export function childEnvironment(
-  ours: Readonly<Record<string, string | undefined>>,
+  gatewayEnv: Readonly<Record<string, string | undefined>>,
   configured: Readonly<Record<string, string>>,
 ): Record<string, string> {
   const env: Record<string, string> = {};
-  for (const [name, value] of Object.entries(ours)) {
+  for (const [name, value] of Object.entries(gatewayEnv)) {
     if (value !== undefined && isPassedOn(name, value)) env[name] = value;
   }
   return { ...env, ...configured };

@@ -1,28 +1,30 @@
-/** What a server may print beside its messages before it counts as broken: more of either within the window. */
+/** A server that prints more lines or bytes than this within the window, which are no messages, counts as broken. */
 const LIMIT_LINES = 100;
 const LIMIT_BYTES = 1_048_576;
 const WINDOW_MS = 10_000;
 
-/** Counts lines that are no messages. */
+/** Counts the lines on stdout that are no messages. */
 export class NonProtocolOutput {
   #windowMs = Number.NEGATIVE_INFINITY;
   #windowLines = 0;
   #windowBytes = 0;
   #lines = 0;
 
-  /** Of its whole life. */
+  /** Number of lines since the start. */
   get lines(): number {
     return this.#lines;
   }
 
-  /** The first so many of a window are worth a line in the log. */
+  /** Number of lines in the current window. Only the first few of a window are logged. */
   get windowLines(): number {
     return this.#windowLines;
   }
 
   /**
-   * @param nowMs monotonic
-   * @returns whether it is too much.
+   * Counts one line.
+   *
+   * @param nowMs monotonic.
+   * @returns whether the limit is exceeded.
    */
   add(bytes: number, nowMs: number): boolean {
     if (nowMs - this.#windowMs >= WINDOW_MS) {

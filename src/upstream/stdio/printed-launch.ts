@@ -1,4 +1,4 @@
-/** How to start a server. */
+/** The command, environment and directory to start a server with. */
 export interface Launch {
   readonly command: string;
   readonly args: readonly string[];
@@ -6,31 +6,32 @@ export interface Launch {
   readonly cwd: string | undefined;
 }
 
-/** The output of a printer: a program that a wrapper runs in place of a server. */
-export interface Printed {
-  /** The command, or the path of the program. */
+/** The output of a printer: a program of ours that a wrapper runs in place of the server. */
+export interface PrinterOutput {
+  /** The command (`npx`), or the path of the program (`uvx`). */
   readonly text: string;
   readonly env: Readonly<Record<string, string>>;
 }
 
-export const BEGIN = 'linkspan-command';
-export const END = 'linkspan-end';
+/** Markers around the output of a printer. */
+export const PRINTER_BEGIN = 'linkspan-command';
+export const PRINTER_END = 'linkspan-end';
 
-/** Variables of the printer that are not the wrapper's. */
-const NOT_PASSED_ON = new Set(['_', 'SHLVL', 'OLDPWD', 'npm_config_script_shell']);
+/** Environment variables of the printer that the wrapper has not set for the server. */
+const PRINTER_VARIABLES = new Set(['_', 'SHLVL', 'OLDPWD', 'npm_config_script_shell']);
 
-/** Reads the output of a printer. Returns undefined for any other output. */
-export function parsePrinted(output: string): Printed | undefined {
+/** Parses the output of a printer. Returns undefined for any other output. */
+export function parsePrinterOutput(output: string): PrinterOutput | undefined {
   const parts = output.split('\0');
-  // Package scripts may have printed something before.
-  const begin = parts.findIndex((part) => part.endsWith(BEGIN));
-  const end = parts.lastIndexOf(END);
+  // Package scripts may have printed other text before.
+  const begin = parts.findIndex((part) => part.endsWith(PRINTER_BEGIN));
+  const end = parts.lastIndexOf(PRINTER_END);
   const text = parts[begin + 1];
   if (begin < 0 || end < begin + 2 || text === undefined || text === '') return undefined;
   const variables = parts.slice(begin + 2, end).map((part): [string, string] => {
     const at = part.indexOf('=');
     return [part.slice(0, at), part.slice(at + 1)];
   });
-  const env = Object.fromEntries(variables.filter(([name]) => name !== '' && !NOT_PASSED_ON.has(name)));
+  const env = Object.fromEntries(variables.filter(([name]) => name !== '' && !PRINTER_VARIABLES.has(name)));
   return { text, env };
 }

@@ -6,12 +6,12 @@ import type { ProcessGuard } from './process-guard.ts';
 const POLL_MS = 20;
 
 /**
- * How long SIGKILL may take. Not longer, for the dead stay in their group until they are reaped, which init may be slow at,
- * and a process that hangs in the kernel may stay for ever.
+ * Longest wait after SIGKILL. Killed processes stay in their group until they are reaped, which may take long, and a process that
+ * hangs in the kernel may stay forever.
  */
 const KILL_MS = 500;
 
-/** A child that leads a process group, and all that it started: a wrapper such as `npx` is not the server. */
+/** A child that leads a process group, and the processes that it has started: the server may run below a wrapper such as `npx`. */
 export class ProcessGroup {
   readonly #leader: ChildProcess;
   readonly #id: number;
@@ -21,7 +21,7 @@ export class ProcessGroup {
   #ending: Promise<void> | undefined;
   #isEnded = false;
 
-  /** @param tag of its environment, from `guard.tagged`. */
+  /** @param tag the tag in the environment of the child, from `guard.tagged`. */
   constructor(leader: ChildProcess, id: number, tag: string, guard: ProcessGuard, log: Logger) {
     this.#leader = leader;
     this.#id = id;
@@ -31,20 +31,21 @@ export class ProcessGroup {
     guard.add(id);
   }
 
-  /** Whether the child itself has ended. */
+  /** Whether the child has exited; processes that it has started may still run. */
   get hasExited(): boolean {
     return this.#leader.exitCode !== null || this.#leader.signalCode !== null;
   }
 
   /**
-   * Waits `patienceMs` for it to end by itself, then sends SIGTERM, and SIGKILL `graceMs` later. Resolves when nothing of it
-   * is left. The first call decides; see {@link kill} for haste.
+   * Ends the group: waits `patienceMs` for its end, then sends SIGTERM, and SIGKILL `graceMs` later. Resolves when no process is
+   * left. Further calls have no effect; {@link kill} ends the group at once.
    */
   end(patienceMs: number, graceMs: number): Promise<void> {
     this.#ending ??= this.#end(patienceMs, graceMs);
     return this.#ending;
   }
 
+  /** Sends SIGKILL to the group. */
   kill(): void {
     if (!this.#isEnded) this.#signal('SIGKILL');
   }
@@ -62,13 +63,13 @@ export class ProcessGroup {
     }
     this.#isEnded = true;
     this.#guard.remove(this.#id);
-    // A grandchild that made itself a session of its own is not in the group.
+    // A process that has started a session of its own is not in the group.
     await this.#guard.tagged.end(this.#tag, strayGraceMs);
   }
 
   async #isGone(withinMs: number): Promise<boolean> {
     const untilMs = performance.now() + withinMs;
-    // The number of a group cannot be given to another while a process is in it, nor before the child was reaped.
+    // The system does not reuse the id of a group while a process is in it, or before the child is reaped.
     while (!this.hasExited || this.#signal(0)) {
       if (performance.now() >= untilMs) return false;
       await sleep(POLL_MS);
@@ -76,7 +77,7 @@ export class ProcessGroup {
     return true;
   }
 
-  /** @returns whether there was anything to signal. */
+  /** Sends a signal to the group. Returns whether there was a process to signal. */
   #signal(signal: NodeJS.Signals | 0): boolean {
     try {
       process.kill(-this.#id, signal);
@@ -84,7 +85,7 @@ export class ProcessGroup {
     } catch (thrown) {
       if (!(thrown instanceof Error && 'code' in thrown)) throw thrown;
       if (thrown.code === 'ESRCH') return false;
-      // Processes that changed their user are not ours to end.
+      // Processes that have changed their user cannot be signalled.
       if (thrown.code === 'EPERM') return true;
       throw thrown;
     }

@@ -5,9 +5,9 @@ import type { Logger } from 'pino';
 import { TAG_NAME, TaggedProcesses } from './tagged-processes.ts';
 
 /**
- * Reads `+<group>` and `-<group>` lines; when they end, ends every group that is left, and every process whose environment
- * has the variable `$1` (see {@link TaggedProcesses}). Plain POSIX shell. It ignores the signals that ask a whole service to
- * end, for it has to outlast the gateway, which may take a minute over that.
+ * The script of the guard. Reads `+<group>` and `-<group>` lines. At the end of its input, ends the remaining groups, and every
+ * process whose environment has the variable `$1` (see {@link TaggedProcesses}). Plain POSIX shell. It ignores the signals that
+ * stop a whole service, because it has to outlive the gateway, whose stop may take a minute.
  */
 const SCRIPT = `
 trap '' HUP INT TERM
@@ -31,41 +31,41 @@ end_all TERM "$1"
 end_all KILL "$1"
 `;
 
-/** A shell that ends so often will not live. */
+/** After this number of exits, the shell is not started again. */
 const MAX_DEATHS = 5;
 
 /**
- * Ends our process groups when we cannot do so ourselves, as after SIGKILL: a shell in a session of its own that notices our
- * death by the end of the pipe between us. Started with the first group; without a shell we go on without it.
+ * Ends our process groups if the gateway cannot, for example after SIGKILL. A shell in a session of its own detects the end of
+ * the gateway by the end of the pipe between them. It is started with the first group. The gateway works without it too.
  */
 export class ProcessGuard implements AsyncDisposable {
-  /** The processes that our children started, wherever they went. */
+  /** The processes that our children have started, in any group or session. */
   readonly tagged = new TaggedProcesses();
   readonly #log: Logger;
   readonly #groups = new Set<number>();
   #shell: ChildProcess | undefined;
   #deaths = 0;
-  #isUnavailable = false;
+  #isDisabled = false;
 
   constructor(log: Logger) {
     this.#log = log;
   }
 
-  /** @param group id of a process group whose processes must not outlive us */
+  /** Registers a process group. @param group id of a group whose processes must not outlive the gateway. */
   add(group: number): void {
     this.#groups.add(group);
     if (this.#shell === undefined) this.#start();
     else this.#write(`+${group}\n`);
   }
 
-  /** Must be called as soon as the group is empty: its id may then come to mean another's processes. */
+  /** Removes a process group. Must be called as soon as the group is empty, because the system may then reuse its id. */
   remove(group: number): void {
     if (this.#groups.delete(group)) this.#write(`-${group}\n`);
   }
 
-  /** Ends the shell, and with it what is still registered. */
+  /** Ends the shell, which ends the groups that are still registered. */
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#isUnavailable = true;
+    this.#isDisabled = true;
     const shell = this.#shell;
     if (shell === undefined) return;
     const exited = once(shell, 'exit');
@@ -75,7 +75,7 @@ export class ProcessGuard implements AsyncDisposable {
   }
 
   #start(): void {
-    if (this.#isUnavailable) return;
+    if (this.#isDisabled) return;
     try {
       const shell = spawn('/bin/sh', ['-c', SCRIPT, 'linkspan-guard', `${TAG_NAME}=${this.tagged.prefix}`], {
         cwd: '/',
@@ -83,38 +83,38 @@ export class ProcessGuard implements AsyncDisposable {
         stdio: ['pipe', 'ignore', 'ignore'],
         detached: true,
       });
-      shell.on('error', (error) => this.#unavailable(error));
+      shell.on('error', (error) => this.#disable(error));
       if (shell.pid === undefined) return;
       this.#shell = shell;
-      // It must not keep us alive.
+      // The shell must not keep the gateway running.
       shell.unref();
       if (shell.stdin instanceof Socket) shell.stdin.unref();
-      // A broken pipe is followed by the exit.
+      // The exit event follows a broken pipe.
       shell.stdin.on('error', (error) => this.#log.debug({ err: error }, 'process guard does not listen'));
-      shell.once('exit', () => this.#ended());
+      shell.once('exit', () => this.#onShellExit());
     } catch (thrown) {
-      this.#unavailable(thrown);
+      this.#disable(thrown);
       return;
     }
     for (const group of this.#groups) this.#write(`+${group}\n`);
   }
 
-  #ended(): void {
+  #onShellExit(): void {
     this.#shell = undefined;
-    if (this.#isUnavailable) return;
+    if (this.#isDisabled) return;
     this.#deaths++;
     if (this.#deaths === MAX_DEATHS) {
-      this.#unavailable(new Error(`the guard ended ${MAX_DEATHS} times`));
+      this.#disable(new Error(`the guard ended ${MAX_DEATHS} times`));
       return;
     }
     this.#log.warn('process guard ended, and is replaced');
     if (this.#groups.size > 0) this.#start();
   }
 
-  #unavailable(thrown: unknown): void {
+  #disable(thrown: unknown): void {
     this.#shell = undefined;
-    if (this.#isUnavailable) return;
-    this.#isUnavailable = true;
+    if (this.#isDisabled) return;
+    this.#isDisabled = true;
     this.#log.warn(
       { err: thrown },
       'no process guard: if the gateway is killed, processes of upstreams may stay behind',

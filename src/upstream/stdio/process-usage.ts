@@ -2,21 +2,19 @@ import { readFile } from 'node:fs/promises';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { TaggedProcesses } from './tagged-processes.ts';
 
-/** What the processes of one upstream take, with all that they have started. */
+/** The number and memory of the processes of one upstream, including those that they have started. */
 export interface ProcessUsage {
   readonly processes: number;
-  /**
-   * Resident memory of all. Undefined where it cannot be read.
-   */
+  /** Memory of all processes together; undefined if it cannot be read. */
   readonly memoryBytes: number | undefined;
-  /** How the memory was measured, or why it is not known, in words. */
+  /** The way of measuring the memory, or the reason why it is unknown, as a sentence. */
   readonly memoryNote: string;
 }
 
-/** A reading is used again within this time. */
+/** A result is reused within this time. */
 const REUSE_MS = 1_000;
 
-/** Reads what the processes of all upstreams take, when asked. Works where `/proc` is; elsewhere nothing is found. */
+/** Reads the number and memory of the processes of all upstreams. Works only with `/proc`; elsewhere it finds none. */
 export class ProcessUsages {
   readonly #tagged: Pick<TaggedProcesses, 'pidsByOwner'>;
   readonly #onLimit: (limit: LimitName) => void;
@@ -24,14 +22,14 @@ export class ProcessUsages {
   #reading: Promise<ReadonlyMap<string, ProcessUsage>> | undefined;
   #readMs = -Infinity;
 
-  /** @param procDir where the system shows processes. */
+  /** @param procDir the directory in which the system shows processes. */
   constructor(tagged: Pick<TaggedProcesses, 'pidsByOwner'>, onLimit: (limit: LimitName) => void, procDir = '/proc') {
     this.#tagged = tagged;
     this.#procDir = procDir;
     this.#onLimit = onLimit;
   }
 
-  /** By upstream id; those without a process are missing. */
+  /** Resolves with the usage by upstream id, without upstreams that have no process. */
   byUpstream(): Promise<ReadonlyMap<string, ProcessUsage>> {
     const nowMs = performance.now();
     if (this.#reading === undefined || nowMs - this.#readMs > REUSE_MS) {
@@ -44,11 +42,11 @@ export class ProcessUsages {
   async #read(): Promise<ReadonlyMap<string, ProcessUsage>> {
     const found = await this.#tagged.pidsByOwner();
     const total = [...found.values()].reduce((sum, pids) => sum + pids.length, 0);
-    const isTooMany = total > LIMITS.statusProcesses;
-    if (isTooMany) this.#onLimit('statusProcesses');
+    const isAboveLimit = total > LIMITS.statusProcesses;
+    if (isAboveLimit) this.#onLimit('statusProcesses');
     const usages = new Map<string, ProcessUsage>();
     for (const [owner, pids] of found) {
-      const memory = isTooMany ? TOO_MANY : await memoryOf(pids, this.#procDir);
+      const memory = isAboveLimit ? TOO_MANY : await memoryOf(pids, this.#procDir);
       usages.set(owner, { processes: pids.length, ...memory });
     }
     return usages;
@@ -64,16 +62,16 @@ const TOO_MANY: Memory = {
 const UNREADABLE: Memory = { memoryBytes: undefined, memoryNote: 'unknown: the system does not let us read it' };
 
 async function memoryOf(pids: readonly number[], procDir: string): Promise<Memory> {
-  const pss = await sumOf(pids, (pid) => pssBytes(pid, procDir));
+  const pss = await sumOfKnown(pids, (pid) => pssBytes(pid, procDir));
   if (pss !== undefined)
     return { memoryBytes: pss, memoryNote: 'PSS: a page that processes share is divided among them' };
-  const rss = await sumOf(pids, (pid) => rssBytes(pid, procDir));
+  const rss = await sumOfKnown(pids, (pid) => rssBytes(pid, procDir));
   if (rss !== undefined) return { memoryBytes: rss, memoryNote: 'RSS: a page that processes share counts for each' };
   return UNREADABLE;
 }
 
-/** Returns undefined where no process can be read. One may end meanwhile. */
-async function sumOf(
+/** Resolves with the sum over the readable processes; undefined if there is none. A process may end in the meantime. */
+async function sumOfKnown(
   pids: readonly number[],
   read: (pid: number) => Promise<number | undefined>,
 ): Promise<number | undefined> {
@@ -85,7 +83,7 @@ function pssBytes(pid: number, procDir: string): Promise<number | undefined> {
   return kibibytes(`${procDir}/${pid}/smaps_rollup`, /^Pss:\s+(\d+) kB/m);
 }
 
-/** Readable by everyone, and on kernels older than 4.14. */
+/** Every user can read this file, and kernels older than 4.14 have it too. */
 function rssBytes(pid: number, procDir: string): Promise<number | undefined> {
   return kibibytes(`${procDir}/${pid}/status`, /^VmRSS:\s+(\d+) kB/m);
 }

@@ -1,9 +1,9 @@
 import { stripVTControlCharacters } from 'node:util';
 
-/** Control characters but for the tab, line separators, and what turns the direction of writing. */
+/** Matches control characters except the tab, line separators, and characters that change the text direction. */
 const UNPRINTABLE = /(?!\t)[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu;
 
-/** What a peer wrote, as one short line that does nothing to a terminal or a log. */
+/** Returns text of a peer as one short line without control characters, which is safe in terminals and logs. */
 export function printable(text: string, limitChars: number): string {
   const line = stripVTControlCharacters(text.slice(0, limitChars * 2)).replaceAll(UNPRINTABLE, '');
   return line.length > limitChars ? `${line.slice(0, limitChars)}…` : line;
@@ -19,7 +19,7 @@ export class RecentLines {
     this.#limitChars = limitChars;
   }
 
-  /** @param line longer than the limit, it is cut */
+  /** Adds a line. A line longer than the limit is cut; blank lines are ignored. */
   add(line: string): void {
     const kept = printable(line, this.#limitChars);
     if (kept.trim() === '') return;
@@ -30,6 +30,7 @@ export class RecentLines {
     }
   }
 
+  /** The latest line; undefined before the first. */
   get last(): string | undefined {
     return this.#lines.at(-1);
   }

@@ -4,8 +4,8 @@ import { basename, delimiter, resolve } from 'node:path';
 import type { StdioTarget } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 
-/** What brings a launcher along. */
-const COMES_WITH = new Map([
+/** The product that installs a launcher. */
+const INSTALLED_WITH = new Map([
   ['npx', 'Node.js'],
   ['npm', 'Node.js'],
   ['node', 'Node.js'],
@@ -14,23 +14,23 @@ const COMES_WITH = new Map([
   ['docker', 'Docker'],
 ]);
 
-/** Failures that the config, or the machine, has to be changed for. */
+/** Error codes of failures that only a change of the config or the machine can fix. */
 const PERMANENT = new Set(['ENOENT', 'EACCES', 'ENOTDIR', 'E2BIG', 'ENOEXEC', 'ERR_INVALID_ARG_VALUE']);
 
-interface Finding {
-  /** For everybody: no path, no value of a variable. */
+interface Cause {
+  /** For clients: without paths and values of variables. */
   readonly message: string;
   /** For operators. */
   readonly note: string;
 }
 
 /**
- * Why a process could not be started, in words: the system says ENOENT for a missing command, a missing working directory
- * and a missing interpreter alike.
+ * Resolves with the error for a process that could not be started. Finds the cause, because the system reports a missing command,
+ * a missing working directory and a missing interpreter with the same code, ENOENT.
  *
- * @param thrown what `spawn` threw or emitted
- * @param env the environment it was to have; its PATH is what was searched
- * @returns `upstream-unavailable` (executed `no`). Paths are in the message of its cause, which is for operators.
+ * @param thrown the error that `spawn` threw or emitted.
+ * @param env the environment for the process; its PATH was searched.
+ * @returns `upstream-unavailable` (executed `no`). The message of its cause has the paths, for operators only.
  */
 export async function spawnFailure(
   upstream: string,
@@ -39,12 +39,12 @@ export async function spawnFailure(
   thrown: unknown,
 ): Promise<GatewayError> {
   const code = thrown instanceof Error && 'code' in thrown ? String(thrown.code) : 'unknown error';
-  const { message, note } = await find(code, target, env['PATH'] ?? '');
+  const { message, note } = await findCause(code, target, env['PATH'] ?? '');
   const detail = { upstream, message, executed: 'no' as const, retryable: !PERMANENT.has(code) };
   return new GatewayError('upstream-unavailable', detail, new Error(note, { cause: thrown }));
 }
 
-async function find(code: string, target: StdioTarget, path: string): Promise<Finding> {
+async function findCause(code: string, target: StdioTarget, path: string): Promise<Cause> {
   const { command, cwd } = target;
   const name = basename(command);
   if (code !== 'ENOENT' && code !== 'EACCES' && code !== 'ENOTDIR') {
@@ -60,8 +60,8 @@ async function find(code: string, target: StdioTarget, path: string): Promise<Fi
   }
 
   const isPath = command.includes('/');
-  const places = isPath ? [] : path.split(delimiter).filter((place) => place !== '');
-  const candidates = isPath ? [resolve(cwd ?? '.', command)] : places.map((place) => resolve(place, command));
+  const folders = isPath ? [] : path.split(delimiter).filter((folder) => folder !== '');
+  const candidates = isPath ? [resolve(cwd ?? '.', command)] : folders.map((folder) => resolve(folder, command));
   const found = await firstFile(candidates);
   if (found === undefined) {
     const advice = `${installAdvice(name)}give the full path of the command, or set PATH in its "env"`;
@@ -69,7 +69,7 @@ async function find(code: string, target: StdioTarget, path: string): Promise<Fi
       ? { message: `command "${name}" was not found`, note: `there is no file ${candidates.join()}` }
       : {
           message: `command "${name}" was not found; ${advice}`,
-          note: `searched PATH: ${places.join(', ') || '(empty)'}`,
+          note: `searched PATH: ${folders.join(', ') || '(empty)'}`,
         };
   }
   if (!(await isAllowed(found, constants.X_OK))) {
@@ -80,7 +80,7 @@ async function find(code: string, target: StdioTarget, path: string): Promise<Fi
 }
 
 function installAdvice(name: string): string {
-  const origin = COMES_WITH.get(name);
+  const origin = INSTALLED_WITH.get(name);
   return origin === undefined ? '' : `install ${origin}, which brings it, `;
 }
 

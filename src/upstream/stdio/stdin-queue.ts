@@ -4,32 +4,32 @@ import { GatewayError } from '../../errors.ts';
 import { oneLine } from '../../json/json.ts';
 import type { Outgoing } from '../rpc/transport.ts';
 
-/** With this much waiting, nothing more is taken. One message may exceed it, so that every single one can be sent. */
+/** Beyond this, no further message is accepted. A single message may exceed it, so that each can be sent. */
 const LIMIT_BYTES = 1_048_576;
 
-/** What is handed to the pipe at once. What is not handed over yet can still be taken back. */
+/** Bytes that are written to the pipe at once. Messages that are not written yet can still be removed. */
 const WRITE_BYTES = 65_536;
 
-/** A process that reads nothing for this long is given up on, as far as messages go that it cannot have seen. */
+/** If the process reads nothing for this long, the messages that it cannot have received fail. */
 const STALL_MS = 5_000;
 
-interface Waiting {
+interface WaitingMessage {
   readonly message: Outgoing;
   readonly line: string;
   readonly bytes: number;
 }
 
 /**
- * What waits to be written to a process. Messages of the same turn of the event loop share a write, and only one write is
- * under way at a time, so that of every other message it is known that no byte has left.
+ * The queue of messages to a process. Messages of the same turn of the event loop share a write. Only one write is in flight at a
+ * time, so no byte of any other message has been sent.
  */
 export class StdinQueue {
   readonly #upstream: string;
   readonly #pipe: Writable;
-  readonly #failed: (id: number, error: GatewayError) => void;
+  readonly #onFailed: (id: number, error: GatewayError) => void;
   readonly #log: Logger;
-  #waiting: Waiting[] = [];
-  /** Waiting, and in the write under way. */
+  #waiting: WaitingMessage[] = [];
+  /** Bytes in the queue and in the write in flight. */
   #bytes = 0;
   #isScheduled = false;
   #isWriting = false;
@@ -39,26 +39,27 @@ export class StdinQueue {
   #isEnding = false;
   #isClosed = false;
 
-  /** @param failed told of requests of which no byte was written */
-  constructor(upstream: string, pipe: Writable, failed: (id: number, error: GatewayError) => void, log: Logger) {
+  /** @param onFailed called for each request that fails; no byte of it was written. */
+  constructor(upstream: string, pipe: Writable, onFailed: (id: number, error: GatewayError) => void, log: Logger) {
     this.#upstream = upstream;
     this.#pipe = pipe;
-    this.#failed = failed;
+    this.#onFailed = onFailed;
     this.#log = log;
   }
 
-  /** Notifications and responses that were dropped. */
+  /** Number of dropped notifications and responses. */
   get dropped(): number {
     return this.#dropped;
   }
 
+  /** Queues a message, or fails it if the queue is full or the process is ending. */
   add(message: Outgoing): void {
     if (this.#isEnding || this.#isClosed) {
-      this.#refuse(message, this.#onPipeError());
+      this.#refuse(message, this.#closedError());
       return;
     }
     if (this.#isStalled || this.#bytes >= LIMIT_BYTES) {
-      this.#refuse(message, this.#overloaded());
+      this.#refuse(message, this.#overloadedError());
       return;
     }
     const line = `${oneLine(message.text)}\n`;
@@ -67,29 +68,29 @@ export class StdinQueue {
     this.#bytes += bytes;
     if (this.#isScheduled || this.#isWriting) return;
     this.#isScheduled = true;
-    // After all sockets of this turn, not after this one: at 32 callers that saves a third of the CPU, and costs one nothing.
+    // One write after all sockets of this turn: with 32 callers this saves a third of the CPU, and one caller loses nothing.
     setImmediate(this.#flush);
   }
 
-  /** Takes a request back, if it still can be. */
+  /** Removes a request that is not written yet. */
   forget(id: number): void {
     const at = this.#waiting.findIndex(({ message }) => message.id === id);
     const [taken] = at < 0 ? [] : this.#waiting.splice(at, 1);
     if (taken !== undefined) this.#bytes -= taken.bytes;
   }
 
-  /** Writes what is waiting, then ends the pipe. */
+  /** Writes the queue, then ends the pipe. */
   end(): void {
     if (this.#isEnding) return;
     this.#isEnding = true;
     if (!this.#isWriting) this.#flush();
   }
 
-  /** Fails what is waiting: nothing can be written any more. */
+  /** Fails the queued messages, because the pipe cannot be written any more. */
   close(): void {
     this.#isClosed = true;
     clearTimeout(this.#stallTimer);
-    this.#refuseWaiting(this.#onPipeError());
+    this.#refuseWaiting(this.#closedError());
   }
 
   readonly #flush = () => {
@@ -112,14 +113,14 @@ export class StdinQueue {
     const batch = this.#waiting.splice(0, count);
     this.#isWriting = true;
     this.#pipe.write(text, (error) => this.#onWritten(bytes, error));
-    // A pipe that fails at once has taken nothing; one that fails later may have taken a part.
+    // A pipe that fails at once has accepted no byte; a pipe that fails later may have accepted some.
     if (this.#pipe.errored !== null) this.#waiting.unshift(...batch);
-    else if (this.#pipe.writableLength > 0) this.#stallTimer = setTimeout(this.#stall, STALL_MS);
+    else if (this.#pipe.writableLength > 0) this.#stallTimer = setTimeout(this.#onStall, STALL_MS);
   };
 
   #onWritten(bytes: number, error: Error | null | undefined): void {
     clearTimeout(this.#stallTimer);
-    // The pipe's owner hears of the error from the pipe, and closes us.
+    // The owner of the pipe gets the error event, and closes this queue.
     if (error !== null && error !== undefined) return;
     this.#isWriting = false;
     this.#isStalled = false;
@@ -127,10 +128,10 @@ export class StdinQueue {
     this.#flush();
   }
 
-  readonly #stall = () => {
+  readonly #onStall = () => {
     this.#isStalled = true;
     this.#log.warn({ waiting: this.#waiting.length }, 'upstream does not read its input');
-    this.#refuseWaiting(this.#overloaded());
+    this.#refuseWaiting(this.#overloadedError());
   };
 
   #refuseWaiting(error: GatewayError): void {
@@ -144,19 +145,19 @@ export class StdinQueue {
 
   #refuse(message: Outgoing, error: GatewayError): void {
     if (message.id !== undefined) {
-      this.#failed(message.id, error);
+      this.#onFailed(message.id, error);
       return;
     }
     this.#dropped++;
     this.#log.debug({ method: message.method, reason: error.code }, 'message to upstream dropped');
   }
 
-  #overloaded(): GatewayError {
+  #overloadedError(): GatewayError {
     const message = `upstream "${this.#upstream}" does not read what is sent to it; try again later`;
     return new GatewayError('overloaded', { upstream: this.#upstream, message, executed: 'no' });
   }
 
-  #onPipeError(): GatewayError {
+  #closedError(): GatewayError {
     const message = `the process of upstream "${this.#upstream}" is ending; try again`;
     return new GatewayError('upstream-lost', {
       upstream: this.#upstream,

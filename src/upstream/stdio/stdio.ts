@@ -20,48 +20,49 @@ import {
   type StartTransport,
   type Transport,
   type TransportEvents,
-  disconnecting,
-  unlessAborted,
+  disconnectedError,
+  startUnlessAborted,
 } from '../rpc/transport.ts';
 import type { WrapperCommands } from './wrapper-commands.ts';
 
+/** The options of the stdio transport. */
 export interface StdioOptions {
   readonly upstream: string;
-  /** The longest line taken from it. */
+  /** The longest accepted line. */
   readonly messageBytes: number;
   readonly log: Logger;
   readonly guard: ProcessGuard;
-  /** Finds the command that an `npx` or `uvx` runs. Without it the wrapper stays beside the server. */
+  /** Finds the command that an `npx` or `uvx` runs. Without it, the wrapper keeps running beside the server. */
   readonly wrappers?: WrapperCommands;
-  /** Told of each line on stdout that is no message. */
+  /** Called for each line on stdout that is no message. */
   readonly onNonProtocolOutput?: () => void;
-  /** It sends too fast, and is not read for a moment. */
+  /** Called when reading is paused because the process sends too much. */
   readonly onPause?: () => void;
 }
 
-/** Between the end of stdin and SIGTERM, and again between that and SIGKILL. */
+/** The time between the end of stdin and SIGTERM, and between SIGTERM and SIGKILL. */
 const GRACE_MS = 2_000;
 
 /**
- * The end of a process and of its pipes are noticed apart and in any order: one waits this long for the other. Not longer,
- * for a grandchild may hold the pipe.
+ * The ends of a process and of its pipes are separate events in any order. After the first, the others are awaited for this long.
+ * Not longer, because a process that the server has started may keep a pipe open.
  */
 const DRAIN_MS = 100;
 
 const STDERR_LINE_BYTES = 16_384;
 const STDERR_TAIL_CHARS = 2_048;
-const QUOTE_CHARS = 300;
+const QUOTED_CHARS = 300;
 
-/** Lines of junk that are logged within one window. */
-const JUNK_LOGGED = 5;
+/** Number of lines that are no messages and are logged, for each window. */
+const LOGGED_LINES = 5;
 
 const BYTE_ORDER_MARK = 0xfeff;
 const OUR_ID = /^\d+$/;
 
 /**
- * A process of our own that speaks JSON-RPC, one message a line. Starting runs the program and sends nothing.
+ * Returns the transport to a child process, with one JSON-RPC message per line. Starting runs the program and sends nothing.
  *
- * What operators alone may read, such as the PATH searched and the last line of stderr, is the message of an error's cause.
+ * Details for operators only, such as the searched PATH and the last line on stderr, are in the message of an error's cause.
  *
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
  */
@@ -71,13 +72,13 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
     const tag = guard.tagged.next(upstream);
     const own = childEnvironment(process.env, target.env);
     const launch = (await wrappers?.find(upstream, target, own, signal)) ?? { ...target, env: own };
-    if (signal.aborted) throw disconnecting(upstream, signal);
+    if (signal.aborted) throw disconnectedError(upstream, signal);
     const env = { ...launch.env, [TAG_NAME]: tag };
     try {
       const { command, args, cwd } = launch;
-      // A group of its own, so that what it starts can be ended with it.
+      // The child leads a process group, so that the processes that it starts can be ended with it.
       const child = spawn(command, args, { cwd, env, detached: true, stdio: 'pipe' });
-      // Nothing may be awaited between here and the listeners, where it has started.
+      // If the child has started, its listeners must be attached without an await in between.
       if (child.pid !== undefined) return new StdioTransport(child, child.pid, tag, events, options);
       const [error] = await once(child, 'error');
       throw error;
@@ -85,27 +86,27 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
       throw await spawnFailure(upstream, target, env, thrown);
     }
   };
-  return (events, signal) => unlessAborted(upstream, signal, () => start(events, signal));
+  return (events, signal) => startUnlessAborted(upstream, signal, () => start(events, signal));
 }
 
 class StdioTransport implements Transport {
-  /** What of a message is going to be looked into. */
-  #open: Preparsed = 'params';
+  /** The member of messages that is going to be read. */
+  #preparsed: Preparsed = 'params';
   readonly #upstream: string;
   readonly #messageBytes: number;
   readonly #child: ChildProcessWithoutNullStreams;
   readonly #events: TransportEvents;
   readonly #log: Logger;
-  readonly #onJunk: (() => void) | undefined;
+  readonly #onNonProtocolOutput: (() => void) | undefined;
   readonly #onPause: (() => void) | undefined;
   readonly #group: ProcessGroup;
-  readonly #outbox: StdinQueue;
+  readonly #stdinQueue: StdinQueue;
   readonly #nonProtocolOutput = new NonProtocolOutput();
   readonly #stderr = new RecentLines(STDERR_TAIL_CHARS);
-  readonly #over = Promise.withResolvers<void>();
-  #timer: NodeJS.Timeout | undefined;
-  #hasSpoken = false;
-  #isOver = false;
+  readonly #finished = Promise.withResolvers<void>();
+  #drainTimer: NodeJS.Timeout | undefined;
+  #hasSentMessage = false;
+  #isFinished = false;
   #closing: Promise<void> | undefined;
 
   constructor(
@@ -119,33 +120,33 @@ class StdioTransport implements Transport {
     this.#messageBytes = messageBytes;
     this.#child = child;
     this.#events = events;
-    this.#onJunk = onNonProtocolOutput;
+    this.#onNonProtocolOutput = onNonProtocolOutput;
     this.#onPause = onPause;
     this.#log = log.child({ upstream, childPid: pid });
     this.#group = new ProcessGroup(child, pid, tag, guard, this.#log);
-    this.#outbox = new StdinQueue(upstream, child.stdin, (id, error) => events.onSendFailed(id, error), this.#log);
-    this.#listen(child);
+    this.#stdinQueue = new StdinQueue(upstream, child.stdin, (id, error) => events.onSendFailed(id, error), this.#log);
+    this.#attachListeners(child);
     this.#log.debug('upstream process started');
   }
 
   send(message: Outgoing): void {
-    this.#outbox.add(message);
+    this.#stdinQueue.add(message);
   }
 
   forget(id: number): void {
-    this.#outbox.forget(id);
+    this.#stdinQueue.forget(id);
   }
 
   setRevision(revision: string): void {
-    this.#open = isModernRevision(revision) ? 'result' : 'params';
+    this.#preparsed = isModernRevision(revision) ? 'result' : 'params';
   }
 
   pause(forMs: number): void {
     const { stdout } = this.#child;
-    if (this.#isOver || this.#group.hasExited || stdout.isPaused()) return;
+    if (this.#isFinished || this.#group.hasExited || stdout.isPaused()) return;
     this.#onPause?.();
     stdout.pause();
-    // What an ended process has left is read at once.
+    // After the exit of the process, the rest of its output is read at once.
     const resume = (): void => {
       clearTimeout(timer);
       this.#child.off('exit', resume);
@@ -162,18 +163,18 @@ class StdioTransport implements Transport {
   }
 
   async #close(): Promise<void> {
-    this.#outbox.end();
+    this.#stdinQueue.end();
     await this.#group.end(GRACE_MS, GRACE_MS);
-    // What has exited is over as soon as its last lines are read.
-    if (!this.#group.hasExited) this.#finish(this.#onExit());
-    await this.#over.promise;
+    // If the process has exited, the `close` event follows when its last lines are read.
+    if (!this.#group.hasExited) this.#finish(this.#exitError());
+    await this.#finished.promise;
   }
 
-  #listen(child: ChildProcessWithoutNullStreams): void {
+  #attachListeners(child: ChildProcessWithoutNullStreams): void {
     const lines = new LineSplitter(this.#messageBytes, (line, isCut) => {
-      if (this.#isOver) return;
+      if (this.#isFinished) return;
       if (isCut) this.#tooLarge();
-      else this.#read(line);
+      else this.#readLine(line);
     });
     const onFirstByte = () => this.#events.onFirstByte?.();
     child.stdout.once('data', onFirstByte);
@@ -181,42 +182,42 @@ class StdioTransport implements Transport {
     child.stdout.on('data', (chunk: Buffer) => lines.push(chunk));
     child.stdout.on('end', () => {
       lines.end();
-      this.#await('closed its output');
+      this.#awaitRest('closed its output');
     });
-    child.stdout.on('error', () => this.#await('closed its output'));
+    child.stdout.on('error', () => this.#awaitRest('closed its output'));
 
-    const words = new LineSplitter(STDERR_LINE_BYTES, (line) => {
+    const stderrLines = new LineSplitter(STDERR_LINE_BYTES, (line) => {
       this.#stderr.add(line);
       this.#log.debug({ line }, 'upstream stderr');
     });
-    child.stderr.on('data', (chunk: Buffer) => words.push(chunk));
-    child.stderr.on('end', () => words.end());
+    child.stderr.on('data', (chunk: Buffer) => stderrLines.push(chunk));
+    child.stderr.on('end', () => stderrLines.end());
     child.stderr.on('error', (error) => this.#log.debug({ err: error }, 'upstream stderr broke'));
 
     child.stdin.on('error', () => {
-      this.#outbox.close();
-      this.#await('closed its input');
+      this.#stdinQueue.close();
+      this.#awaitRest('closed its input');
     });
     child.on('error', (error) => this.#log.warn({ err: error }, 'upstream process'));
     child.once('exit', () => {
-      this.#outbox.close();
-      this.#await('exited');
+      this.#stdinQueue.close();
+      this.#awaitRest('exited');
     });
-    // All of it: the exit, and the end of both its streams.
-    child.once('close', () => this.#finish(this.#onExit()));
+    // `close` follows the exit and the end of all streams.
+    child.once('close', () => this.#finish(this.#exitError()));
   }
 
-  /** Part of its end was noticed: the rest gets a moment, for it may tell more. */
-  #await(part: string): void {
-    if (this.#isOver || this.#timer !== undefined) return;
-    this.#timer = setTimeout(() => {
+  /** Handles the first sign of the end. Waits a moment for the other events, which may have a better reason. */
+  #awaitRest(part: string): void {
+    if (this.#isFinished || this.#drainTimer !== undefined) return;
+    this.#drainTimer = setTimeout(() => {
       const isKnown = this.#group.hasExited || this.#closing !== undefined;
       const detail = this.#detail(`${part} while it was running, and was ended`);
-      this.#finish(isKnown ? this.#onExit() : new GatewayError('upstream-lost', detail));
+      this.#finish(isKnown ? this.#exitError() : new GatewayError('upstream-lost', detail));
     }, DRAIN_MS);
   }
 
-  #read(line: string): void {
+  #readLine(line: string): void {
     const text = line.charCodeAt(0) === BYTE_ORDER_MARK ? line.slice(1) : line;
     let message;
     try {
@@ -230,11 +231,11 @@ class StdioTransport implements Transport {
     this.#deliver(message, text);
   }
 
-  /** What is wrong inside of a result is for whoever waits for it. @throws {MessageError} */
+  /** Parses a message. Errors inside of a result are left to its reader. @throws {MessageError} */
   #parse(text: string): Message {
-    if (this.#open === 'params') return parseMessage(text);
+    if (this.#preparsed === 'params') return parseMessage(text);
     try {
-      return parseMessage(text, this.#open);
+      return parseMessage(text, this.#preparsed);
     } catch {
       return parseMessage(text);
     }
@@ -250,25 +251,25 @@ class StdioTransport implements Transport {
       return;
     }
     for (const item of items) {
-      if (this.#isOver) return;
+      if (this.#isFinished) return;
       if (item instanceof MessageError) this.#addNonProtocolOutput(text, item);
       else this.#deliver(item, text);
     }
   }
 
   #deliver(message: Message, text: string): void {
-    this.#hasSpoken = true;
+    this.#hasSentMessage = true;
     try {
       this.#events.onMessage(message, undefined);
     } catch (thrown) {
-      // Deeper than the parser looks, a message may still be broken, and no upstream's message may end the gateway.
+      // Nested members are not parsed yet and may be invalid. A message of an upstream must not end the gateway.
       this.#log.error({ err: thrown }, 'message of upstream could not be handled');
       this.#addNonProtocolOutput(text, thrown);
     }
   }
 
   #onNonProtocolLine(text: string, error: MessageError): void {
-    // Its own requests have ids too, which may be equal to ours by chance.
+    // Requests of the upstream have ids too, which can be equal to ours by chance.
     if (OUR_ID.test(error.id) && RawObject.parse(text).raw('method') === undefined) {
       const detail = this.#detail('answered with something that is not JSON-RPC');
       this.#events.onSendFailed(Number(error.id), new GatewayError('upstream-protocol', detail, error));
@@ -277,12 +278,12 @@ class StdioTransport implements Transport {
   }
 
   #addNonProtocolOutput(text: string, reason: unknown): void {
-    this.#onJunk?.();
+    this.#onNonProtocolOutput?.();
     const isTooMuch = this.#nonProtocolOutput.add(Buffer.byteLength(text), performance.now());
-    if (this.#nonProtocolOutput.windowLines <= JUNK_LOGGED) {
+    if (this.#nonProtocolOutput.windowLines <= LOGGED_LINES) {
       const level = this.#nonProtocolOutput.windowLines === 1 ? 'warn' : 'debug';
       const why = reason instanceof Error ? reason.message : undefined;
-      this.#log[level]({ line: printable(text, QUOTE_CHARS), why }, 'line on stdout is no message, skipped');
+      this.#log[level]({ line: printable(text, QUOTED_CHARS), why }, 'line on stdout is no message, skipped');
     }
     if (!isTooMuch) return;
     const detail = this.#detail('printed too much that is no message on its stdout, and was ended');
@@ -294,39 +295,44 @@ class StdioTransport implements Transport {
     this.#finish(new GatewayError('too-large', detail), 'at once');
   }
 
-  #detail(what: string): { readonly upstream: string; readonly message: string } {
-    return { upstream: this.#upstream, message: `upstream "${this.#upstream}" ${what}` };
+  #detail(event: string): { readonly upstream: string; readonly message: string } {
+    return { upstream: this.#upstream, message: `upstream "${this.#upstream}" ${event}` };
   }
 
-  #onExit(): GatewayError {
+  #exitError(): GatewayError {
     const upstream = this.#upstream;
     if (this.#closing !== undefined) {
       return new GatewayError('upstream-lost', { upstream, message: `upstream "${upstream}" was disconnected` });
     }
     const { exitCode, signalCode } = this.#child;
     const how = signalCode === null ? `exited with code ${exitCode}` : `was killed by ${signalCode}`;
-    const message = `the process of upstream "${upstream}" ${how}${this.#hasSpoken ? '' : ' before it answered'}`;
+    const message = `the process of upstream "${upstream}" ${how}${this.#hasSentMessage ? '' : ' before it answered'}`;
     const last = this.#stderr.last;
-    const cause = last === undefined ? undefined : new Error(`last line on stderr: ${printable(last, QUOTE_CHARS)}`);
+    const cause = last === undefined ? undefined : new Error(`last line on stderr: ${printable(last, QUOTED_CHARS)}`);
     return new GatewayError('upstream-lost', { upstream, message }, cause);
   }
 
-  /** @param haste whether it has forfeited its time to end by itself */
+  /** Closes the transport and ends the process. @param haste kills the process at once. */
   #finish(error: GatewayError, haste?: 'at once'): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    clearTimeout(this.#timer);
+    if (this.#isFinished) return;
+    this.#isFinished = true;
+    clearTimeout(this.#drainTimer);
     const { stdin, stdout, stderr, exitCode: code, signalCode: signal } = this.#child;
     for (const stream of [stdin, stdout, stderr]) stream.destroy();
 
-    const counts = { code, signal, junkLines: this.#nonProtocolOutput.lines, droppedMessages: this.#outbox.dropped };
+    const counts = {
+      code,
+      signal,
+      junkLines: this.#nonProtocolOutput.lines,
+      droppedMessages: this.#stdinQueue.dropped,
+    };
     if (this.#closing !== undefined) this.#log.debug(counts, 'upstream process ended');
     else this.#log.warn({ ...counts, reason: error.message, stderr: this.#stderr.toString() }, 'upstream process lost');
 
-    this.#outbox.close();
+    this.#stdinQueue.close();
     if (haste !== undefined) this.#group.kill();
     void this.#group.end(0, GRACE_MS);
     this.#events.onClose(error);
-    this.#over.resolve();
+    this.#finished.resolve();
   }
 }

@@ -2,19 +2,19 @@ import { randomUUID } from 'node:crypto';
 import { readdir, readFile } from 'node:fs/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Environment variable by which a process is known as started, directly or not, by one of our children. */
+/** Environment variable that marks our children and all processes that they start. */
 export const TAG_NAME = 'LINKSPAN_PROCESS';
 
-/** Scans that are asked for this close together are one scan. */
+/** Requests for a scan within this time share one scan. */
 const GATHER_MS = 20;
 const POLL_MS = 50;
-/** How long SIGKILL may take. */
+/** Longest wait after SIGKILL. */
 const KILL_MS = 500;
 
 /**
- * Finds and ends processes that carry a tag of ours in their environment. A process that has left its group and session
- * (`setsid`) is found only so; one that has cleared its environment is not found. Works where `/proc` is, on Linux; elsewhere
- * nothing is found.
+ * Finds and ends processes with a tag of ours in their environment. This is the only way to find a process that has left its group
+ * and session (`setsid`). A process that has cleared its environment is not found. Works only with `/proc`, on Linux; elsewhere
+ * it finds none.
  */
 export class TaggedProcesses {
   /** Prefix of every tag of this gateway. */
@@ -22,12 +22,12 @@ export class TaggedProcesses {
   #lastTag = 0;
   #scanning: Promise<ReadonlyMap<string, readonly number[]>> | undefined;
 
-  /** Returns a tag for one more child. @param owner the upstream that it is started for; has no colon. */
+  /** Returns a new tag for a child. @param owner id of the upstream that the child belongs to, without a colon. */
   next(owner: string): string {
     return `${this.prefix}${++this.#lastTag}:${owner}`;
   }
 
-  /** Returns the processes that run, by the owners of their tags. */
+  /** Resolves with the ids of running processes, by the owners of their tags. */
   async pidsByOwner(): Promise<ReadonlyMap<string, readonly number[]>> {
     const owners = new Map<string, number[]>();
     for (const [tag, pids] of await this.#scan()) {
@@ -37,12 +37,12 @@ export class TaggedProcesses {
     return owners;
   }
 
-  /** Sends SIGTERM to all processes that carry this tag. */
+  /** Sends SIGTERM to all processes with this tag. */
   async terminate(tag: string): Promise<void> {
     await this.#signal(tag, 'SIGTERM');
   }
 
-  /** Ends all processes that carry this tag: SIGTERM, and `graceMs` later SIGKILL. Resolves when none is left, in bounded time. */
+  /** Ends all processes with this tag: SIGTERM, and `graceMs` later SIGKILL. Resolves when none is left, in bounded time. */
   async end(tag: string, graceMs: number): Promise<void> {
     const killMs = performance.now() + graceMs;
     while (await this.#signal(tag, performance.now() < killMs ? 'SIGTERM' : 'SIGKILL')) {
@@ -52,7 +52,7 @@ export class TaggedProcesses {
     }
   }
 
-  /** Returns whether there was anything to signal. */
+  /** Resolves with whether there was a process to signal. */
   async #signal(tag: string, signal: NodeJS.Signals): Promise<boolean> {
     const pids = (await this.#scan()).get(tag) ?? [];
     for (const pid of pids) kill(pid, signal);
@@ -73,7 +73,7 @@ async function pidsByTag(prefix: string): Promise<ReadonlyMap<string, readonly n
   const names = await readdir('/proc').catch((): string[] => []);
   for (const name of names) {
     if (!/^\d+$/.test(name)) continue;
-    // Another user's process cannot be read, and a process may end meanwhile.
+    // Processes of other users cannot be read, and a process may end in the meantime.
     const environment = await readFile(`/proc/${name}/environ`, 'latin1').catch(() => '');
     const variable = environment.split('\0').find((one) => one.startsWith(`${TAG_NAME}=${prefix}`));
     if (variable === undefined) continue;

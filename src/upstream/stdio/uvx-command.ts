@@ -1,16 +1,16 @@
 import { basename, dirname, join } from 'node:path';
 import type { StdioTarget } from '../../config/config.ts';
-import type { Launch, Printed } from './printed-launch.ts';
+import type { Launch, PrinterOutput } from './printed-launch.ts';
 
-/** A `uvx` that is asked which file it would run. */
-export interface UvxQuestion {
+/** A run of `uvx` with the printer in place of the server. */
+export interface PrinterRun {
   /** Arguments of `uvx` that make it run the printer instead of the server. */
   readonly args: readonly string[];
   /** Arguments of the server. */
   readonly serverArgs: readonly string[];
 }
 
-/** Options of uv that change nothing but which packages are run, and take a value. */
+/** Options of uv with a value that only affect the choice of packages. */
 const WITH_VALUE = new Set([
   '--from',
   '--with',
@@ -26,30 +26,33 @@ const WITH_VALUE = new Set([
 ]);
 const FLAGS = new Set(['--offline', '--quiet', '-q', '--no-progress']);
 
-/** With these uv removes the environment of the server when it ends. */
+/** Variables with which uv removes the environment of the server when uv ends. */
 const TEMPORARY = ['UV_NO_CACHE', 'UV_ISOLATED'];
 
-/** A package that has a program of its name, with or without a version. `python` means the interpreter. */
+/** Matches a package, with or without a version, whose program has the same name. `python` would mean the interpreter. */
 const PACKAGE = /^(?!python[\d.]*(?:@|$))([A-Za-z0-9][A-Za-z0-9._-]*)(?:@[A-Za-z0-9.+!-]+)?$/;
 const PROGRAM = /^(?!python[\d.]*$)[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
-/** Runs in place of the server, with its name as the first argument. Prints its path and environment, in uv's cache alone. */
-export const PRINTING_PROGRAM = (begin: string, end: string): string => `#!/bin/sh
+/**
+ * Returns the printer for uvx. It runs in place of the server, whose name is its first argument, and prints the server's path and
+ * environment. It fails unless the server is in uv's cache.
+ */
+export const uvxPrinter = (begin: string, end: string): string => `#!/bin/sh
 path=$(command -v -- "$1") && command -v flock >/dev/null && [ -e "$(dirname "$path")/../../../.lock" ] || exit 1
 printf '%s\\0%s\\0' ${begin} "$path"
 env -0
 printf '%s\\0' ${end}
 `;
 
-/** Keeps the lock on uv's cache that `uvx` would hold: without it `uv cache clean` takes the server's files away. */
-const LAUNCH = 'exec 9<"$0" && flock -s 9 && exec "$@"';
+/** Holds the lock on uv's cache as `uvx` does. Without it, `uv cache clean` would remove the server's files. */
+const LOCKED_LAUNCH = 'exec 9<"$0" && flock -s 9 && exec "$@"';
 
-/** Returns undefined for another program, and for arguments of which it is not known for sure what they mean. */
-export function uvxQuestion(
+/** Returns the run with the printer; undefined for another program, or for arguments whose meaning is uncertain. */
+export function printerRun(
   { command, args }: Pick<StdioTarget, 'command' | 'args'>,
   env: Readonly<Record<string, string>>,
   printer: string,
-): UvxQuestion | undefined {
+): PrinterRun | undefined {
   const verbs = verbCount(basename(command), args);
   if (verbs === undefined || TEMPORARY.some((name) => env[name] !== undefined)) return undefined;
   let at = verbs;
@@ -67,19 +70,19 @@ export function uvxQuestion(
   return program === undefined ? undefined : { args: [...options, '--from', server, printer, program], serverArgs };
 }
 
-/** Whether it may be a `uvx` that can be asked. */
+/** Returns whether the command is `uvx` or `uv tool run`. */
 export function isUvx({ command, args }: Pick<StdioTarget, 'command' | 'args'>): boolean {
   return verbCount(basename(command), args) !== undefined;
 }
 
-/** Returns how many arguments come before the options: `uvx …`, or `uv tool run …`. */
+/** Returns the number of arguments before the options of `uvx …` or `uv tool run …`; undefined for another program. */
 function verbCount(program: string, [first, second]: readonly string[]): number | undefined {
   if (program === 'uvx') return 0;
   return program === 'uv' && first === 'tool' && second === 'run' ? 2 : undefined;
 }
 
-/** Returns how to start the server that the printer found. */
-export function uvxLaunch({ text: path, env }: Printed, serverArgs: readonly string[]): Launch {
+/** Returns the launch of the server from the output of the printer. */
+export function uvxLaunch({ text: path, env }: PrinterOutput, serverArgs: readonly string[]): Launch {
   const lock = join(dirname(path), '../../../.lock');
-  return { command: '/bin/sh', args: ['-c', LAUNCH, lock, path, ...serverArgs], env, cwd: env['PWD'] };
+  return { command: '/bin/sh', args: ['-c', LOCKED_LAUNCH, lock, path, ...serverArgs], env, cwd: env['PWD'] };
 }

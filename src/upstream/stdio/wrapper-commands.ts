@@ -6,38 +6,37 @@ import type { Logger } from 'pino';
 import type { StdioTarget } from '../../config/config.ts';
 import { LIMITS } from '../../limits.ts';
 import { LineSplitter } from '../../protocol/lines.ts';
-import { BEGIN, END, type Launch, parsePrinted } from './printed-launch.ts';
+import { PRINTER_BEGIN, PRINTER_END, type Launch, parsePrinterOutput } from './printed-launch.ts';
 import { ProcessGroup } from './process-group.ts';
 import type { ProcessGuard } from './process-guard.ts';
 import { TAG_NAME } from './tagged-processes.ts';
-import { isUvx, PRINTING_PROGRAM, uvxLaunch, uvxQuestion } from './uvx-command.ts';
+import { isUvx, uvxPrinter, uvxLaunch, printerRun } from './uvx-command.ts';
 
-/** npm runs this in place of a shell. It prints the command that npm would have the shell run, and its environment. */
+/** The printer for npm, which runs it in place of a shell. It prints the command for the shell, and its environment. */
 const PRINTING_SHELL = `#!/bin/sh
-printf '%s\\0%s\\0' ${BEGIN} "$2"
+printf '%s\\0%s\\0' ${PRINTER_BEGIN} "$2"
 env -0
-printf '%s\\0' ${END}
+printf '%s\\0' ${PRINTER_END}
 `;
 
-/** A wrapper is done when the command is printed, and mostly ends within this time. */
+/** Longest wait for the exit of a wrapper after it has printed the command. */
 const EXIT_MS = 5_000;
 const KILL_MS = 1_000;
 const STDERR_LINE_BYTES = 16_384;
 
-/** Whether npm decides what is run, and a shell runs it: `npx …` or `npm exec …`, without options that concern that shell. */
+/** Returns whether the command is `npx …` or `npm exec …`, without options that concern the shell of npm. */
 export function isNpx({ command, args }: Pick<StdioTarget, 'command' | 'args'>): boolean {
   const name = basename(command);
   const isExec = name === 'npx' || (name === 'npm' && (args[0] === 'exec' || args[0] === 'x'));
-  // Such an argument may be meant for the server; then the wrapper stays, which does no harm.
+  // Such an argument may belong to the server. Then the wrapper keeps running, which does no harm.
   return isExec && !args.some((arg) => /^(-c|--call|--script-shell)(=|$)/.test(arg));
 }
 
 /**
- * Finds out which command an `npx` or `uvx` would run, so that the server runs without the wrapper beside it: npm and a shell,
- * or uv.
+ * Finds the command that an `npx` or `uvx` would run, so that no wrapper (npm and a shell, or uv) runs beside the server.
  *
- * The wrapper itself decides, at each start, as it always does: which version, from where, whether to install. Only the last
- * step, to run the command, is left to the caller.
+ * At each start, the wrapper itself chooses the version and the source, and installs the package if necessary. Only the last step,
+ * running the command, is left to the caller.
  */
 export class WrapperCommands {
   readonly #dir: string;
@@ -45,14 +44,14 @@ export class WrapperCommands {
   readonly #log: Logger;
   readonly #printers = new Map<string, Promise<string>>();
 
-  /** @param dir where the printers are written. */
+  /** @param dir the directory for the printers. */
   constructor(dir: string, guard: ProcessGuard, log: Logger) {
     this.#dir = dir;
     this.#guard = guard;
     this.#log = log;
   }
 
-  /** Returns undefined where that is not known for sure; then the wrapper runs the server. Never throws. */
+  /** Resolves with the launch of the server; undefined if it is uncertain, so that the wrapper has to run it. Never rejects. */
   async find(
     upstream: string,
     target: StdioTarget,
@@ -79,7 +78,7 @@ export class WrapperCommands {
     if (await hasOwnShell(target, env)) return undefined;
     const npm_config_script_shell = await this.#printer('npm-shell', PRINTING_SHELL);
     const output = await this.#run(target, { ...env, npm_config_script_shell }, signal, log);
-    const printed = parsePrinted(output);
+    const printed = parsePrinterOutput(output);
     if (printed === undefined) {
       log.debug('npx did not say what it runs');
       return undefined;
@@ -93,31 +92,31 @@ export class WrapperCommands {
     signal: AbortSignal,
     log: Logger,
   ): Promise<Launch | undefined> {
-    const printer = await this.#printer('uvx-printer', PRINTING_PROGRAM(BEGIN, END));
-    const question = uvxQuestion(target, env, printer);
-    if (question === undefined) return undefined;
-    const output = await this.#run({ ...target, args: question.args }, env, signal, log, 'closed');
-    const printed = parsePrinted(output);
-    // An environment that uv made for this one run is gone when uv has ended.
-    const isThere =
+    const printer = await this.#printer('uvx-printer', uvxPrinter(PRINTER_BEGIN, PRINTER_END));
+    const run = printerRun(target, env, printer);
+    if (run === undefined) return undefined;
+    const output = await this.#run({ ...target, args: run.args }, env, signal, log, 'closed');
+    const printed = parsePrinterOutput(output);
+    // If uv made an environment for this run only, uv has removed it at its end.
+    const programExists =
       printed !== undefined &&
       (await access(printed.text).then(
         () => true,
         () => false,
       ));
-    if (isThere) return uvxLaunch(printed, question.serverArgs);
+    if (programExists) return uvxLaunch(printed, run.serverArgs);
     log.debug('uvx did not say what it runs');
     return undefined;
   }
 
-  /** Writes the printer where that was not done yet, and returns its path. */
+  /** Writes the printer unless it is already written. Resolves with its path. */
   #printer(name: string, text: string): Promise<string> {
     const known = this.#printers.get(name) ?? writeProgram(join(this.#dir, name), text);
     this.#printers.set(name, known);
     return known;
   }
 
-  /** Resolves with the standard output, when the command is printed or, for `closed`, when the wrapper has ended. */
+  /** Runs a wrapper. Resolves with its stdout when the command is printed or, with `closed`, when the wrapper has ended. */
   async #run(
     { command, args, cwd }: StdioTarget,
     env: Readonly<Record<string, string>>,
@@ -134,7 +133,7 @@ export class WrapperCommands {
     let isPrinted = false;
     try {
       const output = await outputOf(child, log, until);
-      isPrinted = output.includes(END);
+      isPrinted = output.includes(PRINTER_END);
       return output;
     } finally {
       signal.removeEventListener('abort', kill);
@@ -148,11 +147,11 @@ function outputOf(child: ChildProcess, log: Logger, until: 'printed' | 'closed')
   let output = '';
   child.stdout?.setEncoding('utf8').on('data', (text: string) => {
     output += text;
-    const isPrinted = until === 'printed' && output.includes(`${END}\0`);
+    const isPrinted = until === 'printed' && output.includes(`${PRINTER_END}\0`);
     if (isPrinted || output.length > LIMITS.npxOutputChars) resolve(output);
   });
-  const words = new LineSplitter(STDERR_LINE_BYTES, (line) => log.debug({ line }, 'upstream stderr'));
-  child.stderr?.on('data', (chunk: Buffer) => words.push(chunk));
+  const stderrLines = new LineSplitter(STDERR_LINE_BYTES, (line) => log.debug({ line }, 'upstream stderr'));
+  child.stderr?.on('data', (chunk: Buffer) => stderrLines.push(chunk));
   child.once('error', reject);
   child.once('close', () => resolve(output));
   return promise;
@@ -161,14 +160,14 @@ function outputOf(child: ChildProcess, log: Logger, until: 'printed' | 'closed')
 async function writeProgram(path: string, text: string): Promise<string> {
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   // Another process may be running the old file.
-  const fresh = `${path}.${process.pid}`;
-  await writeFile(fresh, text, { mode: 0o700 });
-  await chmod(fresh, 0o700);
-  await rename(fresh, path);
+  const temporary = `${path}.${process.pid}`;
+  await writeFile(temporary, text, { mode: 0o700 });
+  await chmod(temporary, 0o700);
+  await rename(temporary, path);
   return path;
 }
 
-/** Whether the user has chosen a shell for npm, which then has to run the command. */
+/** Resolves with whether the user has configured a shell for npm, which then has to run the command. */
 async function hasOwnShell({ cwd }: StdioTarget, env: Readonly<Record<string, string>>): Promise<boolean> {
   if (Object.keys(env).some((name) => name.toLowerCase() === 'npm_config_script_shell')) return true;
   for (const dir of [env['HOME'] ?? homedir(), cwd ?? process.cwd()]) {

@@ -11,7 +11,7 @@ import { Offers } from '../../../src/gateway/lists/offers.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { DiskOfferStore } from '../../../src/store/disk/offer-store.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
-import { erasOver, judge } from '../../../src/upstream/eras.ts';
+import { erasOver, recordFinding } from '../../../src/upstream/eras.ts';
 import { UPSTREAM } from '../../support/core.ts';
 import { configWith } from '../../downstream/edge.ts';
 
@@ -72,7 +72,7 @@ test('N-40 an offer of an era that the upstream no longer supports is not used',
   const offers = await at.open();
   offers.update('up', 'legacy', '', LEGACY);
   offers.update('up', 'modern', '', MODERN);
-  const refused = judge(BOTH, { era: 'modern', speaks: 'no', evidence: 'refused' }, 0);
+  const refused = recordFinding(BOTH, { era: 'modern', speaks: 'no', evidence: 'refused' }, 0);
   assert.equal(offers.setEras('up', refused), true);
   assert.deepEqual(seen(offers), [['old'], ['old']]);
   assert.equal(offers.setEras('up', refused), false);

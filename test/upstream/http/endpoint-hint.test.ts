@@ -31,17 +31,17 @@ const cases = [
 ];
 
 for (const { url, says } of cases) {
-  test(`N-12 a 404 at ${url.replace(/secret/g, '…')} names where there is no endpoint, and no secret`, () => {
+  test(`N-12 the hint for a 404 at ${url.replace(/secret/g, '…')} has no secret`, () => {
     assert.equal(endpointHint(url, new HttpStatusError(404)), says);
   });
 }
 
-test('N-12 a failure that is not about the path gets no such words', () => {
+test('N-12 a failure that is not about the path has no endpoint hint', () => {
   assert.equal(endpointHint('http://127.0.0.1/', new HttpStatusError(500)), undefined);
   assert.equal(endpointHint('http://127.0.0.1/', new Error('reset')), undefined);
 });
 
-test('N-12 the status of an upstream at a wrong path names it, and the client is not told the address', async () => {
+test('N-12 the status names a wrong path, and the client does not see the address', async () => {
   const server = createServer((request, response) => {
     request.resume();
     response.writeHead(404).end();

@@ -38,7 +38,7 @@ const statuses = [
 ] as const;
 
 for (const { status, code, executed, says } of statuses) {
-  test(`HTTP ${status} is ${code}, executed ${executed}, and gives nothing of the answer away`, LIMIT, async () => {
+  test(`HTTP ${status} is ${code}, executed ${executed}, without text of the body`, LIMIT, async () => {
     await using server = await serve((_request, response) => {
       const headers = {
         'content-type': status === 401 ? 'application/json' : 'text/plain',
@@ -63,7 +63,7 @@ for (const { status, code, executed, says } of statuses) {
   });
 }
 
-test('SEC-32 no redirect is followed, within the origin or beyond it', LIMIT, async () => {
+test('SEC-32 no redirect is followed, to the same or another origin', LIMIT, async () => {
   await using elsewhere = await serve((request, response) => json(response, result(request.id)));
   const locations = [elsewhere.url, '/other', elsewhere.url, '/other'];
   await using server = await serve((_request, response) => {
@@ -80,21 +80,17 @@ test('SEC-32 no redirect is followed, within the origin or beyond it', LIMIT, as
 });
 
 for (const status of [400, 404, 405]) {
-  test(
-    `a server of 2024-11-05 that answers initialize with HTTP ${status} can be told by the cause`,
-    LIMIT,
-    async () => {
-      await using server = await serve((_request, response) => {
-        const text = '{"jsonrpc":"2.0","error":{"code":-32000,"message":"Use GET"},"id":null}';
-        response.writeHead(status, { 'content-type': 'application/json' }).end(text);
-      });
-      await using peer = await connect(server.url);
-      peer.request(1, 'initialize');
-      const error = await peer.failure(1);
-      assert.equal(error.code, 'upstream-unavailable');
-      assert.ok(error.cause instanceof HttpStatusError && error.cause.status === status);
-    },
-  );
+  test(`initialize answered with HTTP ${status} fails with the status as the cause`, LIMIT, async () => {
+    await using server = await serve((_request, response) => {
+      const text = '{"jsonrpc":"2.0","error":{"code":-32000,"message":"Use GET"},"id":null}';
+      response.writeHead(status, { 'content-type': 'application/json' }).end(text);
+    });
+    await using peer = await connect(server.url);
+    peer.request(1, 'initialize');
+    const error = await peer.failure(1);
+    assert.equal(error.code, 'upstream-unavailable');
+    assert.ok(error.cause instanceof HttpStatusError && error.cause.status === status);
+  });
 }
 
 const answers = [
@@ -105,7 +101,7 @@ const answers = [
 ];
 
 for (const { name, status, id, code } of answers) {
-  test(`a JSON-RPC error under HTTP ${name} is the answer`, LIMIT, async () => {
+  test(`a JSON-RPC error with HTTP ${name} is the answer`, LIMIT, async () => {
     await using server = await serve((request, response) => {
       if (greeted(request, response)) return;
       const text = JSON.stringify({ jsonrpc: '2.0', id, error: { code, message: 'no' } });
@@ -143,7 +139,7 @@ const garbage = [
 ];
 
 for (const { name, type, body, says = /^Upstream broke the protocol: upstream "notes" / } of garbage) {
-  test(`REL-17 ${name} instead of an answer breaks this call and no other`, LIMIT, async () => {
+  test(`REL-17 ${name} instead of an answer fails this call and no other`, LIMIT, async () => {
     await using server = await serve((request, response) => {
       if (request.id === 2) {
         if (type !== undefined) response.setHeader('content-type', type);
@@ -169,7 +165,7 @@ for (const { name, type, body, says = /^Upstream broke the protocol: upstream "n
   });
 }
 
-test('REL-17 a stream may hold stray answers and odd messages, and still the right answer counts', LIMIT, async () => {
+test('REL-17 stray answers and odd messages in a stream do not affect the right answer', LIMIT, async () => {
   await using server = await serve((request, response) => {
     const odd = '{"jsonrpc":"2.0","id":1.5,"method":"ping"}';
     stream(response, event(result(99)), event(odd), 'event: noise\ndata: hello\n\n', event(result(request.id)));
@@ -183,7 +179,7 @@ test('REL-17 a stream may hold stray answers and odd messages, and still the rig
   assert.equal(peer.told.items.length, 2);
 });
 
-test('REL-17 damaged answers crash nothing and reach no other call', LIMIT, async () => {
+test('REL-17 damaged answers cause no crash and reach no other call', LIMIT, async () => {
   const shapes = (id: number) => [
     { type: 'application/json', text: result(id) },
     { type: 'application/json', text: `[${progress(1)},${result(id)}]` },
@@ -224,7 +220,7 @@ test('REL-17 damaged answers crash nothing and reach no other call', LIMIT, asyn
   }
 });
 
-test('REL-17 bytes that are not HTTP break the call', LIMIT, async () => {
+test('REL-17 bytes that are not HTTP fail the call', LIMIT, async () => {
   await using server = await serveRaw((socket) => socket.write('220 smtp.example ready\r\n'));
   await using peer = await connect(server.url);
   peer.request(2);
@@ -242,7 +238,7 @@ test('a compressed answer is refused', LIMIT, async () => {
   assert.equal((await peer.failure(2)).code, 'upstream-protocol');
 });
 
-test('an upstream that refuses connections is said to, and the call did not run', LIMIT, async () => {
+test('a refused connection is named in the error, and executed is no', LIMIT, async () => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
@@ -256,7 +252,7 @@ test('an upstream that refuses connections is said to, and the call did not run'
   assert.deepEqual(rpc.data, { code: 'upstream-unavailable', upstream: 'notes', executed: 'no', retryable: true });
 });
 
-test('an upstream whose host does not exist is said to', LIMIT, async () => {
+test('an unknown host is named in the error', LIMIT, async () => {
   await using peer = await connect('http://nowhere.invalid/mcp');
   peer.request(2);
   const error = await peer.failure(2);
@@ -264,7 +260,7 @@ test('an upstream whose host does not exist is said to', LIMIT, async () => {
   assert.match(error.message, /host name/);
 });
 
-test('an upstream that accepts no connection in time is said to, and the call did not run', LIMIT, async () => {
+test('a connection timeout is named in the error, and executed is no', LIMIT, async () => {
   await using full = await neverAccepting();
   const timeouts = { ...TIMEOUTS, connectMs: 100 };
   await using peer = await connect(`http://127.0.0.1:${full.port}/mcp`, { timeouts });
@@ -274,7 +270,7 @@ test('an upstream that accepts no connection in time is said to, and the call di
   assert.deepEqual(data, { code: 'upstream-unavailable', upstream: 'notes', executed: 'no', retryable: true });
 });
 
-test('a configured header that HTTP cannot carry is named as the reason, and nothing is sent', LIMIT, async () => {
+test('a configured header that HTTP cannot carry is named, and nothing is sent', LIMIT, async () => {
   await using server = await serve((_request, response) => response.end());
   await using peer = await connect(server.url, { headers: { 'x-note': 'a\r\nevil: b' } });
   peer.request(2);
@@ -284,7 +280,7 @@ test('a configured header that HTTP cannot carry is named as the reason, and not
   assert.deepEqual(server.received.items, []);
 });
 
-test('TLS that fails is said to, and the call did not run', LIMIT, async () => {
+test('a TLS failure is named in the error, and executed is no', LIMIT, async () => {
   await using server = await serve((_request, response) => response.end());
   await using peer = await connect(server.url.replace('http:', 'https:'));
   peer.request(2);
@@ -293,22 +289,18 @@ test('TLS that fails is said to, and the call did not run', LIMIT, async () => {
   assert.match(error.message, /could not be connected to securely/);
 });
 
-test(
-  'REL-07 a connection reset after the request was written leaves the outcome unknown, and nothing is sent again',
-  LIMIT,
-  async () => {
-    await using server = await serveRaw((socket, soFar) => {
-      if (soFar.endsWith('}')) socket.resetAndDestroy();
-    });
-    await using peer = await connect(server.url);
-    peer.request(2);
-    const error = await peer.failure(2);
-    assert.equal(error.code, 'upstream-lost');
-    assert.equal(toRpcError(error).data !== undefined && Object(toRpcError(error).data).executed, 'unknown');
-    await peer.transport.close();
-    assert.equal(server.wire.join('').split('tools/call').length - 1, 1);
-  },
-);
+test('REL-07 a reset after the request was written: outcome unknown, not sent again', LIMIT, async () => {
+  await using server = await serveRaw((socket, soFar) => {
+    if (soFar.endsWith('}')) socket.resetAndDestroy();
+  });
+  await using peer = await connect(server.url);
+  peer.request(2);
+  const error = await peer.failure(2);
+  assert.equal(error.code, 'upstream-lost');
+  assert.equal(toRpcError(error).data !== undefined && Object(toRpcError(error).data).executed, 'unknown');
+  await peer.transport.close();
+  assert.equal(server.wire.join('').split('tools/call').length - 1, 1);
+});
 
 const breaks = [
   { name: 'closes without a word', answer: '' },
@@ -324,38 +316,34 @@ const breaks = [
 ];
 
 for (const { name, answer } of breaks) {
-  test(
-    `REL-07 every call is written once to a server that ${name}, also on a connection used before`,
-    LIMIT,
-    async () => {
-      await using server = await serveRaw((socket, soFar) => {
-        if (!soFar.endsWith('}')) return;
-        const id = Number(/"id":(\d+)[^]*?$/.exec(soFar.slice(soFar.lastIndexOf('{')))?.[1]);
-        if (id % 2 === 0) {
-          const text = result(id);
-          socket.write(
-            `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${text.length}\r\nconnection: keep-alive\r\n\r\n${text}`,
-          );
-        } else {
-          socket.end(answer);
-        }
-      });
-      await using peer = await connect(server.url);
-      for (let id = 2; id < 22; id++) {
-        peer.request(id);
-        if (id % 2 === 0) await peer.answer(id);
-        else assert.equal((await peer.failure(id)).code, 'upstream-lost');
+  test(`REL-07 a call is written once to a server that ${name}, even on a reused socket`, LIMIT, async () => {
+    await using server = await serveRaw((socket, soFar) => {
+      if (!soFar.endsWith('}')) return;
+      const id = Number(/"id":(\d+)[^]*?$/.exec(soFar.slice(soFar.lastIndexOf('{')))?.[1]);
+      if (id % 2 === 0) {
+        const text = result(id);
+        socket.write(
+          `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${text.length}\r\nconnection: keep-alive\r\n\r\n${text}`,
+        );
+      } else {
+        socket.end(answer);
       }
-      const ids = [...server.wire.join('').matchAll(/"id":(\d+)/g)].map(([, id]) => Number(id));
-      assert.deepEqual(
-        ids.toSorted((a, b) => a - b),
-        Array.from({ length: 20 }, (_, i) => i + 2),
-      );
-    },
-  );
+    });
+    await using peer = await connect(server.url);
+    for (let id = 2; id < 22; id++) {
+      peer.request(id);
+      if (id % 2 === 0) await peer.answer(id);
+      else assert.equal((await peer.failure(id)).code, 'upstream-lost');
+    }
+    const ids = [...server.wire.join('').matchAll(/"id":(\d+)/g)].map(([, id]) => Number(id));
+    assert.deepEqual(
+      ids.toSorted((a, b) => a - b),
+      Array.from({ length: 20 }, (_, i) => i + 2),
+    );
+  });
 }
 
-test('a server that never begins to answer is timed out', LIMIT, async () => {
+test('a call to a server that sends no headers times out', LIMIT, async () => {
   await using server = await serve(() => undefined);
   await using peer = await connect(server.url, { timeouts: { ...TIMEOUTS, firstByteMs: 300, callMs: 200 } });
   peer.request(2);
@@ -364,7 +352,7 @@ test('a server that never begins to answer is timed out', LIMIT, async () => {
   assert.equal(error.row.executed, 'unknown');
 });
 
-test('an answer beyond the limit is refused, whether it says its length or not', LIMIT, async () => {
+test('an answer beyond the limit is refused, with or without a declared length', LIMIT, async () => {
   await using server = await serve((request, response) => {
     const text = `{"jsonrpc":"2.0","id":${String(request.id)},"result":{"a":"${'x'.repeat(50_000)}"}}`;
     if (request.id === 2) json(response, text, { 'content-length': String(text.length) });
@@ -377,7 +365,7 @@ test('an answer beyond the limit is refused, whether it says its length or not',
   }
 });
 
-test('an event that never ends is cut off at the limit', LIMIT, async () => {
+test('an endless event is refused at the limit', LIMIT, async () => {
   await using server = await serve((_request, response) => {
     stream(response, 'id: e-1\ndata: \n\ndata: ');
     const more = () => {

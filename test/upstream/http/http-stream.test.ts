@@ -2,52 +2,48 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { GatewayError } from '../../../src/errors.ts';
-import { reconnectMs, resumedNext, standingNext } from '../../../src/upstream/http/http-stream.ts';
+import { reconnectMs, afterResumedStreamEnd, afterServerStreamEnd } from '../../../src/upstream/http/http-stream.ts';
 import { connect, event, greeted, json, progress, result, serve, stream } from '../../fixtures/servers/http-harness.ts';
 
 const LIMIT = { timeout: 20_000 };
 const ping = '{"jsonrpc":"2.0","id":"s-ping","method":"ping"}';
 
-test(
-  'T-037 a stream that ends before the answer is taken up again after `retry`, with Last-Event-ID',
-  LIMIT,
-  async () => {
-    let endedMs = 0;
-    let call: unknown;
-    await using server = await serve((request, response) => {
-      if (request.headers['last-event-id'] !== undefined) {
-        stream(response, event(progress(2), 'e-3'), event(result(call), 'e-4'));
-      } else if (request.method === 'GET') {
-        response.writeHead(405).end();
-      } else if (request.rpc === 'tools/call') {
-        call = request.id;
-        stream(response, 'id: e-1\nretry: 500\ndata: \n\n', event(progress(1), 'e-2'));
-        response.end();
-        endedMs = performance.now();
-      } else {
-        greeted(request, response);
-      }
-    });
-    await using peer = await connect(server.url);
-    await peer.greet('2025-11-25');
-    peer.request(2);
-    await peer.answer(2);
-    assert.deepEqual(
-      peer.told.items.slice(1).map((item) => item.kind === 'message' && item.about),
-      [2, 2, 2],
-    );
-    const resumed = await server.received.find(({ headers }) => headers['last-event-id'] !== undefined);
-    assert.equal(resumed.method, 'GET');
-    assert.equal(resumed.headers['last-event-id'], 'e-2');
-    assert.equal(resumed.headers['mcp-session-id'], 's-1');
-    assert.equal(resumed.headers['mcp-protocol-version'], '2025-11-25');
-    assert.ok(resumed.atMs - endedMs >= 450, 'no sooner than the server asked for');
-    assert.equal(server.received.items.filter(({ rpc }) => rpc === 'tools/call').length, 1);
-    await resumed.closed;
-  },
-);
+test('T-037 a stream without its answer is resumed after `retry`, with Last-Event-ID', LIMIT, async () => {
+  let endedMs = 0;
+  let call: unknown;
+  await using server = await serve((request, response) => {
+    if (request.headers['last-event-id'] !== undefined) {
+      stream(response, event(progress(2), 'e-3'), event(result(call), 'e-4'));
+    } else if (request.method === 'GET') {
+      response.writeHead(405).end();
+    } else if (request.rpc === 'tools/call') {
+      call = request.id;
+      stream(response, 'id: e-1\nretry: 500\ndata: \n\n', event(progress(1), 'e-2'));
+      response.end();
+      endedMs = performance.now();
+    } else {
+      greeted(request, response);
+    }
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-11-25');
+  peer.request(2);
+  await peer.answer(2);
+  assert.deepEqual(
+    peer.told.items.slice(1).map((item) => item.kind === 'message' && item.about),
+    [2, 2, 2],
+  );
+  const resumed = await server.received.find(({ headers }) => headers['last-event-id'] !== undefined);
+  assert.equal(resumed.method, 'GET');
+  assert.equal(resumed.headers['last-event-id'], 'e-2');
+  assert.equal(resumed.headers['mcp-session-id'], 's-1');
+  assert.equal(resumed.headers['mcp-protocol-version'], '2025-11-25');
+  assert.ok(resumed.atMs - endedMs >= 450, 'no sooner than the server asked for');
+  assert.equal(server.received.items.filter(({ rpc }) => rpc === 'tools/call').length, 1);
+  await resumed.closed;
+});
 
-test('T-037 a server may end the stream of one request many times, cleanly or not', LIMIT, async () => {
+test('T-037 a server may end the stream of one request many times, cleanly or by reset', LIMIT, async () => {
   let call: unknown;
   let polls = 0;
   await using server = await serve((request, response) => {
@@ -74,7 +70,7 @@ test('T-037 a server may end the stream of one request many times, cleanly or no
   );
 });
 
-test('a stream without event ids that ends before the answer is a lost call', LIMIT, async () => {
+test('a stream without event ids that ends before the answer fails the call', LIMIT, async () => {
   await using server = await serve((_request, response) => {
     stream(response, event(progress(1)));
     response.end();
@@ -93,7 +89,7 @@ const unresumable = [
 ];
 
 for (const { name, status } of unresumable) {
-  test(`a server that ${name} has lost the call, which may have run`, LIMIT, async () => {
+  test(`a server that ${name} fails the call with executed unknown`, LIMIT, async () => {
     await using server = await serve((request, response) => {
       if (request.method === 'GET') response.writeHead(status).end();
       else stream(response, 'id: e-0\nretry: 1\ndata: \n\n');
@@ -108,7 +104,7 @@ for (const { name, status } of unresumable) {
   });
 }
 
-test('X-037 a request forgotten between two streams is not taken up again', LIMIT, async () => {
+test('X-037 a request forgotten between two streams is not resumed', LIMIT, async () => {
   await using server = await serve((request, response) => {
     if (request.rpc === 'ask') {
       json(response, result(request.id));
@@ -129,7 +125,7 @@ test('X-037 a request forgotten between two streams is not taken up again', LIMI
   assert.ok(server.received.items.every(({ method }) => method === 'POST'));
 });
 
-test('a session lost while a stream is resumed ends the transport, and the call may have run', LIMIT, async () => {
+test('a session lost during resumption closes the transport; executed is unknown', LIMIT, async () => {
   await using server = await serve((request, response) => {
     if (request.headers['last-event-id'] !== undefined) {
       response.writeHead(404).end();
@@ -147,33 +143,29 @@ test('a session lost while a stream is resumed ends the transport, and the call 
   assert.equal((await peer.closed()).code, 'upstream-session-lost');
 });
 
-test(
-  'the stream of the server is opened after initialized was accepted, and what it says is about nothing',
-  LIMIT,
-  async () => {
-    await using server = await serve((request, response) => {
-      if (request.method === 'GET') stream(response, ': hi\n\n', event(ping), event(progress(1)));
-      else greeted(request, response);
-    });
-    await using peer = await connect(server.url);
-    await peer.greet('2025-11-25');
-    await peer.told.find((item) => item.kind === 'message' && item.message.kind === 'notification');
-    assert.deepEqual(
-      peer.told.items.slice(1).map((item) => item.kind === 'message' && [item.message.kind, item.about]),
-      [
-        ['request', undefined],
-        ['notification', undefined],
-      ],
-    );
-    assert.deepEqual(
-      server.received.items.map(({ method, rpc }) => rpc ?? method),
-      ['initialize', 'notifications/initialized', 'GET'],
-    );
-  },
-);
+test('the server stream opens after initialized; its messages belong to no request', LIMIT, async () => {
+  await using server = await serve((request, response) => {
+    if (request.method === 'GET') stream(response, ': hi\n\n', event(ping), event(progress(1)));
+    else greeted(request, response);
+  });
+  await using peer = await connect(server.url);
+  await peer.greet('2025-11-25');
+  await peer.told.find((item) => item.kind === 'message' && item.message.kind === 'notification');
+  assert.deepEqual(
+    peer.told.items.slice(1).map((item) => item.kind === 'message' && [item.message.kind, item.about]),
+    [
+      ['request', undefined],
+      ['notification', undefined],
+    ],
+  );
+  assert.deepEqual(
+    server.received.items.map(({ method, rpc }) => rpc ?? method),
+    ['initialize', 'notifications/initialized', 'GET'],
+  );
+});
 
 for (const status of [405, 404, 204]) {
-  test(`a server without a stream of its own (HTTP ${status}) is asked once and works`, LIMIT, async () => {
+  test(`a server without a stream of its own (HTTP ${status}) works after one attempt`, LIMIT, async () => {
     await using server = await serve((request, response) => {
       if (request.method === 'GET') response.writeHead(status).end();
       else if (!greeted(request, response, status === 404 ? null : 's-1')) json(response, result(request.id));
@@ -190,7 +182,7 @@ for (const status of [405, 404, 204]) {
   });
 }
 
-test('T-037 the stream of the server is had again where it ended', LIMIT, async () => {
+test('T-037 the server stream is resumed at its last event', LIMIT, async () => {
   let gets = 0;
   await using server = await serve((request, response) => {
     if (request.method !== 'GET') {
@@ -211,7 +203,7 @@ test('T-037 the stream of the server is had again where it ended', LIMIT, async 
   );
 });
 
-test('REL-16 a session found lost on the stream of the server ends the transport', LIMIT, async () => {
+test('REL-16 a session lost on the server stream closes the transport', LIMIT, async () => {
   let gets = 0;
   await using server = await serve((request, response) => {
     if (request.method !== 'GET') {
@@ -230,7 +222,7 @@ test('REL-16 a session found lost on the stream of the server ends the transport
   assert.equal(error.detail.executed, 'unknown');
 });
 
-test('an answer that comes on the stream of the server is delivered, and its POST is let go', LIMIT, async () => {
+test('an answer on the server stream is delivered, and its POST is closed', LIMIT, async () => {
   await using server = await serve((request, response) => {
     if (request.method === 'GET') {
       void server.received
@@ -263,39 +255,39 @@ const reconnects = [
 ];
 
 for (const { retryMs, failures, random, ms } of reconnects) {
-  test(`T-037 with retry ${retryMs ?? 'unsaid'} and ${failures} failures a stream is had again after ${ms} ms`, () => {
+  test(`T-037 retry ${retryMs ?? 'unsaid'} and ${failures} failures: reconnects after ${ms} ms`, () => {
     assert.equal(reconnectMs(retryMs, failures, random), ms);
   });
 }
 
 const position = { lastEventId: 'e-1', retryMs: undefined };
-const once = { failed: 1, barren: 0 };
+const once = { failed: 1, empty: 0 };
 const refused = (status: number) => ({ kind: 'refused', status, retryAfterMs: undefined }) as const;
 const broken = { kind: 'broken', error: new GatewayError('upstream-lost') } as const;
 const tooLarge = { kind: 'unreadable', error: new GatewayError('too-large') } as const;
 const html = { kind: 'unreadable', error: new GatewayError('upstream-protocol') } as const;
 
 const decisions = [
-  { decide: standingNext, end: { kind: 'ended' } as const, next: 'again' },
-  { decide: standingNext, end: broken, next: 'again' },
-  { decide: standingNext, end: broken, tries: { failed: 99, barren: 0 }, next: 'again' },
-  { decide: standingNext, end: tooLarge, next: 'again' },
-  { decide: standingNext, end: html, next: 'give-up' },
-  { decide: standingNext, end: refused(400), next: 'again' },
-  { decide: standingNext, end: refused(401), next: 'give-up' },
-  { decide: standingNext, end: refused(302), next: 'give-up' },
-  { decide: standingNext, end: refused(409), next: 'again' },
-  { decide: standingNext, end: refused(501), next: 'give-up' },
-  { decide: standingNext, end: refused(503), next: 'again' },
-  { decide: standingNext, end: refused(404), next: 'session-lost' },
-  { decide: resumedNext, end: { kind: 'ended' } as const, tries: { failed: 0, barren: 99 }, next: 'again' },
-  { decide: resumedNext, end: broken, tries: { failed: 4, barren: 0 }, next: 'again' },
-  { decide: resumedNext, end: broken, tries: { failed: 5, barren: 0 }, next: 'give-up' },
-  { decide: resumedNext, end: refused(503), tries: { failed: 4, barren: 0 }, next: 'again' },
-  { decide: resumedNext, end: refused(503), tries: { failed: 5, barren: 0 }, next: 'give-up' },
-  { decide: resumedNext, end: refused(405), next: 'give-up' },
-  { decide: resumedNext, end: tooLarge, next: 'give-up' },
-  { decide: resumedNext, end: refused(404), next: 'session-lost' },
+  { decide: afterServerStreamEnd, end: { kind: 'ended' } as const, next: 'again' },
+  { decide: afterServerStreamEnd, end: broken, next: 'again' },
+  { decide: afterServerStreamEnd, end: broken, tries: { failed: 99, empty: 0 }, next: 'again' },
+  { decide: afterServerStreamEnd, end: tooLarge, next: 'again' },
+  { decide: afterServerStreamEnd, end: html, next: 'give-up' },
+  { decide: afterServerStreamEnd, end: refused(400), next: 'again' },
+  { decide: afterServerStreamEnd, end: refused(401), next: 'give-up' },
+  { decide: afterServerStreamEnd, end: refused(302), next: 'give-up' },
+  { decide: afterServerStreamEnd, end: refused(409), next: 'again' },
+  { decide: afterServerStreamEnd, end: refused(501), next: 'give-up' },
+  { decide: afterServerStreamEnd, end: refused(503), next: 'again' },
+  { decide: afterServerStreamEnd, end: refused(404), next: 'session-lost' },
+  { decide: afterResumedStreamEnd, end: { kind: 'ended' } as const, tries: { failed: 0, empty: 99 }, next: 'again' },
+  { decide: afterResumedStreamEnd, end: broken, tries: { failed: 4, empty: 0 }, next: 'again' },
+  { decide: afterResumedStreamEnd, end: broken, tries: { failed: 5, empty: 0 }, next: 'give-up' },
+  { decide: afterResumedStreamEnd, end: refused(503), tries: { failed: 4, empty: 0 }, next: 'again' },
+  { decide: afterResumedStreamEnd, end: refused(503), tries: { failed: 5, empty: 0 }, next: 'give-up' },
+  { decide: afterResumedStreamEnd, end: refused(405), next: 'give-up' },
+  { decide: afterResumedStreamEnd, end: tooLarge, next: 'give-up' },
+  { decide: afterResumedStreamEnd, end: refused(404), next: 'session-lost' },
 ];
 
 for (const { decide, end, tries = once, next } of decisions) {

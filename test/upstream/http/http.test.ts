@@ -23,7 +23,7 @@ test('starting a transport sends nothing', LIMIT, async () => {
   assert.equal((await peer.closed()).code, 'upstream-lost');
 });
 
-test('a JSON answer is delivered about its request', LIMIT, async () => {
+test('a JSON answer is delivered with the id of its request', LIMIT, async () => {
   await using server = await serve((request, response) => json(response, result(request.id)));
   await using peer = await connect(server.url);
   peer.request(7);
@@ -35,7 +35,7 @@ test('a JSON answer is delivered about its request', LIMIT, async () => {
   );
 });
 
-test('a JSON answer in pieces that cut a character is put together', LIMIT, async () => {
+test('a JSON answer in chunks that split a character is read correctly', LIMIT, async () => {
   const text = Buffer.from('{"jsonrpc":"2.0","id":7,"result":{"text":"ä€😀"}}');
   await using server = await serveRaw((socket, soFar) => {
     if (!soFar.endsWith('}')) return;
@@ -53,7 +53,7 @@ test('a JSON answer in pieces that cut a character is put together', LIMIT, asyn
   assert.deepEqual(await peer.answer(7), { kind: 'result', id: '7', result: '{"text":"ä€😀"}' });
 });
 
-test('what comes on the event stream of a request is delivered in order, the answer last', LIMIT, async () => {
+test('messages on the event stream of a request are delivered in order', LIMIT, async () => {
   await using server = await serve((request, response) => {
     stream(response, event(progress(1)), event(progress(2)) + event(progress(3)), event(result(request.id)));
     response.end();
@@ -72,7 +72,7 @@ test('what comes on the event stream of a request is delivered in order, the ans
   );
 });
 
-test('an event stream with CRLF that is cut within characters is read', LIMIT, async () => {
+test('an event stream with CRLF and split characters is read', LIMIT, async () => {
   const text = Buffer.from('event: message\r\ndata: {"jsonrpc":"2.0","id":7,"result":{"text":"ä€😀"}}\r\n\r\n');
   await using server = await serve((_request, response) => {
     stream(response);
@@ -88,7 +88,7 @@ test('an event stream with CRLF that is cut within characters is read', LIMIT, a
   assert.deepEqual(await peer.answer(7), { kind: 'result', id: '7', result: '{"text":"ä€😀"}' });
 });
 
-test('a batch in an answer is taken apart', LIMIT, async () => {
+test('a batch in an answer is read as its messages', LIMIT, async () => {
   await using server = await serve((request, response) => json(response, `[${progress(1)},${result(request.id)}]`));
   await using peer = await connect(server.url);
   peer.request(7);
@@ -96,23 +96,19 @@ test('a batch in an answer is taken apart', LIMIT, async () => {
   assert.equal(peer.told.items.length, 2);
 });
 
-test(
-  'a stream that stays open after the answer is let go, and what it still says is about nothing',
-  LIMIT,
-  async () => {
-    await using server = await serve((request, response) =>
-      stream(response, event(result(request.id)), event(progress(9))),
-    );
-    await using peer = await connect(server.url);
-    peer.request(7);
-    const late = await peer.told.find((item) => item.kind === 'message' && item.message.kind === 'notification');
-    assert.equal(late.kind === 'message' && late.about, undefined);
-    const { closed } = await server.received.at(0);
-    await closed;
-  },
-);
+test('a stream that stays open after the answer is closed after a short time', LIMIT, async () => {
+  await using server = await serve((request, response) =>
+    stream(response, event(result(request.id)), event(progress(9))),
+  );
+  await using peer = await connect(server.url);
+  peer.request(7);
+  const late = await peer.told.find((item) => item.kind === 'message' && item.message.kind === 'notification');
+  assert.equal(late.kind === 'message' && late.about, undefined);
+  const { closed } = await server.received.at(0);
+  await closed;
+});
 
-test('T-038 every message names both types, the session, and after initialize the revision', LIMIT, async () => {
+test('T-038 messages have accept, the session id and, after initialize, the revision', LIMIT, async () => {
   await using server = await serve((request, response) => {
     if (!greeted(request, response)) json(response, result(request.id));
   });
@@ -133,7 +129,7 @@ test('T-038 every message names both types, the session, and after initialize th
   }
 });
 
-test('T-038 a revision before 2025-06-18 is not named', LIMIT, async () => {
+test('T-038 a revision before 2025-06-18 is not sent in a header', LIMIT, async () => {
   await using server = await serve((request, response) => {
     if (!greeted(request, response)) json(response, result(request.id));
   });
@@ -144,7 +140,7 @@ test('T-038 a revision before 2025-06-18 is not named', LIMIT, async () => {
   assert.ok(server.received.items.every(({ headers }) => headers['mcp-protocol-version'] === undefined));
 });
 
-test('headers from the config are sent, except those the protocol decides', LIMIT, async () => {
+test('headers from the config are sent, except those that the protocol decides', LIMIT, async () => {
   await using server = await serve((request, response) => json(response, result(request.id)));
   const headers = {
     Authorization: 'Bearer t',
@@ -169,7 +165,7 @@ test('headers from the config are sent, except those the protocol decides', LIMI
   assert.equal(seen['last-event-id'], undefined);
 });
 
-test('nothing overtakes notifications/initialized', LIMIT, async () => {
+test('no message overtakes notifications/initialized', LIMIT, async () => {
   const accept = Promise.withResolvers<void>();
   await using server = await serve((request, response) => {
     if (request.rpc === 'notifications/initialized') {
@@ -238,7 +234,7 @@ test('T-036 REL-16 a lost session fails the refused call as not run and ends the
   await next.answer(2);
 });
 
-test('T-036 a server that says 400 for a session it lost is understood', LIMIT, async () => {
+test('T-036 a 400 about an unknown session counts as a lost session', LIMIT, async () => {
   await using server = await serve((request, response) => {
     if (greeted(request, response)) return;
     const text =
@@ -283,7 +279,7 @@ test('close() ends the session with DELETE and leaves no socket', LIMIT, async (
   assert.ok(server.received.items.every(({ id }) => id !== 3));
 });
 
-test('close() does not wait long for a server that does not answer DELETE', LIMIT, async () => {
+test('close() waits a bounded time for the answer to DELETE', LIMIT, async () => {
   await using server = await serve((request, response) => {
     if (request.method !== 'DELETE') greeted(request, response);
   });
@@ -294,7 +290,7 @@ test('close() does not wait long for a server that does not answer DELETE', LIMI
   await closed;
 });
 
-test('X-037 a forgotten request has its stream closed and is not heard of again', LIMIT, async () => {
+test('X-037 forget() closes the stream of the request, and no event follows', LIMIT, async () => {
   await using server = await serve((request, response) => {
     if (request.rpc === 'slow') stream(response, event(progress(1), 'e-1'));
     else json(response, result(request.id));
@@ -325,7 +321,7 @@ test('a request forgotten before it was sent is not sent', LIMIT, async () => {
   assert.equal(peer.told.items.length, 1);
 });
 
-test('many requests at once each get their own answer over connections that are used again', LIMIT, async () => {
+test('many simultaneous requests get their own answers over reused sockets', LIMIT, async () => {
   await using server = await serve((request, response) => json(response, result(request.id)));
   await using peer = await connect(server.url);
   for (let round = 0; round < 5; round++) {
@@ -341,14 +337,14 @@ for (const broken of ['\\q', 'a\nb', '\u0001']) {
   const answer = (id: unknown): string => `{"jsonrpc":"2.0","id":${String(id)},"result":{"text":"${broken}"}}`;
   const shown = JSON.stringify(broken);
 
-  test(`N-32 a JSON answer with ${shown} in a string breaks the protocol`, LIMIT, async () => {
+  test(`N-32 a JSON answer with ${shown} in a string is a protocol error`, LIMIT, async () => {
     await using server = await serve((request, response) => json(response, answer(request.id)));
     await using peer = await connect(server.url);
     peer.request(7);
     assert.equal((await peer.failure(7)).code, 'upstream-protocol');
   });
 
-  test(`N-32 an event with ${shown} in a string breaks the protocol`, LIMIT, async () => {
+  test(`N-32 an event with ${shown} in a string is a protocol error`, LIMIT, async () => {
     await using server = await serve((request, response) => {
       // A line break within an event's data is the end of one line of it.
       stream(response, `data: ${answer(request.id).replaceAll('\n', '\ndata: ')}\n\n`);

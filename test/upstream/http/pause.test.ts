@@ -16,7 +16,7 @@ for (const [era, transport] of [
   ['modern', modernHttpTransport],
 ] as const) {
   test(
-    `N-29 limit notificationsPerSecond: a flood over HTTP is read slowly and whole, ${era}`,
+    `N-29 limit notificationsPerSecond: a flood over HTTP is paused, not lost, ${era}`,
     { timeout: 30_000 },
     async () => {
       await using server = await serve((request, response) => {

@@ -18,7 +18,7 @@ import {
 
 const LIMIT = { timeout: 20_000 };
 
-/** A server of 2024-11-05: `post` decides what a message to `/messages` does, given the response all answers go to. */
+/** Starts a server of 2024-11-05. `post` handles a message to `/messages`, and gets the response of the event stream. */
 function legacy(post: (request: Received, response: ServerResponse, events: ServerResponse) => void) {
   let events: ServerResponse | undefined;
   return serve((request, response) => {
@@ -31,7 +31,7 @@ function legacy(post: (request: Received, response: ServerResponse, events: Serv
   }, '/sse');
 }
 
-test('answers and what else is said come on the one stream, about nothing', LIMIT, async () => {
+test('all messages arrive on the one stream, without a request id', LIMIT, async () => {
   await using server = await legacy((request, response, events) => {
     response.writeHead(202).end('Accepted');
     events.write(event(progress(1)) + event(result(request.id)));
@@ -63,35 +63,31 @@ const endpoints = [
 ];
 
 for (const { endpoint, ok } of endpoints) {
-  test(
-    `SEC-32 the endpoint ${endpoint} is ${ok ? 'used' : 'refused, for it is on another origin'}`,
-    LIMIT,
-    async () => {
-      await using server = await serve((request, response) => {
-        if (request.method === 'GET') {
-          const data = endpoint.replace('SELF', `http://${request.headers.host ?? ''}`);
-          stream(response, `event: endpoint\ndata: ${data}\n\n`);
-        } else {
-          response.writeHead(202).end();
-        }
-      }, '/sse');
-      if (ok) {
-        await using peer = await connect(server.url, { kind: 'sse' });
-        peer.request(1);
-        await server.received.at(1);
+  test(`SEC-32 the endpoint ${endpoint} is ${ok ? 'used' : 'refused: another origin'}`, LIMIT, async () => {
+    await using server = await serve((request, response) => {
+      if (request.method === 'GET') {
+        const data = endpoint.replace('SELF', `http://${request.headers.host ?? ''}`);
+        stream(response, `event: endpoint\ndata: ${data}\n\n`);
       } else {
-        await assert.rejects(connect(server.url, { kind: 'sse' }), (thrown) => {
-          assert.ok(thrown instanceof GatewayError);
-          assert.equal(thrown.code, 'upstream-protocol');
-          assert.equal(thrown.detail.executed, 'no');
-          assert.doesNotMatch(thrown.message, /evil|passwd/);
-          return true;
-        });
-        await server.idle();
-        assert.equal(server.received.items.length, 1);
+        response.writeHead(202).end();
       }
-    },
-  );
+    }, '/sse');
+    if (ok) {
+      await using peer = await connect(server.url, { kind: 'sse' });
+      peer.request(1);
+      await server.received.at(1);
+    } else {
+      await assert.rejects(connect(server.url, { kind: 'sse' }), (thrown) => {
+        assert.ok(thrown instanceof GatewayError);
+        assert.equal(thrown.code, 'upstream-protocol');
+        assert.equal(thrown.detail.executed, 'no');
+        assert.doesNotMatch(thrown.message, /evil|passwd/);
+        return true;
+      });
+      await server.idle();
+      assert.equal(server.received.items.length, 1);
+    }
+  });
 }
 
 const starts = [
@@ -103,7 +99,7 @@ const starts = [
 ];
 
 for (const { name, status, type, code } of starts) {
-  test(`a server that answers with ${name} cannot be started, and nothing ran`, LIMIT, async () => {
+  test(`a server that answers with ${name} cannot be started; executed is no`, LIMIT, async () => {
     await using server = await serve((_request, response) => {
       response.writeHead(status, { 'content-type': type, location: '/elsewhere' }).end();
     });
@@ -118,14 +114,14 @@ for (const { name, status, type, code } of starts) {
   });
 }
 
-test('a server that never names its endpoint is given up', LIMIT, async () => {
+test('a server that does not name its endpoint in time fails to start', LIMIT, async () => {
   await using server = await serve((_request, response) => stream(response, ': wait\n\n'));
   const timeouts = { ...TIMEOUTS, connectMs: 100, firstByteMs: 100 };
   await assert.rejects(connect(server.url, { kind: 'sse', timeouts }), { code: 'upstream-unavailable' });
   await server.idle();
 });
 
-test('the end of the stream is the end of the transport, and what was under way may have run', LIMIT, async () => {
+test('the end of the stream closes the transport; calls in flight may have run', LIMIT, async () => {
   await using server = await legacy((_request, response, events) => {
     response.writeHead(202).end();
     events.end();
@@ -141,7 +137,7 @@ test('the end of the stream is the end of the transport, and what was under way 
   assert.equal(server.received.items.length, 2);
 });
 
-test('a message that is refused fails alone', LIMIT, async () => {
+test('a refused message fails without affecting others', LIMIT, async () => {
   await using server = await legacy((request, response, events) => {
     if (request.id === 1) {
       response.writeHead(500).end();
@@ -160,7 +156,7 @@ test('a message that is refused fails alone', LIMIT, async () => {
   assert.equal((await peer.answer(3)).kind, 'result');
 });
 
-test('close() leaves no socket, and closed is told once', LIMIT, async () => {
+test('close() leaves no socket, and onClose is called once', LIMIT, async () => {
   await using server = await legacy((_request, response) => response.writeHead(202).end());
   await using peer = await connect(server.url, { kind: 'sse' });
   peer.request(1);

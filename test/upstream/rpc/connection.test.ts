@@ -36,7 +36,7 @@ async function heard(peer: Peer, count: number): Promise<void> {
   while (peer.heard.length < count) await new Promise((resolve) => setImmediate(resolve));
 }
 
-test('SEC-26 answers find their calls by our own ids, whatever order they come in', async () => {
+test('SEC-26 answers are matched to calls by our own ids, in any order', async () => {
   const requests: string[] = [];
   const { connection, peer } = await connect({ request: (_peer, request) => void requests.push(request.id) });
   const first = connection.call('a', undefined, OPTIONS);
@@ -49,10 +49,10 @@ test('SEC-26 answers find their calls by our own ids, whatever order they come i
   assert.partialDeepStrictEqual(await second.answer, { kind: 'result', result: '{"n":2}' });
 });
 
-test('a request that turns out unsayable is told at once, and is not under way', async () => {
+test('a request that cannot be serialised throws, and is not in flight', async () => {
   const requests: string[] = [];
   const { connection } = await connect({ request: (_peer, request) => void requests.push(request.id) });
-  connection.speakModern(RawObject.of({ name: 'gateway', version: '1' }));
+  connection.setModernClientInfo(RawObject.of({ name: 'gateway', version: '1' }));
   const params = RawObject.parse('{"name":"x","_meta":{"a":1,"a":2}}');
   assert.throws(() => connection.call('tools/call', params, OPTIONS), /appears twice/);
   assert.equal(connection.inFlight, 0);
@@ -60,7 +60,7 @@ test('a request that turns out unsayable is told at once, and is not under way',
   assert.deepEqual(requests, []);
 });
 
-test('R5 a second answer, an answer nobody waits for and an id of another type change nothing', async () => {
+test('R5 repeated and unknown answers, and ids of other types, have no effect', async () => {
   const { connection, peer } = await connect({
     request: (peer, request) => {
       peer.say(`{"jsonrpc":"2.0","id":"${request.id}","result":{"wrong":"type"}}`);
@@ -75,7 +75,7 @@ test('R5 a second answer, an answer nobody waits for and an id of another type c
   assert.equal(peer.heard.length, 1);
 });
 
-test('L-015 a call without an answer ends after its timeout, and the upstream is told', async () => {
+test('L-015 a call without an answer times out, and is cancelled at the upstream', async () => {
   const { connection, peer } = await connect({ request: () => undefined });
   const call = connection.call('tools/call', undefined, HASTY);
   await assert.rejects(call.answer, { code: 'upstream-timeout', message: /"up" did not answer tools\/call within/ });
@@ -85,7 +85,7 @@ test('L-015 a call without an answer ends after its timeout, and the upstream is
   assert.ok(cancelled?.kind === 'notification' && cancelled.params?.raw('requestId') === String(call.id));
 });
 
-test('L-015 each call ends after its own timeout, however many are under way', async () => {
+test('L-015 each call ends after its own timeout, with many in flight', async () => {
   const { connection, peer } = await connect({ request: () => undefined });
   const patient = connection.call('tools/call', undefined, OPTIONS);
   const endless = connection.call('tools/call', undefined, { ...OPTIONS, timeoutMs: Infinity, maxMs: Infinity });
@@ -100,7 +100,7 @@ test('L-015 each call ends after its own timeout, however many are under way', a
   await assert.rejects(connection.call('tools/call', undefined, HASTY).answer, { code: 'upstream-timeout' });
 });
 
-test('L-015 progress puts a timeout off, but not the longest a call may take', async () => {
+test('L-015 progress extends the timeout, up to the longest time of a call', async () => {
   const { connection, peer } = await connect({ request: () => undefined });
   const limits = { ...OPTIONS, timeoutMs: 300, progress: true };
   const heardOf = connection.call('tools/call', undefined, limits);
@@ -127,7 +127,7 @@ test('L-006 initialize is never cancelled', async () => {
   );
 });
 
-test('M-019 the upstream is given a token of ours, and its progress is told of the call it belongs to', async () => {
+test('M-019 the upstream gets our token, and its progress is routed to its call', async () => {
   const { connection, peer, notifications } = await connect({ request: () => undefined });
   const params = RawObject.parse('{"name":"x","_meta":{"progressToken":"mine","other":1}}');
   connection.call('tools/call', params, { ...OPTIONS, progress: true, context: 'caller' });
@@ -150,7 +150,7 @@ test('L-013 a ping is answered at once', async () => {
   assert.partialDeepStrictEqual(peer.heard[0], { kind: 'result', id: '"p"', result: '{}' });
 });
 
-test('an upstream that waits for an answer itself is not timed out meanwhile', async () => {
+test('calls do not time out while the upstream waits for a client', async () => {
   const { connection, peer, asks } = await connect({ request: () => undefined });
   const call = connection.call('tools/call', undefined, HASTY);
   await new Promise((resolve) => setImmediate(resolve));
@@ -162,7 +162,7 @@ test('an upstream that waits for an answer itself is not timed out meanwhile', a
   assert.equal((await call.answer).kind, 'result');
 });
 
-test('a question the upstream takes back is withdrawn, and its late answer is not sent', async () => {
+test('a cancelled server request is withdrawn, and its late answer is not sent', async () => {
   const { peer, asks } = await connect({});
   peer.say('{"jsonrpc":"2.0","id":5,"method":"roots/list"}');
   const [ask] = asks;
@@ -176,7 +176,7 @@ test('a question the upstream takes back is withdrawn, and its late answer is no
   assert.deepEqual(peer.heard, []);
 });
 
-test('R1 when the upstream goes, all its calls fail with what is known about their execution', async () => {
+test('R1 when the connection closes, all calls fail with the right value of executed', async () => {
   const { connection, peer, closed } = await connect({ request: (peer) => peer.crash('exited with code 1') });
   const call = connection.call('tools/call', undefined, OPTIONS);
   const error = await call.answer.then(

@@ -9,18 +9,18 @@ const PROBE = join(import.meta.dirname, '../../fixtures/servers/probe-stdio.ts')
 
 const program = () => openGateway({ up: { command: process.execPath, args: [PROBE, 'modern'] } });
 
-/** What the program has heard since it started, in order. */
+/** The messages that the program has received since its start, in order. */
 async function heardBy(url: string, tool: string): Promise<readonly string[]> {
   const { content } = await modernResult(url, 'tools/call', { name: `up__${tool}`, arguments: {} });
   const [{ text }]: [{ text: string }] = JSON.parse(JSON.stringify(content));
   return text.split(' ');
 }
 
-test('T-042 a modern program that asks its client gets no response, and its calls are answered', TIMEOUT, async () => {
+test('T-042 a request of a modern program gets no response; calls are still answered', TIMEOUT, async () => {
   await using gateway = await program();
   await modernResult(gateway.url, 'tools/list');
   await heardBy(gateway.url, 'asks');
-  // What it asked was said before the answer, so a response would have come before the next call.
+  // The program sent its request before the answer, so a response would have arrived before the next call.
   const heard = await heardBy(gateway.url, 'heard');
   assert.deepEqual(
     heard.filter((method) => method === 'tools/call'),
@@ -30,7 +30,7 @@ test('T-042 a modern program that asks its client gets no response, and its call
   assert.ok(!heard.includes('initialize') && !heard.includes('notifications/initialized'));
 });
 
-test('L-016 X-035 a modern program that crashed is started again, and listened to as before', TIMEOUT, async () => {
+test('L-016 X-035 a crashed modern program is started and subscribed to again', TIMEOUT, async () => {
   await using gateway = await program();
   const { url } = gateway;
   const notifications = { toolsListChanged: true, resourceSubscriptions: ['up+file:///a'] };
@@ -38,7 +38,7 @@ test('L-016 X-035 a modern program that crashed is started again, and listened t
   await events.until(({ messages }) => messages.length === 1);
   assert.match(JSON.stringify(events.messages[0]), /up\+file:\/\/\/a/);
   await assert.rejects(heardBy(url, 'crash'));
-  // Nobody knows what happened meanwhile, so the listener is told to look.
+  // Changes may have been missed, so every one is reported.
   await events.until(({ messages }) => messages.some(({ method }) => method === 'notifications/resources/updated'));
   const heard = await heardBy(url, 'heard');
   assert.ok(heard.includes('subscriptions/listen'), heard.join(' '));

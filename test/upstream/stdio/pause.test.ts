@@ -7,7 +7,7 @@ import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
 import { stdioTransport } from '../../../src/upstream/stdio/stdio.ts';
 import { marker } from '../../support/leftovers.ts';
 
-/** Writes a flood of notifications, and then its answer, and exits if told to. */
+/** The server's program: writes a flood of notifications, then its answer, and exits if configured. */
 const SERVER = `
 process.stdin.once('data', (chunk) => {
   const { id, params } = JSON.parse(chunk);
@@ -19,7 +19,7 @@ process.stdin.once('data', (chunk) => {
 
 for (const exits of [false, true]) {
   test(
-    `N-29 limit notificationsPerSecond: a flood over stdio is read slowly and whole, exits: ${exits}`,
+    `N-29 limit notificationsPerSecond: a stdio flood is paused, not lost, exits: ${exits}`,
     { timeout: 30_000 },
     async () => {
       const log = pino({ level: 'silent' });

@@ -9,7 +9,7 @@ import { childrenOf, isGone, until } from '../../support/stdio.ts';
 const LIMIT = { timeout: 20_000 };
 const log = pino({ level: 'silent' });
 
-/** A process group that a test leaves alone. */
+/** A process group that the tests do not end. */
 class Sleeper implements Disposable {
   readonly pid: number;
   readonly #child: ChildProcess;
@@ -26,7 +26,7 @@ class Sleeper implements Disposable {
 }
 
 suite('the process guard', { concurrency: 1 }, () => {
-  test('ends the groups that were not taken back, and no other', LIMIT, async () => {
+  test('ends the groups that were not removed, and no other', LIMIT, async () => {
     using first = new Sleeper();
     using second = new Sleeper();
     using third = new Sleeper();
@@ -40,7 +40,7 @@ suite('the process guard', { concurrency: 1 }, () => {
     assert.ok(!isGone(first.pid) && !isGone(third.pid));
   });
 
-  test('that was killed is replaced, and the next one knows the groups', LIMIT, async () => {
+  test('is started again with all groups after it was killed', LIMIT, async () => {
     const before = childrenOf(process.pid);
     using first = new Sleeper();
     using second = new Sleeper();
@@ -57,7 +57,7 @@ suite('the process guard', { concurrency: 1 }, () => {
     await until(() => isGone(first.pid) && isGone(second.pid), 'both are gone');
   });
 
-  test('that was never needed is not started', LIMIT, async () => {
+  test('is not started without a group', LIMIT, async () => {
     const before = childrenOf(process.pid);
     const guard = new ProcessGuard(log);
     guard.remove(12_345_678);

@@ -19,7 +19,7 @@ async function withProcesses(tagged: TaggedProcesses, owner: string): Promise<Ch
   return child;
 }
 
-test('N-07 the processes of an upstream and their memory, with what they have started', TIMEOUT, async () => {
+test('N-07 usage has the processes of an upstream, with all that they have started', TIMEOUT, async () => {
   const tagged = new TaggedProcesses();
   const child = await withProcesses(tagged, 'files');
   try {
@@ -33,7 +33,7 @@ test('N-07 the processes of an upstream and their memory, with what they have st
   }
 });
 
-test('N-07 limit statusProcesses: more processes are counted, and their memory is not read', TIMEOUT, async () => {
+test('N-07 limit statusProcesses: beyond it, processes are counted without their memory', TIMEOUT, async () => {
   const many = Array.from({ length: LIMITS.statusProcesses + 1 }, () => process.pid);
   const tagged = { pidsByOwner: async () => new Map([['files', many]]) };
   const reached: LimitName[] = [];
@@ -50,7 +50,7 @@ const KERNELS = [
 ];
 
 for (const { what, file, text, bytes, note } of KERNELS) {
-  test(`N-07 where ${what}, the memory says so in words`, async () => {
+  test(`N-07 if ${what}, the memory note says so`, async () => {
     const procDir = await mkdtemp(join(tmpdir(), 'linkspan-proc-'));
     try {
       await mkdir(join(procDir, '7'));

@@ -26,7 +26,7 @@ function toPids(value: unknown): number[] {
 }
 
 suite('the end of a process', { concurrency: 1 }, () => {
-  test('T-041 closing ends stdin, and what was sent before is still answered', LIMIT, async () => {
+  test('T-041 close() ends stdin, and earlier requests are still answered', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const pid = await pidOf(stdio);
     const last = stdio.send('echo');
@@ -40,7 +40,7 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.equal(stdio.order.at(-1), 'closed');
   });
 
-  test('what is sent after closing began was not executed', LIMIT, async () => {
+  test('a request sent after close() fails with executed no', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const closing = stdio.transport.close();
     const late = stdio.send('echo');
@@ -72,7 +72,7 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.equal(stdio.failed.get(waiting)?.detail.executed, 'no');
   });
 
-  test('REL-09 an exit is told with its code, and its last words to operators alone', LIMIT, async () => {
+  test('REL-09 an exit is reported with its code, and to operators with its last line', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     stdio.send('complain', { text: 'starting\n\u001B[31mcannot read /home/me/secret\u0007\u001B[0m' });
     stdio.send('exit', { code: 3 });
@@ -84,7 +84,7 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.equal(error.cause.message, 'last line on stderr: cannot read /home/me/secret');
   });
 
-  test('an exit before the first message is told as such', LIMIT, async () => {
+  test('an exit before the first message is reported as such', LIMIT, async () => {
     await using stdio = await Stdio.start('/bin/sh', ['-c', 'echo "no such module" >&2; exit 1']);
     const error = await stdio.closed;
     assert.match(error.message, /exited with code 1 before it answered$/);
@@ -92,7 +92,7 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.match(error.cause.message, /no such module$/);
   });
 
-  test('REL-09 a kill is told with its signal, and what was not written was not executed', LIMIT, async () => {
+  test('REL-09 a kill is reported with its signal; unwritten requests have executed no', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const pid = await pidOf(stdio);
     process.kill(pid, 'SIGSTOP');
@@ -108,7 +108,7 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.equal(stdio.order.at(-1), 'closed');
   });
 
-  test('the last lines before an exit are read, also while a grandchild holds the pipe', LIMIT, async () => {
+  test('the last lines before an exit are read while a grandchild keeps the pipe open', LIMIT, async () => {
     const line = '{"jsonrpc":"2.0","method":"notifications/pids","params":{"pids":[\'$!\']}}';
     await using stdio = await Stdio.start('/bin/sh', ['-c', `sleep 300 & echo '${line}'; exit 0`]);
     const error = await stdio.closed;
@@ -118,7 +118,7 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.ok(isGone(pid));
   });
 
-  test('a process that closes its stdin fails the next request as not executed, and is ended', LIMIT, async () => {
+  test('a process that closes its stdin is ended, and the next request has executed no', LIMIT, async () => {
     const hello = '{"jsonrpc":"2.0","method":"notifications/hello"}';
     await using stdio = await Stdio.start('/bin/sh', ['-c', `exec 0<&-; echo '${hello}'; sleep 300; :`]);
     await until(() => stdio.messages.length > 0, 'it has closed its stdin');
@@ -135,7 +135,7 @@ suite('the end of a process', { concurrency: 1 }, () => {
     assert.match(error.message, /closed its output while it was running/);
   });
 
-  test('nothing is left of many that were closed', LIMIT, async () => {
+  test('many closed processes leave no process behind', LIMIT, async () => {
     const before = childrenOf(process.pid);
     {
       await using first = await Stdio.server('stdio-echo.ts');
@@ -144,11 +144,11 @@ suite('the end of a process', { concurrency: 1 }, () => {
       assert.equal(second.closings, 0);
       assert.ok(childrenOf(process.pid).length > before.length);
     }
-    // The guards too: each was disposed of.
+    // The guards have ended too, because each was disposed.
     assert.deepEqual(childrenOf(process.pid), before);
   });
 
-  test('a gateway killed by SIGKILL leaves neither the process nor its children', LIMIT, async () => {
+  test('after SIGKILL of the gateway, the process and its children end', LIMIT, async () => {
     await using gateway = await Child.start(process.execPath, [join(SERVERS, 'stdio-gateway.ts')]);
     const pids = await gateway.saying((line) => (line.startsWith('[') ? toPids(JSON.parse(line)) : undefined), 15_000);
     assert.equal(pids.length, 3);

@@ -68,20 +68,20 @@ suite('starting a process', () => {
       note: /is not executable/,
     },
     {
-      name: 'a script whose interpreter is not there',
+      name: 'a script without its interpreter',
       options: { command: orphan },
       say: /command "orphan" needs an interpreter that was not found/,
       note: /orphan/,
     },
     {
-      name: 'an argument no process can have',
+      name: 'an argument with a NUL',
       options: { command: process.execPath, args: ['\0'] },
       say: /could not be started \(ERR_INVALID_ARG_VALUE\)/,
       note: /could not start/,
     },
   ];
   for (const { name, options, say, note } of failures) {
-    test(`${name} is told apart, without its path for clients`, LIMIT, async () => {
+    test(`${name} has a message of its own, without paths for clients`, LIMIT, async () => {
       const {
         command,
         args = [],
@@ -114,7 +114,7 @@ suite('starting a process', () => {
     assert.deepEqual(message.params?.value('argv'), hostile);
   });
 
-  test('nothing is started when nobody waits for it any more', LIMIT, async () => {
+  test('an aborted start starts no process', LIMIT, async () => {
     const log = pino({ level: 'silent' });
     await using guard = new ProcessGuard(log);
     const target = { kind: 'stdio', command: 'true', args: [], env: {}, cwd: undefined } as const;
@@ -125,7 +125,7 @@ suite('starting a process', () => {
 });
 
 suite('the environment of a process', () => {
-  test('is the allow-listed part of ours and what the config sets, nothing else', LIMIT, async (t) => {
+  test('has the allow-listed part of ours and the variables of the config only', LIMIT, async (t) => {
     process.env['LINKSPAN_SECRET'] = 'hunter2';
     process.env['npm_lifecycle_event'] = 'start';
     t.after(() => {
@@ -140,7 +140,7 @@ suite('the environment of a process', () => {
     assert.doesNotMatch(JSON.stringify(seen), /hunter2|npm_lifecycle/);
   });
 
-  test('a process works where the config says', LIMIT, async () => {
+  test('a process runs in the configured working directory', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts', { cwd: '/' });
     assert.equal((await stdio.call('env')).string('cwd'), '/');
   });
@@ -169,11 +169,11 @@ suite('the environment of a process', () => {
     HTTP_PROXY: 'http://me:password@proxy:3128',
     LC_TIME: '() { :; }',
   };
-  test('our own secrets, passwords within addresses, and what npm says of us stay out', () => {
+  test('has no secrets of ours, no passwords in addresses, and no npm variables', () => {
     assert.deepEqual(childEnvironment({ ...passed, ...kept, USER: undefined }, {}), passed);
   });
 
-  test('the config has the last word', () => {
+  test('prefers the variables of the config', () => {
     assert.deepEqual(childEnvironment({ PATH: '/usr/bin' }, { PATH: '/opt/bin', HTTP_PROXY: 'http://a:b@c' }), {
       PATH: '/opt/bin',
       HTTP_PROXY: 'http://a:b@c',

@@ -18,7 +18,7 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     for (const [i, id] of ids.entries()) assert.equal(stdio.answer(id)?.object('params')?.string('text'), `Nº ${i}`);
   });
 
-  test('T-040 a message that came over several lines is sent on one', LIMIT, async () => {
+  test('T-040 a message with line breaks is sent on one line', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const text = '{"jsonrpc":"2.0",\r\n"id":7,\n\n"method":"echo","params":{\n"text":"a\\nb"}}';
     stdio.transport.send({ text, id: 7, method: 'echo' });
@@ -27,7 +27,7 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.equal(stdio.junk, 0);
   });
 
-  test('REL-13 a result that is broken inside is for whoever waits for it, in every era', LIMIT, async () => {
+  test('REL-13 a result with invalid nested JSON is still delivered, in every era', LIMIT, async () => {
     for (const revision of ['2025-11-25', '2026-07-28']) {
       await using stdio = await Stdio.server('stdio-echo.ts');
       stdio.transport.setRevision(revision);
@@ -38,13 +38,13 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     }
   });
 
-  test('REL-12 characters may be split between reads', LIMIT, async () => {
+  test('REL-12 a character split between two reads is read correctly', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-bytes.ts', { env: { TEXT: `${response(1, 'è語🙂')}\n` } });
     await until(() => stdio.messages.length > 0, 'the message came');
     assert.equal(stdio.answer(1)?.string('text'), 'è語🙂');
   });
 
-  test('REL-12 a line of exactly the limit passes, and one byte more ends the process', LIMIT, async () => {
+  test('REL-12 a line of exactly the limit is read, and one byte more ends the process', LIMIT, async () => {
     const line = response(0, 'é'.repeat(2_000));
     const messageBytes = Buffer.byteLength(line);
     await using stdio = await Stdio.server('stdio-echo.ts', { messageBytes });
@@ -57,7 +57,7 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.match(error.message, new RegExp(`more than ${messageBytes} bytes`));
   });
 
-  test('REL-11 a gibibyte without a line break ends the process and not our memory', LIMIT, async () => {
+  test('REL-11 a gibibyte without a line break ends the process in bounded memory', LIMIT, async () => {
     const before = process.memoryUsage.rss();
     await using stdio = await Stdio.server('stdio-endless-line.ts', { messageBytes: 4_194_304 });
     const error = await stdio.closed;
@@ -83,7 +83,7 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.equal(stdio.messages.length, 2);
   });
 
-  test('REL-13 a hundred lines of junk are borne, and one more is not', LIMIT, async () => {
+  test('REL-13 100 lines that are no messages are tolerated, and one more is not', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     await stdio.call('print', { text: 'junk\n'.repeat(100) });
     await stdio.call('echo');
@@ -93,7 +93,7 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.equal(stdio.junk, 101);
   });
 
-  test('REL-13 a mebibyte of junk is too much in however few lines', LIMIT, async () => {
+  test('REL-13 a mebibyte that is no message ends the process, in any number of lines', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     stdio.send('print', { text: `${'x'.repeat(600_000)}\n`.repeat(2) });
     assert.equal((await stdio.closed).code, 'upstream-protocol');
@@ -119,14 +119,14 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     });
   }
 
-  test("a broken request of the server's fails none of ours", LIMIT, async () => {
+  test('an invalid request of the server fails no call of ours', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     await stdio.call('print', { text: '{"jsonrpc":"2.0","id":1,"method":"ping","params":3}\n' });
     assert.equal(stdio.failed.size, 0);
     assert.equal(stdio.junk, 1);
   });
 
-  test('a batch, as 2025-03-26 has it, is read as its messages', LIMIT, async () => {
+  test('a batch of 2025-03-26 is read as its messages', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const notification = '{"jsonrpc":"2.0","method":"notifications/message","params":{}}';
     await stdio.call('print', { text: `[${response(90, 'a')}, 1, ${notification}, ${response(91, 'b')}]\n` });
@@ -137,13 +137,13 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.equal(stdio.junk, 1);
   });
 
-  test('a byte order mark before the first message is no part of it', LIMIT, async () => {
+  test('a byte order mark before the first message is ignored', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     await stdio.call('print', { text: `\uFEFF${response(90, 'a')}\n` });
     assert.equal(stdio.answer(90)?.string('text'), 'a');
   });
 
-  test('a message that cannot be handled hurts nobody else', LIMIT, async () => {
+  test('a message that cannot be handled does not affect others', LIMIT, async () => {
     const onMessage = () => {
       throw new SyntaxError('broken deep within');
     };
@@ -154,7 +154,7 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     assert.equal(stdio.closings, 0);
   });
 
-  test('stderr goes to the log line by line, cut where a line is endless', LIMIT, async () => {
+  test('stderr is logged line by line, and endless lines are cut', LIMIT, async () => {
     const lines: string[] = [];
     const sink = new Writable({
       write(chunk: Buffer, _encoding, done) {
@@ -178,7 +178,7 @@ suite('REL-14 a process that does not read', { concurrency: 1 }, () => {
     return pid;
   }
 
-  test('has at most a mebibyte queued, and what failed was not executed', LIMIT, async () => {
+  test('has at most a mebibyte queued, and failed requests have executed no', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const pid = await stopped(stdio);
     const sent: number[] = [];
@@ -187,7 +187,7 @@ suite('REL-14 a process that does not read', { concurrency: 1 }, () => {
       sent.push(stdio.send('echo', { text }));
       await new Promise((resolve) => setImmediate(resolve));
     }
-    // A notification has nobody to tell.
+    // A dropped notification has no caller to report it to.
     stdio.transport.send({ text: '{"jsonrpc":"2.0","method":"notifications/x"}', method: 'notifications/x' });
 
     const [[failedId, error] = []] = stdio.failed;
@@ -201,7 +201,7 @@ suite('REL-14 a process that does not read', { concurrency: 1 }, () => {
     for (const id of sent) assert.equal(stdio.answer(id) === undefined, id === failedId);
   });
 
-  test('is not waited for beyond some seconds, and may come back', LIMIT, async () => {
+  test('fails queued requests after some seconds, and may read again later', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const pid = await stopped(stdio);
     const text = 'x'.repeat(900_000);
@@ -218,7 +218,7 @@ suite('REL-14 a process that does not read', { concurrency: 1 }, () => {
     await stdio.call('echo');
   });
 
-  test('never sees a request that was forgotten before it was written', LIMIT, async () => {
+  test('does not get a request that was forgotten before it was written', LIMIT, async () => {
     await using stdio = await Stdio.server('stdio-echo.ts');
     const pid = await stopped(stdio);
     stdio.send('echo', { text: 'x'.repeat(900_000) });

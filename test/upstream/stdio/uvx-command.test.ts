@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { isUvx, uvxLaunch, uvxQuestion } from '../../../src/upstream/stdio/uvx-command.ts';
+import { isUvx, uvxLaunch, printerRun } from '../../../src/upstream/stdio/uvx-command.ts';
 
 type Case = readonly [command: string, args: readonly string[], asked: readonly string[] | undefined];
 
-/** `PRINTER` stands for the program that prints. The server's own arguments are `--utc`. */
+/** `PRINTER` stands for the printer. The arguments of the server are `--utc`. */
 const cases: readonly Case[] = [
   ['uvx', ['mcp-server-time', '--utc'], ['--from', 'mcp-server-time', 'PRINTER', 'mcp-server-time']],
   ['uvx', ['mcp-server-time@1.2', '--utc'], ['--from', 'mcp-server-time@1.2', 'PRINTER', 'mcp-server-time']],
@@ -26,15 +26,15 @@ const cases: readonly Case[] = [
 for (const [command, args, asked] of cases) {
   const outcome = asked === undefined ? 'is left to the wrapper' : 'is asked for its file';
   test(`N-07 ${[command, ...args].join(' ')} ${outcome}`, () => {
-    const question = uvxQuestion({ command, args }, {}, 'PRINTER');
+    const question = printerRun({ command, args }, {}, 'PRINTER');
     assert.deepEqual(question?.args, asked);
     if (question !== undefined) assert.deepEqual(question.serverArgs, ['--utc']);
     assert.ok(question === undefined || isUvx({ command, args }));
   });
 }
 
-test('N-07 uvx stays where its environment is temporary', () => {
-  assert.equal(uvxQuestion({ command: 'uvx', args: ['a'] }, { UV_NO_CACHE: '1' }, 'PRINTER'), undefined);
+test('N-07 uvx runs the server if its environment is temporary', () => {
+  assert.equal(printerRun({ command: 'uvx', args: ['a'] }, { UV_NO_CACHE: '1' }, 'PRINTER'), undefined);
 });
 
 test("N-07 a server is started in place of uvx with the lock on uv's cache", () => {

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
 import { LIMITS } from '../../../src/limits.ts';
-import { parsePrinted } from '../../../src/upstream/stdio/printed-launch.ts';
+import { parsePrinterOutput } from '../../../src/upstream/stdio/printed-launch.ts';
 import { isNpx, WrapperCommands } from '../../../src/upstream/stdio/wrapper-commands.ts';
 import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
 
@@ -36,25 +36,21 @@ async function find(
   }
 }
 
-test(
-  'N-07 npm says which command it would run, with the arguments quoted and its own environment',
-  TIMEOUT,
-  async () => {
-    const launch = await find('npx', ['-y', MEMORY, "it's", 'a b'], { env: { OWN: 'one\ntwo' } });
-    assert.deepEqual(launch?.args, ['-c', "exec 'mcp-server-memory' 'it'\\''s' 'a b'"]);
-    assert.equal(launch?.cwd, ROOT);
-    assert.equal(launch?.env['OWN'], 'one\ntwo');
-    assert.ok(launch?.env['PATH']?.startsWith(join(ROOT, 'node_modules/.bin')));
-    assert.equal(launch?.env['npm_config_script_shell'], undefined);
-  },
-);
+test('N-07 npm prints the command, with quoted arguments and its own environment', TIMEOUT, async () => {
+  const launch = await find('npx', ['-y', MEMORY, "it's", 'a b'], { env: { OWN: 'one\ntwo' } });
+  assert.deepEqual(launch?.args, ['-c', "exec 'mcp-server-memory' 'it'\\''s' 'a b'"]);
+  assert.equal(launch?.cwd, ROOT);
+  assert.equal(launch?.env['OWN'], 'one\ntwo');
+  assert.ok(launch?.env['PATH']?.startsWith(join(ROOT, 'node_modules/.bin')));
+  assert.equal(launch?.env['npm_config_script_shell'], undefined);
+});
 
-test('N-07 the wrapper stays where npm would not run a package, or cannot find it', TIMEOUT, async () => {
+test('N-07 the wrapper runs the server if npm runs no package or cannot find it', TIMEOUT, async () => {
   assert.equal(await find('npx', ['--offline', '-y', '@linkspan-test/there-is-no-such-package']), undefined);
   assert.equal(await find('/bin/true', []), undefined);
 });
 
-test('N-07 the wrapper stays where the user chose a shell for npm', TIMEOUT, async () => {
+test('N-07 the wrapper runs the server if the user has configured a shell for npm', TIMEOUT, async () => {
   assert.equal(await find('npx', ['-y', MEMORY], { env: { npm_config_script_shell: '/bin/sh' } }), undefined);
   const home = await mkdtemp(join(tmpdir(), 'linkspan-home-'));
   await writeFile(join(home, '.npmrc'), 'script-shell=/bin/sh\n');
@@ -62,7 +58,7 @@ test('N-07 the wrapper stays where the user chose a shell for npm', TIMEOUT, asy
   await rm(home, { recursive: true });
 });
 
-test('N-07 which commands npm decides on', () => {
+test('N-07 only npx and npm exec without shell options count as npx', () => {
   const cases: readonly (readonly [string, readonly string[], boolean])[] = [
     ['npx', ['-y', 'x'], true],
     ['/usr/bin/npx', ['x'], true],
@@ -77,17 +73,17 @@ test('N-07 which commands npm decides on', () => {
     assert.equal(isNpx({ command, args }), expected, `${command} ${args.join(' ')}`);
 });
 
-test('N-07 output that is no command is not taken for one', () => {
-  assert.equal(parsePrinted(''), undefined);
-  assert.equal(parsePrinted('linkspan-command\0server\0A=1\0'), undefined, 'cut');
-  assert.equal(parsePrinted('linkspan-command\0\0A=1\0linkspan-end\0'), undefined, 'no command');
-  assert.deepEqual(parsePrinted('noise\nlinkspan-command\0server\0A=1=2\0PWD=/x\0linkspan-end\0'), {
+test('N-07 output that is no command is not parsed as one', () => {
+  assert.equal(parsePrinterOutput(''), undefined);
+  assert.equal(parsePrinterOutput('linkspan-command\0server\0A=1\0'), undefined, 'cut');
+  assert.equal(parsePrinterOutput('linkspan-command\0\0A=1\0linkspan-end\0'), undefined, 'no command');
+  assert.deepEqual(parsePrinterOutput('noise\nlinkspan-command\0server\0A=1=2\0PWD=/x\0linkspan-end\0'), {
     text: 'server',
     env: { A: '1=2', PWD: '/x' },
   });
 });
 
-test('N-07 limit npxOutputChars: longer output is not read to its end, and the wrapper stays', TIMEOUT, async () => {
+test('N-07 limit npxOutputChars: with longer output, the wrapper runs the server', TIMEOUT, async () => {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
   const flood = join(dir, 'npx');
   await writeFile(flood, '#!/bin/sh\nexec yes linkspan\n', { mode: 0o700 });
