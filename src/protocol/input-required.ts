@@ -79,11 +79,6 @@ function readInputRequired(result: RawObject): ResultReading {
   return { kind: 'input-required', asked };
 }
 
-/** Returns whether a parsed result says `"resultType": "complete"` literally, so that it need not be read further. */
-export function isMarkedComplete(result: RawObject | undefined): boolean {
-  return result?.raw('resultType') === '"complete"';
-}
-
 /** Reads the `resultType` of a result and what belongs to it. @throws {JsonTextError} if a member is not JSON. */
 export function readResult(result: RawObject): ResultReading {
   const resultType = result.raw('resultType');
