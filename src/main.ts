@@ -121,7 +121,7 @@ async function main(argv: readonly string[]): Promise<number> {
     return code;
   } catch (thrown) {
     if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : USAGE_ERROR;
-    const { ConfigError } = await import('./config/problem.ts');
+    const { ConfigError } = await import('./config/document/problem.ts');
     const { isExpected } = await import('./telemetry/log-error.ts');
     if (!(thrown instanceof ConfigError) && !(thrown instanceof Error && isExpected(thrown))) throw thrown;
     process.stderr.write(`${thrown.message}\n`);

@@ -1,5 +1,5 @@
 import { createLocalJWKSet, type JSONWebKeySet, type JWK } from 'jose';
-import { isLoopback } from '../config/address.ts';
+import { isLoopback } from '../config/schema/address.ts';
 
 const TIMEOUT_MS = 5_000;
 const LIMIT_BYTES = 256 * 1024;

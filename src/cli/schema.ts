@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs';
 
-import { jsonSchema } from '../config/schema.ts';
+import { jsonSchema } from '../config/schema/schema.ts';
 
 /** Returns the JSON Schema of the config file, as it is published. */
 export function schemaText(): string {

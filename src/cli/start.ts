@@ -1,6 +1,6 @@
 import { isatty } from 'node:tty';
 
-import { isLoopback } from '../config/address.ts';
+import { isLoopback } from '../config/schema/address.ts';
 import type { AccessLog, Config } from '../config/config.ts';
 import { type LoadOptions, loadConfig } from '../config/load.ts';
 import { createLogger, type LogFormat, type Logger } from '../telemetry/log.ts';

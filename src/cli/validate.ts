@@ -1,9 +1,9 @@
 import { basename } from 'node:path';
 
-import { addressText } from '../config/address.ts';
+import { addressText } from '../config/schema/address.ts';
 import type { Config, ProfileConfig, UpstreamConfig } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
-import { ConfigError, problemLine } from '../config/problem.ts';
+import { ConfigError, problemLine } from '../config/document/problem.ts';
 import type { UpstreamStatus } from '../operator/status.ts';
 import { missingCommands } from './commands.ts';
 import { loadOptions, type StartOptions } from './start.ts';

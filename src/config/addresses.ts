@@ -1,11 +1,11 @@
-import { isLoopback, parseAddress, suggestAddress } from './address.ts';
+import { isLoopback, parseAddress, suggestAddress } from './schema/address.ts';
 import type { Address } from './config.ts';
-import type { Document } from './document.ts';
-import { valueAt } from './expanded.ts';
-import type { GatewaySettings } from './gateway-schema.ts';
-import { problemLine } from './problem.ts';
-import type { Problem } from './problem.ts';
-import { didYouMean } from './suggest.ts';
+import type { Document } from './document/document.ts';
+import { valueAt } from './document/expanded.ts';
+import type { GatewaySettings } from './schema/gateway-schema.ts';
+import { problemLine } from './document/problem.ts';
+import type { Problem } from './document/problem.ts';
+import { didYouMean } from './document/suggest.ts';
 
 /** Addresses given on the command line. */
 export interface AddressOptions {

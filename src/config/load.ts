@@ -4,21 +4,21 @@ import { isAbsolute, join, resolve } from 'node:path';
 
 import { addressesOf, exposure, exposureWarnings, readOverrides } from './addresses.ts';
 import type { Addresses } from './addresses.ts';
-import { findUpstreams } from './client-file.ts';
+import { findUpstreams } from './upstreams/client-file.ts';
 import type { Config, UpstreamConfig } from './config.ts';
-import type { Document } from './document.ts';
-import { expandData, valueAt } from './expanded.ts';
-import { gatewaySchema } from './gateway-schema.ts';
-import type { GatewaySettings } from './gateway-schema.ts';
+import type { Document } from './document/document.ts';
+import { expandData, valueAt } from './document/expanded.ts';
+import { gatewaySchema } from './schema/gateway-schema.ts';
+import type { GatewaySettings } from './schema/gateway-schema.ts';
 import { parseFile } from './parse-file.ts';
-import { places } from './places.ts';
-import type { Places } from './places.ts';
-import { ConfigError, keyText, problemLine } from './problem.ts';
-import type { Problem } from './problem.ts';
+import { places } from './document/places.ts';
+import type { Places } from './document/places.ts';
+import { ConfigError, keyText, problemLine } from './document/problem.ts';
+import type { Problem } from './document/problem.ts';
 import { readProfiles } from './profiles.ts';
-import { checkSection } from './section.ts';
-import { upstreamId } from './upstream-id.ts';
-import { readUpstream } from './upstream.ts';
+import { checkSection } from './schema/section.ts';
+import { upstreamId } from './upstreams/upstream-id.ts';
+import { readUpstream } from './upstreams/upstream.ts';
 
 const FILE_LIMIT_BYTES = 1_048_576;
 /** Claude Code keeps all its state in the file with its servers. */

@@ -1,9 +1,9 @@
 import { basename } from 'node:path';
 
-import { type Document, parseText } from './document.ts';
-import { parseLargeJson } from './large-json.ts';
-import { MAP_KEYS, WEAK_MAP_KEYS } from './schema.ts';
-import { parseToml } from './toml.ts';
+import { type Document, parseText } from './document/document.ts';
+import { parseLargeJson } from './document/large-json.ts';
+import { MAP_KEYS, WEAK_MAP_KEYS } from './schema/schema.ts';
+import { parseToml } from './document/toml.ts';
 
 /** A larger JSON file is a client's own state, with the servers as a small part. */
 const LARGE_CHARS = 1_048_576;

@@ -1,9 +1,9 @@
 import type { ProfileConfig, UpstreamConfig } from './config.ts';
-import type { Document } from './document.ts';
-import type { GatewaySettings } from './gateway-schema.ts';
-import { problemLine } from './problem.ts';
-import type { Problem } from './problem.ts';
-import { didYouMean, suggest } from './suggest.ts';
+import type { Document } from './document/document.ts';
+import type { GatewaySettings } from './schema/gateway-schema.ts';
+import { problemLine } from './document/problem.ts';
+import type { Problem } from './document/problem.ts';
+import { didYouMean, suggest } from './document/suggest.ts';
 
 interface ProfilesRead {
   readonly profiles: readonly ProfileConfig[];

@@ -1,9 +1,9 @@
 import type { Offer } from '../catalog/offer.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
 import type { Era } from '../protocol/revisions.ts';
-import type { Eras } from './eras.ts';
+import type { Eras } from './link/eras.ts';
 import type { Lifecycle } from './lifecycle.ts';
-import type { CloseReason, Link, LinkUser } from './link.ts';
+import type { CloseReason, Link, LinkUser } from './link/link.ts';
 import type { ServerRequest } from './rpc/connection.ts';
 
 /** Receives the events of upstreams. The methods are called in the order of arrival and must return without waiting. */

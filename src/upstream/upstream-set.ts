@@ -1,4 +1,4 @@
-import type { LinkUser } from './link.ts';
+import type { LinkUser } from './link/link.ts';
 import type { Upstream } from './upstream.ts';
 
 /** The upstreams of a gateway, by id. Members can be added, replaced and removed while calls are in flight. */

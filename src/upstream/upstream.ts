@@ -15,20 +15,20 @@ import {
   isDiscoveryKey,
   isSharedKey,
 } from './connection-key.ts';
-import type { Eras } from './eras.ts';
+import type { Eras } from './link/eras.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import { Lifecycles } from './lifecycles.ts';
 import { acquireFromAll, ConnectionQuota } from './connection-quota.ts';
-import { type ClientFeatures, type CloseReason, isIdle, type Link, type LinkUser, NO_FEATURES } from './link.ts';
+import { type ClientFeatures, type CloseReason, isIdle, type Link, type LinkUser, NO_FEATURES } from './link/link.ts';
 import { endpointHint } from './http/endpoint-hint.ts';
-import { listOffer } from './listing.ts';
-import { type LinkRequest, Opener } from './opener.ts';
+import { listOffer } from './link/listing.ts';
+import { type LinkRequest, Opener } from './link/opener.ts';
 import { retryUntilDone } from './retry-until-done.ts';
 import { detailOf, reasonOf } from './reason.ts';
 import { settlesWithin } from './settles-within.ts';
 import type { TransportOption } from './rpc/transport.ts';
 import type { UpstreamEvents } from './upstream-events.ts';
-import { type CapabilityFilter, capabilityFilter } from './usable-capabilities.ts';
+import { type CapabilityFilter, capabilityFilter } from './link/usable-capabilities.ts';
 
 /** The parts that an {@link Upstream} is constructed from. */
 export interface UpstreamParts {

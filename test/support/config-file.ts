@@ -4,7 +4,7 @@ import { join } from 'node:path';
 
 import type { Loaded, LoadOptions } from '../../src/config/load.ts';
 import { loadConfig } from '../../src/config/load.ts';
-import { ConfigError } from '../../src/config/problem.ts';
+import { ConfigError } from '../../src/config/document/problem.ts';
 
 /** Loads a text as the file `config.yaml` in a folder of its own, which is gone when this returns. */
 export function loadText(

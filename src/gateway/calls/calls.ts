@@ -9,7 +9,7 @@ import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../../protocol/mcp-headers.ts';
 import { MODERN, type Revision } from '../../protocol/revisions.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
-import { type Link, NO_FEATURES } from '../../upstream/link.ts';
+import { type Link, NO_FEATURES } from '../../upstream/link/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { type ResultTranslator, NEEDS_URL, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
 import { waitAtMost } from '../exchange/at-most.ts';

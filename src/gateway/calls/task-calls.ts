@@ -6,7 +6,7 @@ import { withoutCoreTaskMeta } from '../../protocol/meta.ts';
 import { MODERN, featuresOf } from '../../protocol/revisions.ts';
 import { declaresTasks, requiresTask, supportsToolTasks } from '../../protocol/tasks.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
-import type { Link } from '../../upstream/link.ts';
+import type { Link } from '../../upstream/link/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { ClientGroup } from '../clients/client-group.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';

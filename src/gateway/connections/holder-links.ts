@@ -7,7 +7,7 @@ import { detach } from '../../json/memo.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
-import type { CloseReason } from '../../upstream/link.ts';
+import type { CloseReason } from '../../upstream/link/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
 import { isWanted, lowestLevel } from '../exchange/log-level.ts';

@@ -1,7 +1,7 @@
 import { GatewayError, toAnswer } from '../../errors.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
-import type { UpstreamSubscription } from '../../upstream/upstream-subscription.ts';
+import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
 import type { ConnectionHolder, HolderLink } from '../exchange/connection-holder.ts';
 
 export type SubscriptionMethod = 'resources/subscribe' | 'resources/unsubscribe';

@@ -4,7 +4,7 @@ import { type Answer, type Result, parsed } from '../../protocol/jsonrpc.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
-import type { CloseReason } from '../../upstream/link.ts';
+import type { CloseReason } from '../../upstream/link/link.ts';
 import type { ConnectionHolder, HolderLink, StateLoss } from '../exchange/connection-holder.ts';
 
 const CAUSES: Readonly<Record<StateLoss['reason'], string>> = {

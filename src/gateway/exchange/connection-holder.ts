@@ -2,7 +2,7 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { Offer } from '../../catalog/offer.ts';
 import type { RawObject } from '../../json/json.ts';
 import { type Era, eraOf, featuresOf } from '../../protocol/revisions.ts';
-import type { Link, LinkUser } from '../../upstream/link.ts';
+import type { Link, LinkUser } from '../../upstream/link/link.ts';
 import type { UpstreamSet } from '../../upstream/upstream-set.ts';
 import type { Caller } from './caller.ts';
 import type { Recipient, Exchange } from './exchange.ts';

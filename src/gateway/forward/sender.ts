@@ -4,7 +4,7 @@ import type { Header } from '../../protocol/mcp-headers.ts';
 import { errorTypeOf } from '../../telemetry/operation.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
-import type { Link } from '../../upstream/link.ts';
+import type { Link } from '../../upstream/link/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import type { StateLosses } from '../connections/state-losses.ts';
 import type { Exchange } from '../exchange/exchange.ts';

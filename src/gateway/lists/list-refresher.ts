@@ -1,7 +1,7 @@
 import { availableParallelism } from 'node:os';
 import type { View } from '../../catalog/view.ts';
 import type { Era } from '../../protocol/revisions.ts';
-import { type ClientFeatures, NO_FEATURES } from '../../upstream/link.ts';
+import { type ClientFeatures, NO_FEATURES } from '../../upstream/link/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { workTurn } from '../../work-turn.ts';
 import { waitAtMost } from '../exchange/at-most.ts';

@@ -7,7 +7,7 @@ import { CLIENT_FEATURES, type Config, type UpstreamConfig } from '../../config/
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { OfferKey as StoredKey, OfferStore, UpstreamKey } from '../../store/offer-store.ts';
 import { type Era, ERAS, eraOf, otherEra } from '../../protocol/revisions.ts';
-import type { Eras } from '../../upstream/eras.ts';
+import type { Eras } from '../../upstream/link/eras.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 
 /** Offers kept for one upstream, one for each era and capability key. Further clients get the offer for all clients. */

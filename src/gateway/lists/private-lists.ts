@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { isSameOffer } from '../../catalog/offer.ts';
-import type { ClientFeatures } from '../../upstream/link.ts';
+import type { ClientFeatures } from '../../upstream/link/link.ts';
 import type { ConnectionHolder, HolderLink, Upstreams } from '../exchange/connection-holder.ts';
 import type { ListingQueue } from './listing-queue.ts';
 import type { Offers } from './offers.ts';

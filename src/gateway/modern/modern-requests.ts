@@ -13,7 +13,7 @@ import { type HeaderLookup, paramHeaderFault } from '../../protocol/mcp-headers.
 import { isAnonymous } from '../../policy/principal.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { TASK_METHODS } from '../../protocol/tasks.ts';
-import { NO_FEATURES } from '../../upstream/link.ts';
+import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
 import { type ResultTranslator, toolFailure, upgradedAnswer } from '../forward/result-translator.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';

@@ -3,7 +3,7 @@ import { JsonTextError, RawObject, rawItems } from '../../json/json.ts';
 import { type Answer, type Id, notificationText } from '../../protocol/jsonrpc.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
-import type { Link } from '../../upstream/link.ts';
+import type { Link } from '../../upstream/link/link.ts';
 import type { ClientGroup, Subscriber } from '../clients/client-group.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { MessageSink } from '../front.ts';

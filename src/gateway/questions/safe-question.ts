@@ -1,4 +1,4 @@
-import { isLoopback } from '../../config/address.ts';
+import { isLoopback } from '../../config/schema/address.ts';
 import type { RawObject } from '../../json/json.ts';
 import { LIMITS } from '../../limits.ts';
 

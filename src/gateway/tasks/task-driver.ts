@@ -4,7 +4,7 @@ import { readRequests } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { taskError, isTerminal, pollIntervalMs } from '../../protocol/tasks.ts';
-import type { Link } from '../../upstream/link.ts';
+import type { Link } from '../../upstream/link/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { toolFailure } from '../forward/result-translator.ts';
 import type { Exchange } from '../exchange/exchange.ts';

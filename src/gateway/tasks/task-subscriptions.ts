@@ -1,7 +1,7 @@
 import { RawObject } from '../../json/json.ts';
 import { META, withoutMeta } from '../../protocol/meta.ts';
-import type { Link } from '../../upstream/link.ts';
-import type { UpstreamSubscription } from '../../upstream/upstream-subscription.ts';
+import type { Link } from '../../upstream/link/link.ts';
+import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';

@@ -7,7 +7,7 @@ import { arrayText, RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { MODERN, featuresOf } from '../../protocol/revisions.ts';
 import { declaresTasks, isTerminal, TASKS_EXTENSION, withRelatedTask } from '../../protocol/tasks.ts';
-import type { Link } from '../../upstream/link.ts';
+import type { Link } from '../../upstream/link/link.ts';
 import type { Upstream } from '../../upstream/upstream.ts';
 import { ClientGroup } from '../clients/client-group.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';

@@ -11,7 +11,7 @@ import { Offers } from '../../../src/gateway/lists/offers.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { DiskOfferStore } from '../../../src/store/disk/offer-store.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
-import { erasOver, recordFinding } from '../../../src/upstream/eras.ts';
+import { erasOver, recordFinding } from '../../../src/upstream/link/eras.ts';
 import { UPSTREAM } from '../../support/core.ts';
 import { configWith } from '../../downstream/edge.ts';
 

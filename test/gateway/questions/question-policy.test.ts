@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import type { ClientFeature } from '../../../src/config/config.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import { LIMITS } from '../../../src/limits.ts';
-import { usableCapabilities } from '../../../src/upstream/usable-capabilities.ts';
+import { usableCapabilities } from '../../../src/upstream/link/usable-capabilities.ts';
 import { type TestClient, testCore, toolCall } from '../../support/core.ts';
 import { memoryUpstream, type MemoryUpstream, result } from '../../support/memory-upstream.ts';
 import { modernRequest } from '../../support/modern-client.ts';

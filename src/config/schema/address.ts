@@ -1,0 +1,31 @@
+import { isIPv4, isIPv6 } from 'node:net';
+
+import type { Address } from '../config.ts';
+
+/** Parses `host:port` or `[v6]:port`. Returns undefined if the text is neither. */
+export function parseAddress(text: string): Address | undefined {
+  const [, v6, name, digits = ''] = /^(?:\[([\da-fA-F:.]+)\]|([A-Za-z0-9_.-]+)):(\d{1,5})$/.exec(text) ?? [];
+  const host = v6 ?? name;
+  const port = Number(digits);
+  if (host === undefined || port > 65_535 || (v6 !== undefined && !isIPv6(v6))) return undefined;
+  return { host, port };
+}
+
+/** Returns the address as `host:port` or `[v6]:port`. */
+export function addressText({ host, port }: Address): string {
+  return `${isIPv6(host) ? `[${host}]` : host}:${port}`;
+}
+
+/** Suggests a valid address for a value that is not one, or undefined. */
+export function suggestAddress(value: unknown): string | undefined {
+  const text = String(value);
+  if (/^:?\d{1,5}$/.test(text)) return `127.0.0.1:${text.replace(':', '')}`;
+  if (/^[A-Za-z0-9.-]+$/.test(text)) return `${text}:3000`;
+  const [, address] = /^https?:\/\/([^/]+:\d+)\/?$/.exec(text) ?? [];
+  return address;
+}
+
+/** Returns whether only this machine can reach the host. */
+export function isLoopback(host: string): boolean {
+  return host.toLowerCase() === 'localhost' || host === '::1' || (isIPv4(host) && host.startsWith('127.'));
+}

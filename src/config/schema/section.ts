@@ -1,0 +1,132 @@
+import { z } from 'zod';
+
+import type { Data, Document } from '../document/document.ts';
+import { isList, isRecord, valueAt, withValue } from '../document/expanded.ts';
+import type { Expanded } from '../document/expanded.ts';
+import type { Path, Problem } from '../document/problem.ts';
+import { HINTS } from './scalars.ts';
+import { didYouMean, suggest } from '../document/suggest.ts';
+
+/** Keys whose values never appear in messages, not even unexpanded. */
+const SECRET = /^(?:env|environment|envs|headers|http_headers|args|url|serverUrl|httpUrl|uri|sha256|key)$/;
+
+type Section<T> = { readonly value: T } | { readonly problems: readonly Problem[] };
+
+/**
+ * Checks one part of a file against its schema.
+ *
+ * An expanded variable is text, but may stand for a number or a boolean. A text that could not be expanded counts as
+ * absent, because its problem is reported elsewhere.
+ */
+export function checkSection<S extends z.ZodType>(
+  schema: S,
+  document: Document,
+  path: Path,
+  { data, replaced, unexpanded }: Expanded,
+): Section<z.output<S>> {
+  const missing = new Set(unexpanded.map(({ path }) => JSON.stringify(path)));
+  let given = data;
+  for (;;) {
+    const result = schema.safeParse(given);
+    if (result.success) return { value: result.data };
+
+    const before = given;
+    for (const issue of result.error.issues) {
+      const inside = pathOf(issue);
+      const whole = JSON.stringify([...path, ...inside]);
+      const value = valueAt(given, inside);
+      if (missing.has(whole)) given = withValue(given, inside, undefined);
+      else if (replaced.has(whole) && typeof value === 'string') given = withValue(given, inside, scalar(value));
+    }
+    if (JSON.stringify(given) !== JSON.stringify(before)) continue;
+    return { problems: result.error.issues.flatMap((issue) => explain(schema, document, path, issue, replaced)) };
+  }
+}
+
+/** Converts `"8"` to 8 and `"true"` to true; other text stays. */
+function scalar(text: string): Data {
+  if (text === 'true' || text === 'false') return text === 'true';
+  return /^-?\d{1,15}$/.test(text) ? Number(text) : text;
+}
+
+function pathOf(issue: z.core.$ZodIssue): (string | number)[] {
+  return issue.path.filter((step) => typeof step !== 'symbol');
+}
+
+function explain(
+  schema: z.ZodType,
+  document: Document,
+  base: Path,
+  issue: z.core.$ZodIssue,
+  replaced: ReadonlySet<string>,
+): Problem[] {
+  const inside = pathOf(issue);
+  const path = [...base, ...inside];
+  if (issue.code === 'unrecognized_keys') {
+    const known = knownKeys(schema, inside);
+    return issue.keys.map((key) => document.problem([...path, key], unknownKey(key, known), 'key'));
+  }
+  if (issue.code === 'invalid_key') return [document.problem(path, issue.message, 'key')];
+  if (issue.code === 'invalid_type' && issue.expected === 'never') {
+    return [document.problem(path, issue.message, 'key')];
+  }
+
+  const value = valueAt(document.data, path);
+  if (value === undefined) return [document.problem(path, `missing; ${issue.message}`, 'key')];
+  const message =
+    issue.code === 'invalid_type' && !issue.message.startsWith('expected')
+      ? `expected ${typeName(issue.expected)}`
+      : issue.message;
+  const hint = replaced.has(JSON.stringify(path))
+    ? undefined
+    : (HINTS.get(message)?.(value) ?? nearest(message, value));
+  return [document.problem(path, `${message}, got ${shown(path, value)}${didYouMean(hint)}`)];
+}
+
+/** Returns the nearest of the words that a message lists (`expected one of "a", "b"`). */
+function nearest(message: string, value: Data): string | undefined {
+  if (typeof value !== 'string' || !message.startsWith('expected one of')) return undefined;
+  return suggest(
+    value,
+    [...message.matchAll(/"([^"]+)"/g)].map(([, word = '']) => word),
+  );
+}
+
+function unknownKey(key: string, known: readonly string[]): string {
+  const near = suggest(key, known);
+  return near === undefined ? `unknown key; known are ${known.join(', ')}` : `unknown key${didYouMean(near)}`;
+}
+
+function typeName(expected: string): string {
+  if (expected === 'object' || expected === 'record') return 'a map';
+  return expected === 'array' ? 'a list' : expected;
+}
+
+/** Returns a value as the file has it, or its type if it may be secret. */
+function shown(path: Path, value: Data): string {
+  if (value === null) return 'nothing';
+  if (isList(value)) return 'a list';
+  if (isRecord(value)) return 'a map';
+  if (path.some((step) => typeof step === 'string' && SECRET.test(step))) {
+    return typeof value === 'string' ? 'text' : `a ${typeof value}`;
+  }
+  const text = JSON.stringify(value);
+  return text.length > 60 ? `${text.slice(0, 57)}…"` : text;
+}
+
+/** Returns the keys that the schema allows in the map at `path`. */
+function knownKeys(schema: z.core.$ZodType, path: readonly (string | number)[]): readonly string[] {
+  if (schema instanceof z.ZodPrefault || schema instanceof z.ZodOptional) return knownKeys(schema.def.innerType, path);
+  const [step, ...rest] = path;
+  if (schema instanceof z.ZodObject) {
+    if (step === undefined)
+      return Object.keys(schema.shape).filter(
+        (key) => !(schema.shape[key] instanceof z.ZodOptional && schema.shape[key].def.innerType instanceof z.ZodNever),
+      );
+    const member = schema.shape[String(step)];
+    return member === undefined ? [] : knownKeys(member, rest);
+  }
+  if (schema instanceof z.ZodRecord) return knownKeys(schema.def.valueType, rest);
+  if (schema instanceof z.ZodArray) return knownKeys(schema.def.element, rest);
+  return [];
+}

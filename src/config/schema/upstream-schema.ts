@@ -1,0 +1,252 @@
+import { z } from 'zod';
+
+import { CLIENT_FEATURES, ERAS, ISOLATIONS } from '../config.ts';
+import { count, duration, flag, loose, oneOf, refused, text, texts } from './scalars.ts';
+
+/** Transports by the names that clients give them. `own`: the client runs such a server itself. */
+export const TYPES = {
+  stdio: 'stdio',
+  local: 'stdio',
+  http: 'http',
+  'streamable-http': 'http',
+  streamableHttp: 'http',
+  streamable_http: 'http',
+  remote: 'http',
+  sse: 'sse',
+  builtin: 'own',
+  platform: 'own',
+  frontend: 'own',
+  inline_python: 'own',
+  sdk: 'own',
+} as const;
+
+const TYPE_NAMES = [
+  'stdio',
+  'http',
+  'sse',
+  'local',
+  'streamable-http',
+  'streamableHttp',
+  'streamable_http',
+  'remote',
+] as const;
+const OWN_TYPE_NAMES = ['builtin', 'platform', 'frontend', 'inline_python', 'sdk'] as const;
+
+const limit = (least: string, most: string, fallback: string, what: string) =>
+  duration(least, most).prefault(fallback).describe(what);
+
+const timeouts = z.strictObject(
+  {
+    start: limit('1ms', '1h', '30s', 'From start to the answer to `initialize`.'),
+    connect: limit('1ms', '10m', '5s', 'HTTP: until the connection stands.'),
+    firstByte: limit('1ms', '1h', '30s', 'HTTP: until response headers, for requests answered at once.'),
+    call: limit('1ms', '1d', '60s', 'One request without progress.'),
+    max: limit('1ms', '1d', '10m', 'One request, however much progress it reports.'),
+  },
+  { error: 'expected a map such as {call: 30s}' },
+);
+
+const textMap = (expected: string) => z.record(z.string(), loose().nullable(), { error: expected });
+const variables = (what: string) => textMap('expected a map of environment variables').optional().describe(what);
+const headers = (what: string) => textMap('expected a map of headers').optional().describe(what);
+const tools = (what: string) => texts('expected a list of tool names').optional().describe(what);
+const seconds = (what: string) =>
+  z
+    .number({ error: 'expected a number of seconds' })
+    .positive({ error: 'expected a number of seconds' })
+    .optional()
+    .describe(what);
+const ignored = () => z.unknown().optional().describe("A client's own setting. Accepted and ignored.");
+
+/** Settings in our own spelling. */
+const OWN = {
+  type: z
+    .enum([...TYPE_NAMES, ...OWN_TYPE_NAMES], {
+      error: 'expected one of "stdio", "http", "sse"; MCP over WebSocket is not supported',
+    })
+    .optional()
+    .describe(
+      'Transport. Without it, a command means stdio and a url http. `http` is Streamable HTTP and falls back to the transport ' +
+        'of 2024-11-05; `sse` pins that one.',
+    ),
+  command: z
+    .union(
+      [
+        text(),
+        z.array(loose()).min(1, { error: 'expected a program' }),
+        z.strictObject({
+          path: text(),
+          args: z.array(loose()).nullish(),
+          env: z.record(z.string(), loose().nullable()).nullish(),
+        }),
+      ],
+      { error: 'expected a program' },
+    )
+    .optional()
+    .describe('stdio: the program. No shell is involved. OpenCode writes a list, Zed a map.'),
+  args: z.array(loose(), { error: 'expected a list of arguments' }).optional().describe('stdio: its arguments.'),
+  env: variables('stdio: environment variables, added to the few that every child gets (PATH, HOME and the like).'),
+  envFile: text()
+    .optional()
+    .describe('stdio: a file of NAME=value lines, relative to this file; `env` comes before it.'),
+  cwd: text().optional().describe('stdio: working directory, relative to this file.'),
+  url: text('expected a URL').optional().describe('http, sse: the endpoint.'),
+  headers: headers('http, sse: headers sent with every request.'),
+  disabled: flag().optional().describe('Leaves this upstream out.'),
+  enabled: flag().optional().describe('false leaves this upstream out.'),
+
+  prefix: text()
+    .or(z.literal(''))
+    .refine((value) => /^[A-Za-z0-9_-]{0,40}$/.test(value), {
+      error: 'expected at most 40 of letters, digits, "_" and "-"',
+    })
+    .optional()
+    .describe(
+      'Put in front of tool and prompt names exactly as written, so end it with a separator ("git_"). Empty for none. ' +
+        'Default: the id and two underscores.',
+    ),
+  rawUris: flag()
+    .optional()
+    .describe(
+      'Whether resource URIs are published unchanged instead of as <id>+<scheme>:. Default: true where prefix is empty.',
+    ),
+  isolation: oneOf(ISOLATIONS)
+    .prefault('session')
+    .describe(
+      'Who shares a connection (for stdio: a process): each client session has its own, each principal, everyone (`shared`; ' +
+        'the upstream is told of no client features), or none beyond one call.',
+    ),
+  era: oneOf(ERAS)
+    .prefault('auto')
+    .describe(
+      'Which protocol it is spoken to in: `modern` is revision 2026-07-28, `legacy` all before it, `auto` that of each client where the upstream has both, else the one it has.',
+    ),
+  clientFeatures: z
+    .array(oneOf(CLIENT_FEATURES), {
+      error: `expected a list of ${CLIENT_FEATURES.map((feature) => JSON.stringify(feature)).join(', ')}`,
+    })
+    .optional()
+    .describe(
+      'The features of clients that it may use. The others are not declared to it. Default: all for stdio and for a URL on this ' +
+        'machine; `elicitation` and `roots` for any other URL.',
+    ),
+  start: oneOf(['eager', 'lazy']).prefault('lazy').describe('Whether it is started with the gateway or on first use.'),
+  required: flag().prefault(false).describe('Whether the gateway is not ready without it.'),
+  timeouts: timeouts.prefault({}).describe('How long to wait for it.'),
+  concurrency: count(1, 100_000)
+    .optional()
+    .describe('Requests in flight at once. Default: 32 for stdio, 1 024 for remote upstreams.'),
+  queue: count(0, 1_000_000)
+    .optional()
+    .describe('Requests that wait when that many are in flight. Principals take turns. Default: twice `concurrency`.'),
+  queueWait: duration('0ms', '1h').prefault('5s').describe('How long they wait at most.'),
+  idle: duration('1s', '7d')
+    .optional()
+    .describe(
+      'A connection unused for this long is closed, and with it the state that the upstream keeps for the client. ' +
+        'Default: 10m for stdio, 1h for remote upstreams.',
+    ),
+  maxConnections: count(1, 100_000)
+    .optional()
+    .describe(
+      'Connections (for stdio: processes) at once. When all are in use, a client waits for `queueWait` and is then refused. ' +
+        'Default: 64 for stdio, 10 000 for remote upstreams, together no more than the limit on open files allows.',
+    ),
+  includeTools: texts('expected a list of tool names; * stands for any text')
+    .optional()
+    .describe("The upstream's own tool names to offer; * stands for any text. Without it, all."),
+  excludeTools: texts('expected a list of tool names; * stands for any text')
+    .prefault([])
+    .describe("The upstream's own tool names to leave out; * stands for any text."),
+};
+
+/** The same settings in the spelling of clients. */
+const SYNONYMS = {
+  cmd: text().optional().describe('`command`, as Goose spells it.'),
+  environment: variables('`env`, as OpenCode spells it.'),
+  envs: variables('`env`, as Goose spells it.'),
+  env_keys: texts().optional().describe('Variables of the gateway to hand on, as Goose names them.'),
+  env_vars: z
+    .array(z.union([text(), z.looseObject({ name: text() }).transform(({ name }) => name)]), {
+      error: 'expected a list of names',
+    })
+    .optional()
+    .describe('Variables of the gateway to hand on, as Codex names them.'),
+  requestOptions: z
+    .looseObject({ headers: textMap('expected a map of headers').nullish() })
+    .optional()
+    .describe('`headers` inside it are headers, as Continue spells them; the rest is ignored.'),
+  serverUrl: text('expected a URL').optional().describe('`url`, as Windsurf and Antigravity spell it.'),
+  httpUrl: text('expected a URL')
+    .optional()
+    .describe('`url`, as Gemini CLI spells it; comes before a `url` beside it.'),
+  uri: text('expected a URL').optional().describe('`url`, as Goose spells it.'),
+  http_headers: headers('`headers`, as Codex spells it.'),
+  env_http_headers: z
+    .record(z.string(), text(), { error: 'expected a map from headers to environment variables' })
+    .optional()
+    .describe('Header → environment variable that holds it, as Codex writes.'),
+  bearer_token_env_var: text().optional().describe('Environment variable with a bearer token, as Codex writes.'),
+  bearer_token: refused('a token has no place here; write headers: {Authorization: "Bearer ${VARIABLE}"}'),
+  timeout: z
+    .union([z.number().positive(), duration('1ms', '1d').transform((ms) => ({ ms }))], {
+      error: 'expected a duration such as "30s"',
+    })
+    .optional()
+    .describe(
+      "`timeouts.call`, as clients spell it: milliseconds, or seconds where the number is under 1000 or in Goose's file. " +
+        'In the file of OpenCode, `timeouts.start`.',
+    ),
+  startup_timeout_sec: seconds('`timeouts.start` in seconds, as Codex spells it.'),
+  startup_timeout_ms: z
+    .number()
+    .positive()
+    .optional()
+    .describe('`timeouts.start` in milliseconds, as Codex spells it.'),
+  connectionTimeout: z
+    .number()
+    .positive()
+    .optional()
+    .describe('`timeouts.start` in milliseconds, as Continue spells it.'),
+  tool_timeout_sec: seconds('`timeouts.call` in seconds, as Codex spells it.'),
+  enabled_tools: tools('`includeTools`, as Codex spells it.'),
+  disabled_tools: tools('`excludeTools`, as Codex spells it.'),
+  disabledTools: tools('`excludeTools`, as Windsurf spells it.'),
+  available_tools: tools('`includeTools`, as Goose spells it; empty means all.'),
+  tools: z
+    .union([texts(), z.record(z.string(), z.unknown())], { error: 'expected a list of tool names' })
+    .optional()
+    .describe("`includeTools`, as Copilot spells it. Codex's map of settings of single tools is ignored."),
+};
+
+/** Settings of clients that the gateway ignores. */
+const IGNORED = {
+  trust: ignored(),
+  name: ignored(),
+  display_name: ignored(),
+  description: ignored(),
+  bundled: ignored(),
+  version: ignored(),
+  gallery: ignored(),
+  icon: ignored(),
+  source: ignored(),
+  settings: ignored(),
+  dev: ignored(),
+  autoApprove: ignored(),
+  alwaysAllow: ignored(),
+};
+
+/** Our keys, as candidates for the correction of misspelled keys. */
+export const OWN_KEYS: readonly string[] = Object.keys(OWN);
+
+/** Keys of clients, which the reference only mentions. */
+export const FOREIGN_KEYS: readonly string[] = [...Object.keys(SYNONYMS), ...Object.keys(IGNORED)];
+
+export const UPSTREAM_KEYS: ReadonlySet<string> = new Set([...OWN_KEYS, ...FOREIGN_KEYS]);
+
+/** Schema of one upstream entry, in our spelling or a client's. Unknown keys are removed before the check. */
+export const upstreamSchema = z
+  .strictObject({ ...OWN, ...SYNONYMS, ...IGNORED }, { error: 'expected a map with "command" (stdio) or "url" (http)' })
+  .meta({ id: 'upstream', title: 'One MCP server' });
+
+export type UpstreamEntry = z.output<typeof upstreamSchema>;

@@ -1,0 +1,108 @@
+import type { ClientStyle } from './client-file.ts';
+import type { Data, Document } from '../document/document.ts';
+import { expandData, isList, isRecord, valueAt } from '../document/expanded.ts';
+import type { Lookup } from '../document/interpolate.ts';
+import { placeText, problemLine } from '../document/problem.ts';
+import type { Path, Problem } from '../document/problem.ts';
+import { checkSection } from '../schema/section.ts';
+import { didYouMean, suggest } from '../document/suggest.ts';
+import { OWN_KEYS, UPSTREAM_KEYS, upstreamSchema } from '../schema/upstream-schema.ts';
+import type { UpstreamEntry } from '../schema/upstream-schema.ts';
+
+/** One upstream entry: variables expanded, and every key checked. */
+export interface CheckedEntry {
+  readonly path: Path;
+  readonly entry: UpstreamEntry;
+  /** Keys that are present in the file. */
+  readonly given: ReadonlySet<string>;
+  /** Reasons why the upstream cannot be started. */
+  readonly reasons: readonly string[];
+  readonly warnings: readonly string[];
+}
+
+/** Keys whose numbers keep their source text: a port `08080` stays `08080`. */
+const SOURCE_TEXT_KEYS: ReadonlySet<string> = new Set([
+  'command',
+  'args',
+  'env',
+  'environment',
+  'envs',
+  'headers',
+  'http_headers',
+]);
+
+/** Keys whose values `$NAME` are probably meant as variables. */
+const VARIABLE_KEYS: readonly string[] = ['env', 'environment', 'envs', 'headers', 'http_headers'];
+
+/** Expands the variables of one entry and checks it against the schema. */
+export function checkEntry(
+  document: Document,
+  path: Path,
+  lookup: Lookup,
+  { dialect }: ClientStyle,
+): CheckedEntry | { readonly problems: readonly Problem[] } {
+  const raw = valueAt(document.data, path) ?? null;
+  const problems: Problem[] = [];
+  const warnings: string[] = [];
+  const known: Record<string, Data> = {};
+  for (const [key, value] of Object.entries(isRecord(raw) ? raw : {})) {
+    // Zed and other clients write null for an unset setting.
+    if (value === null && UPSTREAM_KEYS.has(key)) continue;
+    if (UPSTREAM_KEYS.has(key)) {
+      known[key] = SOURCE_TEXT_KEYS.has(key) ? sourceText(document, [...path, key], value) : value;
+      continue;
+    }
+    const near = suggest(key, OWN_KEYS);
+    const problem = document.problem(
+      [...path, key],
+      near === undefined ? 'unknown key; ignored' : `unknown key${didYouMean(near)}`,
+      'key',
+    );
+    if (near === undefined) warnings.push(problemLine(problem));
+    else problems.push(problem);
+  }
+
+  const expanded = expandData(path, isRecord(raw) ? known : raw, lookup, dialect);
+  const section = checkSection(upstreamSchema, document, path, expanded);
+  if ('problems' in section) return { problems: [...problems, ...section.problems] };
+  if (problems.length > 0) return { problems };
+  return {
+    path,
+    entry: section.value,
+    given: givenKeys(known),
+    reasons: expanded.unexpanded.map(({ path, reason }) => `${reason} (${place(document, path)})`),
+    warnings: dialect === 'plain' ? [...warnings, ...bareVariableWarnings(document, path, known)] : warnings,
+  };
+}
+
+/** Returns a position as in `config.yaml:5:32, mcpServers.github.headers.Authorization`. */
+export function place(document: Document, path: Path): string {
+  return placeText(document.problem(path, ''));
+}
+
+function sourceText(document: Document, path: Path, value: Data): Data {
+  if (typeof value === 'number' || typeof value === 'boolean') return document.source(path) ?? value;
+  if (isList(value)) return value.map((item, index) => sourceText(document, [...path, index], item));
+  if (!isRecord(value)) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, member]) => [key, sourceText(document, [...path, key], member)]),
+  );
+}
+
+function givenKeys(known: Readonly<Record<string, Data>>): ReadonlySet<string> {
+  const { timeouts } = known;
+  const inner = isRecord(timeouts) ? Object.keys(timeouts).map((key) => `timeouts.${key}`) : [];
+  return new Set([...Object.keys(known), ...inner]);
+}
+
+function bareVariableWarnings(document: Document, path: Path, known: Readonly<Record<string, Data>>): string[] {
+  return VARIABLE_KEYS.flatMap((key) => {
+    const map = known[key];
+    return Object.entries(isRecord(map) ? map : {}).flatMap(([name, value]) => {
+      const [, variable] = (typeof value === 'string' && /(?:^|\s)\$([A-Z_][A-Z0-9_]*)$/.exec(value)) || [];
+      if (variable === undefined) return [];
+      const message = `"$${variable}" is passed on as it stands; for the environment variable write "\${${variable}}"`;
+      return [problemLine(document.problem([...path, key, name], message))];
+    });
+  });
+}

@@ -1,0 +1,185 @@
+import { readFileSync } from 'node:fs';
+import { parseEnv } from 'node:util';
+
+import type { HttpTarget, StdioTarget } from '../config.ts';
+import type { CheckedEntry } from './entry.ts';
+import type { Places } from '../document/places.ts';
+import type { UpstreamEntry } from '../schema/upstream-schema.ts';
+import { TYPES } from '../schema/upstream-schema.ts';
+
+/** A problem of an entry, at one of its keys; without a key, of the entry as a whole. */
+export interface Fault {
+  readonly key: string | undefined;
+  readonly message: string;
+}
+
+export type TargetOf =
+  | {
+      readonly target: StdioTarget | HttpTarget;
+      /** Reasons why it cannot be reached, besides those of the entry. */
+      readonly reasons: readonly Fault[];
+      readonly warnings: readonly Fault[];
+    }
+  | { readonly leftOut: string }
+  | { readonly fault: Fault };
+
+type Values = Readonly<Record<string, string | null>>;
+
+const TOKEN = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
+
+/** Placeholder URL of an upstream that is never connected to (RFC 6761). */
+export const UNUSABLE_URL = 'http://unusable.invalid/';
+
+/** Returns the target of an entry, in our spelling or a client's. */
+export function targetOf({ entry, reasons }: CheckedEntry, places: Places): TargetOf {
+  const type = entry.type === undefined ? undefined : TYPES[entry.type];
+  if (type === 'own') return { leftOut: `a client carries out type "${String(entry.type)}" itself; left out` };
+  if (entry.source === 'extension' && entry.command === undefined) {
+    return { leftOut: 'its program comes from an extension of the editor; left out' };
+  }
+
+  const commands = present(entry, ['command', 'cmd']);
+  const urls = present(entry, ['url', 'serverUrl', 'httpUrl', 'uri']);
+  // Gemini CLI allows both: `httpUrl` is Streamable HTTP and has precedence, `url` is HTTP+SSE.
+  const url = urls.find((key) => key === 'httpUrl') ?? urls[0];
+  const spare = urls.filter((key) => key !== url && !(url === 'httpUrl' && key === 'url'));
+  const [command, otherCommand] = commands;
+  if (otherCommand !== undefined) return twice(otherCommand, command);
+  if (spare[0] !== undefined) return twice(spare[0], url);
+
+  const kind = type ?? (command === undefined ? 'http' : 'stdio');
+  if (command !== undefined && url !== undefined && type === undefined) {
+    return { fault: { key: url, message: 'has "command" too; keep one, or say which with "type"' } };
+  }
+  if (kind === 'stdio') {
+    if (command === undefined) return missing('command', type, entry);
+    return stdio(entry, places);
+  }
+  if (url === undefined) return missing('url', type, entry);
+  const warnings =
+    urls.length > 1
+      ? [{ key: 'url', message: '"httpUrl" comes before it; it falls back by itself where that is needed' }]
+      : [];
+  return { ...http(entry, kind, url, places, reasons.length > 0), ...(warnings.length > 0 ? { warnings } : {}) };
+}
+
+function present<const K extends keyof UpstreamEntry>(entry: UpstreamEntry, keys: readonly K[]): K[] {
+  return keys.filter((key) => entry[key] !== undefined);
+}
+
+function twice(key: string, other: string | undefined): TargetOf {
+  return { fault: { key, message: `says the same as "${String(other)}"; keep one` } };
+}
+
+function missing(key: 'command' | 'url', type: string | undefined, entry: UpstreamEntry): TargetOf {
+  if (type === undefined) return { fault: { key: undefined, message: 'expected "command" (stdio) or "url" (http)' } };
+  return { fault: { key: 'type', message: `type "${String(entry.type)}" needs "${key}"` } };
+}
+
+function stdio(entry: UpstreamEntry, places: Places): TargetOf {
+  const { command = entry.cmd ?? '', args = [] } = entry;
+  const [program = '', ...first] = Array.isArray(command)
+    ? command
+    : typeof command === 'string'
+      ? [command]
+      : [command.path];
+  const inner = typeof command === 'object' && !Array.isArray(command) ? command : { args: [], env: {} };
+
+  const env: Record<string, string> = {};
+  const reasons: Fault[] = [];
+  if (entry.envFile !== undefined) {
+    try {
+      for (const [name, value] of Object.entries(parseEnv(readFileSync(places.resolve(entry.envFile), 'utf8')))) {
+        if (value !== undefined) env[name] = value;
+      }
+    } catch (thrown) {
+      if (!(thrown instanceof Error && 'code' in thrown)) throw thrown;
+      reasons.push({ key: 'envFile', message: `the file cannot be read, ${String(thrown.code)}` });
+    }
+  }
+  for (const key of ['env_keys', 'env_vars'] as const) {
+    for (const name of entry[key] ?? []) {
+      const value = places.variable(name);
+      if (value === undefined) reasons.push(unset(key, name));
+      else env[name] = value;
+    }
+  }
+  Object.assign(env, values(inner.env ?? undefined), values(entry.envs), values(entry.environment), values(entry.env));
+  const odd = Object.keys(env).find((name) => name === '' || /[=\0]/.test(name));
+  if (odd !== undefined) return { fault: { key: 'env', message: `${JSON.stringify(odd)} cannot name a variable` } };
+
+  const cwd = entry.cwd === undefined ? undefined : places.resolve(entry.cwd);
+  return {
+    target: {
+      kind: 'stdio',
+      command: places.untilde(program),
+      args: [...first, ...(inner.args ?? []), ...args],
+      env,
+      cwd,
+    },
+    reasons,
+    warnings: [],
+  };
+}
+
+function http(
+  entry: UpstreamEntry,
+  kind: 'http' | 'sse',
+  key: 'url' | 'serverUrl' | 'httpUrl' | 'uri',
+  places: Places,
+  unexpanded: boolean,
+): TargetOf {
+  const url = entry[key] ?? '';
+  const reasons: Fault[] = [];
+  if (/^(?:unix|pipe):/.test(url)) {
+    reasons.push({ key, message: 'unix sockets and pipes are not supported' });
+  } else if (!unexpanded) {
+    const wrong = urlFault(url);
+    if (wrong !== undefined) return { fault: { key, message: wrong } };
+  }
+
+  const headers: Record<string, string> = {
+    ...values(entry.requestOptions?.headers ?? undefined),
+    ...values(entry.http_headers),
+    ...values(entry.headers),
+  };
+  for (const [header, name] of Object.entries(entry.env_http_headers ?? {})) {
+    const value = places.variable(name);
+    if (value === undefined) reasons.push(unset('env_http_headers', name));
+    else headers[header] = value;
+  }
+  if (entry.bearer_token_env_var !== undefined) {
+    const token = places.variable(entry.bearer_token_env_var);
+    if (token === undefined) reasons.push(unset('bearer_token_env_var', entry.bearer_token_env_var));
+    else headers['Authorization'] = `Bearer ${token}`;
+  }
+  for (const [name, value] of Object.entries(headers)) {
+    if (!TOKEN.test(name))
+      return { fault: { key: 'headers', message: `${JSON.stringify(name)} cannot name a header` } };
+    if (!/^[\t\x20-\x7e\x80-\xff]*$/.test(value)) {
+      reasons.push({ key: 'headers', message: `${name} holds a character that no header can carry` });
+    }
+  }
+  // A URL with an unset variable may be invalid. Its upstream is listed as failed and never connected to.
+  return { target: { kind, url: URL.canParse(url) ? url : UNUSABLE_URL, headers }, reasons, warnings: [] };
+}
+
+function urlFault(text: string): string | undefined {
+  const url = URL.canParse(text) ? new URL(text) : undefined;
+  if (url?.protocol !== 'http:' && url?.protocol !== 'https:') return 'expected an http:// or https:// URL';
+  if (url.username !== '' || url.password !== '') {
+    return 'a URL with a password ends up in logs; write headers: {Authorization: …}';
+  }
+  return undefined;
+}
+
+function unset(key: string, name: string): Fault {
+  return { key, message: `environment variable ${name} is not set` };
+}
+
+/** Removes null members: some clients write null for "not set". */
+function values(map: Values | undefined): Record<string, string> {
+  return Object.fromEntries(
+    Object.entries(map ?? {}).flatMap(([key, value]) => (value === null ? [] : [[key, value]])),
+  );
+}

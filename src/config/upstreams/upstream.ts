@@ -1,0 +1,181 @@
+import type { ClientStyle, UpstreamPlace } from './client-file.ts';
+import { isLoopback } from '../schema/address.ts';
+import { CLIENT_FEATURES, type ClientFeature, type UpstreamConfig, type UpstreamTimeouts } from '../config.ts';
+import type { Data, Document } from '../document/document.ts';
+import { checkEntry, place } from './entry.ts';
+import type { CheckedEntry } from './entry.ts';
+import { isRecord, valueAt } from '../document/expanded.ts';
+import type { Places } from '../document/places.ts';
+import { placeText, problemLine } from '../document/problem.ts';
+import type { Problem } from '../document/problem.ts';
+import { targetOf, UNUSABLE_URL } from './target.ts';
+import { defaultPrefix, upstreamId } from './upstream-id.ts';
+import { upstreamSchema } from '../schema/upstream-schema.ts';
+
+/** Defaults of stdio upstreams, where each connection is a process. */
+const STDIO_DEFAULTS = { concurrency: 32, idleMs: 600_000, maxConnections: 64 } as const;
+/** Defaults of remote upstreams: enough for thousands of sessions, 1 000 of which call at once. */
+const REMOTE_DEFAULTS = { concurrency: 1_024, idleMs: 3_600_000, maxConnections: 10_000 } as const;
+
+export interface UpstreamRead {
+  /**
+   * Undefined if the entry is disabled, or of a type that only its client can run. With problems, an upstream that is
+   * listed as failed.
+   */
+  readonly config?: UpstreamConfig;
+  readonly problems: readonly Problem[];
+  readonly warnings: readonly string[];
+}
+
+/** Reads one upstream entry. A mistake in it fails this upstream alone. */
+export function readUpstream(document: Document, style: ClientStyle, at: UpstreamPlace, places: Places): UpstreamRead {
+  const { key: name, path } = at;
+  const checked = checkEntry(document, path, places, style);
+  if ('problems' in checked) return unusable(document, at, checked.problems, []);
+  const { entry } = checked;
+  if (entry.disabled === true || entry.enabled === false) return { problems: [], warnings: [] };
+
+  const warnings = [...checked.warnings];
+  const warn = (key: string | undefined, message: string): void => {
+    warnings.push(problemLine(document.problem(key === undefined ? path : [...path, key], message, 'key')));
+  };
+  const wrong = (inside: readonly string[], message: string): UpstreamRead => {
+    return unusable(document, at, [document.problem([...path, ...inside], message, 'key')], warnings);
+  };
+
+  const found = targetOf(checked, places);
+  if ('leftOut' in found) {
+    warn(undefined, found.leftOut);
+    return { problems: [], warnings };
+  }
+  if ('fault' in found) return wrong(found.fault.key === undefined ? [] : [found.fault.key], found.fault.message);
+  for (const { key, message } of found.warnings) warn(key, message);
+
+  const timeouts = timeoutsOf(checked, style, warn);
+  if (timeouts.callMs > timeouts.maxMs) return wrong(['timeouts', 'max'], 'is shorter than timeouts.call');
+  const include = [entry.includeTools, entry.enabled_tools, toolNames(entry.tools), emptyIsAll(entry.available_tools)];
+  const includes = include.filter((list) => list !== undefined);
+  if (includes.length > 1) return wrong([], 'says twice which tools to include; keep includeTools');
+
+  const reasons = [
+    ...checked.reasons,
+    ...found.reasons.map(
+      ({ key, message }) => `${message} (${place(document, key === undefined ? path : [...path, key])})`,
+    ),
+  ];
+  const problem = reasons.length === 0 ? undefined : reasons.join('; ');
+  const config = configOf(name, checked, found.target, timeouts, includes[0], problem);
+  return { config, problems: [], warnings };
+}
+
+type Entry = CheckedEntry['entry'];
+
+function configOf(
+  name: string,
+  { entry }: { readonly entry: Entry },
+  target: UpstreamConfig['target'],
+  timeouts: UpstreamTimeouts,
+  includeTools: readonly string[] | undefined,
+  problem: string | undefined,
+): UpstreamConfig {
+  const id = upstreamId(name);
+  const prefix = entry.prefix ?? defaultPrefix(name);
+  const defaults = target.kind === 'stdio' ? STDIO_DEFAULTS : REMOTE_DEFAULTS;
+  const concurrency = entry.concurrency ?? defaults.concurrency;
+  return {
+    id,
+    title: name,
+    target,
+    prefix,
+    rawUris: entry.rawUris ?? prefix === '',
+    isolation: entry.isolation,
+    era: entry.era,
+    clientFeatures: entry.clientFeatures ?? defaultFeatures(target),
+    start: entry.start,
+    required: entry.required,
+    timeouts,
+    concurrency,
+    queue: entry.queue ?? 2 * concurrency,
+    queueMs: entry.queueWait,
+    idleMs: entry.idle ?? defaults.idleMs,
+    maxConnections: entry.maxConnections ?? defaults.maxConnections,
+    includeTools,
+    excludeTools: [...entry.excludeTools, ...(entry.disabled_tools ?? []), ...(entry.disabledTools ?? [])],
+    problem,
+  };
+}
+
+/** Sampling spends the client's money, and its user is not shown which of the gateway's upstreams asks. */
+function defaultFeatures(target: UpstreamConfig['target']): readonly ClientFeature[] {
+  const isLocal = target.kind === 'stdio' || isLoopback(new URL(target.url).hostname.replace(/^\[|\]$/g, ''));
+  return isLocal ? CLIENT_FEATURES : CLIENT_FEATURES.filter((feature) => feature !== 'sampling');
+}
+
+/** Returns an upstream that is listed as failed, with every problem of its entry as the reason. */
+function unusable(
+  document: Document,
+  { key, path }: UpstreamPlace,
+  problems: readonly Problem[],
+  warnings: readonly string[],
+): UpstreamRead {
+  const raw = valueAt(document.data, path);
+  if (isRecord(raw) && (raw['disabled'] === true || raw['enabled'] === false)) return { problems: [], warnings };
+  const isRequired = isRecord(raw) && raw['required'] === true;
+  const entry = upstreamSchema.parse({ required: isRequired });
+  const target = isRemote(raw)
+    ? ({ kind: 'http', url: UNUSABLE_URL, headers: {} } as const)
+    : ({ kind: 'stdio', command: '', args: [], env: {}, cwd: undefined } as const);
+  const reason = problems.map((problem) => `${problem.message} (${placeText(problem)})`).join('; ');
+  const { start, connect, firstByte, call, max } = entry.timeouts;
+  const timeouts = { startMs: start, connectMs: connect, firstByteMs: firstByte, callMs: call, maxMs: max };
+  return { config: configOf(key, { entry }, target, timeouts, undefined, reason), problems, warnings };
+}
+
+function isRemote(raw: Data | undefined): boolean {
+  return isRecord(raw) && ['url', 'serverUrl', 'httpUrl', 'uri'].some((key) => Object.hasOwn(raw, key));
+}
+
+/** Reads the timeouts. Our own spelling overrides a client's, which overrides the default. */
+function timeoutsOf(
+  { entry, given }: CheckedEntry,
+  { timeout }: ClientStyle,
+  warn: (key: string, message: string) => void,
+): UpstreamTimeouts {
+  const { start, connect, firstByte, call, max } = entry.timeouts;
+  let theirs: number | undefined;
+  if (typeof entry.timeout === 'object') theirs = entry.timeout.ms;
+  else if (entry.timeout !== undefined) {
+    const guessed = timeout.unit === 'guess' ? (entry.timeout < 1_000 ? 's' : 'ms') : timeout.unit;
+    theirs = guessed === 's' ? entry.timeout * 1_000 : entry.timeout;
+    if (timeout.unit === 'guess' && guessed === 's')
+      warn('timeout', `taken for seconds; write "${entry.timeout}s" to be sure`);
+  }
+
+  const theirStart =
+    (entry.startup_timeout_sec === undefined
+      ? (entry.startup_timeout_ms ?? entry.connectionTimeout)
+      : entry.startup_timeout_sec * 1_000) ?? (timeout.bounds === 'start' ? theirs : undefined);
+  const theirCall =
+    (entry.tool_timeout_sec === undefined ? undefined : entry.tool_timeout_sec * 1_000) ??
+    (timeout.bounds === 'call' ? theirs : undefined);
+  const callMs = given.has('timeouts.call') ? call : (theirCall ?? call);
+  return {
+    startMs: given.has('timeouts.start') ? start : (theirStart ?? start),
+    connectMs: connect,
+    firstByteMs: firstByte,
+    callMs,
+    maxMs: given.has('timeouts.max') ? max : Math.max(max, callMs),
+  };
+}
+
+function emptyIsAll(list: readonly string[] | undefined): readonly string[] | undefined {
+  return list?.length === 0 ? undefined : list;
+}
+
+/**
+ * Returns the tools to include, as Copilot lists them. In Codex's file the key holds a map with settings of single
+ * tools.
+ */
+function toolNames(tools: Entry['tools']): readonly string[] | undefined {
+  return Array.isArray(tools) ? tools : undefined;
+}

@@ -1,0 +1,50 @@
+import type { GatewayError } from '../../errors.ts';
+import type { RpcError } from '../../protocol/jsonrpc.ts';
+import { MODERN } from '../../protocol/revisions.ts';
+import { HttpStatusError } from '../rpc/http-status-error.ts';
+
+/** The JSON-RPC code of an error about an unsupported revision, in 2026-07-28. */
+export const UNSUPPORTED_VERSION = -32022;
+
+/** Errors that only servers of the modern era send: header mismatch, missing capability, unsupported version. */
+const MODERN_ERRORS: ReadonlySet<number> = new Set([-32020, -32021, UNSUPPORTED_VERSION]);
+
+/** Returns the revisions in the data of a version error that the server supports. */
+export function supportedBy(data: unknown): readonly unknown[] {
+  const listed: unknown = typeof data === 'object' && data !== null && 'supported' in data ? data.supported : [];
+  return Array.isArray(listed) ? listed : [];
+}
+
+/** Returns whether an error proves support of the modern era. A version error that lists only older revisions does not. */
+export function isModernError({ code, data }: RpcError): boolean {
+  if (!MODERN_ERRORS.has(code)) return false;
+  return code !== UNSUPPORTED_VERSION || supportedBy(data).some((version) => String(version) >= MODERN);
+}
+
+/** Returns whether a status is about a transient condition or credentials, so that it says nothing about the era. */
+function isTransientStatus(status: number): boolean {
+  return status === 401 || status === 403 || status === 408 || status === 429 || status >= 500;
+}
+
+/** Returns whether the server refused this kind of request with an HTTP status. */
+export function isRefusedByStatus({ cause }: GatewayError): boolean {
+  return cause instanceof HttpStatusError && !isTransientStatus(cause.status);
+}
+
+/** Returns whether the failure is transient, so that it says nothing about the era. */
+export function isTransientFailure({ cause }: GatewayError): boolean {
+  return cause instanceof HttpStatusError && (cause.status === 408 || cause.status === 429 || cause.status >= 500);
+}
+
+/** Returns whether the server asks for credentials, which it does in either era. */
+export function lacksCredentials({ cause }: GatewayError): boolean {
+  return cause instanceof HttpStatusError && (cause.status === 401 || cause.status === 403);
+}
+
+/** Statuses with which a server of 2024-11-05 answers an unexpected POST. */
+const NOT_STREAMABLE: ReadonlySet<number> = new Set([400, 404, 405]);
+
+/** Returns whether the server may support HTTP+SSE of 2024-11-05 instead of Streamable HTTP. */
+export function isNotStreamable({ cause }: GatewayError): boolean {
+  return cause instanceof HttpStatusError && NOT_STREAMABLE.has(cause.status);
+}

@@ -1,0 +1,92 @@
+import { type Era, ERAS, otherEra } from '../../protocol/revisions.ts';
+
+/** Whether an upstream supports one era, with the evidence. */
+export interface EraVerdict {
+  readonly speaks: 'yes' | 'no' | 'unknown';
+  /** A few words for operators, such as `initialize answered`. Empty while `speaks` is `unknown`. */
+  readonly evidence: string;
+  /** The time of the evidence. Monotonic ms. */
+  readonly sinceMs: number;
+  /** How long the verdict is valid, in milliseconds from `sinceMs`. */
+  readonly validMs: number;
+}
+
+/** The verdicts on the eras of one upstream. Immutable. */
+export type Eras = Readonly<Record<Era, EraVerdict>>;
+
+/** The result of a probe of one era. */
+export interface Finding {
+  readonly era: Era;
+  readonly speaks: 'yes' | 'no';
+  readonly evidence: string;
+  /** Whether the finding rests on a transient failure, so that it is valid only for a short time. */
+  readonly isDoubtful?: boolean;
+}
+
+/** The eras whose handshakes to try on a new connection, in order. */
+export type HandshakePlan = readonly [Era, ...Era[]];
+
+/** How long a `no` is valid: the upstream may be replaced by a newer version. */
+export const NO_MS = 3_600_000;
+
+/** How long a `no` is valid that rests on a transient failure. */
+export const DOUBTFUL_NO_MS = 60_000;
+
+/** The age from which a failed start drops verdicts. Not less: each probe of a program that exits on it costs a start. */
+export const REJUDGE_MS = 60_000;
+
+const UNKNOWN: EraVerdict = { speaks: 'unknown', evidence: '', sinceMs: 0, validMs: Infinity };
+const EXCLUDED: EraVerdict = { speaks: 'no', evidence: 'configured', sinceMs: 0, validMs: Infinity };
+
+/** Returns the initial verdicts: `unknown` for the eras of the configured transports, and a permanent `no` for the others. */
+export function erasOver(carried: ReadonlySet<Era>): Eras {
+  const verdict = (era: Era) => (carried.has(era) ? UNKNOWN : EXCLUDED);
+  return { legacy: verdict('legacy'), modern: verdict('modern') };
+}
+
+/** Returns the verdicts after a finding. An era that the config excludes stays excluded. */
+export function recordFinding(eras: Eras, { era, speaks, evidence, isDoubtful = false }: Finding, nowMs: number): Eras {
+  const before = eras[era];
+  if (before === EXCLUDED) return eras;
+  if (speaks === 'yes' && before.speaks === 'yes') return eras;
+  const validMs = speaks === 'yes' ? Infinity : isDoubtful ? DOUBTFUL_NO_MS : NO_MS;
+  return { ...eras, [era]: { speaks, evidence, sinceMs: nowMs, validMs } };
+}
+
+/** Returns the verdicts without those that have expired. */
+export function dropExpired(eras: Eras, nowMs: number): Eras {
+  return dropWhere(eras, ({ sinceMs, validMs }) => nowMs - sinceMs >= validMs);
+}
+
+/** Returns the verdicts after a failed start, without the old ones: the upstream may have been replaced. */
+export function dropAfterFailure(eras: Eras, nowMs: number): Eras {
+  return dropWhere(eras, ({ sinceMs }) => nowMs - sinceMs >= REJUDGE_MS);
+}
+
+function dropWhere(eras: Eras, isOld: (verdict: EraVerdict) => boolean): Eras {
+  let after = eras;
+  for (const era of ERAS) {
+    const verdict = eras[era];
+    if (verdict === EXCLUDED || verdict.speaks === 'unknown' || !isOld(verdict)) continue;
+    after = { ...after, [era]: UNKNOWN };
+  }
+  return after;
+}
+
+/**
+ * Returns the handshakes to try for a client of this era: first of its own era, then of the other era. An era with the verdict
+ * `no` is left out, unless both have it.
+ */
+export function planHandshakes(eras: Eras, client: Era): HandshakePlan {
+  const other = otherEra(client);
+  if (eras[client].speaks !== 'no') return eras[other].speaks === 'no' ? [client] : [client, other];
+  if (eras[other].speaks !== 'no' || eras[client] === EXCLUDED) return [other];
+  return eras[other] === EXCLUDED ? [client] : [client, other];
+}
+
+/** Returns the serving era for clients of this era; undefined before a probe has decided it. */
+export function servingEra(eras: Eras, client: Era): Era | undefined {
+  const own = eras[client].speaks;
+  if (own === 'yes') return client;
+  return own === 'no' && eras[otherEra(client)].speaks !== 'no' ? otherEra(client) : undefined;
+}

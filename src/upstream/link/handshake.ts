@@ -1,0 +1,225 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { GatewayError } from '../../errors.ts';
+import type { RawObject } from '../../json/json.ts';
+import { MODERN } from '../../protocol/revisions.ts';
+import { discover, type Verdict } from './discover.ts';
+import { isTransientFailure, lacksCredentials } from './era-evidence.ts';
+import type { Eras, Finding, HandshakePlan } from './eras.ts';
+import { initialize, type InitializeOutcome, type ServerHello } from './initialize.ts';
+import type { Connection } from '../rpc/connection.ts';
+
+/** A connection, and everything that its handshakes need. */
+export interface HandshakeParts<Owner> {
+  readonly upstream: string;
+  readonly connection: Connection<Owner>;
+  readonly clientInfo: RawObject;
+  readonly clientCapabilities: RawObject;
+  readonly eras: Eras;
+  readonly startMs: number;
+}
+
+/** The outcome of the handshakes on one connection. Findings from a failure are recorded only after another attempt succeeds. */
+export type HandshakeOutcome =
+  | { readonly kind: 'open'; readonly hello: ServerHello; readonly findings: readonly Finding[] }
+  /** The connection cannot be used. `next`: the handshakes to try on a new connection of the same transport. */
+  | {
+      readonly kind: 'unsuitable';
+      readonly reason: GatewayError;
+      readonly findings: readonly Finding[];
+      readonly next: HandshakePlan | undefined;
+    };
+
+/** Without an answer to `server/discover`, a program gets `initialize` this long after its first byte. */
+const SILENCE_MS = 2_000;
+/** A program that sends no byte at all gets `initialize` after this long. */
+const MUTE_MS = 5_000;
+/** Longest wait for the answer to the second of two handshakes after the answer to the first. */
+const SECOND_ANSWER_MS = 2_000;
+
+const MODERN_YES: Finding = { era: 'modern', speaks: 'yes', evidence: 'server/discover answered' };
+const LEGACY_YES: Finding = { era: 'legacy', speaks: 'yes', evidence: 'initialize answered' };
+const MODERN_REFUSED: Finding = { era: 'modern', speaks: 'no', evidence: 'server/discover refused' };
+const LEGACY_REFUSED: Finding = { era: 'legacy', speaks: 'no', evidence: 'initialize refused' };
+
+/**
+ * Tries the planned handshakes on one connection that can carry either era.
+ *
+ * @throws {GatewayError} if another attempt cannot succeed either.
+ */
+export function handshake<Owner>(parts: HandshakeParts<Owner>, eras: HandshakePlan): Promise<HandshakeOutcome> {
+  const [first, second] = eras;
+  if (first === 'legacy') return legacyFirst(parts, second === 'modern');
+  return second === 'legacy' ? modernFirst(parts) : modernOnly(parts, parts.startMs);
+}
+
+/**
+ * Sends `server/discover` and no `initialize`.
+ *
+ * @throws {GatewayError} if the upstream is modern and cannot be used, or asks for credentials.
+ */
+export async function modernOnly<Owner>(
+  { upstream, connection, clientInfo, eras }: HandshakeParts<Owner>,
+  patienceMs: number,
+): Promise<HandshakeOutcome> {
+  const verdict = await discover(upstream, connection, clientInfo, patienceMs);
+  return verdict.kind === 'modern' ? openModern(verdict.hello) : rejectModern(upstream, eras, verdict);
+}
+
+async function legacyFirst<Owner>(parts: HandshakeParts<Owner>, mayBeModern: boolean): Promise<HandshakeOutcome> {
+  const { upstream, connection, clientInfo, startMs } = parts;
+  const outcome = await initializeOn(parts);
+  if (outcome.kind === 'legacy') return openLegacy(outcome.hello, []);
+  const reason = outcome.error;
+  if (!mayBeModern) return { kind: 'unsuitable', reason, findings: [LEGACY_REFUSED], next: undefined };
+  if (connection.isClosed) return { kind: 'unsuitable', reason, findings: [LEGACY_REFUSED], next: ['modern'] };
+  const verdict = await discover(upstream, connection, clientInfo, startMs);
+  if (verdict.kind === 'modern') return openModern(verdict.hello, [LEGACY_REFUSED]);
+  // The upstream supports the modern era, but its SDK answers nothing more after the refusal.
+  const next: HandshakePlan | undefined = outcome.isModern && verdict.kind === 'unknown' ? ['modern'] : undefined;
+  const error = verdict.kind === 'unknown' && verdict.isModern ? verdict.error : reason;
+  return { kind: 'unsuitable', reason: error, findings: [LEGACY_REFUSED], next };
+}
+
+/**
+ * Sends `server/discover`, and `initialize` as well if there is no answer for a while. The first usable answer decides, even a
+ * late one to `server/discover`.
+ */
+async function modernFirst<Owner>(parts: HandshakeParts<Owner>): Promise<HandshakeOutcome> {
+  const { upstream, connection, clientInfo, startMs, eras } = parts;
+  const discovering = discover(upstream, connection, clientInfo, startMs);
+  const first =
+    eras.modern.speaks === 'yes' ? await discovering : await answerOrSilence(discovering, connection, startMs);
+  if (first === 'silent') return await raceHandshakes(parts, discovering);
+  if (first.kind === 'modern') return openModern(first.hello);
+  const refused = rejectModern(upstream, eras, first);
+  if (connection.isClosed) return { ...refused, next: ['legacy'] };
+  return await fallBackToInitialize(parts, refused.findings);
+}
+
+async function fallBackToInitialize<Owner>(
+  parts: HandshakeParts<Owner>,
+  findings: readonly Finding[],
+): Promise<HandshakeOutcome> {
+  const outcome = await initializeOn(parts);
+  if (outcome.kind === 'legacy') return openLegacy(outcome.hello, findings);
+  return { kind: 'unsuitable', reason: outcome.error, findings: [], next: undefined };
+}
+
+/** Sends `initialize` while `server/discover` is in flight on the same connection. */
+async function raceHandshakes<Owner>(
+  parts: HandshakeParts<Owner>,
+  discovering: Promise<Verdict>,
+): Promise<HandshakeOutcome> {
+  const { upstream, connection, clientInfo, eras } = parts;
+  const initializing = initializeOn(parts).catch((thrown: unknown) => {
+    if (thrown instanceof GatewayError) return { kind: 'failed', error: thrown } as const;
+    throw thrown;
+  });
+  const first = await Promise.race([discovering, initializing]);
+  const silent: Finding = { era: 'modern', speaks: 'no', evidence: 'server/discover not answered' };
+  if (first.kind === 'legacy' && 'hello' in first) {
+    connection.setModernClientInfo(undefined);
+    return openLegacy(first.hello, [silent]);
+  }
+  if (first.kind === 'modern') {
+    const second = await settledWithin(initializing, SECOND_ANSWER_MS);
+    if (second?.kind === 'refused' && !connection.isClosed) {
+      connection.setModernClientInfo(clientInfo);
+      return openModern(first.hello);
+    }
+    // The SDK of the upstream may have begun a legacy session in this process.
+    return restartModern(`upstream "${upstream}" got both handshakes`);
+  }
+  if (first.kind === 'refused' || first.kind === 'failed') {
+    const { error } = first;
+    if (connection.isClosed) return { kind: 'unsuitable', reason: error, findings: [silent], next: ['legacy'] };
+    const isProof = first.kind === 'refused' && first.isModern;
+    const verdict = isProof ? await settledWithin(discovering, SECOND_ANSWER_MS) : await discovering;
+    if (verdict?.kind === 'modern') {
+      connection.setModernClientInfo(clientInfo);
+      return openModern(verdict.hello);
+    }
+    return isProof
+      ? restartModern(error.message)
+      : { kind: 'unsuitable', reason: error, findings: [], next: undefined };
+  }
+  const refused = rejectModern(upstream, eras, first);
+  const second = await initializing;
+  if (second.kind === 'legacy') {
+    connection.setModernClientInfo(undefined);
+    return openLegacy(second.hello, refused.findings);
+  }
+  const next: HandshakePlan | undefined = connection.isClosed ? ['legacy'] : undefined;
+  return { kind: 'unsuitable', reason: second.error, findings: refused.findings, next };
+}
+
+function initializeOn<Owner>({
+  upstream,
+  connection,
+  clientCapabilities,
+  clientInfo,
+  startMs,
+}: HandshakeParts<Owner>): Promise<InitializeOutcome> {
+  connection.setModernClientInfo(undefined);
+  return initialize(upstream, connection, clientCapabilities, clientInfo, startMs);
+}
+
+function openModern(hello: ServerHello, others: readonly Finding[] = []): HandshakeOutcome {
+  return { kind: 'open', hello, findings: [MODERN_YES, ...others] };
+}
+
+function openLegacy(hello: ServerHello, others: readonly Finding[]): HandshakeOutcome {
+  return { kind: 'open', hello, findings: [LEGACY_YES, ...others] };
+}
+
+function restartModern(message: string): HandshakeOutcome {
+  const reason = new GatewayError('upstream-unavailable', { message });
+  return { kind: 'unsuitable', reason, findings: [MODERN_YES], next: ['modern'] };
+}
+
+/** Returns the outcome for a connection that is not modern. @throws {GatewayError} if the legacy era cannot be used either. */
+function rejectModern(
+  upstream: string,
+  eras: Eras,
+  verdict: Exclude<Verdict, { kind: 'modern' }>,
+): Extract<HandshakeOutcome, { kind: 'unsuitable' }> {
+  if (verdict.kind === 'legacy') {
+    const message = `upstream "${upstream}" does not speak revision ${MODERN}`;
+    const reason = new GatewayError('upstream-unavailable', { upstream, message });
+    return { kind: 'unsuitable', reason, findings: [MODERN_REFUSED], next: undefined };
+  }
+  const { error, isModern } = verdict;
+  // A server with the errors of the modern era gets a legacy handshake only if that era has worked before.
+  if ((isModern && eras.legacy.speaks !== 'yes') || lacksCredentials(error)) throw error;
+  const evidence = isTransientFailure(error) ? 'server/discover failed' : 'server/discover not answered';
+  const finding: Finding = { era: 'modern', speaks: 'no', evidence, isDoubtful: isTransientFailure(error) };
+  return { kind: 'unsuitable', reason: error, findings: [finding], next: undefined };
+}
+
+/** Resolves with the verdict, or with `silent` if the program does not answer for a while. */
+async function answerOrSilence<Owner>(
+  discovering: Promise<Verdict>,
+  connection: Connection<Owner>,
+  startMs: number,
+): Promise<Verdict | 'silent'> {
+  const stop = new AbortController();
+  const { signal } = stop;
+  const after = (ms: number) =>
+    sleep(Math.min(ms, startMs / 2), 'silent' as const, { signal, ref: false }).catch(() => 'silent' as const);
+  try {
+    return await Promise.race([discovering, after(MUTE_MS), connection.firstByte.then(() => after(SILENCE_MS))]);
+  } finally {
+    stop.abort();
+  }
+}
+
+/** Resolves with the result of a promise, or with undefined if it takes longer than this. */
+async function settledWithin<T>(promise: Promise<T>, ms: number): Promise<T | undefined> {
+  const stop = new AbortController();
+  const late = sleep(ms, undefined, { signal: stop.signal, ref: false }).catch(() => undefined);
+  try {
+    return await Promise.race([promise, late]);
+  } finally {
+    stop.abort();
+  }
+}

@@ -1,0 +1,80 @@
+import { GatewayError } from '../../errors.ts';
+import { RawObject } from '../../json/json.ts';
+import { isLegacyRevision, isModernRevision, LATEST_LEGACY, type Revision } from '../../protocol/revisions.ts';
+import { isRefusedByStatus, isModernError } from './era-evidence.ts';
+import type { Connection } from '../rpc/connection.ts';
+
+/** The description of an upstream in its answer to the handshake. */
+export interface ServerHello {
+  readonly revision: Revision;
+  readonly capabilities: RawObject;
+  readonly serverInfo: RawObject;
+  readonly instructions: string | undefined;
+}
+
+/** The outcome of `initialize`. */
+export type InitializeOutcome =
+  | { readonly kind: 'legacy'; readonly hello: ServerHello }
+  /** `isModern`: the error, or the revision in the answer, proves support of the modern era. */
+  | { readonly kind: 'refused'; readonly error: GatewayError; readonly isModern: boolean };
+
+/**
+ * Performs the legacy handshake: `initialize`, then `notifications/initialized`.
+ *
+ * @param capabilities exactly the capabilities of the client that this connection serves.
+ * @throws {GatewayError} `upstream-protocol` if the answer names a revision that we do not support; any error of the transport,
+ *   except a status that refuses the request.
+ * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
+ */
+export async function initialize<Owner>(
+  upstream: string,
+  connection: Connection<Owner>,
+  capabilities: RawObject,
+  clientInfo: RawObject,
+  timeoutMs: number,
+): Promise<InitializeOutcome> {
+  const params = RawObject.EMPTY.with('protocolVersion', JSON.stringify(LATEST_LEGACY))
+    .with('capabilities', capabilities.toString())
+    .with('clientInfo', clientInfo.toString());
+  const call = connection.call('initialize', params, {
+    timeoutMs,
+    maxMs: timeoutMs,
+    progress: false,
+    context: undefined,
+  });
+  let answer;
+  try {
+    answer = await call.answer;
+  } catch (thrown) {
+    if (!(thrown instanceof GatewayError) || !isRefusedByStatus(thrown)) throw thrown;
+    return { kind: 'refused', error: thrown, isModern: false };
+  }
+  if (answer.kind === 'error') {
+    const message = `upstream "${upstream}" refused initialize: ${answer.error.message}`;
+    const error = new GatewayError('upstream-unavailable', { upstream, message });
+    return { kind: 'refused', error, isModern: isModernError(answer.error) };
+  }
+  const result = RawObject.parse(answer.result);
+  const revision = result.string('protocolVersion');
+  if (isModernRevision(revision)) {
+    const message = `upstream "${upstream}" answered initialize with revision ${revision}, which has no initialize`;
+    const error = new GatewayError('upstream-protocol', { upstream, executed: 'no', message });
+    return { kind: 'refused', error, isModern: true };
+  }
+  if (!isLegacyRevision(revision)) {
+    throw new GatewayError('upstream-protocol', {
+      upstream,
+      executed: 'no',
+      message: `upstream "${upstream}" chose protocol revision ${result.raw('protocolVersion') ?? '(none)'}, which we do not speak`,
+    });
+  }
+  connection.setRevision(revision);
+  connection.notify('notifications/initialized');
+  const hello: ServerHello = {
+    revision,
+    capabilities: result.object('capabilities') ?? RawObject.EMPTY,
+    serverInfo: result.object('serverInfo') ?? RawObject.EMPTY,
+    instructions: result.string('instructions'),
+  };
+  return { kind: 'legacy', hello };
+}

@@ -1,0 +1,72 @@
+import { RawObject } from '../../json/json.ts';
+import type { Era } from '../../protocol/revisions.ts';
+import type { Connection } from '../rpc/connection.ts';
+import type { ServerHello } from './initialize.ts';
+import type { UpstreamSubscription } from './upstream-subscription.ts';
+
+/** The capabilities of a client, with their capability key: equal for equal sets, `''` for none. */
+export interface ClientFeatures {
+  readonly clientCapabilities: RawObject;
+  readonly capabilityKey: string;
+}
+
+/** The features of a client without capabilities. */
+export const NO_FEATURES: ClientFeatures = { clientCapabilities: RawObject.EMPTY, capabilityKey: '' };
+
+/** A connection holder: a session, or a client group. */
+export interface LinkUser extends ClientFeatures {
+  /** Unique among all users. */
+  readonly key: string;
+  /** Key of its principal. */
+  readonly principal: string;
+  /** The endpoint that it uses. */
+  readonly view: string;
+  /** The era of the client. */
+  readonly era: Era;
+}
+
+/** One connection after its handshake, and the users that it serves. */
+export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
+  /** Its key among the links of its upstream. Changes if a discovery connection becomes the connection of a client. */
+  key: string;
+  readonly upstream: string;
+  readonly connection: Connection<Owner>;
+  readonly hello: ServerHello;
+  /** The era of the protocol that this connection speaks. */
+  readonly era: Era;
+  /** The `subscriptions/listen` stream of a modern connection. A legacy connection sends notifications without one. */
+  readonly subscription: UpstreamSubscription | undefined;
+  /** Whether it serves many clients, or only reads lists for the gateway. */
+  shared: boolean;
+  readonly users: Set<User>;
+  /**
+   * Subscribed resources by the upstream's URI, with the holders that get their updates. The link is not idle while one of its
+   * users is among them; other holders have subscribed on links of their own.
+   */
+  readonly subscribers: Map<string, Set<User>>;
+  /** Running tasks by id, with their owners. The owners poll them, so the link is not idle while there are any. */
+  readonly tasks: Map<string, Owner>;
+  /** Time of the last start or end of a call. Monotonic ms. */
+  usedMs: number;
+  /** Whether it has answered a call, so that its end does not count toward a crash loop. */
+  hasAnsweredCall: boolean;
+}
+
+/**
+ * The reason why a link was closed. `idle`: unused for the configured time. `crash`: the connection ended unexpectedly.
+ * `forgotten`: the upstream does not know its session any more. `released`: it has no users left, or the gateway stops.
+ */
+export type CloseReason = 'idle' | 'crash' | 'forgotten' | 'released';
+
+/** Returns whether no call, subscription or task uses the link at this moment. */
+export function isIdle<Owner, User extends LinkUser>(link: Link<Owner, User>): boolean {
+  return link.connection.inFlight === 0 && link.tasks.size === 0 && !isSubscribed(link);
+}
+
+/** Returns whether a user of the link is subscribed to a resource. */
+function isSubscribed<Owner, User extends LinkUser>({ subscribers, users }: Link<Owner, User>): boolean {
+  for (const holders of subscribers.values()) {
+    for (const holder of holders) if (users.has(holder)) return true;
+  }
+  return false;
+}

@@ -1,0 +1,280 @@
+import type { Logger } from 'pino';
+import { GatewayError } from '../../errors.ts';
+import { JsonTextError, type RawObject } from '../../json/json.ts';
+import type { Notification } from '../../protocol/jsonrpc.ts';
+import { type Era, eraOf } from '../../protocol/revisions.ts';
+import { isNotStreamable } from './era-evidence.ts';
+import {
+  dropExpired,
+  dropAfterFailure,
+  type Eras,
+  erasOver,
+  type Finding,
+  recordFinding,
+  type HandshakePlan,
+  planHandshakes,
+  servingEra,
+} from './eras.ts';
+import { handshake, type HandshakeOutcome, modernOnly } from './handshake.ts';
+import { type ServerRequest, Connection } from '../rpc/connection.ts';
+import { type ClientFeatures, type Link, type LinkUser, NO_FEATURES } from './link.ts';
+import { UpstreamSubscription } from './upstream-subscription.ts';
+import type { TransportOption } from '../rpc/transport.ts';
+
+/** Receives the events of a link, in the order of arrival. */
+export interface LinkEvents<Owner, User extends LinkUser> {
+  /** The handshake has succeeded. Called before all other events. */
+  onOpen(link: Link<Owner, User>): void;
+  onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
+  onServerRequest(link: Link<Owner, User>, request: ServerRequest<Owner>): void;
+  /** The connection has closed, on either side. */
+  onClose(link: Link<Owner, User>, error: GatewayError): void;
+}
+
+/** The key of a link among the links of its upstream, and whether it is shared. */
+export interface LinkPlace {
+  readonly key: string;
+  readonly shared: boolean;
+}
+
+/** A request for a link, with the client capabilities that a legacy upstream gets in `initialize`. */
+export interface LinkRequest extends ClientFeatures {
+  /** The era of the client that the link is opened for. */
+  readonly clientEra: Era;
+  /** Returns the place of the link, which depends on the era of the connection. */
+  placeIn(era: Era): LinkPlace;
+}
+
+/** The parts that an {@link Opener} is constructed from. */
+export interface OpenerParts {
+  readonly upstream: string;
+  /** In order of preference. If the handshake fails over one of them, the next is tried. */
+  readonly transports: readonly TransportOption[];
+  readonly clientInfo: RawObject;
+  readonly startMs: number;
+  readonly callMs: number;
+  readonly log: Logger;
+}
+
+/** Delivers an early message. Ignores invalid JSON inside of it, which must not fail a successful handshake. */
+function deliverSafely<Value>(deliver: (value: Value) => void, value: Value): void {
+  try {
+    deliver(value);
+  } catch (thrown) {
+    if (!(thrown instanceof JsonTextError)) throw thrown;
+  }
+}
+
+/** A transport, and the eras whose handshakes to try over it. */
+interface Attempt {
+  readonly transport: TransportOption;
+  readonly eras: HandshakePlan;
+}
+
+/** Opens links to one upstream. Keeps the verdicts on its eras, and the transport that has worked for legacy links. */
+export class Opener<Owner, User extends LinkUser> {
+  readonly #parts: OpenerParts;
+  #eras: Eras;
+  /** The transport of the last legacy link. */
+  #legacyTransport: TransportOption | undefined;
+  /** The running probe of the modern era. Other modern clients wait for it. */
+  #probing: Promise<unknown> | undefined;
+
+  constructor(parts: OpenerParts) {
+    this.#parts = parts;
+    const carried = parts.transports.flatMap(({ era }): Era[] => (era === 'either' ? ['legacy', 'modern'] : [era]));
+    this.#eras = erasOver(new Set(carried));
+  }
+
+  /** The verdicts on the eras of the upstream. */
+  get eras(): Eras {
+    return this.#eras;
+  }
+
+  /** Returns the serving era for clients of this era; undefined before a probe has decided it. */
+  servingEra(client: Era): Era | undefined {
+    return servingEra(this.#eras, client);
+  }
+
+  /** Whether server requests on legacy links arrive on the stream of their call; undefined before the first legacy link. */
+  get hasCallStreams(): boolean | undefined {
+    return this.#legacyTransport?.hasCallStreams;
+  }
+
+  /** Opens a link. @throws {GatewayError} if all attempts fail or the signal is aborted; every connection is closed then. */
+  async open(request: LinkRequest, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
+    this.#eras = dropExpired(this.#eras, performance.now());
+    // Only a failed probe of the modern era has a cost, so only that probe is shared.
+    if (request.clientEra === 'legacy' || this.servingEra('modern') !== undefined) {
+      return await this.#open(request, events, signal);
+    }
+    if (this.#probing !== undefined) {
+      await this.#probing;
+      return await this.#open(request, events, signal);
+    }
+    const opening = this.#open(request, events, signal);
+    this.#probing = opening;
+    try {
+      return await opening;
+    } finally {
+      this.#probing = undefined;
+    }
+  }
+
+  async #open(request: LinkRequest, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
+    const attempts = this.#attempts(planHandshakes(this.#eras, request.clientEra));
+    const findings: Finding[] = [];
+    let reason: GatewayError | undefined;
+    let legacyReason: GatewayError | undefined;
+    try {
+      for (let attempt = attempts.shift(); attempt !== undefined && !signal.aborted; attempt = attempts.shift()) {
+        const mayFallBack = attempts.length > 0;
+        // Only after such a failure, the server may be one of 2024-11-05.
+        if (attempt.eras[0] === 'legacy' && legacyReason !== undefined && !isNotStreamable(legacyReason)) continue;
+        const outcome = await this.#openWith(attempt, mayFallBack, request, events, signal);
+        findings.push(...outcome.findings);
+        if (outcome.kind === 'open') {
+          for (const finding of findings) this.#record(finding);
+          if (outcome.link.era === 'legacy') this.#legacyTransport = attempt.transport;
+          return outcome.link;
+        }
+        if (attempt.eras[0] === 'legacy' && attempt.transport.era === 'legacy') legacyReason = outcome.reason;
+        // A failure in the era of the client explains more than one in the other era.
+        if (reason === undefined || attempt.eras[0] === request.clientEra || attempts.length === 0)
+          reason = outcome.reason;
+        if (outcome.next !== undefined) attempts.unshift({ transport: attempt.transport, eras: outcome.next });
+      }
+      throw reason ?? this.#abortedError(signal, undefined);
+    } catch (thrown) {
+      this.#eras = dropAfterFailure(this.#eras, performance.now());
+      throw thrown;
+    }
+  }
+
+  #attempts(eras: HandshakePlan): Attempt[] {
+    const { transports } = this.#parts;
+    const [first] = eras;
+    const isWanted = (transport: TransportOption) =>
+      transport.era === 'either' ||
+      (eras.includes(transport.era) &&
+        (transport.era !== 'legacy' || this.#legacyTransport === undefined || transport === this.#legacyTransport));
+    const wanted = transports.filter(isWanted);
+    const preferred = wanted.findIndex(({ era }) => era === first);
+    const ordered = preferred <= 0 ? wanted : [...wanted.splice(preferred, 1), ...wanted];
+    return ordered.map((transport) => ({ transport, eras: transport.era === 'either' ? eras : [transport.era] }));
+  }
+
+  #record(finding: Finding): void {
+    const { log } = this.#parts;
+    const before = this.#eras;
+    this.#eras = recordFinding(before, finding, performance.now());
+    if (this.#eras !== before) log.info(finding, 'era of the upstream');
+  }
+
+  async #openWith(
+    attempt: Attempt,
+    mayFallBack: boolean,
+    request: LinkRequest,
+    events: LinkEvents<Owner, User>,
+    signal: AbortSignal,
+  ): Promise<Exclude<HandshakeOutcome, { kind: 'open' }> | OpenedLink<Owner, User>> {
+    const { upstream, callMs, log } = this.#parts;
+    let link: Link<Owner, User> | undefined;
+    // A server may send messages before the end of the handshake. They are delivered right after it.
+    const earlyEvents: ((link: Link<Owner, User>) => void)[] = [];
+    const whenOpen = (report: (link: Link<Owner, User>) => void) => {
+      if (link === undefined) earlyEvents.push(report);
+      else report(link);
+    };
+    const onNotification = (notification: Notification, about: Owner | undefined) =>
+      whenOpen((opened) => events.onNotification(opened, notification, about));
+    let connection: Connection<Owner>;
+    try {
+      connection = await Connection.open(
+        upstream,
+        attempt.transport.start,
+        {
+          onNotification,
+          onServerRequest: (serverRequest) => whenOpen((opened) => events.onServerRequest(opened, serverRequest)),
+          onClose: (error) => {
+            if (link === undefined) return;
+            link.subscription?.close();
+            events.onClose(link, error);
+          },
+        },
+        signal,
+      );
+    } catch (thrown) {
+      if (!(thrown instanceof GatewayError) || !isNotStreamable(thrown)) throw thrown;
+      return { kind: 'unsuitable', reason: thrown, findings: [], next: undefined };
+    }
+    const abort = () => void connection.close();
+    signal.addEventListener('abort', abort, { once: true });
+    try {
+      const outcome = await this.#handshake(attempt, mayFallBack, connection, request);
+      if (outcome.kind === 'unsuitable') {
+        await connection.close();
+        return outcome;
+      }
+      const { hello, findings } = outcome;
+      if (connection.isClosed) throw new GatewayError('upstream-lost', { upstream, message: 'it ended at once' });
+      const era = eraOf(hello.revision);
+      const isModern = era === 'modern';
+      const { clientCapabilities, capabilityKey } = isModern ? NO_FEATURES : request;
+      link = {
+        ...request.placeIn(era),
+        clientCapabilities,
+        capabilityKey,
+        upstream,
+        connection,
+        hello,
+        era,
+        subscription: isModern
+          ? new UpstreamSubscription({ upstream, connection, hello, callMs, log, onNotification })
+          : undefined,
+        users: new Set(),
+        subscribers: new Map(),
+        tasks: new Map(),
+        usedMs: performance.now(),
+        hasAnsweredCall: false,
+      };
+      events.onOpen(link);
+      for (const report of earlyEvents) deliverSafely(report, link);
+      return { kind: 'open', link, findings };
+    } catch (thrown) {
+      await connection.close();
+      throw signal.aborted ? this.#abortedError(signal, thrown) : thrown;
+    } finally {
+      signal.removeEventListener('abort', abort);
+    }
+  }
+
+  /** Performs the handshakes of an attempt. @throws {GatewayError} if another attempt cannot succeed either. */
+  async #handshake(
+    { transport, eras }: Attempt,
+    mayFallBack: boolean,
+    connection: Connection<Owner>,
+    { clientCapabilities }: LinkRequest,
+  ): Promise<HandshakeOutcome> {
+    const { upstream, clientInfo, startMs } = this.#parts;
+    const parts = { upstream, connection, clientInfo, clientCapabilities, eras: this.#eras, startMs };
+    if (transport.era === 'modern') return await modernOnly(parts, mayFallBack ? startMs / 2 : startMs);
+    return await handshake(parts, eras);
+  }
+
+  /** Returns the error for an aborted attempt. It names the reason of the abort instead of the closed connection. */
+  #abortedError(signal: AbortSignal, cause: unknown): GatewayError {
+    const { upstream, startMs } = this.#parts;
+    const isLate = signal.reason instanceof DOMException && signal.reason.name === 'TimeoutError';
+    const message = isLate
+      ? `upstream "${upstream}" did not answer initialize within ${startMs / 1000} s`
+      : 'it was stopped';
+    return new GatewayError('upstream-unavailable', { upstream, message }, cause);
+  }
+}
+
+interface OpenedLink<Owner, User extends LinkUser> {
+  readonly kind: 'open';
+  readonly link: Link<Owner, User>;
+  readonly findings: readonly Finding[];
+}

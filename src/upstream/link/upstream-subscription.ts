@@ -1,0 +1,231 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Logger } from 'pino';
+import { GatewayError } from '../../errors.ts';
+import { JsonTextError, RawObject, rawItems } from '../../json/json.ts';
+import type { Notification } from '../../protocol/jsonrpc.ts';
+import { META, withoutMeta } from '../../protocol/meta.ts';
+import { declaresTasks, withTasks } from '../../protocol/tasks.ts';
+import { backoffMs } from '../rpc/backoff.ts';
+import type { Call } from '../rpc/call.ts';
+import type { Connection } from '../rpc/connection.ts';
+import type { ServerHello } from './initialize.ts';
+
+/** The parts that an {@link UpstreamSubscription} is constructed from. */
+export interface UpstreamSubscriptionParts<Owner> {
+  readonly upstream: string;
+  readonly connection: Connection<Owner>;
+  readonly hello: ServerHello;
+  /** Longest wait for the acknowledgement, in milliseconds. */
+  readonly callMs: number;
+  readonly log: Logger;
+  readonly onNotification: (notification: Notification, about: undefined) => void;
+}
+
+/** A stream of `subscriptions/listen`, with the resources and tasks that the upstream has acknowledged. */
+interface ListenStream {
+  readonly call: Call<unknown>;
+  readonly uris: ReadonlySet<string>;
+  readonly tasks: ReadonlySet<string>;
+}
+
+const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
+
+/** The kinds of lists, as in `resourcesListChanged` and `notifications/resources/list_changed`. */
+const KINDS = ['tools', 'prompts', 'resources'] as const;
+
+/**
+ * The subscription at a modern upstream: to changes of all its lists, and of the resources and tasks that have been added.
+ *
+ * The filter of a stream cannot be changed, so each change opens a new stream, and cancels the old one when the new one is
+ * acknowledged. A stream that breaks is opened again. After that, every change that may have been missed is reported.
+ *
+ * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
+ */
+export class UpstreamSubscription {
+  readonly #parts: UpstreamSubscriptionParts<unknown>;
+  readonly #wantedUris = new Set<string>();
+  /** Number of users of each task, by task id. */
+  readonly #taskCounts = new Map<string, number>();
+  #stream: ListenStream | undefined;
+  #renewing: Promise<void> | undefined;
+  /** Whether resources or tasks have changed since the running renewal has opened its stream. */
+  #isStale = false;
+  readonly #closing = new AbortController();
+
+  constructor(parts: UpstreamSubscriptionParts<unknown>) {
+    this.#parts = parts;
+    if (this.#wantsLists) this.#renewInBackground();
+  }
+
+  get #wantsLists(): boolean {
+    return KINDS.some((kind) => this.#canNotify(kind));
+  }
+
+  #canNotify(kind: (typeof KINDS)[number]): boolean {
+    return this.#parts.hello.capabilities.object(kind)?.raw('listChanged') === 'true';
+  }
+
+  /** Subscribes to a resource. Resolves with whether the upstream has acknowledged it. */
+  async add(uri: string): Promise<boolean> {
+    if (this.#wantedUris.has(uri) && this.#stream?.uris.has(uri) === true) return true;
+    this.#wantedUris.add(uri);
+    await this.#renewal();
+    const isAcknowledged = this.#stream?.uris.has(uri) === true;
+    if (!isAcknowledged) this.#wantedUris.delete(uri);
+    return isAcknowledged;
+  }
+
+  /** Unsubscribes from a resource. */
+  remove(uri: string): void {
+    if (this.#wantedUris.delete(uri)) this.#renewInBackground();
+  }
+
+  /** Subscribes to a task for one more user. Resolves with whether the upstream has acknowledged it. */
+  async addTask(task: string): Promise<boolean> {
+    if (!declaresTasks(this.#parts.hello.capabilities)) return false;
+    this.#taskCounts.set(task, (this.#taskCounts.get(task) ?? 0) + 1);
+    let isAcknowledged = false;
+    try {
+      if (this.#stream?.tasks.has(task) !== true) await this.#renewal();
+      isAcknowledged = this.#stream?.tasks.has(task) === true;
+      return isAcknowledged;
+    } finally {
+      if (!isAcknowledged) this.removeTask(task);
+    }
+  }
+
+  /** Unsubscribes one user from a task. */
+  removeTask(task: string): void {
+    const count = (this.#taskCounts.get(task) ?? 0) - 1;
+    if (count > 0) this.#taskCounts.set(task, count);
+    else if (this.#taskCounts.delete(task)) this.#renewInBackground();
+  }
+
+  /** Ends the stream, and opens no other. */
+  close(): void {
+    this.#closing.abort();
+    this.#stream?.call.cancel('no longer listening');
+    this.#stream = undefined;
+  }
+
+  #renewInBackground(): void {
+    this.#renewal().catch((thrown: unknown) => {
+      const { log, upstream } = this.#parts;
+      if (!this.#closing.signal.aborted) log.warn({ err: thrown, upstream }, 'not listening to the upstream');
+    });
+  }
+
+  /** Resolves when a stream with the current filter is acknowledged. @throws {GatewayError} */
+  async #renewal(): Promise<void> {
+    this.#isStale = true;
+    this.#renewing ??= this.#renew().finally(() => {
+      this.#renewing = undefined;
+    });
+    await this.#renewing;
+  }
+
+  async #renew(): Promise<void> {
+    while (this.#isStale && !this.#closing.signal.aborted) {
+      this.#isStale = false;
+      const before = this.#stream;
+      const isWanted = this.#wantsLists || this.#wantedUris.size > 0 || this.#taskCounts.size > 0;
+      this.#stream = isWanted ? await this.#open() : undefined;
+      before?.call.cancel('replaced');
+    }
+  }
+
+  /** Opens a stream with the current filter. @throws {GatewayError} if the upstream does not acknowledge it. */
+  async #open(): Promise<ListenStream> {
+    const { connection, callMs, upstream } = this.#parts;
+    const wanted = [...this.#wantedUris];
+    let filter = RawObject.EMPTY;
+    for (const kind of KINDS) if (this.#canNotify(kind)) filter = filter.with(`${kind}ListChanged`, 'true');
+    if (wanted.length > 0) filter = filter.with('resourceSubscriptions', JSON.stringify(wanted));
+    const tasks = [...this.#taskCounts.keys()];
+    if (tasks.length > 0) filter = filter.with('taskIds', JSON.stringify(tasks));
+    const { promise: acknowledged, resolve, reject } = Promise.withResolvers<Notification>();
+    const call = connection.call('subscriptions/listen', RawObject.EMPTY.with('notifications', filter.toString()), {
+      timeoutMs: Infinity,
+      maxMs: Infinity,
+      progress: false,
+      isBackground: true,
+      context: undefined,
+      capabilities: tasks.length > 0 ? withTasks(RawObject.EMPTY) : RawObject.EMPTY,
+      onNotification: (notification) => {
+        if (notification.method === ACKNOWLEDGED) resolve(notification);
+        else this.#onNotification(call, notification);
+      },
+    });
+    call.answer.then(
+      () => this.#onEnd(call, reject),
+      () => this.#onEnd(call, reject),
+    );
+    const timer = setTimeout(() => {
+      const message = `upstream "${upstream}" did not acknowledge subscriptions/listen in time`;
+      reject(new GatewayError('upstream-timeout', { upstream, message }));
+      call.cancel('not acknowledged');
+    }, callMs);
+    try {
+      const acknowledgement = await acknowledged;
+      const texts = (name: string) => acknowledgedTexts(acknowledgement, name);
+      return { call, uris: texts('resourceSubscriptions'), tasks: texts('taskIds') };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Forwards a notification. While two streams are open, only those of the older one, so that none is forwarded twice. */
+  #onNotification(call: Call<unknown>, { method, params }: Notification): void {
+    if (this.#stream !== undefined && this.#stream.call !== call) return;
+    const forwarded = params === undefined ? undefined : withoutMeta(params, [META.subscriptionId]);
+    this.#parts.onNotification({ kind: 'notification', method, params: forwarded }, undefined);
+  }
+
+  #onEnd(call: Call<unknown>, reject: (error: GatewayError) => void): void {
+    const { upstream } = this.#parts;
+    reject(
+      new GatewayError('upstream-lost', { upstream, message: `upstream "${upstream}" ended subscriptions/listen` }),
+    );
+    if (this.#stream?.call !== call) return;
+    this.#stream = undefined;
+    void this.#resume();
+  }
+
+  async #resume(): Promise<void> {
+    const { signal } = this.#closing;
+    for (let attempt = 1; !signal.aborted && !this.#parts.connection.isClosed; attempt++) {
+      await sleep(backoffMs(attempt, Math.random()), undefined, { signal, ref: false }).catch(() => undefined);
+      if (signal.aborted) return;
+      const isRenewed = await this.#renewal().then(
+        () => true,
+        () => false,
+      );
+      if (!isRenewed) continue;
+      this.#reportPossibleChanges();
+      return;
+    }
+  }
+
+  /** Reports every change that may have been missed without a stream. */
+  #reportPossibleChanges(): void {
+    const { onNotification } = this.#parts;
+    for (const kind of KINDS) {
+      const method = `notifications/${kind}/list_changed`;
+      if (this.#canNotify(kind)) onNotification({ kind: 'notification', method, params: undefined }, undefined);
+    }
+    for (const uri of this.#stream?.uris ?? []) {
+      const params = RawObject.of({ uri });
+      onNotification({ kind: 'notification', method: 'notifications/resources/updated', params }, undefined);
+    }
+  }
+}
+
+function acknowledgedTexts({ params }: Notification, name: string): ReadonlySet<string> {
+  try {
+    const raw = params?.object('notifications')?.raw(name) ?? '[]';
+    return new Set(rawItems(raw).map((text) => String(JSON.parse(text))));
+  } catch (thrown) {
+    if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) return new Set();
+    throw thrown;
+  }
+}

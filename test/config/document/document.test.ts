@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { parseText } from '../../../src/config/document/document.ts';
+import { ConfigError } from '../../../src/config/document/problem.ts';
+
+function refusal(file: string, text: string): string {
+  try {
+    parseText(file, text);
+  } catch (thrown) {
+    if (thrown instanceof ConfigError) return thrown.message;
+    throw thrown;
+  }
+  return 'nothing is wrong';
+}
+
+test('JSON may have comments and trailing commas, and positions are those of the file', () => {
+  const text = '// head\n{\n\t/* two\n\tlines */ "a": "http://x", // tail\n\t"b": [1, 2,],\n}';
+  const document = parseText('x.jsonc', text);
+  assert.deepEqual(document.data, { a: 'http://x', b: [1, 2] });
+  assert.deepEqual(document.problem(['b', 1], 'm'), {
+    file: 'x.jsonc',
+    line: 5,
+    column: 11,
+    key: 'b[1]',
+    message: 'm',
+  });
+});
+
+test('JSON strings keep their escapes', () => {
+  const value = { 'a"/*': '\\ \u00e9 \u{1f600} // \t', 'b\\': '*/' };
+  assert.deepEqual(parseText('x.json', JSON.stringify(value)).data, value);
+});
+
+test('a byte order mark is ignored', () => {
+  assert.deepEqual(parseText('x.json', '\uFEFF{"a": 1}').data, { a: 1 });
+});
+
+test('two slashes are a comment only in JSON', () => {
+  assert.deepEqual(parseText('x.yaml', '{a: http://x}').data, { a: 'http://x' });
+  assert.deepEqual(parseText('noname', '// c\n{"a": 1}').data, { a: 1 });
+});
+
+test('a number keeps its spelling beside its value', () => {
+  const document = parseText('x.yaml', 'port: 08080\n');
+  assert.deepEqual(document.data, { port: 8080 });
+  assert.equal(document.source(['port']), '08080');
+});
+
+test('anchors and merge keys work, and own members override merged ones', () => {
+  const { data } = parseText('x.yaml', 'x: &d {k: 1, l: 2}\na: {<<: *d, l: 3}\nb: *d\nc: {<<: [*d, {m: 4}]}\n');
+  assert.deepEqual(data, { x: { k: 1, l: 2 }, a: { k: 1, l: 3 }, b: { k: 1, l: 2 }, c: { k: 1, l: 2, m: 4 } });
+});
+
+const bomb = `a0: &a0 [x, x]\n${Array.from({ length: 30 }, (_, i) => `a${i + 1}: &a${i + 1} [*a${i}, *a${i}]`).join('\n')}`;
+
+const refusals = [
+  { name: 'a key twice', text: 'a: 1\nb: 2\na: 3\n', message: 'x.yaml:3:1 a: this key is here twice; keep one' },
+  {
+    name: 'a key twice further down',
+    text: 'm:\n  k: {a: 1, a: 2}\n',
+    message: 'x.yaml:2:13 m.k.a: this key is here twice; keep one',
+  },
+  { name: '__proto__', text: '__proto__: {a: 1}\n', message: 'x.yaml:1:1: "__proto__" cannot be a key' },
+  { name: 'a list as a key', text: '? [a]\n: 1\n', message: 'x.yaml:1:3: expected a name as the key' },
+  { name: 'an unknown alias', text: 'a: *b\n', message: 'x.yaml:1:4 a: no anchor &b before this' },
+  { name: 'an unknown tag', text: 'a: !secret x\n', message: 'x.yaml:1:4: Unresolved tag: !secret' },
+  { name: 'a tab', text: 'a:\n\tb: 1\n', message: 'x.yaml:2:1: Tabs are not allowed as indentation' },
+  { name: 'a merge of no map', text: 'a: {<<: 3}\n', message: 'x.yaml:1:9 a: expected a map to merge' },
+];
+
+for (const { name, text, message } of refusals) {
+  test(`${name} is refused where it stands`, () => assert.equal(refusal('x.yaml', text), message));
+}
+
+test('aliases that multiply are refused quickly', { timeout: 20_000 }, () => {
+  assert.match(refusal('x.yaml', bomb), /more than 20000 values/);
+});
+
+test('an alias to itself is refused', () => {
+  assert.match(refusal('x.yaml', 'a: &a [*a]\n'), /nested deeper than 64 levels/);
+});
+
+test('endless brackets are refused', { timeout: 20_000 }, () => {
+  assert.match(refusal('x.json', '['.repeat(20_000)), /^x\.json:1:/);
+});
+
+test('a variable that YAML reads as a map is refused with advice to quote it', () => {
+  assert.match(refusal('x.yaml', 'a: {b: ${X}}\n'), /needs quotes/);
+  assert.doesNotMatch(refusal('x.yaml', 'a: {b: ]}\n'), /needs quotes/);
+});

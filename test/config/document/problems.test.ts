@@ -1,0 +1,178 @@
+import assert from 'node:assert/strict';
+import { readFile } from 'node:fs/promises';
+import { test } from 'node:test';
+
+import * as fc from 'fast-check';
+
+import { loadText, problemsOf } from '../../support/config-file.ts';
+
+const FIXTURES = new URL('../../fixtures/config/', import.meta.url);
+
+test('every problem of a config has line, column, key, expectation and suggestion', async () => {
+  const text = await readFile(new URL('wrong.yaml', FIXTURES), 'utf8');
+  const golden = await readFile(new URL('wrong.txt', FIXTURES), 'utf8');
+  assert.deepEqual(problemsOf(text), golden.trimEnd().split('\n'));
+});
+
+const URL_ENTRY = 'url: "https://x"';
+
+const cases = [
+  { text: '', problem: 'config.yaml:1:1: expected a map with "mcpServers"' },
+  { text: '[]', problem: 'config.yaml:1:1: expected a map with "mcpServers"' },
+  {
+    text: 'gateway: {}\nmcpServer: {}\n',
+    problem:
+      'config.yaml:2:1 mcpServer: expected the upstreams in a map under "mcpServers" (did you mean "mcpServers"?)',
+  },
+  {
+    text: 'gateway: {}\n',
+    problem: 'config.yaml:1:1: expected the upstreams in a map under "mcpServers"',
+  },
+  {
+    text: 'mcpServers: {}\ngatway: {listen: "127.0.0.1:1"}\n',
+    problem: 'config.yaml:2:1 gatway: unknown key (did you mean "gateway"?)',
+  },
+  { text: 'mcpServers: {}\nlisten: "127.0.0.1:1"\n', problem: 'config.yaml:2:1 listen: belongs under "gateway"' },
+  {
+    text: 'mcpServers: {}\nservers: {}\n',
+    problem: 'config.yaml:2:1 servers: upstreams are under "mcpServers" already; keep one map',
+  },
+  { text: 'mcpServers: [a]\n', problem: 'config.yaml:1:13 mcpServers: expected a map from names to upstreams' },
+  {
+    text: 'mcpServers: {My Server: {url: "https://x"}, my-server: {url: "https://x"}}\n',
+    problem:
+      'config.yaml:1:45 mcpServers.my-server: has the id "my-server", as mcpServers["My Server"] has; rename one',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}, serverUrl: "https://y"}}`,
+    problem: 'config.yaml:1:36 mcpServers.a.serverUrl: says the same as "url"; keep one',
+  },
+  {
+    text: 'mcpServers: {a: {command: x, cmd: y}}',
+    problem: 'config.yaml:1:30 mcpServers.a.cmd: says the same as "command"; keep one',
+  },
+  {
+    text: 'mcpServers: {a: {type: stdio, url: "https://x"}}',
+    problem: 'config.yaml:1:18 mcpServers.a.type: type "stdio" needs "command"',
+  },
+  {
+    text: 'mcpServers: {a: {url: "https://me:pw@x"}}',
+    problem:
+      'config.yaml:1:18 mcpServers.a.url: a URL with a password ends up in logs; write headers: {Authorization: …}',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}, headers: {"a b": c}}}`,
+    problem: 'config.yaml:1:36 mcpServers.a.headers: "a b" cannot name a header',
+  },
+  {
+    text: 'mcpServers: {a: {command: x, env: {"a=b": c}}}',
+    problem: 'config.yaml:1:30 mcpServers.a.env: "a=b" cannot name a variable',
+  },
+  {
+    text: 'mcpServers: {a: {command: x, env: {PIN: [1234]}}}',
+    problem: 'config.yaml:1:41 mcpServers.a.env.PIN: expected text, got a list',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}, bearer_token: abc}}`,
+    problem:
+      'config.yaml:1:36 mcpServers.a.bearer_token: a token has no place here; write headers: {Authorization: "Bearer ${VARIABLE}"}',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}, timeout: soon}}`,
+    problem: 'config.yaml:1:45 mcpServers.a.timeout: expected a duration such as "30s", got "soon"',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}, prefix: a.b}}`,
+    problem: 'config.yaml:1:44 mcpServers.a.prefix: expected at most 40 of letters, digits, "_" and "-", got "a.b"',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {listn: x}\n`,
+    problem: 'config.yaml:2:11 gateway.listn: unknown key (did you mean "listen"?)',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {limits: {colour: x}}\n`,
+    problem:
+      'config.yaml:2:20 gateway.limits.colour: unknown key; known are body, message, processes, sessionsPerPrincipal, parkedPerPrincipal, parkedPerUpstream, inFlightPerSession, streamsPerPrincipal, bodyTotal, unsentTotal',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {profiles: {a: {}}}\n`,
+    problem: 'config.yaml:2:22 gateway.profiles.a: /mcp/a is the endpoint of the upstream of that name; rename one',
+  },
+  {
+    text: `mcpServers: {files: {${URL_ENTRY}}}\ngateway: {profiles: {p: {upstreams: [file]}}}\n`,
+    problem: 'config.yaml:2:38 gateway.profiles.p.upstreams[0]: no such upstream (did you mean "files"?)',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {profiles: {p: {upstreams: [a, a]}}}\n`,
+    problem: 'config.yaml:2:41 gateway.profiles.p.upstreams[1]: is in the list already',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {profiles: {p: {renames: {x: z, y: z}}}}\n`,
+    problem: 'config.yaml:2:45 gateway.profiles.p.renames.y: another tool gets this name too',
+  },
+  {
+    text: `mcpServers: {a: {${URL_ENTRY}}}\ngateway: {auth: {apiKeys: [{name: n, sha256: "\${HASH}"}]}}\n`,
+    problem: 'config.yaml:2:46 gateway.auth.apiKeys[0].sha256: environment variable HASH is not set',
+  },
+];
+
+for (const { text, problem } of cases) {
+  test(problem, () => assert.deepEqual(problemsOf(text), [problem]));
+}
+
+test('the same positions hold for JSON with comments', () => {
+  const text = '{\n  // c\n  "mcpServers": {"a": {"url": "https://x", "timeouts": {"call": 30}}},\n}';
+  assert.deepEqual(problemsOf(text, { name: 'mcp.json' }), [
+    'mcp.json:3:65 mcpServers.a.timeouts.call: expected a duration such as "30s", got 30 (did you mean "30s"?)',
+  ]);
+});
+
+test('a variable in shell syntax is passed unchanged, with a warning', () => {
+  const { warnings } = loadText('mcpServers: {a: {url: "https://x", headers: {Authorization: Bearer $TOKEN}}}');
+  assert.match(
+    warnings.join(),
+    /Authorization: "\$TOKEN" is passed on as it stands; for the environment variable write "\$\{TOKEN\}"/,
+  );
+});
+
+const TOKENS = [
+  '{',
+  '}',
+  '[',
+  ']',
+  ':',
+  ' ',
+  '\n',
+  '"',
+  "'",
+  '&a',
+  '*a',
+  '<<',
+  '!',
+  '${',
+  '$',
+  '#',
+  '-',
+  '0',
+  'null',
+  '\t',
+  '|',
+  ',',
+];
+
+for (const name of ['wrong.yaml', 'vscode.json', 'goose.yaml']) {
+  test(`any change to ${name} loads, or is refused with a position in the file`, { timeout: 60_000 }, async () => {
+    const text = await readFile(new URL(name, FIXTURES), 'utf8');
+    const edit = fc.tuple(fc.nat(text.length), fc.nat(12), fc.constantFrom(...TOKENS, ''));
+    fc.assert(
+      fc.property(fc.array(edit, { minLength: 1, maxLength: 3 }), (edits) => {
+        let edited = text;
+        for (const [at, length, token] of edits) edited = edited.slice(0, at) + token + edited.slice(at + length);
+        for (const problem of problemsOf(edited, { name })) {
+          assert.match(problem, /^[a-z.]+:\d+:\d+[ :]/);
+        }
+      }),
+      { numRuns: 200 },
+    );
+  });
+}

@@ -1,0 +1,332 @@
+import assert from 'node:assert/strict';
+import type { ServerResponse } from 'node:http';
+import { join } from 'node:path';
+import { suite, test, type TestContext } from 'node:test';
+import { pino } from 'pino';
+import { upstreamTransports } from '../../../src/compose/transports.ts';
+import { CLIENT_FEATURES, type HttpTarget, type StdioTarget, type UpstreamConfig } from '../../../src/config/config.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import type { Era } from '../../../src/protocol/revisions.ts';
+import { createMetrics } from '../../../src/telemetry/metrics.ts';
+import type { LinkUser } from '../../../src/upstream/link/link.ts';
+import { type LinkRequest, Opener } from '../../../src/upstream/link/opener.ts';
+import { configWith } from '../../downstream/edge.ts';
+import { json, type Received, serve, type Upstream } from '../../fixtures/servers/http-harness.ts';
+import { errorText, resultText } from '../../support/http-upstream.ts';
+import { marker } from '../../support/leftovers.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const LOG = pino({ level: 'silent' });
+const EVENTS = {
+  onOpen: () => undefined,
+  onNotification: () => undefined,
+  onServerRequest: () => undefined,
+  onClose: () => undefined,
+};
+const orderOf = (clientEra: Era): LinkRequest => ({
+  clientEra,
+  clientCapabilities: RawObject.EMPTY,
+  capabilityKey: '',
+  placeIn: () => ({ key: 'a', shared: false }),
+});
+
+/** Half of it is the longest wait for an answer to server/discover. */
+const START_MS = 3_000;
+
+const UPSTREAM: Omit<UpstreamConfig, 'target'> = {
+  id: 'up',
+  title: 'up',
+  prefix: 'up__',
+  rawUris: false,
+  isolation: 'session',
+  clientFeatures: CLIENT_FEATURES,
+  era: 'auto',
+  start: 'lazy',
+  required: false,
+  timeouts: { startMs: START_MS, connectMs: 2_000, firstByteMs: START_MS, callMs: START_MS, maxMs: 10_000 },
+  concurrency: 32,
+  queue: 64,
+  queueMs: 1_000,
+  idleMs: 60_000,
+  maxConnections: 64,
+  includeTools: undefined,
+  excludeTools: [],
+  problem: undefined,
+};
+
+interface Opened {
+  readonly revision: string;
+  readonly instructions: string | undefined;
+}
+
+/** Opens links over all transports, as the gateway does. */
+async function prober(
+  target: HttpTarget | StdioTarget,
+  clientEra: Era = 'modern',
+): Promise<AsyncDisposable & { open(): Promise<Opened> }> {
+  const reach = await upstreamTransports(configWith({}), createMetrics('0'), LOG);
+  const opener = new Opener<string, LinkUser>({
+    upstream: 'up',
+    transports: reach.transportsTo({ ...UPSTREAM, target }),
+    clientInfo: RawObject.of({ name: 'linkspan', version: '1' }),
+    startMs: START_MS,
+    callMs: START_MS,
+    log: LOG,
+  });
+  return {
+    open: async () => {
+      const { connection, hello, subscription } = await opener.open(
+        orderOf(clientEra),
+        EVENTS,
+        AbortSignal.timeout(3 * START_MS),
+      );
+      subscription?.close();
+      await connection.close();
+      return { revision: hello.revision, instructions: hello.instructions };
+    },
+    [Symbol.asyncDispose]: () => reach[Symbol.asyncDispose](),
+  };
+}
+
+function program(mode: string): StdioTarget {
+  const file = join(import.meta.dirname, '../../fixtures/servers/probe-stdio.ts');
+  return { kind: 'stdio', command: process.execPath, args: [file, mode], env: marker(), cwd: undefined };
+}
+
+const remote = ({ url }: Upstream): HttpTarget => ({ kind: 'http', url, headers: {} });
+
+const DISCOVERED = { resultType: 'complete', supportedVersions: ['2026-07-28'], capabilities: {} };
+const INITIALIZED = { protocolVersion: '2025-11-25', capabilities: {}, serverInfo: { name: 's', version: '1' } };
+
+type Answer = (request: Received, response: ServerResponse) => void;
+
+const refuses =
+  (status: number, body?: (id: unknown) => string): Answer =>
+  (request, response) => {
+    response.writeHead(status, { 'content-type': body === undefined ? 'text/plain' : 'application/json' });
+    response.end(body === undefined ? 'no' : body(request.id));
+  };
+
+const error = (code: number, data?: object) => (id: unknown) => errorText(id, { code, message: 'no', data });
+/** Legacy servers refuse a request without its id. */
+const errorAboutNothing = (code: number) => () => errorText(null, { code, message: 'Bad Request: not initialized' });
+
+const discovers: Answer = ({ id }, response) => json(response, resultText(id, DISCOVERED));
+
+/** Starts a server with this answer to `server/discover`, and by default the answer of 2025-11-25 to `initialize`. */
+function probed(discover: () => Answer, initialize: () => Answer | undefined = () => undefined): Promise<Upstream> {
+  return serve((request, response) => {
+    if (request.rpc === 'server/discover') discover()(request, response);
+    else if (request.rpc === 'initialize') {
+      const greet: Answer = ({ id }) => json(response, resultText(id, INITIALIZED));
+      (initialize() ?? greet)(request, response);
+    } else response.writeHead(request.method === 'POST' ? 202 : 405).end();
+  });
+}
+
+const openings = ({ received }: Upstream) =>
+  received.items.map(({ rpc }) => rpc).filter((rpc) => rpc === 'server/discover' || rpc === 'initialize');
+
+suite('a program', { concurrency: 2 }, () => {
+  for (const { mode, why, revision, heard } of [
+    { mode: 'modern', why: 'L-001 that answers server/discover', revision: '2026-07-28' },
+    {
+      mode: 'silent',
+      why: 'L-007 that sends nothing',
+      revision: '2025-11-25',
+      heard: /^server\/discover .*initialize$/,
+    },
+    { mode: 'exits', why: 'L-007 that exits on server/discover', revision: '2025-11-25', heard: /^initialize$/ },
+    ...[-32_601, -32_600, -32_602, -32_000, -32_002, 1].map((code) => ({
+      mode: `refuses:${code}`,
+      why: `L-007 that answers ${code}`,
+      revision: '2025-11-25',
+      heard: /^server\/discover .*initialize$|^server\/discover initialize$/,
+    })),
+    {
+      mode: 'lists:2025-06-18:2025-11-25',
+      why: 'L-012 that discovers only older revisions',
+      revision: '2025-11-25',
+      heard: /initialize$/,
+    },
+    {
+      mode: 'supports:2025-11-25',
+      why: 'L-010 that supports only an older revision',
+      revision: '2025-11-25',
+      heard: /initialize$/,
+    },
+    {
+      mode: 'supports:2025-11-25:2026-07-28',
+      why: 'L-010 that refuses once and names a common revision',
+      revision: '2026-07-28',
+    },
+  ]) {
+    test(`${why} gets revision ${revision}`, TIMEOUT, async () => {
+      await using links = await prober(program(mode));
+      const opened = await links.open();
+      assert.equal(opened.revision, revision);
+      if (heard !== undefined) assert.match(opened.instructions ?? '', heard);
+    });
+  }
+
+  test('L-010 that supports only a newer revision is not used with an older one', TIMEOUT, async () => {
+    await using links = await prober(program('supports:2031-01-01'));
+    await assert.rejects(links.open(), { code: 'upstream-unavailable', message: /2031-01-01/ });
+  });
+});
+
+suite('a remote server', { concurrency: 4 }, () => {
+  for (const [name, discover] of [
+    ['400 and no message', refuses(400)],
+    ['400 and an error about no request', refuses(400, errorAboutNothing(-32_000))],
+    ['400 and −32600', refuses(400, error(-32_600))],
+    ['400 and −32602', refuses(400, error(-32_602))],
+    ['404', refuses(404)],
+    ['404 and −32601', refuses(404, error(-32_601))],
+    ['405', refuses(405)],
+    ['422', refuses(422)],
+    ['200 and −32601', refuses(200, error(-32_601))],
+    ['400 and −32022 naming older revisions alone', refuses(400, error(-32_022, { supported: ['2025-11-25'] }))],
+  ] as const) {
+    test(`L-008 that answers ${name} gets revision 2025-11-25`, TIMEOUT, async () => {
+      await using server = await probed(() => discover);
+      await using links = await prober(remote(server));
+      assert.equal((await links.open()).revision, '2025-11-25');
+      assert.deepEqual(openings(server), ['server/discover', 'initialize']);
+    });
+  }
+
+  for (const code of [-32_020, -32_021]) {
+    test(`L-008 that answers 400 and ${code} is modern, and gets no initialize`, TIMEOUT, async () => {
+      await using server = await probed(() => refuses(400, error(code, { requiredCapabilities: {} })));
+      await using links = await prober(remote(server));
+      await assert.rejects(links.open(), { code: 'upstream-unavailable' });
+      assert.deepEqual(openings(server), ['server/discover']);
+    });
+  }
+
+  test('L-010 that refuses once with −32022 and names our revision is probed again', TIMEOUT, async () => {
+    let asked = 0;
+    const unsupported = refuses(400, error(-32_022, { supported: ['2026-07-28'], requested: '2026-07-28' }));
+    await using server = await probed(() => (asked++ === 0 ? unsupported : discovers));
+    await using links = await prober(remote(server));
+    assert.equal((await links.open()).revision, '2026-07-28');
+    assert.deepEqual(openings(server), ['server/discover', 'server/discover']);
+  });
+
+  test('L-010 that refuses twice with our revision is not probed again, nor initialized', TIMEOUT, async () => {
+    const unsupported = refuses(400, error(-32_022, { supported: ['2026-07-28'], requested: '2026-07-28' }));
+    await using server = await probed(() => unsupported);
+    await using links = await prober(remote(server));
+    await assert.rejects(links.open(), { code: 'upstream-unavailable' });
+    assert.deepEqual(openings(server), ['server/discover', 'server/discover']);
+  });
+
+  test('N-01 that answers initialize with 2026-07-28 serves a legacy client in that era', TIMEOUT, async () => {
+    const chooses: Answer = ({ id }, response) =>
+      json(response, resultText(id, { ...INITIALIZED, protocolVersion: '2026-07-28' }));
+    await using server = await probed(
+      () => discovers,
+      () => chooses,
+    );
+    await using links = await prober(remote(server), 'legacy');
+    assert.equal((await links.open()).revision, '2026-07-28');
+    assert.deepEqual(openings(server), ['initialize', 'server/discover']);
+  });
+
+  test('L-012 that discovers only older revisions gets one of them', TIMEOUT, async () => {
+    const old: Answer = ({ id }, response) =>
+      json(response, resultText(id, { ...DISCOVERED, supportedVersions: ['2025-11-25'] }));
+    await using server = await probed(() => old);
+    await using links = await prober(remote(server));
+    assert.equal((await links.open()).revision, '2025-11-25');
+  });
+
+  for (const status of [401, 403]) {
+    test(`L-009 that answers ${status} gives no verdict, and may be modern later`, TIMEOUT, async () => {
+      let isOpen = false;
+      await using server = await probed(() => (isOpen ? discovers : refuses(status)));
+      await using links = await prober(remote(server));
+      await assert.rejects(links.open(), { code: 'upstream-unavailable' });
+      assert.deepEqual(openings(server), ['server/discover']);
+      isOpen = true;
+      assert.equal((await links.open()).revision, '2026-07-28');
+    });
+  }
+
+  for (const [name, answer] of [
+    ['500', refuses(500)],
+    ['503', refuses(503)],
+    ['429', refuses(429)],
+    ['nothing', () => undefined],
+  ] as const) {
+    test(`L-009 that is down and answers ${name} gives no verdict`, TIMEOUT, async () => {
+      let isUp = false;
+      await using server = await probed(
+        () => (isUp ? discovers : answer),
+        () => (isUp ? undefined : answer),
+      );
+      await using links = await prober(remote(server));
+      await assert.rejects(links.open());
+      isUp = true;
+      assert.equal((await links.open()).revision, '2026-07-28');
+    });
+  }
+});
+
+/** Moves the monotonic clock of this process ahead. */
+function clock(t: TestContext): { aheadMs: number } {
+  const now = performance.now.bind(performance);
+  const state = { aheadMs: 0 };
+  t.mock.method(performance, 'now', () => now() + state.aheadMs);
+  return state;
+}
+
+test('L-011 a legacy server is not probed again until the verdict expires', TIMEOUT, async (t) => {
+  const time = clock(t);
+  let discover: Answer = refuses(404);
+  await using server = await probed(() => discover);
+  await using links = await prober(remote(server));
+  await links.open();
+  await links.open();
+  assert.deepEqual(openings(server), ['server/discover', 'initialize', 'initialize']);
+  discover = discovers;
+  time.aheadMs = 3_600_001;
+  assert.equal((await links.open()).revision, '2026-07-28');
+});
+
+test('L-009 a server with a transient failure is probed again a minute later', TIMEOUT, async (t) => {
+  const time = clock(t);
+  let discover: Answer = refuses(503);
+  await using server = await probed(() => discover);
+  await using links = await prober(remote(server));
+  // The server answers initialize, so clients are served meanwhile.
+  assert.equal((await links.open()).revision, '2025-11-25');
+  discover = discovers;
+  time.aheadMs = 60_001;
+  assert.equal((await links.open()).revision, '2026-07-28');
+});
+
+test('L-011 after a failure the server is probed again, as it may have been replaced', TIMEOUT, async (t) => {
+  const time = clock(t);
+  let isReplaced = false;
+  await using server = await probed(
+    () => (isReplaced ? discovers : refuses(404)),
+    () => (isReplaced ? refuses(404, error(-32_601)) : undefined),
+  );
+  await using links = await prober(remote(server));
+  assert.equal((await links.open()).revision, '2025-11-25');
+  isReplaced = true;
+  time.aheadMs = 60_001;
+  await assert.rejects(links.open());
+  assert.equal((await links.open()).revision, '2026-07-28');
+});
+
+test('L-011 a server that is no longer modern gets a legacy handshake', TIMEOUT, async () => {
+  let discover = discovers;
+  await using server = await probed(() => discover);
+  await using links = await prober(remote(server));
+  assert.equal((await links.open()).revision, '2026-07-28');
+  discover = refuses(404);
+  assert.equal((await links.open()).revision, '2025-11-25');
+});
