@@ -52,6 +52,7 @@ const MAX_LINES = 500;
 
 /** Sub-folders in the order of imports: each may import only from those before it. `.` is the folder itself. */
 const FLOORS: Readonly<Record<string, readonly string[]>> = {
+  protocol: ['.', 'framing', 'translation'],
   config: ['document', 'schema', 'upstreams', '.'],
   upstream: ['rpc', 'stdio', 'http', 'link', '.'],
   gateway: [

@@ -8,7 +8,7 @@ import {
   parseClientMessage,
   type Request,
 } from '../protocol/jsonrpc.ts';
-import type { HeaderLookup } from '../protocol/mcp-headers.ts';
+import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import { type ModernInput, readModern } from './modern-envelope.ts';
 import { isLegacyRevision, LEGACY_REVISIONS, featuresOf, type Revision } from '../protocol/revisions.ts';
 

@@ -4,7 +4,7 @@ import type { Principal } from '../policy/principal.ts';
 import { type Envelope, readEnvelope } from '../protocol/envelope.ts';
 import { JsonTextError } from '../json/json.ts';
 import type { Id, Notification, Request } from '../protocol/jsonrpc.ts';
-import { type HeaderLookup, standardHeaderFault } from '../protocol/mcp-headers.ts';
+import { type HeaderLookup, standardHeaderFault } from '../protocol/framing/mcp-headers.ts';
 import { isModernRevision, MODERN } from '../protocol/revisions.ts';
 
 /** A message of the modern era, or the reason to refuse it. */

@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { ModernCall, ModernSink } from '../gateway/front.ts';
-import { eventText } from '../protocol/event-stream.ts';
+import { eventText } from '../protocol/framing/event-stream.ts';
 import { oneLine } from '../json/json.ts';
 import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';

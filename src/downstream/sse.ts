@@ -5,7 +5,7 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import type { Logger } from 'pino';
 import { GatewayError } from '../errors.ts';
 import type { Front, MessageSink } from '../gateway/front.ts';
-import { eventText } from '../protocol/event-stream.ts';
+import { eventText } from '../protocol/framing/event-stream.ts';
 import { oneLine } from '../json/json.ts';
 import { MessageError } from '../protocol/jsonrpc.ts';
 import type { Principal } from '../policy/principal.ts';

@@ -6,7 +6,7 @@ import type { Front, MessageSink } from '../gateway/front.ts';
 import { LOCAL } from '../policy/principal.ts';
 import { oneLine } from '../json/json.ts';
 import { MessageError, responseText } from '../protocol/jsonrpc.ts';
-import { LineSplitter } from '../protocol/lines.ts';
+import { LineSplitter } from '../protocol/framing/lines.ts';
 import { readInput, toRefusal } from './classify.ts';
 import { textBytes } from './streams/event-log.ts';
 import { StreamWriter } from './streams/stream-writer.ts';

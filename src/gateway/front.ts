@@ -1,6 +1,6 @@
 import type { Answer, Notification, Request, Response } from '../protocol/jsonrpc.ts';
 import type { Principal } from '../policy/principal.ts';
-import type { HeaderLookup } from '../protocol/mcp-headers.ts';
+import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import type { ModernRevision } from '../protocol/revisions.ts';
 import type { Severity } from '../protocol/severity.ts';
 import type { Caller } from './exchange/caller.ts';

@@ -5,7 +5,7 @@ import { GatewayError } from '../errors.ts';
 import type { Principal } from '../policy/principal.ts';
 import { JsonTextError, RawObject } from '../json/json.ts';
 import { type Answer, EMPTY_RESULT, type Notification, type Request, type Response } from '../protocol/jsonrpc.ts';
-import type { HeaderLookup } from '../protocol/mcp-headers.ts';
+import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import { detach } from '../json/memo.ts';
 import { featuresOf, negotiate } from '../protocol/revisions.ts';
 import { TASK_METHODS } from '../protocol/tasks.ts';

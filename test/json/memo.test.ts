@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { readEnvelope, withEnvelope } from '../../src/protocol/envelope.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { parseClientMessage } from '../../src/protocol/jsonrpc.ts';
-import { standardHeaders } from '../../src/protocol/mcp-headers.ts';
+import { standardHeaders } from '../../src/protocol/framing/mcp-headers.ts';
 import { RecentTexts, TextCache } from '../../src/json/memo.ts';
 import { progressTokenOf } from '../../src/protocol/meta.ts';
 import { MODERN } from '../../src/protocol/revisions.ts';

@@ -8,7 +8,7 @@ import { test } from 'node:test';
 
 import * as fc from 'fast-check';
 
-import { downgradeInputResponse, upgradeInputResponse } from '../../src/protocol/input-response.ts';
+import { downgradeInputResponse, upgradeInputResponse } from '../../src/protocol/translation/input-response.ts';
 import { readResult } from '../../src/protocol/input-required.ts';
 import { RawObject } from '../../src/json/json.ts';
 import {
@@ -17,15 +17,15 @@ import {
   downgradeModernError,
   downgradeModernResult,
   downgradeModernTool,
-} from '../../src/protocol/downgrade-modern.ts';
-import { readMirrored } from '../../src/protocol/mirrored-params.ts';
+} from '../../src/protocol/translation/downgrade-modern.ts';
+import { readMirrored } from '../../src/protocol/framing/mirrored-params.ts';
 import {
   upgradeServerRequest,
   upgradeError,
   upgradeListItem,
   upgradeResult,
   type Stamp,
-} from '../../src/protocol/upgrade.ts';
+} from '../../src/protocol/translation/upgrade.ts';
 import { LATEST_LEGACY } from '../../src/protocol/revisions.ts';
 
 const readResultText = (text: string) => readResult(RawObject.parse(text));

@@ -1,7 +1,7 @@
 import { RawObject } from '../../json/json.ts';
-import { downgradeListItem } from '../../protocol/downgrade.ts';
-import { downgradeModernTool } from '../../protocol/downgrade-modern.ts';
-import { upgradeListItem } from '../../protocol/upgrade.ts';
+import { downgradeListItem } from '../../protocol/translation/downgrade.ts';
+import { downgradeModernTool } from '../../protocol/translation/downgrade-modern.ts';
+import { upgradeListItem } from '../../protocol/translation/upgrade.ts';
 import { MODERN, type Revision } from '../../protocol/revisions.ts';
 import { isMalformed } from '../malformed.ts';
 import { isCompilable } from './compilable.ts';

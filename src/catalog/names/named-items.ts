@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { type MirroredParam, readMirrored } from '../../protocol/mirrored-params.ts';
+import { type MirroredParam, readMirrored } from '../../protocol/framing/mirrored-params.ts';
 import { MODERN, type Revision } from '../../protocol/revisions.ts';
 import type { RawObject } from '../../json/json.ts';
 import { quarantine, type Quarantined, readItem, type Reading } from '../item.ts';

@@ -1,5 +1,5 @@
 import { ArraySet } from '../../small-collections.ts';
-import { COMMENT } from '../../protocol/event-stream.ts';
+import { COMMENT } from '../../protocol/framing/event-stream.ts';
 import type { StreamWriter } from './stream-writer.ts';
 
 /** A reply whose form (JSON or events) is not decided yet. */

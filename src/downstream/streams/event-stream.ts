@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import type { MessageSink } from '../../gateway/front.ts';
-import { eventText } from '../../protocol/event-stream.ts';
+import { eventText } from '../../protocol/framing/event-stream.ts';
 import { oneLine } from '../../json/json.ts';
 import type { Id } from '../../protocol/jsonrpc.ts';
 import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';

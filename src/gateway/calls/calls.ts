@@ -6,7 +6,7 @@ import { withoutEnvelope } from '../../protocol/envelope.ts';
 import { type InputRequired, type Retry, withRetry } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
-import { type Header, paramHeaders } from '../../protocol/mcp-headers.ts';
+import { type Header, paramHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { MODERN, type Revision } from '../../protocol/revisions.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
 import { type Link, NO_FEATURES } from '../../upstream/link/link.ts';

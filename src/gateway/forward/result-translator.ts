@@ -6,10 +6,14 @@ import type { ViewUpstream } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { type Answer, parsed, type Request, type Result, type RpcError } from '../../protocol/jsonrpc.ts';
-import { downgradeResult } from '../../protocol/downgrade.ts';
-import { hasWrappedOutput, downgradeModernError, downgradeModernResult } from '../../protocol/downgrade-modern.ts';
+import { downgradeResult } from '../../protocol/translation/downgrade.ts';
+import {
+  hasWrappedOutput,
+  downgradeModernError,
+  downgradeModernResult,
+} from '../../protocol/translation/downgrade-modern.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
-import { unknownResourceError, upgradeError, upgradeResult, withStamp } from '../../protocol/upgrade.ts';
+import { unknownResourceError, upgradeError, upgradeResult, withStamp } from '../../protocol/translation/upgrade.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { isAnonymous } from '../../policy/principal.ts';

@@ -1,6 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
-import type { Header } from '../../protocol/mcp-headers.ts';
+import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import { errorTypeOf } from '../../telemetry/operation.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Call } from '../../upstream/rpc/call.ts';

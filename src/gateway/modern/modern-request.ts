@@ -1,6 +1,6 @@
 import type { GatewayError } from '../../errors.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
-import type { HeaderLookup } from '../../protocol/mcp-headers.ts';
+import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
 import type { ClientGroup } from '../clients/client-group.ts';
 import type { ModernCall, ModernCaller, ModernSink } from '../front.ts';
 import type { SubscriptionStream } from './subscription-stream.ts';

@@ -9,7 +9,7 @@ import {
 } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
-import { type HeaderLookup, paramHeaderFault } from '../../protocol/mcp-headers.ts';
+import { type HeaderLookup, paramHeaderFault } from '../../protocol/framing/mcp-headers.ts';
 import { isAnonymous } from '../../policy/principal.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { TASK_METHODS } from '../../protocol/tasks.ts';

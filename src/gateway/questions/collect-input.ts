@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { QuestionPolicy } from './question-policy.ts';
 import { GatewayError } from '../../errors.ts';
-import { upgradeInputResponse } from '../../protocol/input-response.ts';
+import { upgradeInputResponse } from '../../protocol/translation/input-response.ts';
 import type { InputRequest, InputRequired, Retry } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
-import { downgradeInputRequest } from '../../protocol/downgrade-modern.ts';
+import { downgradeInputRequest } from '../../protocol/translation/downgrade-modern.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';

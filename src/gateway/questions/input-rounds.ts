@@ -1,8 +1,8 @@
 import type { InputRequest } from '../../protocol/input-required.ts';
 import { JsonTextError, type RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
-import { downgradeInputResponse } from '../../protocol/input-response.ts';
-import { upgradeServerRequest } from '../../protocol/upgrade.ts';
+import { downgradeInputResponse } from '../../protocol/translation/input-response.ts';
+import { upgradeServerRequest } from '../../protocol/translation/upgrade.ts';
 import { LATEST_LEGACY } from '../../protocol/revisions.ts';
 import type { ClientQuestion } from '../exchange/exchange.ts';
 

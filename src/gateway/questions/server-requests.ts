@@ -1,4 +1,4 @@
-import { downgradeServerRequest } from '../../protocol/downgrade.ts';
+import { downgradeServerRequest } from '../../protocol/translation/downgrade.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';

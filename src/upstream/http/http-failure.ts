@@ -1,5 +1,5 @@
 import { type Executed, GatewayError } from '../../errors.ts';
-import { EventTooLargeError } from '../../protocol/event-stream.ts';
+import { EventTooLargeError } from '../../protocol/framing/event-stream.ts';
 import { MessageError, parseMessage, type Response } from '../../protocol/jsonrpc.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 

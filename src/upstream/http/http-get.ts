@@ -1,5 +1,5 @@
 import { GatewayError } from '../../errors.ts';
-import { EventReader, type StreamPosition } from '../../protocol/event-stream.ts';
+import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { wireFailure } from './http-failure.ts';
 import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';
 import type { ResponseHeaders, WireController, WireHandler } from '../../http1/wire.ts';

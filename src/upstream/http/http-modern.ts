@@ -10,7 +10,7 @@ import { configuredHeaders } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
 import { PostExchange, type PostExchangeOwner } from './http-post.ts';
 import { type HttpOptions, RESPONSE_MARGIN_MS } from './http.ts';
-import type { Header } from '../../protocol/mcp-headers.ts';
+import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import { type HeaderList, RequestHead } from '../../http1/request.ts';
 import type { Wire } from '../../http1/wire.ts';
 import {

@@ -1,5 +1,5 @@
 import { GatewayError } from '../../errors.ts';
-import { EventReader, type StreamPosition } from '../../protocol/event-stream.ts';
+import { EventReader, type StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { ResponseBody } from './response-body.ts';
 import { type ErrorResponse, wireFailure } from './http-failure.ts';
 import { isEncoded, mediaType, retryAfterMs } from './http-headers.ts';

@@ -1,5 +1,5 @@
 import type { HttpTarget } from '../../config/config.ts';
-import type { StreamPosition } from '../../protocol/event-stream.ts';
+import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { configuredHeaders, lastEventIdHeader } from './http-headers.ts';
 import type { WireRequest } from '../../http1/wire.ts';
 import { type HeaderList, RequestHead } from '../../http1/request.ts';

@@ -1,5 +1,5 @@
 import { GatewayError } from '../../errors.ts';
-import type { StreamPosition } from '../../protocol/event-stream.ts';
+import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import { backoffMs } from '../rpc/backoff.ts';
 import { EventGet, type StreamEnd } from './http-get.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';

@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 
 import type { HttpTarget, UpstreamTimeouts } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
-import type { StreamPosition } from '../../protocol/event-stream.ts';
+import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import type { Message, MessageError, Response } from '../../protocol/jsonrpc.ts';
 import { deleteSession } from './delete-session.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';

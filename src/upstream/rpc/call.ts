@@ -1,7 +1,7 @@
 import { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import type { Answer, Notification } from '../../protocol/jsonrpc.ts';
-import type { Header } from '../../protocol/mcp-headers.ts';
+import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import type { Severity } from '../../protocol/severity.ts';
 
 /** The options of one request to an upstream. */

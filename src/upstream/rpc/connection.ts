@@ -15,7 +15,7 @@ import {
   responseText,
 } from '../../protocol/jsonrpc.ts';
 import { LIMITS } from '../../limits.ts';
-import { standardHeaders } from '../../protocol/mcp-headers.ts';
+import { standardHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { META, withToken } from '../../protocol/meta.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';

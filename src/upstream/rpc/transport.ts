@@ -1,6 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
-import type { Header } from '../../protocol/mcp-headers.ts';
+import type { Header } from '../../protocol/framing/mcp-headers.ts';
 
 /** One message to an upstream. */
 export interface Outgoing {

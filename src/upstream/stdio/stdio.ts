@@ -5,7 +5,7 @@ import type { StdioTarget } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import { type Preparsed, RawObject } from '../../json/json.ts';
 import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '../../protocol/jsonrpc.ts';
-import { LineSplitter } from '../../protocol/lines.ts';
+import { LineSplitter } from '../../protocol/framing/lines.ts';
 import { childEnvironment } from './environment.ts';
 import { NonProtocolOutput } from './non-protocol-output.ts';
 import { isModernRevision } from '../../protocol/revisions.ts';

@@ -5,7 +5,7 @@ import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import type { StdioTarget } from '../../config/config.ts';
 import { LIMITS } from '../../limits.ts';
-import { LineSplitter } from '../../protocol/lines.ts';
+import { LineSplitter } from '../../protocol/framing/lines.ts';
 import { PRINTER_BEGIN, PRINTER_END, type Launch, parsePrinterOutput } from './printed-launch.ts';
 import { ProcessGroup } from './process-group.ts';
 import type { ProcessGuard } from './process-guard.ts';

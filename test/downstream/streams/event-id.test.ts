@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { parseEventId, requestSuffix } from '../../../src/downstream/streams/event-id.ts';
-import { eventText } from '../../../src/protocol/event-stream.ts';
+import { eventText } from '../../../src/protocol/framing/event-stream.ts';
 
 test('an event id holds its stream, its number and its request', () => {
   const id = `Ab-_9-12.34${requestSuffix('"q\\"1"')}`;

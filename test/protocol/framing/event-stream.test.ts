@@ -9,7 +9,7 @@ import {
   eventText,
   EventTooLargeError,
   type StreamPosition,
-} from '../../src/protocol/event-stream.ts';
+} from '../../../src/protocol/framing/event-stream.ts';
 
 interface Seen {
   readonly events: readonly (readonly [type: string, data: string])[];

@@ -3,12 +3,12 @@
  * the client.
  */
 
-import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from '../json/json.ts';
-import type { RpcError } from './jsonrpc.ts';
+import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from '../../json/json.ts';
+import type { RpcError } from '../jsonrpc.ts';
 import { downgradeServerRequest, withTextOf } from './downgrade.ts';
-import { withoutModernMeta } from './meta.ts';
+import { withoutModernMeta } from '../meta.ts';
 import { isWrapped, wrappedContent, wrappedSchema } from './output-schema.ts';
-import type { LegacyRevision } from './revisions.ts';
+import type { LegacyRevision } from '../revisions.ts';
 
 const RESULT_MEMBERS = ['resultType', 'ttlMs', 'cacheScope'];
 

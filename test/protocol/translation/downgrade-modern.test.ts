@@ -1,15 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { RawObject } from '../../src/json/json.ts';
+import { RawObject } from '../../../src/json/json.ts';
 import {
   hasWrappedOutput,
   downgradeInputRequest,
   downgradeModernError,
   downgradeModernResult,
   downgradeModernTool,
-} from '../../src/protocol/downgrade-modern.ts';
-import { LEGACY_REVISIONS, type LegacyRevision } from '../../src/protocol/revisions.ts';
+} from '../../../src/protocol/translation/downgrade-modern.ts';
+import { LEGACY_REVISIONS, type LegacyRevision } from '../../../src/protocol/revisions.ts';
 
 const TEXT = '{"type":"text","text":"t"}';
 

@@ -4,8 +4,8 @@ import { test } from 'node:test';
 import { Ajv2020 } from 'ajv/dist/2020.js';
 import * as fc from 'fast-check';
 
-import { RawObject } from '../../src/json/json.ts';
-import { isWrapped, wrappedContent, wrappedSchema } from '../../src/protocol/output-schema.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import { isWrapped, wrappedContent, wrappedSchema } from '../../../src/protocol/translation/output-schema.ts';
 
 const roots = [
   { schema: { type: 'object', oneOf: [{}] }, wrapped: false },

@@ -5,8 +5,8 @@
  * @see https://github.com/modelcontextprotocol/modelcontextprotocol/blob/main/seps/2106-json-schema-2020-12.md
  */
 
-import { JsonTextError, RawObject } from '../json/json.ts';
-import { mapSubschemas } from './json-schema.ts';
+import { JsonTextError, RawObject } from '../../json/json.ts';
+import { mapSubschemas } from '../json-schema.ts';
 
 const POINTER = '#/properties/result';
 

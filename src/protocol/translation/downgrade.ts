@@ -5,9 +5,9 @@
  * Parses as little as possible, and leaves malformed values alone: the client validates them.
  */
 
-import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from '../json/json.ts';
-import { featuresOf } from './revisions.ts';
-import type { LegacyRevision, RevisionFeatures } from './revisions.ts';
+import { arrayText, isArrayText, isObjectText, RawObject, rawItems } from '../../json/json.ts';
+import { featuresOf } from '../revisions.ts';
+import type { LegacyRevision, RevisionFeatures } from '../revisions.ts';
 
 /** Members that a block loses when it becomes a text block. */
 const BLOCK_MEMBERS = ['uri', 'name', 'title', 'description', 'mimeType', 'size', 'icons', 'data'];

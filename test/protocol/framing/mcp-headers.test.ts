@@ -3,8 +3,8 @@ import { test } from 'node:test';
 
 import * as fc from 'fast-check';
 
-import { RawObject } from '../../src/json/json.ts';
-import type { Notification, Request } from '../../src/protocol/jsonrpc.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import type { Notification, Request } from '../../../src/protocol/jsonrpc.ts';
 import {
   type Header,
   type HeaderLookup,
@@ -12,8 +12,8 @@ import {
   paramHeaders,
   standardHeaderFault,
   standardHeaders,
-} from '../../src/protocol/mcp-headers.ts';
-import type { MirroredParam } from '../../src/protocol/mirrored-params.ts';
+} from '../../../src/protocol/framing/mcp-headers.ts';
+import type { MirroredParam } from '../../../src/protocol/framing/mirrored-params.ts';
 
 function request(method: string, params?: object): Request {
   return { kind: 'request', id: '1', method, params: params === undefined ? undefined : RawObject.of(params) };

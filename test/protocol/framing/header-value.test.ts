@@ -3,7 +3,7 @@ import { test } from 'node:test';
 
 import * as fc from 'fast-check';
 
-import { decodeHeaderValue, encodeHeaderValue, trimBlanks } from '../../src/protocol/header-value.ts';
+import { decodeHeaderValue, encodeHeaderValue, trimBlanks } from '../../../src/protocol/framing/header-value.ts';
 
 const encoded = [
   { text: 'us-west1', value: 'us-west1' },

@@ -1,9 +1,9 @@
 /** Translates responses of clients to server requests from one era to the other. */
 
-import { isArrayText, isObjectText, RawObject, rawItems } from '../json/json.ts';
+import { isArrayText, isObjectText, RawObject, rawItems } from '../../json/json.ts';
 import { downgradeBlock } from './downgrade.ts';
-import { withoutCoreTaskMeta } from './meta.ts';
-import { type LegacyRevision, featuresOf } from './revisions.ts';
+import { withoutCoreTaskMeta } from '../meta.ts';
+import { type LegacyRevision, featuresOf } from '../revisions.ts';
 
 /**
  * Translates the result of a legacy client to a value of `inputResponses`.

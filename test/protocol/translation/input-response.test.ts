@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { downgradeInputResponse, upgradeInputResponse } from '../../src/protocol/input-response.ts';
-import { LEGACY_REVISIONS, type LegacyRevision } from '../../src/protocol/revisions.ts';
+import { downgradeInputResponse, upgradeInputResponse } from '../../../src/protocol/translation/input-response.ts';
+import { LEGACY_REVISIONS, type LegacyRevision } from '../../../src/protocol/revisions.ts';
 
 const BEFORE_2025_11: readonly LegacyRevision[] = ['2024-11-05', '2025-03-26', '2025-06-18'];
 const TEXT = '{"type":"text","text":"a"}';

@@ -3,10 +3,14 @@ import { test } from 'node:test';
 
 import * as fc from 'fast-check';
 
-import { RawObject } from '../../src/json/json.ts';
-import { downgradeServerRequest, downgradeListItem, downgradeResult } from '../../src/protocol/downgrade.ts';
-import { LEGACY_REVISIONS } from '../../src/protocol/revisions.ts';
-import type { LegacyRevision } from '../../src/protocol/revisions.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import {
+  downgradeServerRequest,
+  downgradeListItem,
+  downgradeResult,
+} from '../../../src/protocol/translation/downgrade.ts';
+import { LEGACY_REVISIONS } from '../../../src/protocol/revisions.ts';
+import type { LegacyRevision } from '../../../src/protocol/revisions.ts';
 
 const LINK =
   '{"type":"resource_link","uri":"file:///a.md","name":"a.md","mimeType":"text/markdown","annotations":{"priority":1.0},"x":7}';

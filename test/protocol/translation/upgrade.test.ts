@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { RawObject } from '../../src/json/json.ts';
+import { RawObject } from '../../../src/json/json.ts';
 import {
   upgradeServerRequest,
   upgradeError,
@@ -9,7 +9,7 @@ import {
   upgradeResult,
   type Stamp,
   withStamp,
-} from '../../src/protocol/upgrade.ts';
+} from '../../../src/protocol/translation/upgrade.ts';
 
 const STAMP: Stamp = { serverInfo: '{"name":"linkspan","version":"1"}', ttlMs: 0, cacheScope: 'private' };
 const META = '"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"linkspan","version":"1"}}';

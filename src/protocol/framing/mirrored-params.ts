@@ -4,8 +4,8 @@
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/streamable-http#schema-extension
  */
 
-import { JsonTextError, type RawObject } from '../json/json.ts';
-import { mapSubschemas } from './json-schema.ts';
+import { JsonTextError, type RawObject } from '../../json/json.ts';
+import { mapSubschemas } from '../json-schema.ts';
 
 const KEYWORD = 'x-mcp-header';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import * as fc from 'fast-check';
-import { LineSplitter } from '../../src/protocol/lines.ts';
+import { LineSplitter } from '../../../src/protocol/framing/lines.ts';
 
 interface Line {
   readonly line: string;

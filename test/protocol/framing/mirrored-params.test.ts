@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { RawObject } from '../../src/json/json.ts';
-import { publishedSchema, readMirrored } from '../../src/protocol/mirrored-params.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import { publishedSchema, readMirrored } from '../../../src/protocol/framing/mirrored-params.ts';
 
 function schema(properties: unknown, more: object = {}): RawObject {
   return RawObject.of({ type: 'object', properties, ...more });

@@ -2,11 +2,11 @@
  * Translates messages of legacy servers and clients to 2026-07-28. Parses as little as possible; unknown members stay.
  */
 
-import { RawObject } from '../json/json.ts';
-import type { RpcError } from './jsonrpc.ts';
-import { TextCache } from '../json/memo.ts';
-import { META, metaText, withoutCoreTaskMeta } from './meta.ts';
-import { publishedSchema } from './mirrored-params.ts';
+import { RawObject } from '../../json/json.ts';
+import type { RpcError } from '../jsonrpc.ts';
+import { TextCache } from '../../json/memo.ts';
+import { META, metaText, withoutCoreTaskMeta } from '../meta.ts';
+import { publishedSchema } from '../framing/mirrored-params.ts';
 
 /** Methods whose results carry `ttlMs` and `cacheScope`. */
 const CACHEABLE = new Set([
