@@ -9,9 +9,9 @@ FROM ${NODE_IMAGE} AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
 COPY scripts/node-pin/package.json scripts/node-pin/
-# With the optional ones: the compiler's own binary is one of them.
+# With the optional ones: the bundler's own binary is one of them.
 RUN npm ci --no-audit --no-fund
-COPY tsconfig.json tsconfig.build.json ./
+COPY tsconfig.json ./
 COPY scripts/build.ts scripts/
 COPY src src
 RUN npm run build

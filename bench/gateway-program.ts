@@ -21,6 +21,8 @@ export interface GatewayOptions {
   /** The configuration's `gateway` section, less where it listens and keeps its state. */
   readonly settings?: object;
   readonly nodeArgs?: readonly string[];
+  /** The program in the checkout: `src/main.ts`, unless given. */
+  readonly program?: string;
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -32,7 +34,7 @@ async function requestLogging(checkout: string): Promise<object> {
 
 /** Returns the command that runs `verb` of a checkout's gateway; writes its configuration. */
 export async function gatewayCommand(verb: 'run' | 'stdio', options: GatewayOptions): Promise<readonly string[]> {
-  const { name, checkout, servers, settings, nodeArgs = [], core } = options;
+  const { name, checkout, servers, settings, nodeArgs = [], core, program = 'src/main.ts' } = options;
   const dir = join(options.dir, name);
   await mkdir(dir, { recursive: true });
   const config = {
@@ -48,7 +50,7 @@ export async function gatewayCommand(verb: 'run' | 'stdio', options: GatewayOpti
   };
   const file = join(dir, 'config.json');
   await writeFile(file, JSON.stringify(config));
-  const command = [process.execPath, ...nodeArgs, join(checkout, 'src/main.ts'), verb, '--config', file];
+  const command = [process.execPath, ...nodeArgs, join(checkout, program), verb, '--config', file];
   return core === 'every' ? onEveryCore(command) : pinned(core, command);
 }
 

@@ -30,7 +30,7 @@ before(
     source = join(dir, 'source');
     consumer = join(dir, 'consumer');
     // Packed from a copy, so that nothing built is left behind here.
-    for (const name of ['package.json', 'tsconfig.json', 'tsconfig.build.json', 'src', 'scripts', 'config']) {
+    for (const name of ['package.json', 'tsconfig.json', 'src', 'scripts', 'config']) {
       await cp(join(ROOT, name), join(source, name), { recursive: true });
     }
     for (const name of ['README.md', 'LICENSE', 'CHANGELOG.md']) await cp(join(ROOT, name), join(source, name));
@@ -61,7 +61,14 @@ test('the package holds the program, the example config and the papers, and no s
   const root = join(consumer, 'node_modules', 'linkspan');
   const files = (await readdir(root, { recursive: true })).filter((name) => name.endsWith('.ts'));
   assert.deepEqual(files, []);
-  for (const name of ['dist/main.js', 'config/example.yaml', 'README.md', 'LICENSE', 'CHANGELOG.md']) {
+  for (const name of [
+    'dist/main.js',
+    'dist/THIRD-PARTY-LICENSES.md',
+    'config/example.yaml',
+    'README.md',
+    'LICENSE',
+    'CHANGELOG.md',
+  ]) {
     assert.ok(existsSync(join(root, name)), name);
   }
 });

@@ -15,16 +15,7 @@ const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
 const VERSION = String(JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).version);
 
 /** What `npm ci && npm start` and the package need of the checkout. */
-const CHECKOUT = [
-  'package.json',
-  'package-lock.json',
-  '.npmrc',
-  'tsconfig.json',
-  'tsconfig.build.json',
-  'src',
-  'scripts',
-  'config',
-];
+const CHECKOUT = ['package.json', 'package-lock.json', '.npmrc', 'tsconfig.json', 'src', 'scripts', 'config'];
 const PAPERS = ['README.md', 'LICENSE', 'CHANGELOG.md'];
 
 const STEP_MS = 120_000;
