@@ -9,8 +9,7 @@ import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { MODERN, type Revision } from '../../protocol/revisions.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
-import { type Link, NO_FEATURES } from '../../upstream/link/link.ts';
-import type { Upstream } from '../../upstream/upstream.ts';
+import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { type ResultTranslator, NEEDS_URL, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
 import type { Exchange } from '../exchange/exchange.ts';
@@ -20,7 +19,7 @@ import type { HolderLinks } from '../connections/holder-links.ts';
 import { withStateLoss } from '../connections/state-losses.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
-import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
+import type { Link, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { ResourceCache } from '../forward/resource-cache.ts';
 import type { UpstreamRoute, Route } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
@@ -77,7 +76,7 @@ export class Calls {
   /** Makes a call that has a slot at the upstream, and releases the slot at the end. */
   async #call(
     exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
+    upstream: Upstream,
     to: UpstreamRoute,
   ): Promise<CallOutcome> {
     const { holder } = exchange;
@@ -106,8 +105,8 @@ export class Calls {
   /** Makes a call at a legacy upstream, as a task where the client or the tool wants one. */
   async #callLegacy(
     exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
+    upstream: Upstream,
+    link: Link,
     { params, source }: UpstreamRoute,
   ): Promise<CallOutcome> {
     const { links, taskCalls } = this.#parts;
@@ -134,8 +133,8 @@ export class Calls {
   /** Sends a request to a modern upstream, which decides on tasks itself. */
   #askModern(
     exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
+    upstream: Upstream,
+    link: Link,
     { params, source }: Pick<UpstreamRoute, 'params' | 'source'>,
   ): Call<Exchange> {
     const asked = exchange.request.method === 'tools/call' ? params.with('task', undefined) : params;
@@ -159,8 +158,8 @@ export class Calls {
   /** Makes a call at a modern upstream. A client with a session is asked, and the call sent again, as long as the upstream asks. */
   async #callModern(
     exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
+    upstream: Upstream,
+    link: Link,
     { params, source: listed }: UpstreamRoute,
   ): Promise<CallOutcome> {
     const { method } = exchange.request;
@@ -217,7 +216,7 @@ export class Calls {
   /** Returns the client's answers, or the result of the call where the client refuses. */
   async #collectInput(
     exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
+    upstream: Upstream,
     asked: InputRequired,
   ): Promise<Retry | Answer> {
     try {

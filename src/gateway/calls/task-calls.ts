@@ -6,13 +6,11 @@ import { withoutCoreTaskMeta } from '../../protocol/meta.ts';
 import { MODERN, featuresOf } from '../../protocol/revisions.ts';
 import { declaresTasks, requiresTask, supportsToolTasks } from '../../protocol/tasks.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
-import type { Link } from '../../upstream/link/link.ts';
-import type { Upstream } from '../../upstream/upstream.ts';
 import { ClientGroup } from '../clients/client-group.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Link, Upstream } from '../exchange/connection-holder.ts';
 import type { UpgradedTasks } from '../tasks/upgraded-tasks.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { TaskDriver } from '../tasks/task-driver.ts';
@@ -58,8 +56,8 @@ export class TaskCalls {
   async call(
     plan: Exclude<TaskPlan, 'plain'>,
     exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
+    upstream: Upstream,
+    link: Link,
     params: RawObject,
   ): Promise<Called> {
     const { sender, driver, ids, upgradedTasks } = this.#parts;
@@ -94,8 +92,8 @@ export class TaskCalls {
    */
   async onCreated(
     exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
+    upstream: Upstream,
+    link: Link,
     state: RawObject,
     source: Source | undefined,
   ): Promise<Answer> {
@@ -114,8 +112,8 @@ export class TaskCalls {
   /** How a call at an upstream of the legacy era goes, where it is the client who decides. */
   planOf(
     { request, client }: OpenExchange,
-    { config }: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
+    { config }: Upstream,
+    link: Link,
     params: RawObject,
     source: Source | undefined,
   ): TaskPlan {

@@ -6,13 +6,13 @@ import { featuresOf } from '../../protocol/revisions.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import { forwardableCapabilities, capabilityKeyOf } from '../exchange/client-capabilities.ts';
-import { ConnectionHolder, type HolderLink } from '../exchange/connection-holder.ts';
+import { ConnectionHolder, type Link } from '../exchange/connection-holder.ts';
 
 /** A `subscriptions/listen` stream: receives notifications that belong to no request. */
 export interface Subscriber {
   announce(method: string, params: RawObject | undefined): void;
   /** Handles a change of a task, which may belong to another client. */
-  onTaskChange(link: HolderLink, task: string): void;
+  onTaskChange(link: Link, task: string): void;
   close(): void;
 }
 

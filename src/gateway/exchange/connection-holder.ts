@@ -2,7 +2,8 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { Offer } from '../../catalog/offer.ts';
 import type { RawObject } from '../../json/json.ts';
 import { type Era, eraOf, featuresOf } from '../../protocol/revisions.ts';
-import type { Link, LinkUser } from '../../upstream/link/link.ts';
+import type { Link as LinkOf, LinkUser } from '../../upstream/link/link.ts';
+import type { Upstream as UpstreamOf } from '../../upstream/upstream.ts';
 import type { UpstreamSet } from '../../upstream/upstream-set.ts';
 import type { Caller } from './caller.ts';
 import type { Recipient, Exchange } from './exchange.ts';
@@ -10,7 +11,10 @@ import { forwardableCapabilities, capabilityKeyOf } from './client-capabilities.
 import type { Severity } from '../../protocol/severity.ts';
 
 /** A link whose users are connection holders. */
-export type HolderLink = Link<Exchange, ConnectionHolder>;
+export type Link = LinkOf<Exchange, ConnectionHolder>;
+
+/** An upstream whose links have connection holders as users. */
+export type Upstream = UpstreamOf<Exchange, ConnectionHolder>;
 
 /** The upstreams of the gateway. */
 export type Upstreams = UpstreamSet<Exchange, ConnectionHolder>;
@@ -39,9 +43,9 @@ export abstract class ConnectionHolder implements LinkUser {
   readonly clientCapabilities: RawObject;
   readonly capabilityKey: string;
   /** Links that serve this holder, by upstream; some may still be opening. */
-  readonly pendingLinks = new Map<string, Promise<HolderLink>>();
+  readonly pendingLinks = new Map<string, Promise<Link>>();
   /** The open links among them, by upstream. */
-  readonly links = new Map<string, HolderLink>();
+  readonly links = new Map<string, Link>();
   /** Offers of its own links that differ from the offer for all clients, by upstream. */
   readonly ownOffers = new Map<string, Offer>();
   /** By published URI. */

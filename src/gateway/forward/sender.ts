@@ -4,13 +4,11 @@ import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import { errorTypeOf } from '../../telemetry/operation.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
-import type { Link } from '../../upstream/link/link.ts';
-import type { Upstream } from '../../upstream/upstream.ts';
 import type { StateLosses } from '../connections/state-losses.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import { modernCapabilities } from '../exchange/client-capabilities.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Link, Upstream } from '../exchange/connection-holder.ts';
 
 /** What is sent to an upstream for an exchange. */
 export interface Sending {
@@ -36,8 +34,8 @@ export class Sender {
 
   send(
     exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
+    upstream: Upstream,
+    link: Link,
     sending: Sending,
   ): Call<Exchange> {
     const { request, progressToken, client } = exchange;

@@ -3,13 +3,11 @@ import { JsonTextError, RawObject, rawItems } from '../../json/json.ts';
 import { type Answer, type Id, notificationText } from '../../protocol/jsonrpc.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
-import type { Link } from '../../upstream/link/link.ts';
 import type { ClientGroup, Subscriber } from '../clients/client-group.ts';
-import type { Exchange } from '../exchange/exchange.ts';
 import type { MessageSink } from '../front.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { isWithin } from '../connections/link-subscriptions.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Link } from '../exchange/connection-holder.ts';
 import { resolveUri } from '../exchange/route.ts';
 import type { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
 
@@ -153,7 +151,7 @@ export class SubscriptionStream implements Subscriber {
     this.#send(method, params ?? RawObject.EMPTY);
   }
 
-  onTaskChange(link: Link<Exchange, ConnectionHolder>, task: string): void {
+  onTaskChange(link: Link, task: string): void {
     if (!this.#isAcknowledged) return;
     this.#tasks.state(link, task).then(
       (state) => state && this.#send('notifications/tasks', state),

@@ -5,7 +5,7 @@ import { progressTokenOf } from '../../protocol/meta.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
-import type { HolderLink } from '../exchange/connection-holder.ts';
+import type { Link } from '../exchange/connection-holder.ts';
 import type { QuestionPolicy } from './question-policy.ts';
 import type { ClientTasks } from './client-tasks.ts';
 import type { TaskMarks } from '../handles/task-marks.ts';
@@ -20,7 +20,7 @@ function errorAnswer(code: number, message: string): Answer {
  * Finds the client that must answer a server request: the one whose call it is about, or the only one of the connection.
  * Returns undefined when the recipient is ambiguous.
  */
-function recipientOf(link: HolderLink, request: ServerRequest<Exchange>): Recipient | undefined {
+function recipientOf(link: Link, request: ServerRequest<Exchange>): Recipient | undefined {
   if (link.shared) return undefined;
   if (request.about !== undefined)
     return { client: request.about.client, exchange: request.about, isUnambiguous: true };
@@ -41,7 +41,7 @@ export class ServerRequests {
   }
 
   /** Sends a server request to its client, or refuses it. Always answers the upstream, in bounded time. */
-  relay(link: HolderLink, request: ServerRequest<Exchange>): void {
+  relay(link: Link, request: ServerRequest<Exchange>): void {
     if (this.#clientTasks.isTaskRequest(request)) {
       this.#clientTasks.relay(link, request);
       return;

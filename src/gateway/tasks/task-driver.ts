@@ -4,21 +4,18 @@ import { readRequests } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { taskError, isTerminal, pollIntervalMs } from '../../protocol/tasks.ts';
-import type { Link } from '../../upstream/link/link.ts';
-import type { Upstream } from '../../upstream/upstream.ts';
 import { toolFailure } from '../forward/result-translator.ts';
-import type { Exchange } from '../exchange/exchange.ts';
 import { modernCapabilities } from '../exchange/client-capabilities.ts';
 import { collectInput } from '../questions/collect-input.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Link, Upstream } from '../exchange/connection-holder.ts';
 import type { Sender } from '../forward/sender.ts';
 
 /** Where an upstream's task is. */
 export interface TaskSite {
-  readonly upstream: Upstream<Exchange, ConnectionHolder>;
-  readonly link: Link<Exchange, ConnectionHolder>;
+  readonly upstream: Upstream;
+  readonly link: Link;
   /** The upstream's id of it. */
   readonly task: string;
 }

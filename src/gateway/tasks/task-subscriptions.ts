@@ -1,11 +1,9 @@
 import { RawObject } from '../../json/json.ts';
 import { META, withoutMeta } from '../../protocol/meta.ts';
-import type { Link } from '../../upstream/link/link.ts';
 import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
-import type { Exchange } from '../exchange/exchange.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Link } from '../exchange/connection-holder.ts';
 import type { TaskIds, TaskAddress } from '../handles/task-ids.ts';
 import type { Tasks } from './tasks.ts';
 import type { ModernClient } from '../clients/modern-client.ts';
@@ -56,7 +54,7 @@ export class TaskSubscriptions {
   }
 
   /** How a task stands that has changed, as `tasks/get` would say; undefined where it is none of these. */
-  async state(link: Link<Exchange, ConnectionHolder>, task: string): Promise<RawObject | undefined> {
+  async state(link: Link, task: string): Promise<RawObject | undefined> {
     const found = [...this.#followed].find(([, one]) => one.task === task && isAt(one, link));
     if (found === undefined) return undefined;
     const params = RawObject.of({ taskId: found[0] });
@@ -73,7 +71,7 @@ export class TaskSubscriptions {
   }
 }
 
-function isAt({ upstream, holder, listening }: FollowedTask, link: Link<Exchange, ConnectionHolder>): boolean {
+function isAt({ upstream, holder, listening }: FollowedTask, link: Link): boolean {
   if (upstream !== link.upstream) return false;
   return listening !== undefined || [...link.users].some(({ key }) => key === holder);
 }

@@ -7,16 +7,14 @@ import { arrayText, RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { MODERN, featuresOf } from '../../protocol/revisions.ts';
 import { declaresTasks, isTerminal, TASKS_EXTENSION, withRelatedTask } from '../../protocol/tasks.ts';
-import type { Link } from '../../upstream/link/link.ts';
-import type { Upstream } from '../../upstream/upstream.ts';
 import { ClientGroup } from '../clients/client-group.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { Caller } from '../exchange/caller.ts';
-import type { Client, Exchange } from '../exchange/exchange.ts';
+import type { Client } from '../exchange/exchange.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
-import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
+import type { Link, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { UpgradedSite, UpgradedTasks } from './upgraded-tasks.ts';
 import type { Sender } from '../forward/sender.ts';
 import { release } from './task-holds.ts';
@@ -82,8 +80,8 @@ export class Tasks {
   /** From a client to an upstream that both know the extension. */
   async #extension(
     exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
+    upstream: Upstream,
+    link: Link,
     { task }: TaskAddress,
     id: string,
     viewed: ViewUpstream,
@@ -107,8 +105,8 @@ export class Tasks {
   /** Between two that know the tasks of 2025-11-25. */
   async #core(
     exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
+    upstream: Upstream,
+    link: Link,
     { task, id }: KnownTask,
   ): Promise<Answer> {
     if (link.era === 'modern') throw new GatewayError('unknown-task');
@@ -128,8 +126,8 @@ export class Tasks {
 
   async #enter(
     exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
+    upstream: Upstream,
+    link: Link,
     params: RawObject,
   ): Promise<Answer> {
     const { sender } = this.#parts;
