@@ -5,8 +5,7 @@ import { uriToClient } from '../catalog/uri.ts';
 import type { RawObject } from '../json/json.ts';
 import type { LimitName } from '../limits.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
-import { type Era, MODERN, featuresOf } from '../protocol/revisions.ts';
-import { ClientGroup } from './clients/client-group.ts';
+import { type Era, featuresOf } from '../protocol/revisions.ts';
 import { elicitationIdToClient } from './questions/question-labels.ts';
 import type { UrlElicitations } from './questions/url-elicitations.ts';
 import { subscribersOf } from './connections/link-subscriptions.ts';
@@ -146,9 +145,7 @@ export class NotificationRouter {
   #routeTask(link: Link, { method, params }: Notification): void {
     const task = params?.string('taskId');
     if (params === undefined || task === undefined) return;
-    for (const holder of this.#parts.holders) {
-      if (holder instanceof ClientGroup) for (const listener of holder.subscribers) listener.onTaskChange(link, task);
-    }
+    for (const holder of this.#parts.holders) holder.onTaskChange(link, task);
     for (const holder of link.users) {
       const id = this.#parts.marks.idFor(link, holder, task);
       if (id !== undefined && featuresOf(holder.caller.revision).coreTasks) {
@@ -167,9 +164,7 @@ export class NotificationRouter {
       this.#parts.onDropped('notification-unattributable');
       return;
     }
-    // Modern clients have no such notifications. They learn of a completed URL elicitation from the answer to their
-    // call.
-    if (to.client.caller.revision === MODERN) return;
+    if (!to.client.dialect.acceptsOtherNotifications) return;
     const mapped =
       method === 'notifications/elicitation/complete' && elicitationId !== undefined
         ? params?.with('elicitationId', JSON.stringify(elicitationIdToClient(to.client, link.upstream, elicitationId)))
@@ -281,7 +276,7 @@ export class NotificationRouter {
  */
 function updateKey(link: Link): Link | string {
   const [user] = link.users;
-  return link.shared || !(user instanceof ClientGroup) ? link : `${link.upstream} ${user.principal}`;
+  return link.shared || user?.siblingKey === undefined ? link : `${link.upstream} ${user.siblingKey}`;
 }
 
 function listChanged(kind: ListKind): string {

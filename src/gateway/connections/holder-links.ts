@@ -8,6 +8,7 @@ import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
 import type { CloseReason } from '../../upstream/link/link.ts';
+import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
 import { isWanted, lowestLevel } from '../exchange/log-level.ts';
 import type { ConnectionHolder, Link, Subscription, Upstream, Upstreams } from '../exchange/connection-holder.ts';
@@ -164,8 +165,8 @@ export class HolderLinks {
 
   /** Sends the log level of a link. Never rejects: after a failure only the log messages differ. */
   async #setLevel(link: Link): Promise<void> {
-    // In the modern era each request has its own level.
-    if (link.hello.capabilities.raw('logging') === undefined || link.era === 'modern') return;
+    if (link.hello.capabilities.raw('logging') === undefined) return;
+    if (!UPSTREAM_DIALECTS[link.era].keepsClientState) return;
     const level = lowestLevel([...link.users].map((holder) => holder.logLevel));
     if (level === undefined) return;
     try {

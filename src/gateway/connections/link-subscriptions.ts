@@ -2,6 +2,7 @@ import { GatewayError, toAnswer } from '../../errors.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
 import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
+import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
 
 export type SubscriptionMethod = 'resources/subscribe' | 'resources/unsubscribe';
@@ -84,15 +85,11 @@ export class LinkSubscriptions {
   }
 }
 
-/**
- * Returns whether a subscription may be sent on this link. A legacy upstream only needs to declare resources: servers
- * of the Python SDK 1.x declare `subscribe: false` and still support subscriptions, and other servers refuse by
- * themselves.
- */
+/** Returns whether a subscription may be sent on this link. */
 export function canSubscribe({ era, hello, key }: Link): boolean {
   const resources = hello.capabilities.object('resources');
   if (resources === undefined || isCallKey(key)) return false;
-  return era === 'legacy' || resources.raw('subscribe') === 'true';
+  return UPSTREAM_DIALECTS[era].acceptsSubscriptions(resources);
 }
 
 /** Returns the holders that are subscribed to a resource or to a parent of it, each once. */

@@ -30,7 +30,6 @@ const CHECKED_MS = 30_000;
 const PROCESS_STARTS = Math.min(16, Math.max(4, 2 * availableParallelism()));
 const REMOTE_STARTS = 32;
 
-
 interface Check {
   readonly atMs: number;
   /** Undefined when the check has ended. */
@@ -200,11 +199,7 @@ export class ListRefresher {
     return config.target.kind === 'stdio' ? Number.POSITIVE_INFINITY : LIST_TTL_MS;
   }
 
-  #refreshIfStale(
-    upstream: Upstream,
-    client: Era,
-    features: ClientFeatures | undefined,
-  ): Promise<boolean> | undefined {
+  #refreshIfStale(upstream: Upstream, client: Era, features: ClientFeatures | undefined): Promise<boolean> | undefined {
     const era = likelyEra(upstream, client);
     const capabilityKey = features?.capabilityKey ?? '';
     const ageMs = this.#parts.offers.ageMs(upstream.id, era, capabilityKey);

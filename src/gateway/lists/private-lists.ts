@@ -64,10 +64,10 @@ export class PrivateLists {
     }
   }
 
-  /** Lists a link for each set of capabilities. Resolves with true if lists differ from those for all clients. */
+  /** Lists a link for each set of capabilities of its users. Resolves with true if lists differ from those for all clients. */
   async #list(link: Link): Promise<boolean> {
     let isOwn = false;
-    for (const features of link.era === 'modern' ? distinctFeatures(link.users) : [link]) {
+    for (const features of distinctFeatures(link.users)) {
       if (await this.#listFor(link, features)) isOwn = true;
     }
     return isOwn;
@@ -94,7 +94,7 @@ export class PrivateLists {
     // The changed state may be outside of the process, and concern other clients too.
     if (isOwn) offers.expire(link.upstream, link.era);
     for (const holder of link.users) {
-      if (link.era === 'modern' && holder.capabilityKey !== capabilityKey) continue;
+      if (holder.capabilityKey !== capabilityKey) continue;
       if (isOwn) holder.ownOffers.set(link.upstream, offer);
       else holder.ownOffers.delete(link.upstream);
       this.#parts.refreshCatalog(holder);

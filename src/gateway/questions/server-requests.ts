@@ -1,5 +1,3 @@
-import { downgradeServerRequest } from '../../protocol/translation/downgrade.ts';
-import { MODERN } from '../../protocol/revisions.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
@@ -61,10 +59,9 @@ export class ServerRequests {
       return;
     }
     const { client, exchange } = recipient;
-    const { revision } = client.caller;
     const marked = this.#marks.withTaskId(link, client, request.params);
     const asked = this.#policy.toClient(client, link.upstream, { method: request.method, params: marked });
-    const params = revision === MODERN ? asked : downgradeServerRequest(request.method, revision, asked);
+    const params = client.dialect.downgradeServerRequest(request.method, asked);
     if (params === undefined || !canBeAsked(client.clientCapabilities, request.method, request.params)) {
       request.answer(errorAnswer(-32602, `The client cannot be asked for this: ${request.method}`));
       client.onUnsupportedRequest(request.method, request.params, exchange);
