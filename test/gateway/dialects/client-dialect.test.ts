@@ -23,7 +23,7 @@ const roles = [
 ] as const;
 
 for (const { revision, declares, role } of roles) {
-  test(`a client of ${revision} that ${declares ? 'declares' : 'lacks'} the extension has the role ${role}`, () => {
+  test(`a client of ${revision} ${declares ? 'with' : 'without'} the extension has the role ${role}`, () => {
     assert.equal(CLIENT_DIALECTS[revision].taskRole(declares ? EXTENSION : RawObject.EMPTY), role);
   });
 }

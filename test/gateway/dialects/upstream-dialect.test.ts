@@ -32,7 +32,7 @@ test('a request to a modern upstream has capabilities without members of 2025-11
   assert.equal(modern.envelopeLogLevel(client), 'info');
 });
 
-test('a request for a modern client declares the tasks extension only if the client does', () => {
+test('a request of a modern client declares tasks only if the client does', () => {
   const declares = (declared: object) =>
     declaresTasks(modern.envelopeCapabilities(ALL_USABLE, clientOf(MODERN, declared)) ?? RawObject.EMPTY);
   assert.equal(declares({}), false);
@@ -68,7 +68,7 @@ const steps = [
 ] as const;
 
 for (const step of steps) {
-  test(`a task that is ${step.status} leads to ${step.legacy.kind} (legacy) and ${step.modern.kind} (modern)`, () => {
+  test(`${step.status} task: ${step.legacy.kind} in the legacy era, ${step.modern.kind} in the modern`, () => {
     const { status } = step;
     const state = RawObject.of({ status, result: { content: [] }, error: { code: -1, message: 'broken' } });
     assert.deepEqual(legacy.taskStep(state), step.legacy);
