@@ -7,11 +7,9 @@ import type { RawObject } from '../../json/json.ts';
 import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { type Era, featuresOf, type Revision } from '../../protocol/revisions.ts';
-import type { Call } from '../../upstream/rpc/call.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { type ResultTranslator, NEEDS_URL, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
-import type { Exchange } from '../exchange/exchange.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { collectInput, MAX_ROUNDS } from '../questions/collect-input.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
@@ -51,7 +49,6 @@ const HEADER_MISMATCH = -32020;
 /** Sends client requests to their upstreams, at most once each, and translates the answers. */
 export class Calls {
   readonly #parts: CallsParts;
-  readonly #sender: Sender;
   /** The call at an upstream, by the era of the link. */
   readonly #callIn: Readonly<Record<Era, UpstreamCall>> = {
     legacy: (exchange, upstream, link, to) => this.#callLegacy(exchange, upstream, link, to),
@@ -60,7 +57,6 @@ export class Calls {
 
   constructor(parts: CallsParts) {
     this.#parts = parts;
-    this.#sender = parts.sender;
   }
 
   /**
@@ -117,7 +113,7 @@ export class Calls {
     const plan = taskCalls.planOf(exchange, upstream, link, sent, source);
     let answer: Answer;
     if (plan === 'plain') {
-      answer = await this.#sender.send(exchange, upstream, link, { params: sent.with('task', undefined) }).answer;
+      answer = await this.#parts.sender.send(exchange, upstream, link, { params: sent.with('task', undefined) }).answer;
     } else {
       const called = await taskCalls.call(plan, exchange, upstream, link, sent);
       if (called.isTranslated) return { kind: 'answer', answer: called.answer };
@@ -128,17 +124,6 @@ export class Calls {
     }
     if (answer.kind === 'error') await this.#awaitLists(exchange);
     return this.#toOutcome(exchange, { upstream: upstream.id, era: link.era, source }, answer);
-  }
-
-  /** Sends a request to a modern upstream, which itself decides whether to create a task. */
-  #sendModern(
-    exchange: OpenExchange,
-    upstream: Upstream,
-    link: Link,
-    { params, source }: Pick<UpstreamRoute, 'params' | 'source'>,
-  ): Call<Exchange> {
-    const sent = exchange.request.method === 'tools/call' ? params.with('task', undefined) : params;
-    return this.#sender.send(exchange, upstream, link, { params: sent, headers: headersOf(source, params) });
   }
 
   /**
@@ -183,7 +168,10 @@ export class Calls {
     let sent = params;
     let hasRefreshed = false;
     for (let round = 1; round <= MAX_ROUNDS; round++) {
-      const unparsed = await this.#sendModern(exchange, upstream, link, { params: sent, source }).answer;
+      // A modern upstream itself decides whether to create a task.
+      const bare = method === 'tools/call' ? sent.with('task', undefined) : sent;
+      const sending = { params: bare, headers: headersOf(source, sent) };
+      const unparsed = await this.#parts.sender.send(exchange, upstream, link, sending).answer;
       const answer = unparsed.kind === 'result' ? parsed(unparsed) : unparsed;
       if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
         // The upstream refused the request before it ran: the tool's schema in the catalog is old.
@@ -201,11 +189,8 @@ export class Calls {
         return this.#toOutcome(exchange, { upstream: upstream.id, era: link.era, source }, answer);
       }
       if (incomplete.kind === 'task') {
-        const { state } = incomplete;
-        return {
-          kind: 'answer',
-          answer: await this.#parts.taskCalls.onCreated(exchange, upstream, link, state, source),
-        };
+        const created = this.#parts.taskCalls.onCreated(exchange, upstream, link, incomplete.state, source);
+        return { kind: 'answer', answer: await created };
       }
       const { asked } = incomplete;
       if (exchange.client.dialect.asksInAnswers) return inputRequired(upstream.id, exchange, asked);

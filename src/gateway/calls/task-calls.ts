@@ -25,7 +25,7 @@ export interface TaskCallsParts {
 }
 
 /**
- * How a call is made at a legacy upstream.
+ * The way in which a call is made at a legacy upstream.
  *
  * - `plain`: without a task.
  * - `client`: as a task, which the client asked for and gets.

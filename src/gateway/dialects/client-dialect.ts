@@ -13,10 +13,10 @@ import { type Stamp, upgradeResult } from '../../protocol/translation/upgrade.ts
  */
 export type TaskRole = 'polls' | 'waits' | 'none';
 
-/** How the gateway answers and asks clients of one revision. */
+/** The rules by which the gateway answers and asks clients of one revision. */
 export interface ClientDialect {
   readonly era: Era;
-  /** Whether the client is asked in an answer and retries with its input. Else it is asked during its call. */
+  /** Whether the gateway puts questions into an answer, and the client retries with its input. Else it asks during the call. */
   readonly asksInAnswers: boolean;
   /** Whether the error of a read depends on whether a list has the resource. */
   readonly marksUnlistedResources: boolean;

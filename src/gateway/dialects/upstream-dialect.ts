@@ -22,7 +22,7 @@ interface CapabilityFilter {
 /** The next step of a call that waits for the end of a task. `fetch`: send `tasks/result`, which ends with the result. */
 export type TaskStep = { readonly kind: 'poll' | 'ask' | 'fetch' } | { readonly kind: 'end'; readonly answer: Answer };
 
-/** How the gateway asks upstreams of one era. */
+/** The rules by which the gateway asks upstreams of one era. */
 export interface UpstreamDialect {
   /** Whether a connection has the capabilities, log level and roots of its client. Else each request carries them. */
   readonly keepsClientState: boolean;
@@ -84,6 +84,9 @@ export const UPSTREAM_DIALECTS: Readonly<Record<Era, UpstreamDialect>> = {
   modern: MODERN_UPSTREAM,
 };
 
+/** Results of {@link modernCapabilities}, by forwardable capabilities, then by declared ones: mostly the same objects. */
+const modernByForwardable = new WeakMap<RawObject, WeakMap<RawObject, RawObject>>();
+
 /**
  * Returns the capabilities that a request to a modern upstream declares for this client. `roots.listChanged` and the
  * tasks of 2025-11-25 do not exist in that revision. The tasks extension is declared for clients that have a role in such a task.
@@ -98,9 +101,3 @@ function modernCapabilities({ caller, clientCapabilities, dialect }: DeclaringCl
   modernByForwardable.set(clientCapabilities, byDeclared.set(caller.capabilities, capabilities));
   return capabilities;
 }
-
-/**
- * Results of {@link modernCapabilities}, by forwardable capabilities, then by declared ones. Most requests have the
- * same objects.
- */
-const modernByForwardable = new WeakMap<RawObject, WeakMap<RawObject, RawObject>>();

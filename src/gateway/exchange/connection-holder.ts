@@ -41,7 +41,7 @@ export interface StateLoss {
 export abstract class ConnectionHolder implements LinkUser {
   readonly key: string;
   readonly caller: Caller;
-  /** How the gateway answers and asks its clients. */
+  /** The rules by which the gateway answers and asks its clients. */
   readonly dialect: ClientDialect;
   readonly clientCapabilities: RawObject;
   readonly capabilityKey: string;

@@ -12,7 +12,7 @@ import type { MessageSink } from '../front.ts';
 /** The client of an exchange: a session, or the client of one modern request. */
 export interface Client {
   readonly caller: Caller;
-  /** How the gateway answers and asks the client. */
+  /** The rules by which the gateway answers and asks the client. */
   readonly dialect: ClientDialect;
   readonly catalog: Catalog;
   /** The capabilities that upstreams may use. */

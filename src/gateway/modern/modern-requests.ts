@@ -158,7 +158,7 @@ export class ModernRequests implements ModernRequestHost {
   #runTask(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
     const { group } = modernClient;
     const exchange = new OpenExchange(modernClient, group, modernRequest.request, modernRequest.sink);
-    // Not added to the group, since a question of an upstream is never about a task request.
+    // The group does not list this exchange, since a question of an upstream is never about a task request.
     modernRequest.bind(exchange);
     this.#countIn(modernRequest, group);
     return this.#parts.tasks.request(exchange);

@@ -2,7 +2,7 @@ import { RawObject } from '../../json/json.ts';
 import { META, withoutMeta } from '../../protocol/meta.ts';
 import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
-import { OpenExchange } from '../exchange/open-exchange.ts';
+import { NULL_SINK, OpenExchange } from '../exchange/open-exchange.ts';
 import type { Link } from '../exchange/connection-holder.ts';
 import type { TaskIds, TaskAddress } from '../handles/task-ids.ts';
 import type { Tasks } from './tasks.ts';
@@ -18,8 +18,6 @@ interface FollowedTask extends TaskAddress {
   /** Undefined for a legacy upstream, which sends changes without a subscription or not at all. */
   readonly subscription: UpstreamSubscription | undefined;
 }
-
-const NULL_SINK = { send: () => false };
 
 /** The tasks of one `subscriptions/listen` stream. */
 export class TaskSubscriptions {

@@ -8,7 +8,7 @@ import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Client } from '../exchange/exchange.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
-import { OpenExchange } from '../exchange/open-exchange.ts';
+import { NULL_SINK, OpenExchange } from '../exchange/open-exchange.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { TaskSite } from './task-driver.ts';
 import { release } from './task-holds.ts';
@@ -28,7 +28,7 @@ export interface UpgradedSite extends TaskSite {
 /** A task of a legacy upstream that runs for a modern client. */
 interface RunningTask {
   readonly principal: string;
-  /** Stands for the client between its requests: the upstream's questions about the task belong to this exchange. */
+  /** Represents the client between its requests: the upstream's questions about the task belong to this exchange. */
   readonly exchange: OpenExchange;
   readonly rounds: InputRounds;
   readonly holder: ConnectionHolder;
@@ -42,8 +42,6 @@ const CLIENT_SILENCE_MS = 3_600_000;
 
 /** The time for an upstream to ask its questions after `tasks/result` was sent. */
 const ASK_MS = 150;
-
-const NULL_SINK = { send: () => false };
 
 /** Tasks of 2025-11-25 as tasks of the extension, with the questions that their upstreams ask. */
 export class UpgradedTasks {
