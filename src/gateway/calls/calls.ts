@@ -168,10 +168,11 @@ export class Calls {
     let sent = params;
     let hasRefreshed = false;
     for (let round = 1; round <= MAX_ROUNDS; round++) {
-      // A modern upstream itself decides whether to create a task.
-      const bare = method === 'tools/call' ? sent.with('task', undefined) : sent;
-      const sending = { params: bare, headers: headersOf(source, sent) };
-      const unparsed = await this.#parts.sender.send(exchange, upstream, link, sending).answer;
+      const unparsed = await this.#parts.sender.send(exchange, upstream, link, {
+        // A modern upstream itself decides whether to create a task.
+        params: method === 'tools/call' ? sent.with('task', undefined) : sent,
+        headers: headersOf(source, sent),
+      }).answer;
       const answer = unparsed.kind === 'result' ? parsed(unparsed) : unparsed;
       if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
         // The upstream refused the request before it ran: the tool's schema in the catalog is old.

@@ -88,8 +88,10 @@ export class Tasks {
   }
 
   /** Answers a request about an upgraded task. */
-  async #upgraded(exchange: OpenExchange, site: UpgradedSite): Promise<Answer> {
+  async #upgraded(exchange: OpenExchange, { upstream, link, task, holder }: RequestedTask): Promise<Answer> {
     const { upgradedTasks } = this.#parts;
+    // A running task keeps its site for up to an hour, and must not keep the text of this request with it.
+    const site = { upstream, link, task, holder };
     switch (exchange.request.method) {
       case 'tasks/update':
         return await upgradedTasks.update(exchange, site);
