@@ -56,6 +56,7 @@ const FLOORS: Readonly<Record<string, readonly string[]>> = {
   config: ['document', 'schema', 'upstreams', '.'],
   upstream: ['rpc', 'stdio', 'http', 'link', '.'],
   gateway: [
+    'dialects',
     'exchange',
     'handles',
     'connections',
@@ -144,6 +145,34 @@ for (const file of files) {
     assert.ok((sources.get(file) ?? '').split('\n').length <= MAX_LINES);
   });
 }
+
+/** Comparisons that ask for an era or a revision. */
+const ERA_QUESTION =
+  /[!=]==\s*(?:MODERN\b|'legacy'|'modern')|(?:\bMODERN|(?<!typeof )\b(?:era|revision))\s*[!=]==(?!\s*undefined\b)/;
+
+/** Files of the core that may compare eras, with the reason. */
+const MAY_COMPARE_ERAS: ReadonlyMap<string, string> = new Map([
+  ['gateway/lists/offers.ts', 'reads eras from the keys of stored offers, and selects the keys of one era'],
+]);
+
+test('only the dialects of the gateway ask for an era', () => {
+  for (const [file, source] of sources) {
+    if (part(file) !== 'gateway' || floor(file) === 'dialects' || MAY_COMPARE_ERAS.has(file)) continue;
+    const question = ERA_QUESTION.exec(source)?.[0];
+    assert.equal(question, undefined, `${file} asks for an era; the difference belongs to a dialect`);
+  }
+});
+
+test('no file of the gateway asks for a class of the gateway', () => {
+  const core = [...sources].filter(([file]) => part(file) === 'gateway');
+  const classes = new Set(core.flatMap(([, source]) => [...source.matchAll(/\bclass (\w+)/g)].map(([, name]) => name)));
+  assert.ok(classes.has('ClientGroup') && classes.has('Session'));
+  for (const [file, source] of core) {
+    for (const [, name] of source.matchAll(/\binstanceof (\w+)/g)) {
+      assert.ok(!classes.has(name), `${file} asks for ${name}; the object itself can answer`);
+    }
+  }
+});
 
 test('every part of the program is in the table', () => {
   const parts = new Set(files.map(part));

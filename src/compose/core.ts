@@ -15,6 +15,7 @@ import { PageCache } from '../gateway/forward/page-cache.ts';
 import { ResourceCache } from '../gateway/forward/resource-cache.ts';
 import { ResultTranslator } from '../gateway/forward/result-translator.ts';
 import { Sender } from '../gateway/forward/sender.ts';
+import type { Front } from '../gateway/front.ts';
 import { Gateway } from '../gateway/gateway.ts';
 import { Sealer } from '../gateway/handles/sealer.ts';
 import { TaskIds } from '../gateway/handles/task-ids.ts';
@@ -55,7 +56,7 @@ const SWEEP_MS = 5_000;
 
 /** The gateway without its listeners: everything that serves a client, over any transport. */
 export interface Core {
-  readonly gateway: Gateway;
+  readonly gateway: Front;
   readonly upstreams: Upstreams;
   readonly offers: Offers;
   /** Resolves with the number and memory of the processes of stdio upstreams, by upstream id. */

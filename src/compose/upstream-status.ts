@@ -1,13 +1,11 @@
 import type { ListProblem } from '../catalog/problems.ts';
 import type { UpstreamConfig } from '../config/config.ts';
-import type { ConnectionHolder, Upstreams } from '../gateway/exchange/connection-holder.ts';
-import type { Exchange } from '../gateway/exchange/exchange.ts';
+import type { Upstream, Upstreams } from '../gateway/exchange/connection-holder.ts';
 import type { Offers } from '../gateway/lists/offers.ts';
 import type { EraStatus, UpstreamStatus } from '../operator/status.ts';
 import type { Era } from '../protocol/revisions.ts';
 import { isUp, type Lifecycle } from '../upstream/lifecycle.ts';
 import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
-import type { Upstream } from '../upstream/upstream.ts';
 
 /** The parts of the core whose status is reported. */
 interface StatusSource {
@@ -19,7 +17,7 @@ function explanation({ reason, detail }: Lifecycle): string | undefined {
   return detail === undefined || detail === reason ? reason : `${reason} (${detail})`;
 }
 
-function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers): UpstreamStatus {
+function statusOf(upstream: Upstream, offers: Offers): UpstreamStatus {
   const { id } = upstream;
   const { tools, prompts, lists, quarantined } = offers.catalog(id, 'legacy', '');
   const offer = offers.best(id, 'legacy', '');
@@ -41,7 +39,7 @@ function statusOf(upstream: Upstream<Exchange, ConnectionHolder>, offers: Offers
   };
 }
 
-function eraStatus(upstream: Upstream<Exchange, ConnectionHolder>, era: Era, offers: Offers): EraStatus {
+function eraStatus(upstream: Upstream, era: Era, offers: Offers): EraStatus {
   const { speaks, evidence } = upstream.eras[era];
   const offer = speaks === 'no' ? undefined : offers.bestIn(upstream.id, era, '');
   return {

@@ -11,7 +11,7 @@ export interface MessageSink {
   send(text: string): boolean;
 }
 
-/** A session of a legacy client, as the client's edge sees it. */
+/** A session of a legacy client, as the client's edge sees it. It may be passed only to the front that returned it. */
 export interface ClientSession {
   /** The sealed `Mcp-Session-Id`. */
   readonly id: string;

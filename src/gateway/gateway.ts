@@ -9,8 +9,9 @@ import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import { detach } from '../json/memo.ts';
 import { featuresOf, negotiate } from '../protocol/revisions.ts';
 import { TASK_METHODS } from '../protocol/tasks.ts';
+import { UPSTREAM_DIALECTS } from './dialects/upstream-dialect.ts';
 import { capabilityKeyOf, forwardableCapabilities } from './exchange/client-capabilities.ts';
-import type { CallOutcome } from './calls/asking-answers.ts';
+import type { CallOutcome } from './calls/call-outcome.ts';
 import type { Calls } from './calls/calls.ts';
 import type { ClientTasks } from './questions/client-tasks.ts';
 import type { ClientSession, Front, ModernCall, ModernCaller, ModernSink, MessageSink } from './front.ts';
@@ -25,7 +26,7 @@ import { resolveUri } from './exchange/route.ts';
 import { noToolsNote, resolve } from './calls/resolve.ts';
 import type { Lifecycle } from '../upstream/lifecycle.ts';
 import type { ListRefresher } from './lists/list-refresher.ts';
-import { Session } from './clients/session.ts';
+import type { Session } from './clients/session.ts';
 import type { Sessions } from './clients/sessions.ts';
 import type { Tasks } from './tasks/tasks.ts';
 
@@ -101,8 +102,7 @@ export class Gateway implements Front {
     return this.#parts.sessions.find(id, principal, view);
   }
 
-  async handleRequest(clientSession: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined> {
-    const session = asSession(clientSession);
+  async handleRequest(session: Session, request: Request, sink: MessageSink): Promise<Answer | undefined> {
     const startedMs = performance.now();
     this.#parts.recorder.begin();
     let exchange: OpenExchange | undefined;
@@ -121,7 +121,7 @@ export class Gateway implements Front {
     } catch (thrown) {
       answer = this.#parts.recorder.fail(thrown, request.method);
     }
-    if (exchange !== undefined) session.inFlight.delete(request.id);
+    if (exchange !== undefined) session.removeExchange(exchange);
     session.usedMs = performance.now();
     this.#parts.recorder.end(session.caller, request, exchange, answer, session.usedMs - startedMs);
     return exchange?.isCancelledByClient === true ? undefined : answer;
@@ -146,7 +146,7 @@ export class Gateway implements Front {
       throw new GatewayError('overloaded', { message: `this session has ${session.inFlight.size} requests under way` });
     }
     const exchange = new OpenExchange(session, session, request, sink);
-    session.inFlight.set(id, exchange);
+    session.addExchange(exchange);
     return exchange;
   }
 
@@ -197,9 +197,9 @@ export class Gateway implements Front {
     }
   }
 
-  handleNotification(clientSession: ClientSession, notification: Notification): void {
+  handleNotification(session: Session, notification: Notification): void {
     try {
-      this.#onNotification(asSession(clientSession), notification);
+      this.#onNotification(session, notification);
     } catch (thrown) {
       if (!(thrown instanceof JsonTextError)) throw thrown;
       this.#parts.log.debug({ method: notification.method }, 'broken notification ignored');
@@ -233,22 +233,21 @@ export class Gateway implements Front {
     for (const opening of session.pendingLinks.values()) {
       opening.then(
         (link) => {
-          // A modern upstream requests the roots in each call that needs them.
-          const hearsChanges = link.clientCapabilities.raw('roots') !== undefined;
-          if (!link.shared && link.era === 'legacy' && hearsChanges)
-            link.connection.notify('notifications/roots/list_changed');
+          const knowsRoots =
+            UPSTREAM_DIALECTS[link.era].keepsClientState && link.clientCapabilities.raw('roots') !== undefined;
+          if (!link.shared && knowsRoots) link.connection.notify('notifications/roots/list_changed');
         },
         () => undefined,
       );
     }
   }
 
-  handleResponse(clientSession: ClientSession, response: Response): void {
-    asSession(clientSession).onResponse(response.id, response);
+  handleResponse(session: Session, response: Response): void {
+    session.onResponse(response.id, response);
   }
 
-  endSession(clientSession: ClientSession): Promise<void> {
-    return this.#parts.sessions.end(asSession(clientSession));
+  endSession(session: Session): Promise<void> {
+    return this.#parts.sessions.end(session);
   }
 }
 
@@ -260,8 +259,3 @@ function sessionAnswer(outcome: CallOutcome): Answer {
 
 /** Methods that exactly one upstream answers. */
 const UPSTREAM_METHODS = new Set(['tools/call', 'prompts/get', 'resources/read', 'completion/complete']);
-
-function asSession(session: ClientSession): Session {
-  if (session instanceof Session) return session;
-  throw new TypeError('a session of another gateway');
-}

@@ -5,8 +5,7 @@ import { uriToClient } from '../catalog/uri.ts';
 import type { RawObject } from '../json/json.ts';
 import type { LimitName } from '../limits.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
-import { type Era, MODERN, featuresOf } from '../protocol/revisions.ts';
-import { ClientGroup } from './clients/client-group.ts';
+import { type Era, featuresOf } from '../protocol/revisions.ts';
 import { elicitationIdToClient } from './questions/question-labels.ts';
 import type { UrlElicitations } from './questions/url-elicitations.ts';
 import { subscribersOf } from './connections/link-subscriptions.ts';
@@ -17,7 +16,7 @@ import { ListingQueue } from './lists/listing-queue.ts';
 import type { Offers } from './lists/offers.ts';
 import { PrivateLists } from './lists/private-lists.ts';
 import type { Recipient, Exchange } from './exchange/exchange.ts';
-import type { ConnectionHolder, HolderLink, Upstreams } from './exchange/connection-holder.ts';
+import type { ConnectionHolder, Link, Upstreams } from './exchange/connection-holder.ts';
 import { UpdateCoalescer } from './update-coalescer.ts';
 import type { TaskMarks } from './handles/task-marks.ts';
 
@@ -47,8 +46,8 @@ export class NotificationRouter {
   readonly #parts: NotificationRouterParts;
   readonly #privateLists: PrivateLists;
   /** Lists that a link reported as changed and that were not fetched again yet. */
-  readonly #reported = new Map<HolderLink, Report>();
-  readonly #updates: UpdateCoalescer<HolderLink>;
+  readonly #reported = new Map<Link, Report>();
+  readonly #updates: UpdateCoalescer<Link>;
 
   constructor(parts: NotificationRouterParts) {
     this.#parts = parts;
@@ -69,7 +68,7 @@ export class NotificationRouter {
    *
    * @param about the exchange of the call that the notification belongs to, if that is known.
    */
-  onNotification(link: HolderLink, notification: Notification, about: Exchange | undefined): void {
+  onNotification(link: Link, notification: Notification, about: Exchange | undefined): void {
     const { method, params } = notification;
     switch (method) {
       case 'notifications/progress':
@@ -102,14 +101,14 @@ export class NotificationRouter {
    * Returns the recipient of a notification: the client of its call, else the only user of the connection. Returns
    * undefined if that is ambiguous.
    */
-  #recipient(link: HolderLink, about: Exchange | undefined): Recipient | undefined {
+  #recipient(link: Link, about: Exchange | undefined): Recipient | undefined {
     if (about !== undefined) return { client: about.client, exchange: about, isUnambiguous: true };
     if (link.shared || link.users.size !== 1) return undefined;
     const [only] = link.users;
     return only?.recipientAt(link.upstream);
   }
 
-  #routeLog(link: HolderLink, { method, params }: Notification, about: Exchange | undefined): void {
+  #routeLog(link: Link, { method, params }: Notification, about: Exchange | undefined): void {
     const to = this.#recipient(link, about);
     if (to === undefined || params === undefined) {
       this.#parts.onDropped('log-unattributable');
@@ -125,14 +124,14 @@ export class NotificationRouter {
     if (!client.notify(method, labelled, exchange)) this.#parts.onDropped('log-undeliverable');
   }
 
-  #routeUpdate(link: HolderLink, { params }: Notification): void {
+  #routeUpdate(link: Link, { params }: Notification): void {
     this.#parts.resourceCache.invalidate(link.upstream);
     const uri = params?.string('uri');
     if (params !== undefined && uri !== undefined) this.#updates.add(updateKey(link), link, uri, params);
   }
 
   /** @param links of one upstream. */
-  #announceUpdate(links: Iterable<HolderLink>, uri: string, params: RawObject): void {
+  #announceUpdate(links: Iterable<Link>, uri: string, params: RawObject): void {
     const [first] = links;
     for (const holder of subscribersOf(links, uri)) {
       const viewed = holder.catalog.view.upstreams.find(({ id }) => id === first?.upstream);
@@ -143,12 +142,10 @@ export class NotificationRouter {
   }
 
   /** Routes a change of a task to the clients that own the task. */
-  #routeTask(link: HolderLink, { method, params }: Notification): void {
+  #routeTask(link: Link, { method, params }: Notification): void {
     const task = params?.string('taskId');
     if (params === undefined || task === undefined) return;
-    for (const holder of this.#parts.holders) {
-      if (holder instanceof ClientGroup) for (const listener of holder.subscribers) listener.onTaskChange(link, task);
-    }
+    for (const holder of this.#parts.holders) holder.onTaskChange(link, task);
     for (const holder of link.users) {
       const id = this.#parts.marks.idFor(link, holder, task);
       if (id !== undefined && featuresOf(holder.caller.revision).coreTasks) {
@@ -157,7 +154,7 @@ export class NotificationRouter {
     }
   }
 
-  #routeOther(link: HolderLink, { method, params }: Notification, about: Exchange | undefined): void {
+  #routeOther(link: Link, { method, params }: Notification, about: Exchange | undefined): void {
     const elicitationId = params?.string('elicitationId');
     if (method === 'notifications/elicitation/complete' && elicitationId !== undefined) {
       this.#parts.urlElicitations.complete(link.upstream, elicitationId);
@@ -167,9 +164,7 @@ export class NotificationRouter {
       this.#parts.onDropped('notification-unattributable');
       return;
     }
-    // Modern clients have no such notifications. They learn of a completed URL elicitation from the answer to their
-    // call.
-    if (to.client.caller.revision === MODERN) return;
+    if (!to.client.dialect.acceptsOtherNotifications) return;
     const mapped =
       method === 'notifications/elicitation/complete' && elicitationId !== undefined
         ? params?.with('elicitationId', JSON.stringify(elicitationIdToClient(to.client, link.upstream, elicitationId)))
@@ -178,7 +173,7 @@ export class NotificationRouter {
     if (!to.client.notify(method, mapped, about)) to.client.announce(method, mapped);
   }
 
-  #onListChanged(link: HolderLink, method: string): void {
+  #onListChanged(link: Link, method: string): void {
     this.#parts.resourceCache.invalidate(link.upstream);
     const report = this.#reported.get(link) ?? { atStart: new Set(), afterwards: new Set() };
     this.#reported.set(link, report);
@@ -202,7 +197,7 @@ export class NotificationRouter {
    * Announces the changes that an upstream reported, even if its lists turned out equal. Ignores reports from before
    * the first answer if the lists are equal: many servers report the tools that they register while they start.
    */
-  #announceReported(link: HolderLink, holders: Iterable<ConnectionHolder>, isDifferent: boolean): void {
+  #announceReported(link: Link, holders: Iterable<ConnectionHolder>, isDifferent: boolean): void {
     const report = this.#reported.get(link);
     this.#reported.delete(link);
     if (report === undefined) return;
@@ -218,12 +213,12 @@ export class NotificationRouter {
   }
 
   /** Gives the users of a closed link the lists for all clients again. */
-  onLinkClosed(link: HolderLink): void {
+  onLinkClosed(link: Link): void {
     this.#privateLists.onLinkClosed(link);
   }
 
   /** Returns the users of a private connection, and the siblings of its client groups. */
-  #audience(link: HolderLink): ReadonlySet<ConnectionHolder> {
+  #audience(link: Link): ReadonlySet<ConnectionHolder> {
     const audience = new Set(link.users);
     for (const user of link.users) for (const sibling of this.#parts.siblingsOf(user)) audience.add(sibling);
     return audience;
@@ -279,9 +274,9 @@ export class NotificationRouter {
  * Returns a key that is equal for links whose updates reach the same listeners: those of one principal's client groups
  * at one upstream.
  */
-function updateKey(link: HolderLink): HolderLink | string {
+function updateKey(link: Link): Link | string {
   const [user] = link.users;
-  return link.shared || !(user instanceof ClientGroup) ? link : `${link.upstream} ${user.principal}`;
+  return link.shared || user?.siblingKey === undefined ? link : `${link.upstream} ${user.siblingKey}`;
 }
 
 function listChanged(kind: ListKind): string {

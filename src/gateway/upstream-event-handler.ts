@@ -8,7 +8,7 @@ import type { CloseReason } from '../upstream/link/link.ts';
 import type { ServerRequest } from '../upstream/rpc/connection.ts';
 import type { UpstreamEvents } from '../upstream/upstream-events.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
-import type { ConnectionHolder, HolderLink } from './exchange/connection-holder.ts';
+import type { ConnectionHolder, Link } from './exchange/connection-holder.ts';
 import type { Exchange } from './exchange/exchange.ts';
 import { ChangeGatherer } from './lists/change-gatherer.ts';
 import type { Offers } from './lists/offers.ts';
@@ -38,15 +38,15 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
     });
   }
 
-  onNotification(link: HolderLink, notification: Notification, about: Exchange | undefined): void {
+  onNotification(link: Link, notification: Notification, about: Exchange | undefined): void {
     this.#parts.notifications.onNotification(link, notification, about);
   }
 
-  onServerRequest(link: HolderLink, request: ServerRequest<Exchange>): void {
+  onServerRequest(link: Link, request: ServerRequest<Exchange>): void {
     this.#parts.serverRequests.relay(link, request);
   }
 
-  onLinkClosed(link: HolderLink, reason: CloseReason): void {
+  onLinkClosed(link: Link, reason: CloseReason): void {
     this.#parts.links.onLinkClosed(link, reason);
     this.#parts.notifications.onLinkClosed(link);
     if (reason === 'crash' || reason === 'forgotten') this.#parts.metrics.upstreamRestarted(link.upstream);

@@ -39,6 +39,8 @@ export interface RevisionFeatures {
   readonly structuredContent: boolean;
   readonly elicitation: boolean;
   readonly urlElicitation: boolean;
+  /** `completion/complete` has `context`. */
+  readonly completionContext: boolean;
   /** Sampling messages may hold arrays of content and tool use. */
   readonly samplingTools: boolean;
   /** `tasks/…` methods are part of the protocol, in both directions. */
@@ -54,6 +56,7 @@ const BASE: RevisionFeatures = {
   structuredContent: false,
   elicitation: false,
   urlElicitation: false,
+  completionContext: false,
   samplingTools: false,
   coreTasks: false,
 };
@@ -68,6 +71,7 @@ const FEATURES: Readonly<Record<Revision, RevisionFeatures>> = {
     resourceLinks: true,
     structuredContent: true,
     elicitation: true,
+    completionContext: true,
   },
   '2025-11-25': {
     ...BASE,
@@ -77,6 +81,7 @@ const FEATURES: Readonly<Record<Revision, RevisionFeatures>> = {
     resourceLinks: true,
     structuredContent: true,
     elicitation: true,
+    completionContext: true,
     urlElicitation: true,
     samplingTools: true,
     coreTasks: true,
@@ -88,6 +93,7 @@ const FEATURES: Readonly<Record<Revision, RevisionFeatures>> = {
     resourceLinks: true,
     structuredContent: true,
     elicitation: true,
+    completionContext: true,
     urlElicitation: true,
     samplingTools: true,
   },

@@ -31,16 +31,16 @@ export function resolve(
   });
 }
 
-/** What a request names, by method. */
-const NAMED_BY: Readonly<Record<string, readonly [member: string, what: string]>> = {
+/** The member that names an item, and the kind of the item, by method. */
+const NAMED_BY: Readonly<Record<string, readonly [member: string, kind: string]>> = {
   'tools/call': ['name', 'tool'],
   'prompts/get': ['name', 'prompt'],
   'resources/read': ['uri', 'resource'],
 };
 
 /**
- * Returns the failure of a request whose name belongs, by its prefix, to an upstream that is not up; undefined when every
- * upstream that it could belong to is up, so that the name is unknown.
+ * Returns the failure of a request whose name has the prefix of an upstream that is not up. Returns undefined if every such
+ * upstream is up, so that the name is unknown.
  *
  * @param nowMs monotonic.
  */
@@ -50,12 +50,12 @@ export function unavailableOwner(
   { method, params }: Request,
   nowMs: number,
 ): GatewayError | undefined {
-  const [member = '', what = ''] = NAMED_BY[method] ?? [];
+  const [member = '', kind = ''] = NAMED_BY[method] ?? [];
   const name = params?.string(member);
-  const upstream = name === undefined ? undefined : ownerByPrefix(view, name, what === 'resource');
+  const upstream = name === undefined ? undefined : ownerByPrefix(view, name, kind === 'resource');
   const lifecycle = upstream === undefined ? undefined : lifecycleOf(upstream);
   if (name === undefined || upstream === undefined || lifecycle === undefined || isUp(lifecycle)) return undefined;
-  const message = `${what} "${name}" belongs to upstream "${upstream}", which ${explained(lifecycle, nowMs)}`;
+  const message = `${kind} "${name}" belongs to upstream "${upstream}", which ${explained(lifecycle, nowMs)}`;
   return new GatewayError('upstream-unavailable', {
     upstream,
     message,
@@ -74,7 +74,7 @@ function ownerByPrefix(view: View, name: string, isUri: boolean): string | undef
   return others.length === 0 ? only?.[1] : undefined;
 }
 
-/** Whether only a change of the config can help. */
+/** Returns whether only a change of the config can help. */
 function isPermanent({ phase, retryAtMs }: Lifecycle): boolean {
   return phase === 'failed' && retryAtMs === Number.POSITIVE_INFINITY;
 }
@@ -93,7 +93,7 @@ function explained(lifecycle: Lifecycle, nowMs: number): string {
 const MAX_NAMED = 5;
 
 /**
- * Returns instructions that say why an endpoint has no tools; undefined when every upstream of it is up.
+ * Returns instructions that say why an endpoint has no tools; undefined if every upstream of it is up.
  *
  * @param nowMs monotonic.
  */

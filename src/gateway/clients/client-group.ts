@@ -6,13 +6,15 @@ import { featuresOf } from '../../protocol/revisions.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
 import { forwardableCapabilities, capabilityKeyOf } from '../exchange/client-capabilities.ts';
-import { ConnectionHolder, type HolderLink } from '../exchange/connection-holder.ts';
+import { ConnectionHolder, type Link } from '../exchange/connection-holder.ts';
 
 /** A `subscriptions/listen` stream: receives notifications that belong to no request. */
 export interface Subscriber {
+  /** Returns whether the stream gets updates of the resource with this published URI. */
+  isSubscribedTo(uri: string): boolean;
   announce(method: string, params: RawObject | undefined): void;
   /** Handles a change of a task, which may belong to another client. */
-  onTaskChange(link: HolderLink, task: string): void;
+  onTaskChange(link: Link, task: string): void;
   close(): void;
 }
 
@@ -22,13 +24,17 @@ export interface Subscriber {
  */
 export class ClientGroup extends ConnectionHolder {
   readonly isOneClient = false;
-  readonly activeExchanges = new ArraySet<Exchange>();
+  readonly #exchanges = new ArraySet<Exchange>();
   /** The number of unanswered requests, including those in exclusive groups and excluding parked calls. */
   inFlightCount = 0;
   readonly subscribers = new Set<Subscriber>();
   /** Exclusive groups by upstream, each for one request at a time; see {@link forUpstream}. */
   readonly #exclusiveGroups = new Map<string, ClientGroup[]>();
   #lastExclusive = 0;
+
+  get siblingKey(): string {
+    return this.principal;
+  }
 
   get wantsListChanges(): boolean {
     return this.subscribers.size > 0;
@@ -37,7 +43,7 @@ export class ClientGroup extends ConnectionHolder {
   /** Whether no request is in flight and no stream is open. */
   get isQuiet(): boolean {
     return (
-      this.activeExchanges.size === 0 &&
+      this.#exchanges.size === 0 &&
       !this.wantsListChanges &&
       [...this.exclusiveGroups()].every(({ isQuiet }) => isQuiet)
     );
@@ -75,7 +81,7 @@ export class ClientGroup extends ConnectionHolder {
   }
 
   #isFreeAt(upstream: string): boolean {
-    for (const exchange of this.activeExchanges) if (exchange.upstream === upstream) return false;
+    for (const exchange of this.#exchanges) if (exchange.upstream === upstream) return false;
     return true;
   }
 
@@ -87,17 +93,27 @@ export class ClientGroup extends ConnectionHolder {
   /** Removes exclusive groups that have neither a request nor a link. */
   removeIdleExclusives(onRemove: (exclusive: ClientGroup) => void): void {
     for (const [upstream, exclusiveGroups] of this.#exclusiveGroups) {
-      const kept = exclusiveGroups.filter(
-        (exclusive) => exclusive.activeExchanges.size > 0 || exclusive.links.size > 0,
-      );
+      const kept = exclusiveGroups.filter((exclusive) => exclusive.#exchanges.size > 0 || exclusive.links.size > 0);
       for (const exclusive of exclusiveGroups) if (!kept.includes(exclusive)) onRemove(exclusive);
       if (kept.length === 0) this.#exclusiveGroups.delete(upstream);
       else this.#exclusiveGroups.set(upstream, kept);
     }
   }
 
+  addExchange(exchange: Exchange): void {
+    this.#exchanges.add(exchange);
+  }
+
+  removeExchange(exchange: Exchange): void {
+    this.#exchanges.delete(exchange);
+  }
+
   announce(method: string, params: RawObject | undefined): void {
-    for (const listener of this.subscribers) listener.announce(method, params);
+    for (const subscriber of this.subscribers) subscriber.announce(method, params);
+  }
+
+  onTaskChange(link: Link, task: string): void {
+    for (const subscriber of this.subscribers) subscriber.onTaskChange(link, task);
   }
 
   onStateKept(): void {
@@ -110,12 +126,12 @@ export class ClientGroup extends ConnectionHolder {
 
   latestExchangeAt(upstream: string): Exchange | undefined {
     let latest: Exchange | undefined;
-    for (const exchange of this.activeExchanges) if (exchange.upstream === upstream) latest = exchange;
+    for (const exchange of this.#exchanges) if (exchange.upstream === upstream) latest = exchange;
     return latest;
   }
 
   recipientAt(upstream: string): Recipient | undefined {
-    const there = [...this.activeExchanges].filter((exchange) => exchange.upstream === upstream);
+    const there = [...this.#exchanges].filter((exchange) => exchange.upstream === upstream);
     const [exchange] = there;
     if (exchange === undefined || there.length > 1) return undefined;
     return { client: exchange.client, exchange, isUnambiguous: true };
@@ -123,8 +139,8 @@ export class ClientGroup extends ConnectionHolder {
 
   override close(): void {
     super.close();
-    for (const listener of this.subscribers) listener.close();
-    for (const exchange of this.activeExchanges) exchange.cancel('the gateway released it');
+    for (const subscriber of this.subscribers) subscriber.close();
+    for (const exchange of this.#exchanges) exchange.cancel('the gateway released it');
     for (const exclusive of this.exclusiveGroups()) exclusive.close();
   }
 }
@@ -163,12 +179,13 @@ export class ClientGroups {
   }
 
   /**
-   * Returns the other groups of a group's principal, at all endpoints. A session has no siblings: its client has one
+   * Yields the other groups of a group's principal, at all endpoints. A session has no siblings: its client has one
    * connection to each upstream.
    */
   *siblingsOf(holder: ConnectionHolder): Iterable<ClientGroup> {
-    if (!(holder instanceof ClientGroup)) return;
-    for (const group of this.#byPrincipal.get(holder.principal) ?? []) {
+    const { siblingKey } = holder;
+    if (siblingKey === undefined) return;
+    for (const group of this.#byPrincipal.get(siblingKey) ?? []) {
       if (group !== holder) yield group;
       for (const exclusive of group.exclusiveGroups()) if (exclusive !== holder) yield exclusive;
     }

@@ -6,18 +6,21 @@ import { notificationText } from '../../protocol/jsonrpc.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import type { ClientGroup } from './client-group.ts';
 import type { Caller } from '../exchange/caller.ts';
-import type { Client, Exchange, ClientQuestion } from '../exchange/exchange.ts';
+import type { ClientDialect } from '../dialects/client-dialect.ts';
+import type { ClientQuestion } from '../exchange/client-question.ts';
+import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Client, Exchange } from '../exchange/exchange.ts';
 import { isWanted } from '../exchange/log-level.ts';
 import { capabilitiesNeededFor } from '../exchange/client-capabilities.ts';
-import type { InputRounds } from '../questions/input-rounds.ts';
+import type { InputRounds } from '../exchange/input-rounds.ts';
 
 /**
  * The client of one modern request. Nothing is kept after the request, and the client gets only messages of this
  * request.
  */
-export class ModernClient implements Client {
+export class ModernClient<Holder extends ConnectionHolder = ClientGroup> implements Client {
   readonly caller: Caller;
-  readonly group: ClientGroup;
+  readonly group: Holder;
   readonly rounds: InputRounds | undefined;
   readonly logLevel: Severity | undefined;
 
@@ -25,11 +28,15 @@ export class ModernClient implements Client {
    * @param rounds the questions of the call, which an earlier request may have begun; undefined if the client cannot be
    *   asked.
    */
-  constructor(caller: Caller, group: ClientGroup, logLevel: Severity | undefined, rounds: InputRounds | undefined) {
+  constructor(caller: Caller, group: Holder, logLevel: Severity | undefined, rounds: InputRounds | undefined) {
     this.caller = caller;
     this.group = group;
     this.logLevel = logLevel;
     this.rounds = rounds;
+  }
+
+  get dialect(): ClientDialect {
+    return this.group.dialect;
   }
 
   get catalog(): Catalog {

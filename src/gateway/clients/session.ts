@@ -7,7 +7,8 @@ import type { RawObject } from '../../json/json.ts';
 import { type Answer, type Id, notificationText, requestText } from '../../protocol/jsonrpc.ts';
 import { withToken } from '../../protocol/meta.ts';
 import type { Caller } from '../exchange/caller.ts';
-import type { Recipient, Client, Exchange, ClientQuestion } from '../exchange/exchange.ts';
+import type { ClientQuestion } from '../exchange/client-question.ts';
+import type { Recipient, Client, Exchange } from '../exchange/exchange.ts';
 import type { ClientSession, MessageSink } from '../front.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { WaitingMessages } from './waiting-messages.ts';
@@ -31,6 +32,8 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   /** The key of the session in the store. */
   readonly ref: SessionRef;
   readonly isOneClient = true;
+  readonly siblingKey = undefined;
+  readonly rounds = undefined;
   readonly inFlight = new ArrayMap<Id, Exchange>();
   /** Whether the client has sent `notifications/initialized`. Before that it gets only answers to its requests. */
   isInitialized = false;
@@ -83,6 +86,18 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     return this.isQuiet && this.pendingLinks.size === 0 && this.links.size === 0;
   }
 
+  byKey(): this {
+    return this;
+  }
+
+  addExchange(exchange: Exchange): void {
+    this.inFlight.set(exchange.request.id, exchange);
+  }
+
+  removeExchange(exchange: Exchange): void {
+    this.inFlight.delete(exchange.request.id);
+  }
+
   setSink(sink: MessageSink): void {
     this.#sink = sink;
     this.usedMs = performance.now();
@@ -106,6 +121,10 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   /** Sends a notification that belongs to no request. It waits until the client opens a stream. */
   announce(method: string, params: RawObject | undefined): void {
     this.#queue(notificationText(method, params));
+  }
+
+  onTaskChange(): void {
+    // A session gets `notifications/tasks/status` about its own tasks only.
   }
 
   sendLog(level: Severity, params: RawObject): void {

@@ -8,11 +8,10 @@ import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
 import type { CloseReason } from '../../upstream/link/link.ts';
-import type { Upstream } from '../../upstream/upstream.ts';
+import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
 import { isWanted, lowestLevel } from '../exchange/log-level.ts';
-import type { Exchange } from '../exchange/exchange.ts';
-import type { ConnectionHolder, HolderLink, Subscription, Upstreams } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Link, Subscription, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import type { LimitName } from '../../limits.ts';
 import { canSubscribe, LinkSubscriptions } from './link-subscriptions.ts';
 import { SiblingSubscriptions } from './sibling-subscriptions.ts';
@@ -60,7 +59,7 @@ export class HolderLinks {
    * Returns the open link of a holder, in the era of the holder's client if the upstream supports it. Returns undefined
    * if no link is open.
    */
-  findOpen(holder: ConnectionHolder, upstream: string): HolderLink | undefined {
+  findOpen(holder: ConnectionHolder, upstream: string): Link | undefined {
     return holder.links.get(upstream);
   }
 
@@ -68,7 +67,7 @@ export class HolderLinks {
    * Returns the link of a holder, and opens it if necessary. @throws {GatewayError} `upstream-unavailable`,
    * `overloaded`
    */
-  open(holder: ConnectionHolder, upstreamId: string): Promise<HolderLink> {
+  open(holder: ConnectionHolder, upstreamId: string): Promise<Link> {
     const known = holder.pendingLinks.get(upstreamId);
     if (known !== undefined) return known;
     const upstream = this.#upstreams.get(upstreamId);
@@ -92,7 +91,7 @@ export class HolderLinks {
     return opening;
   }
 
-  async #open(holder: ConnectionHolder, upstream: Upstream<Exchange, ConnectionHolder>): Promise<HolderLink> {
+  async #open(holder: ConnectionHolder, upstream: Upstream): Promise<Link> {
     const link = await upstream.link(holder);
     if (holder.closed.aborted) {
       upstream.releaseUser(holder);
@@ -109,7 +108,7 @@ export class HolderLinks {
    * Removes a closed link from its holders. After a crash or a lost session, holders with subscriptions there get a new
    * link.
    */
-  onLinkClosed(link: HolderLink, reason: CloseReason): void {
+  onLinkClosed(link: Link, reason: CloseReason): void {
     for (const holder of link.users) {
       holder.pendingLinks.delete(link.upstream);
       holder.links.delete(link.upstream);
@@ -158,16 +157,16 @@ export class HolderLinks {
   }
 
   /** Lowers the log level of a link if a request wants log messages of a level that the link does not send. */
-  async ensureLogLevel(holder: ConnectionHolder, link: HolderLink, level: Severity): Promise<void> {
+  async ensureLogLevel(holder: ConnectionHolder, link: Link, level: Severity): Promise<void> {
     if (holder.logLevel !== undefined && isWanted(level, holder.logLevel)) return;
     holder.logLevel = level;
     await waitAtMost([this.#setLevel(link)], PREPARE_MS);
   }
 
   /** Sends the log level of a link. Never rejects: after a failure only the log messages differ. */
-  async #setLevel(link: HolderLink): Promise<void> {
-    // In the modern era each request has its own level.
-    if (link.hello.capabilities.raw('logging') === undefined || link.era === 'modern') return;
+  async #setLevel(link: Link): Promise<void> {
+    if (link.hello.capabilities.raw('logging') === undefined) return;
+    if (!UPSTREAM_DIALECTS[link.era].keepsClientState) return;
     const level = lowestLevel([...link.users].map((holder) => holder.logLevel));
     if (level === undefined) return;
     try {
@@ -237,7 +236,7 @@ export class HolderLinks {
    * Subscribes a new link to a resource of the holder. Announces an update, since the resource may have changed
    * meanwhile.
    */
-  async #resubscribe(link: HolderLink, holder: ConnectionHolder, publishedUri: string, uri: string): Promise<void> {
+  async #resubscribe(link: Link, holder: ConnectionHolder, publishedUri: string, uri: string): Promise<void> {
     try {
       const answer = await this.#subscriptions.add(link, holder, uri);
       if (answer.kind === 'result')
@@ -247,7 +246,7 @@ export class HolderLinks {
     }
   }
 
-  #call(link: HolderLink, method: string, params: RawObject): Promise<Answer> {
+  #call(link: Link, method: string, params: RawObject): Promise<Answer> {
     const timeoutMs = this.#upstreams.get(link.upstream)?.config.timeouts.callMs ?? 0;
     link.usedMs = performance.now();
     const limits = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined } as const;

@@ -2,18 +2,19 @@ import { GatewayError, toAnswer } from '../../errors.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
 import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
-import type { ConnectionHolder, HolderLink } from '../exchange/connection-holder.ts';
+import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
+import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
 
 export type SubscriptionMethod = 'resources/subscribe' | 'resources/unsubscribe';
 
 /** Sends a subscribe or unsubscribe request to a legacy upstream. */
-export type SendSubscription = (link: HolderLink, method: SubscriptionMethod, uri: string) => Promise<Answer>;
+export type SendSubscription = (link: Link, method: SubscriptionMethod, uri: string) => Promise<Answer>;
 
 /** Subscribes links to resources, once for all holders that subscribe to the resource on a link. */
 export class LinkSubscriptions {
   readonly #send: SendSubscription;
   /** Subscriptions that the upstream has not answered yet, by URI. A second holder waits for the same answer. */
-  readonly #pending = new WeakMap<HolderLink, Map<string, Promise<Answer>>>();
+  readonly #pending = new WeakMap<Link, Map<string, Promise<Answer>>>();
 
   constructor(send: SendSubscription) {
     this.#send = send;
@@ -24,7 +25,7 @@ export class LinkSubscriptions {
    *
    * @throws {GatewayError} `session-unknown` if the holder is closed meanwhile.
    */
-  async add(link: HolderLink, holder: ConnectionHolder, uri: string): Promise<Answer> {
+  async add(link: Link, holder: ConnectionHolder, uri: string): Promise<Answer> {
     while (!link.subscribers.has(uri)) {
       const joined = this.#pending.get(link)?.get(uri);
       const answer = await (joined ?? this.#subscribe(link, uri));
@@ -45,7 +46,7 @@ export class LinkSubscriptions {
    * Removes a holder from the subscribers of a resource. Unsubscribes at the upstream after the last one, and returns
    * the upstream's answer.
    */
-  async remove(link: HolderLink, holder: ConnectionHolder, uri: string): Promise<Answer | undefined> {
+  async remove(link: Link, holder: ConnectionHolder, uri: string): Promise<Answer | undefined> {
     const holders = link.subscribers.get(uri);
     if (holders === undefined || !holders.delete(holder) || holders.size > 0) return undefined;
     link.subscribers.delete(uri);
@@ -53,17 +54,17 @@ export class LinkSubscriptions {
   }
 
   /** Returns the number of resources with a subscription or a pending one. */
-  count(link: HolderLink): number {
+  count(link: Link): number {
     return link.subscribers.size + (this.#pending.get(link)?.size ?? 0);
   }
 
   /** Returns whether the link has a subscription to the resource, or a pending one. */
-  has(link: HolderLink, uri: string): boolean {
+  has(link: Link, uri: string): boolean {
     return link.subscribers.has(uri) || this.#pending.get(link)?.has(uri) === true;
   }
 
   /** Returns the upstream's promise without a wrapper, for the reason given at {@link #set}. */
-  #subscribe(link: HolderLink, uri: string): Promise<Answer> {
+  #subscribe(link: Link, uri: string): Promise<Answer> {
     const pending = this.#pending.get(link) ?? new Map<string, Promise<Answer>>();
     this.#pending.set(link, pending);
     const subscribing = this.#set(link, 'resources/subscribe', uri);
@@ -76,7 +77,7 @@ export class LinkSubscriptions {
   /**
    * Returns the upstream's promise without a wrapper, whose extra turn could let the first update overtake the answer.
    */
-  #set(link: HolderLink, method: SubscriptionMethod, uri: string): Promise<Answer> {
+  #set(link: Link, method: SubscriptionMethod, uri: string): Promise<Answer> {
     if (link.subscription === undefined) return this.#send(link, method, uri);
     if (method === 'resources/subscribe') return addToSubscription(link.subscription, link.upstream, uri);
     link.subscription.remove(uri);
@@ -84,19 +85,15 @@ export class LinkSubscriptions {
   }
 }
 
-/**
- * Returns whether a subscription may be sent on this link. A legacy upstream only needs to declare resources: servers
- * of the Python SDK 1.x declare `subscribe: false` and still support subscriptions, and other servers refuse by
- * themselves.
- */
-export function canSubscribe({ era, hello, key }: HolderLink): boolean {
+/** Returns whether a subscription may be sent on this link. */
+export function canSubscribe({ era, hello, key }: Link): boolean {
   const resources = hello.capabilities.object('resources');
   if (resources === undefined || isCallKey(key)) return false;
-  return era === 'legacy' || resources.raw('subscribe') === 'true';
+  return UPSTREAM_DIALECTS[era].acceptsSubscriptions(resources);
 }
 
 /** Returns the holders that are subscribed to a resource or to a parent of it, each once. */
-export function subscribersOf(links: Iterable<HolderLink>, uri: string): ReadonlySet<ConnectionHolder> {
+export function subscribersOf(links: Iterable<Link>, uri: string): ReadonlySet<ConnectionHolder> {
   const found = new Set<ConnectionHolder>();
   for (const { subscribers } of links) {
     for (const [subscribed, holders] of subscribers) {

@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import { LIMITS, type LimitName } from '../../limits.ts';
-import type { ConnectionHolder, HolderLink, Subscription } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Link, Subscription } from '../exchange/connection-holder.ts';
 import { canSubscribe, type LinkSubscriptions } from './link-subscriptions.ts';
 
 export interface SiblingSubscriptionsParts {
@@ -25,7 +25,7 @@ export class SiblingSubscriptions {
   }
 
   /** Subscribes a new link of this holder to the resources that its siblings listen to. Never rejects. */
-  async onLinkOpen(link: HolderLink, holder: ConnectionHolder): Promise<void> {
+  async onLinkOpen(link: Link, holder: ConnectionHolder): Promise<void> {
     if (!needsSubscriptions(link)) return;
     const adding: Promise<void>[] = [];
     for (const [sibling, to] of this.#siblingSubscriptions(holder, link.upstream)) {
@@ -37,7 +37,7 @@ export class SiblingSubscriptions {
 
   /** Subscribes the links of a holder's siblings to a resource that the holder has subscribed to. Never rejects. */
   async onSubscribed(holder: ConnectionHolder, to: Subscription): Promise<void> {
-    const add = async (link: HolderLink) => {
+    const add = async (link: Link) => {
       if (needsSubscriptions(link) && isSubscribed(holder, to) && !this.#isFull(link, to.uri))
         await this.#add(link, holder, to);
     };
@@ -74,14 +74,14 @@ export class SiblingSubscriptions {
     }
   }
 
-  #isFull(link: HolderLink, uri: string): boolean {
+  #isFull(link: Link, uri: string): boolean {
     const { subscriptions, onLimit } = this.#parts;
     if (subscriptions.has(link, uri) || subscriptions.count(link) < LIMITS.siblingSubscriptions) return false;
     onLimit('siblingSubscriptions');
     return true;
   }
 
-  async #add(link: HolderLink, holder: ConnectionHolder, to: Subscription): Promise<void> {
+  async #add(link: Link, holder: ConnectionHolder, to: Subscription): Promise<void> {
     if (link.subscribers.get(to.uri)?.has(holder) === true) return;
     const { subscriptions, log } = this.#parts;
     try {
@@ -94,7 +94,7 @@ export class SiblingSubscriptions {
     if (!isSubscribed(holder, to)) this.#remove(link, holder, to.uri);
   }
 
-  #remove(link: HolderLink, holder: ConnectionHolder, uri: string): void {
+  #remove(link: Link, holder: ConnectionHolder, uri: string): void {
     const { subscriptions, log } = this.#parts;
     subscriptions.remove(link, holder, uri).catch((thrown: unknown) => {
       log.debug({ err: thrown, upstream: link.upstream }, 'not unsubscribed');
@@ -103,7 +103,7 @@ export class SiblingSubscriptions {
 }
 
 /** Returns whether the link accepts subscriptions and is not shared by all clients. */
-function needsSubscriptions(link: HolderLink): boolean {
+function needsSubscriptions(link: Link): boolean {
   return !link.shared && !link.connection.isClosed && canSubscribe(link);
 }
 

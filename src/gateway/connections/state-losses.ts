@@ -5,7 +5,7 @@ import { META, withMeta } from '../../protocol/meta.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
 import type { CloseReason } from '../../upstream/link/link.ts';
-import type { ConnectionHolder, HolderLink, StateLoss } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Link, StateLoss } from '../exchange/connection-holder.ts';
 
 const CAUSES: Readonly<Record<StateLoss['reason'], string>> = {
   idle: 'was ended because it was not used for the time that "idle" allows',
@@ -31,7 +31,7 @@ export class StateLosses {
   }
 
   /** Records that a call was answered on a link: the upstream may keep state for the holder from then on. */
-  onAnswered(holder: ConnectionHolder, link: HolderLink): void {
+  onAnswered(holder: ConnectionHolder, link: Link): void {
     link.hasAnsweredCall = true;
     if (holder.usedUpstreams?.has(link.upstream) === true) return;
     if (!link.connection.mayKeepState || isCallKey(link.key)) return;
@@ -41,7 +41,7 @@ export class StateLosses {
   }
 
   /** Reports the loss for every user of a link that has closed. */
-  onLinkClosed(link: HolderLink, reason: CloseReason): void {
+  onLinkClosed(link: Link, reason: CloseReason): void {
     if (reason === 'released' || !link.hasAnsweredCall || !link.connection.mayKeepState) return;
     const users = [...link.users].filter((holder) => holder.usedUpstreams?.has(link.upstream) === true);
     if (users.length > 0) this.#report(link.upstream, reason, users);

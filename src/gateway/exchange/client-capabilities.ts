@@ -1,9 +1,7 @@
 import { createHash } from 'node:crypto';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
-import { MODERN, type RevisionFeatures } from '../../protocol/revisions.ts';
-import { declaresTasks, withTasks } from '../../protocol/tasks.ts';
-import type { Client } from './exchange.ts';
+import type { RevisionFeatures } from '../../protocol/revisions.ts';
 
 /** The client capabilities that the gateway can forward. It cannot forward `experimental`. */
 const FORWARDED = ['sampling', 'elicitation', 'roots', 'tasks'] as const;
@@ -60,28 +58,6 @@ export function capabilitiesNeededFor(method: string, params: RawObject): object
       return undefined;
   }
 }
-
-/**
- * Returns the capabilities that a request to a modern upstream declares for this client. `roots.listChanged` and the
- * tasks of 2025-11-25 do not exist in that revision. The tasks extension is declared for clients that support it, and
- * for legacy clients, for which the gateway waits for the end of a task.
- */
-export function modernCapabilities({ caller, clientCapabilities }: Client): RawObject {
-  const byDeclared = modernByForwardable.get(clientCapabilities) ?? new WeakMap<RawObject, RawObject>();
-  const known = byDeclared.get(caller.capabilities);
-  if (known !== undefined) return known;
-  const declared = withoutMember(clientCapabilities, 'roots', 'listChanged').with('tasks', undefined);
-  const supportsTasks = caller.revision !== MODERN || declaresTasks(caller.capabilities);
-  const capabilities = supportsTasks ? withTasks(declared) : declared;
-  modernByForwardable.set(clientCapabilities, byDeclared.set(caller.capabilities, capabilities));
-  return capabilities;
-}
-
-/**
- * Results of {@link modernCapabilities}, by forwardable capabilities, then by declared ones. Most requests have the
- * same objects.
- */
-const modernByForwardable = new WeakMap<RawObject, WeakMap<RawObject, RawObject>>();
 
 function withoutMember(clientCapabilities: RawObject, name: string, part: string): RawObject {
   const whole = clientCapabilities.object(name);

@@ -1,16 +1,21 @@
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Offer } from '../../catalog/offer.ts';
 import type { RawObject } from '../../json/json.ts';
-import { type Era, eraOf, featuresOf } from '../../protocol/revisions.ts';
-import type { Link, LinkUser } from '../../upstream/link/link.ts';
+import { type Era, featuresOf } from '../../protocol/revisions.ts';
+import type { Link as LinkOf, LinkUser } from '../../upstream/link/link.ts';
+import type { Upstream as UpstreamOf } from '../../upstream/upstream.ts';
 import type { UpstreamSet } from '../../upstream/upstream-set.ts';
+import { CLIENT_DIALECTS, type ClientDialect } from '../dialects/client-dialect.ts';
 import type { Caller } from './caller.ts';
 import type { Recipient, Exchange } from './exchange.ts';
 import { forwardableCapabilities, capabilityKeyOf } from './client-capabilities.ts';
 import type { Severity } from '../../protocol/severity.ts';
 
 /** A link whose users are connection holders. */
-export type HolderLink = Link<Exchange, ConnectionHolder>;
+export type Link = LinkOf<Exchange, ConnectionHolder>;
+
+/** An upstream whose links have connection holders as users. */
+export type Upstream = UpstreamOf<Exchange, ConnectionHolder>;
 
 /** The upstreams of the gateway. */
 export type Upstreams = UpstreamSet<Exchange, ConnectionHolder>;
@@ -36,12 +41,14 @@ export interface StateLoss {
 export abstract class ConnectionHolder implements LinkUser {
   readonly key: string;
   readonly caller: Caller;
+  /** The rules by which the gateway answers and asks its clients. */
+  readonly dialect: ClientDialect;
   readonly clientCapabilities: RawObject;
   readonly capabilityKey: string;
   /** Links that serve this holder, by upstream; some may still be opening. */
-  readonly pendingLinks = new Map<string, Promise<HolderLink>>();
+  readonly pendingLinks = new Map<string, Promise<Link>>();
   /** The open links among them, by upstream. */
-  readonly links = new Map<string, HolderLink>();
+  readonly links = new Map<string, Link>();
   /** Offers of its own links that differ from the offer for all clients, by upstream. */
   readonly ownOffers = new Map<string, Offer>();
   /** By published URI. */
@@ -64,6 +71,7 @@ export abstract class ConnectionHolder implements LinkUser {
   constructor(key: string, caller: Caller, catalog: Catalog) {
     this.key = key;
     this.caller = caller;
+    this.dialect = CLIENT_DIALECTS[caller.revision];
     this.catalog = catalog;
     this.clientCapabilities = forwardableCapabilities(caller.capabilities, featuresOf(caller.revision));
     this.capabilityKey = capabilityKeyOf(this.clientCapabilities);
@@ -79,7 +87,7 @@ export abstract class ConnectionHolder implements LinkUser {
 
   /** The era of the client. An upstream of both eras is used in this one. */
   get era(): Era {
-    return eraOf(this.caller.revision);
+    return this.dialect.era;
   }
 
   /** Aborted when the holder is closed. */
@@ -93,8 +101,22 @@ export abstract class ConnectionHolder implements LinkUser {
   /** Whether the holder is a single client, so that a list that was answered need not be announced. */
   abstract readonly isOneClient: boolean;
 
+  /** Equal for holders that hear changes on each other's links; undefined if there are none. */
+  abstract readonly siblingKey: string | undefined;
+
+  /** Returns the holder of this key among those that this one consists of; this one if there is none. */
+  abstract byKey(key: string): ConnectionHolder;
+
+  /** Adds a request to those that messages of upstreams may be about. */
+  abstract addExchange(exchange: Exchange): void;
+
+  abstract removeExchange(exchange: Exchange): void;
+
   /** Sends a notification that belongs to no request of the client. */
   abstract announce(method: string, params: RawObject | undefined): void;
+
+  /** Handles a change of any task of an upstream, which may belong to another client. */
+  abstract onTaskChange(link: Link, task: string): void;
 
   /** Sends a log message of the gateway itself, if the client accepts log messages that belong to no request. */
   abstract sendLog(level: Severity, params: RawObject): void;

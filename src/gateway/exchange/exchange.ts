@@ -2,31 +2,25 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import type { Severity } from '../../protocol/severity.ts';
-import type { Answer, Request } from '../../protocol/jsonrpc.ts';
+import type { Request } from '../../protocol/jsonrpc.ts';
+import type { ClientDialect } from '../dialects/client-dialect.ts';
 import type { Caller } from './caller.ts';
+import type { ClientQuestion } from './client-question.ts';
+import type { InputRounds } from './input-rounds.ts';
 import type { MessageSink } from '../front.ts';
-
-/** A server request on its way to the client, in the client's revision. */
-export interface ClientQuestion {
-  readonly upstream: string;
-  readonly method: string;
-  readonly params: RawObject;
-  /** Answers the upstream. Later calls are ignored. */
-  answer(answer: Answer): void;
-  /** Reports progress of the client to the upstream; undefined if the upstream has sent no progress token. */
-  readonly onProgress: ((params: RawObject) => void) | undefined;
-  /** Registers a callback that runs when the upstream cancels the question. */
-  onWithdrawn(run: () => void): void;
-}
 
 /** The client of an exchange: a session, or the client of one modern request. */
 export interface Client {
   readonly caller: Caller;
+  /** The rules by which the gateway answers and asks the client. */
+  readonly dialect: ClientDialect;
   readonly catalog: Catalog;
   /** The capabilities that upstreams may use. */
   readonly clientCapabilities: RawObject;
   /** The lowest level of log messages that the client wants. */
   readonly logLevel: Severity | undefined;
+  /** The questions of the request, if the client is asked in answers. */
+  readonly rounds: InputRounds | undefined;
   /** Returns whether the client wants log messages of this level. */
   wantsLog(level: string | undefined): boolean;
   /** Sends a notification about a request of the client. Returns false if no stream accepts it. */

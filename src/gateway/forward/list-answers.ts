@@ -3,7 +3,6 @@ import { cursorText, kindOf, type ListName, page, parseCursor } from '../../cata
 import { GatewayError } from '../../errors.ts';
 import { oneLine } from '../../json/json.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
-import { MODERN } from '../../protocol/revisions.ts';
 import { isAnonymous } from '../../policy/principal.ts';
 import type { PageCache } from './page-cache.ts';
 import type { ResultTranslator } from './result-translator.ts';
@@ -13,7 +12,7 @@ import type { ListAnnouncer } from '../lists/list-announcer.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { Sealer } from '../handles/sealer.ts';
 
-/** The lists, by the methods that ask for them. */
+/** The lists, by the methods that request them. */
 export const LISTS: ReadonlyMap<string, ListName> = new Map([
   ['tools/list', 'tools'],
   ['prompts/list', 'prompts'],
@@ -21,44 +20,50 @@ export const LISTS: ReadonlyMap<string, ListName> = new Map([
   ['resources/templates/list', 'resourceTemplates'],
 ]);
 
+/** The largest number of items on one page. */
 const PAGE_ITEMS = 1_000;
-/** Longer than anybody pages. */
+
+/** The lifetime of a cursor. */
 const CURSOR_MS = 3_600_000;
-/** States of lists that a cursor may still point into. */
+
+/** The number of earlier lists that are kept for cursors. */
 const MAX_SNAPSHOTS = 32;
 
 /** Answers `…/list` from a holder's catalog. The text of a list or page is made once per revision. */
 export class ListAnswers {
   readonly #sealer: Sealer;
-  readonly #answers: ResultTranslator;
+  readonly #translator: ResultTranslator;
   readonly #listRefresher: ListRefresher;
   readonly #announcer: ListAnnouncer;
+  /** Lists that fit on one page, by catalog, then by list and revision. */
   readonly #whole = new WeakMap<Catalog, Map<string, Answer>>();
+  /** The items of longer lists, by list, digest and revision. */
   readonly #snapshots = new Map<string, readonly string[]>();
   readonly #pages: PageCache;
+  /** Ids of item arrays, for the keys of cached pages. */
   readonly #ids = new WeakMap<readonly string[], number>();
   #lastId = 0;
 
   constructor(
     sealer: Sealer,
-    answers: ResultTranslator,
+    translator: ResultTranslator,
     listRefresher: ListRefresher,
     announcer: ListAnnouncer,
     pages: PageCache,
   ) {
     this.#pages = pages;
     this.#sealer = sealer;
-    this.#answers = answers;
+    this.#translator = translator;
     this.#listRefresher = listRefresher;
     this.#announcer = announcer;
   }
 
-  /** At once where the whole list is known. @throws {GatewayError} `invalid-cursor` */
+  /** Returns a list or a page of it; a promise unless the whole list is cached. @throws {GatewayError} `invalid-cursor` */
   answer(holder: ConnectionHolder, list: ListName, request: Request): Answer | Promise<Answer> {
-    const looking = this.#listRefresher.refreshFor(holder);
-    return looking === undefined
+    const refreshing = this.#listRefresher.refreshFor(holder);
+    return refreshing === undefined
       ? this.#answer(holder, list, request)
-      : looking.then(() => this.#answer(holder, list, request));
+      : refreshing.then(() => this.#answer(holder, list, request));
   }
 
   #answer(holder: ConnectionHolder, list: ListName, request: Request): Answer | Promise<Answer> {
@@ -85,10 +90,10 @@ export class ListAnswers {
     const { revision } = holder.caller;
     await inSlices(partsOf(catalog, list), (part) => prepareTexts(part, revision));
     const items = listTexts(catalog, list, revision);
-    // Behind authentication a list depends on the principal, and so does one that the holder's own connection shows.
+    // A list depends on the principal if there is authentication, or if the holder's own link has other items.
     const isPublic = catalog.caching.isPublic && holder.ownOffers.size === 0 && isAnonymous(holder.caller.principal);
     const digest = catalog.digest[kindOf(list)];
-    // A cursor inside would expire, so only whole lists are kept whole.
+    // A page with a cursor is not kept, since the cursor expires.
     if (items.length > PAGE_ITEMS) return await this.#page(holder, list, method, items, digest, 0, isPublic);
     const result = this.#stamp(holder, method, `{"${list}":[${items.join(',')}]}`, isPublic);
     const answer: Answer = { kind: 'result', result, tail: Buffer.from(`${oneLine(result)}}`) };
@@ -98,25 +103,25 @@ export class ListAnswers {
 
   async #next(holder: ConnectionHolder, list: ListName, method: string, cursor: string): Promise<Answer> {
     const payload = await this.#sealer.unseal('cursor', cursor, Date.now());
-    const place = typeof payload?.['at'] === 'string' ? parseCursor(payload['at']) : undefined;
-    const items = place === undefined ? undefined : this.#stateOf(holder, list, place.digest);
+    const position = typeof payload?.['at'] === 'string' ? parseCursor(payload['at']) : undefined;
+    const items = position === undefined ? undefined : this.#itemsOf(holder, list, position.digest);
     const isOwn = payload?.['for'] === `${holder.principal} ${holder.caller.view}`;
-    if (place === undefined || items === undefined || place.list !== list || !isOwn) {
+    if (position === undefined || items === undefined || position.list !== list || !isOwn) {
       throw new GatewayError('invalid-cursor', {
         message: 'it is not ours or out of date; list again without a cursor',
       });
     }
     const isPublic = payload['public'] === true;
-    return await this.#page(holder, list, method, items, place.digest, place.offset, isPublic);
+    return await this.#page(holder, list, method, items, position.digest, position.offset, isPublic);
   }
 
-  /** The list as it was when it had this digest, which after a restart may be as it is now. */
-  #stateOf({ catalog, caller }: ConnectionHolder, list: ListName, digest: string): readonly string[] | undefined {
-    const kept = this.#snapshots.get(`${list} ${digest} ${caller.revision}`);
-    return kept ?? (catalog.digest[kindOf(list)] === digest ? listTexts(catalog, list, caller.revision) : undefined);
+  /** Returns the items of the list with this digest: an earlier list that is kept, or the current one. */
+  #itemsOf({ catalog, caller }: ConnectionHolder, list: ListName, digest: string): readonly string[] | undefined {
+    const earlier = this.#snapshots.get(`${list} ${digest} ${caller.revision}`);
+    return earlier ?? (catalog.digest[kindOf(list)] === digest ? listTexts(catalog, list, caller.revision) : undefined);
   }
 
-  /** @param isPublic what the first page said: the pages of one list say the same, whatever has changed between them. */
+  /** @param isPublic whether the first page was public: all pages of one list have the same scope. */
   async #page(
     holder: ConnectionHolder,
     list: ListName,
@@ -128,10 +133,9 @@ export class ListAnswers {
   ): Promise<Answer> {
     const { items, next } = page(all, offset, PAGE_ITEMS);
     const { revision } = holder.caller;
-    const state = `${list} ${digest} ${revision}`;
     let nextCursor = '';
     if (next !== undefined) {
-      this.#keep(state, all);
+      this.#keep(`${list} ${digest} ${revision}`, all);
       const payload = {
         at: cursorText({ list, digest, offset: next }),
         for: `${holder.principal} ${holder.caller.view}`,
@@ -144,16 +148,15 @@ export class ListAnswers {
     return pageAnswer(shell, list, array);
   }
 
-  /** Lists of one digest may differ in a revision's words, by the era of their upstream; the array is of one revision. */
+  /** Returns a number for an array of items. The digest is no key: arrays of one digest may differ by revision. */
   #idOf(all: readonly string[]): number {
     const id = this.#ids.get(all) ?? ++this.#lastId;
     this.#ids.set(all, id);
     return id;
   }
 
-  #stamp({ caller, catalog }: ConnectionHolder, method: string, result: string, isPublic: boolean): string {
-    if (caller.revision !== MODERN) return result;
-    return this.#answers.stampOwn(method, result, { ttlMs: catalog.caching.ttlMs, isPublic });
+  #stamp({ dialect, catalog }: ConnectionHolder, method: string, result: string, isPublic: boolean): string {
+    return this.#translator.stampOwn(dialect, method, result, { ttlMs: catalog.caching.ttlMs, isPublic });
   }
 
   #keep(key: string, items: readonly string[]): void {
@@ -164,17 +167,17 @@ export class ListAnswers {
   }
 }
 
-/** Returns the result that `shell` is with `array` in place of its empty list. The array is copied, not encoded again. */
+/** Returns the result `shell` with `array` instead of its empty list. The array is copied, not encoded again. */
 function pageAnswer(shell: string, list: ListName, array: Buffer): Answer {
   const empty = `"${list}":[]`;
-  const place = shell.indexOf(empty);
-  if (place < 0) throw new RangeError(`a page without "${list}"`);
-  const before = Buffer.from(shell.slice(0, place + empty.length - 2));
-  const after = Buffer.from(`${shell.slice(place + empty.length)}}`);
+  const start = shell.indexOf(empty);
+  if (start < 0) throw new RangeError(`a page without "${list}"`);
+  const before = Buffer.from(shell.slice(0, start + empty.length - 2));
+  const after = Buffer.from(`${shell.slice(start + empty.length)}}`);
   const tail = Buffer.concat([before, array, after]);
   return {
     kind: 'result',
-    // Read over stdio alone.
+    // Only the stdio edge reads the text.
     get result() {
       return tail.toString('utf8', 0, tail.length - 1);
     },

@@ -1,6 +1,6 @@
 import { LIMITS, type LimitName } from '../../limits.ts';
 
-/** Texts of list pages, so that many clients that page through a long list cost one text. The page used longest ago gives way. */
+/** Texts of list pages, so that many clients share one text. The least recently used page is removed first. */
 export class PageCache {
   readonly #pages = new Map<string, Buffer>();
   readonly #onLimit: (limit: LimitName) => void;
@@ -15,7 +15,7 @@ export class PageCache {
     return this.#bytes;
   }
 
-  /** Returns the page of the key, made if it is not there. */
+  /** Returns the page of the key. Makes the page if it is not cached. */
   get(key: string, make: () => Buffer): Buffer {
     const known = this.#pages.get(key);
     if (known !== undefined) {

@@ -27,18 +27,18 @@ export interface Read {
   readonly publicAudience: string;
 }
 
-/** The upstream is asked again after this time, however long it allows. */
-const LONGEST_MS = 3_600_000;
+/** The longest time that a result is kept, even if the upstream allows more. */
+const MAX_TTL_MS = 3_600_000;
 
 /**
- * Results of `resources/read` that modern upstreams allow to be kept: for everybody where they say `public`, else for the
+ * Results of `resources/read` that modern upstreams allow to be cached: `public` results for all clients, others for the
  * audience of the request.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
  */
 export class ResourceCache {
   readonly #shelves = new Map<string, Shelf>();
-  /** Number of changes that each upstream has announced. */
+  /** The number of changes that each upstream has announced. */
   readonly #changes = new Map<string, number>();
   readonly #onLimit: (limit: LimitName) => void;
   #bytes = 0;
@@ -57,7 +57,7 @@ export class ResourceCache {
     return this.#changes.get(upstream) ?? 0;
   }
 
-  /** Returns the cached result, as the upstream sent it; undefined when there is none that is fresh. */
+  /** Returns the cached result as the upstream sent it; undefined if there is no fresh one. */
   find({ upstream, params, audience, publicAudience }: Read, nowMs: number): Result | undefined {
     const uri = params.string('uri');
     const shelf = this.#shelves.get(upstream);
@@ -72,11 +72,11 @@ export class ResourceCache {
   /**
    * Keeps a result, if the upstream allows it and it fits. The answer to a retry with input responses is never kept.
    *
-   * @param version of the upstream's resources when it was asked, from {@link versionOf}.
+   * @param version from {@link versionOf}, before the request was sent.
    */
   store({ upstream, params, audience, publicAudience }: Read, version: number, answer: Answer, nowMs: number): void {
     if (answer.kind !== 'result' || isRetry(params)) return;
-    // The result may be older than a change that was announced meanwhile.
+    // The result may be older than a change that the upstream has announced since.
     if (version !== this.versionOf(upstream)) return;
     const uri = params.string('uri');
     const caching = readCaching(RawObject.parse(answer.result));
@@ -87,9 +87,9 @@ export class ResourceCache {
     const shelf = this.#shelves.get(upstream) ?? { reads: new Map<string, CachedRead>(), bytes: 0 };
     this.#shelves.set(upstream, shelf);
     this.#remove(shelf, key);
-    // The text is cut from a message, and would keep all of it in memory.
+    // The text is part of a message, all of which would stay in memory.
     const kept: Result = { kind: 'result', result: detach(answer.result) };
-    shelf.reads.set(key, { answer: kept, untilMs: nowMs + Math.min(caching.ttlMs, LONGEST_MS), bytes });
+    shelf.reads.set(key, { answer: kept, untilMs: nowMs + Math.min(caching.ttlMs, MAX_TTL_MS), bytes });
     shelf.bytes += bytes;
     this.#bytes += bytes;
     this.#makeRoom(shelf);
@@ -117,7 +117,7 @@ export class ResourceCache {
     this.#bytes -= bytes;
   }
 
-  /** Removes everything of an upstream: a notification may name a resource that contains the cached one. */
+  /** Removes all results of an upstream: the changed resource may contain the cached ones. */
   invalidate(upstream: string): void {
     this.#changes.set(upstream, this.versionOf(upstream) + 1);
     this.#bytes -= this.#shelves.get(upstream)?.bytes ?? 0;

@@ -2,41 +2,107 @@ import type { Source } from '../../catalog/names/named-items.ts';
 import { type Caching, readCaching, UNCACHED } from '../../catalog/caching.ts';
 import { isListedResource } from '../../catalog/catalog.ts';
 import { errorToClient, toClient as urisToClient } from '../../catalog/rewrite.ts';
-import type { ViewUpstream } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
-import { type Answer, parsed, type Request, type Result, type RpcError } from '../../protocol/jsonrpc.ts';
-import { downgradeResult } from '../../protocol/translation/downgrade.ts';
+import { isAnonymous } from '../../policy/principal.ts';
+import { type Answer, parsed, type Result, type RpcError } from '../../protocol/jsonrpc.ts';
+import { META, withMeta } from '../../protocol/meta.ts';
+import type { Era } from '../../protocol/revisions.ts';
 import {
   hasWrappedOutput,
   downgradeModernError,
   downgradeModernResult,
 } from '../../protocol/translation/downgrade-modern.ts';
-import { META, withMeta } from '../../protocol/meta.ts';
 import { unknownResourceError, upgradeError, upgradeResult, withStamp } from '../../protocol/translation/upgrade.ts';
-import { MODERN } from '../../protocol/revisions.ts';
-import type { QuestionPolicy } from '../questions/question-policy.ts';
-import { isAnonymous } from '../../policy/principal.ts';
-import type { Caller } from '../exchange/caller.ts';
-import { elicitationIdToClient } from '../questions/question-labels.ts';
-import type { Client, Exchange } from '../exchange/exchange.ts';
+import type { ClientDialect } from '../dialects/client-dialect.ts';
 import { declaresAll } from '../exchange/client-capabilities.ts';
+import type { Client, Exchange } from '../exchange/exchange.ts';
+import { elicitationIdToClient } from '../questions/question-labels.ts';
+import type { QuestionPolicy } from '../questions/question-policy.ts';
 
-/** URL_ELICITATION_REQUIRED of 2025-11-25. */
+/** The code URL_ELICITATION_REQUIRED of 2025-11-25. */
 export const NEEDS_URL = -32042;
-/** A capability is missing that the request did not declare; of the modern era. */
+
+/** The code of a modern upstream for a request that lacks a client capability. */
 const MISSING_CAPABILITY = -32021;
 
-/** Header mismatch, unsupported version: errors of a modern upstream about what the gateway wrote, not the client. */
-const OURS_ALONE = new Set([-32020, -32022]);
+/** Codes of a modern upstream for faults in the gateway's part of a request: header mismatch, unsupported version. */
+const GATEWAY_FAULTS = new Set([-32020, -32022]);
 
-/** Where an answer comes from. */
+/** The origin of an answer. */
 export interface UpstreamResult {
   readonly upstream: string;
-  readonly isModern: boolean;
-  /** The tool that was called, where it is listed. */
+  /** The era of the link. */
+  readonly era: Era;
+  /** The called tool, if its upstream lists it. */
   readonly source: Source | undefined;
 }
+
+type Request = Pick<Exchange, 'client' | 'request'>;
+
+/** Translates the answers of upstreams of one era for clients of one era. URIs and names are translated before. */
+interface Translation {
+  /** @param text the result with the URIs that the client knows. */
+  result(exchange: Request, from: UpstreamResult, answer: Result, text: string, serverInfo: string): Result;
+  /** @throws {GatewayError} `upstream-protocol`, `client-unreachable` */
+  error(exchange: Request, from: UpstreamResult, error: RpcError, policy: QuestionPolicy): Answer;
+}
+
+/** By the era of the client, then by the era of the upstream. */
+const TRANSLATIONS: Readonly<Record<Era, Readonly<Record<Era, Translation>>>> = {
+  legacy: {
+    legacy: {
+      result: ({ client, request }, _from, answer, text) => {
+        const result = client.dialect.downgradeResult(request.method, text);
+        return result === answer.result ? answer : { kind: 'result', result };
+      },
+      error: ({ client }, { upstream }, error, policy) => {
+        if (error.code !== NEEDS_URL) return { kind: 'error', error };
+        return { kind: 'error', error: { ...error, data: elicitationsToClient(policy, client, upstream, error.data) } };
+      },
+    },
+    modern: {
+      result: ({ client, request: { method } }, { source }, answer, text) => {
+        const whole = parsedResult(answer, text);
+        const isWrapped =
+          whole.raw('structuredContent') !== undefined && source !== undefined && hasWrappedOutput(source.item);
+        const downgraded = downgradeModernResult(method, whole, isWrapped).toString();
+        return { kind: 'result', result: client.dialect.downgradeResult(method, downgraded) };
+      },
+      error: ({ request: { method } }, { upstream }, error) => {
+        assertNoGatewayFault(upstream, error);
+        if (error.code === MISSING_CAPABILITY) return unsupportedByClient(upstream, method, error);
+        return { kind: 'error', error: downgradeModernError(method, error) };
+      },
+    },
+  },
+  modern: {
+    legacy: {
+      result: ({ request: { method } }, _from, _answer, text, serverInfo) => {
+        return { kind: 'result', result: upgradeResult(method, text, { serverInfo, ttlMs: 0, cacheScope: 'private' }) };
+      },
+      error: (exchange, _from, error) => upgradedError(exchange, error),
+    },
+    modern: {
+      // Replaces the server's name, and `public` behind authentication.
+      result: ({ client, request: { method } }, _from, answer, text, serverInfo) => {
+        const result = parsedResult(answer, text);
+        const { ttlMs, isPublic } = (method === 'resources/read' ? readCaching(result) : undefined) ?? UNCACHED;
+        const cacheScope = isPublic && isAnonymous(client.caller.principal) ? 'public' : 'private';
+        const typed = result.raw('resultType') === undefined ? result.with('resultType', '"complete"') : result;
+        const stamped = withStamp(method, typed, { serverInfo, ttlMs, cacheScope });
+        return { kind: 'result', result: stamped.toString(), parsedResult: stamped };
+      },
+      error: (exchange, { upstream }, error) => {
+        assertNoGatewayFault(upstream, error);
+        if (error.code !== MISSING_CAPABILITY) return upgradedError(exchange, error);
+        if (!declaresMissing(exchange.client, error)) return { kind: 'error', error };
+        const message = `upstream "${upstream}" needs what cannot be carried to it: ${error.message}`;
+        throw new GatewayError('client-unreachable', { upstream, executed: 'no', message });
+      },
+    },
+  },
+};
 
 /** Translates answers of upstreams to the revision of the client, with the URIs that the client knows. */
 export class ResultTranslator {
@@ -49,130 +115,87 @@ export class ResultTranslator {
     this.#serverInfo = serverInfo.toString();
   }
 
-  /** An upstream's answer as the client can read it, under the URIs it knows. @throws {GatewayError} `upstream-protocol` */
-  toClient({ client, request }: Pick<Exchange, 'client' | 'request'>, given: UpstreamResult, answer: Answer): Answer {
-    const { method } = request;
-    const viewed = client.catalog.view.upstreams.find(({ id }) => id === given.upstream);
+  /** Translates an answer. @throws {GatewayError} `upstream-protocol`, `client-unreachable` */
+  toClient(exchange: Request, from: UpstreamResult, answer: Answer): Answer {
+    const { client, request } = exchange;
+    const viewed = client.catalog.view.upstreams.find(({ id }) => id === from.upstream);
     if (viewed === undefined) return answer;
-    const { revision } = client.caller;
+    const translation = TRANSLATIONS[client.dialect.era][from.era];
     try {
-      if (answer.kind === 'error')
-        return errorAnswer(this.#policy, client, given, request, errorToClient(answer.error, viewed));
-      // The usual case, and nothing to do.
-      if (revision !== MODERN && !given.isModern) {
-        const result = downgradeResult(method, revision, urisToClient(method, viewed, answer.result));
-        return result === answer.result ? answer : { kind: 'result', result };
+      if (answer.kind === 'error') {
+        return translation.error(exchange, from, errorToClient(answer.error, viewed), this.#policy);
       }
-      return this.#translate(client, given, viewed, method, answer);
+      const text = urisToClient(request.method, viewed, answer.result);
+      return translation.result(exchange, from, answer, text, this.#serverInfo);
     } catch (thrown) {
       if (!(thrown instanceof JsonTextError)) throw thrown;
-      const message = `upstream "${viewed.id}" answered ${method} with what is not well-formed JSON`;
+      const message = `upstream "${viewed.id}" answered ${request.method} with what is not well-formed JSON`;
       throw new GatewayError('upstream-protocol', { upstream: viewed.id, executed: 'yes', message }, thrown);
     }
   }
 
-  #translate(client: Client, given: UpstreamResult, viewed: ViewUpstream, method: string, answer: Result): Result {
-    const { revision } = client.caller;
-    const known = urisToClient(method, viewed, answer.result);
-    if (revision === MODERN && !given.isModern) return { kind: 'result', result: this.#upgrade(method, known) };
-    const whole = known === answer.result ? parsed(answer).parsedResult : RawObject.parse(known);
-    if (revision === MODERN) return this.#relay(method, whole, client.caller);
-    const { source } = given;
-    const isWrapped =
-      whole.raw('structuredContent') !== undefined && source !== undefined && hasWrappedOutput(source.item);
-    const result = downgradeResult(method, revision, downgradeModernResult(method, whole, isWrapped).toString());
-    return { kind: 'result', result };
-  }
-
-  #upgrade(method: string, result: string): string {
-    return upgradeResult(method, result, { serverInfo: this.#serverInfo, ttlMs: 0, cacheScope: 'private' });
-  }
-
-  /** From a modern upstream to a modern client: only the server's name changes, and `public` behind authentication. */
-  #relay(method: string, result: RawObject, { principal }: Caller): Result {
-    const { ttlMs, isPublic } = (method === 'resources/read' ? readCaching(result) : undefined) ?? UNCACHED;
-    const cacheScope = isPublic && isAnonymous(principal) ? 'public' : 'private';
-    const typed = result.raw('resultType') === undefined ? result.with('resultType', '"complete"') : result;
-    const parsedResult = withStamp(method, typed, { serverInfo: this.#serverInfo, ttlMs, cacheScope });
-    return { kind: 'result', result: parsedResult.toString(), parsedResult: parsedResult };
-  }
-
-  /** A result that is in a modern client's words already, under our name. */
+  /** Returns a translated result with the name of the gateway. */
   stamp(result: RawObject): RawObject {
     return withMeta(result, [[META.serverInfo, this.#serverInfo]]);
   }
 
-  /** A result of our own, as a modern client reads it. */
-  stampOwn(method: string, result: string, { ttlMs, isPublic }: Caching = UNCACHED): string {
+  /** Returns a result of the gateway itself with the members that the client's revision requires. */
+  stampOwn(dialect: ClientDialect, method: string, result: string, caching: Caching = UNCACHED): string {
+    const { ttlMs, isPublic } = caching;
     const cacheScope = isPublic ? 'public' : 'private';
-    return upgradeResult(method, result, { serverInfo: this.#serverInfo, ttlMs, cacheScope });
+    return dialect.stampResult(method, result, { serverInfo: this.#serverInfo, ttlMs, cacheScope });
   }
 }
 
-function errorAnswer(
-  policy: QuestionPolicy,
-  client: Client,
-  given: UpstreamResult,
-  request: Request,
-  error: RpcError,
-): Answer {
-  const { method } = request;
-  if (given.isModern && OURS_ALONE.has(error.code)) throw betweenUs(given.upstream, error);
-  if (client.caller.revision === MODERN) {
-    if (given.isModern && error.code === MISSING_CAPABILITY) {
-      if (!lacksNothing(client, error)) return { kind: 'error', error };
-      const message = `upstream "${given.upstream}" needs what cannot be carried to it: ${error.message}`;
-      throw new GatewayError('client-unreachable', { upstream: given.upstream, executed: 'no', message });
-    }
-    const unlisted = unlistedUri(client, request);
-    return {
-      kind: 'error',
-      error: unlisted === undefined ? upgradeError(error) : unknownResourceError(error, unlisted),
-    };
-  }
-  if (given.isModern) {
-    if (error.code === MISSING_CAPABILITY) return incapable(given.upstream, method, error);
-    return { kind: 'error', error: downgradeModernError(method, error) };
-  }
-  if (error.code !== NEEDS_URL) return { kind: 'error', error };
-  return { kind: 'error', error: { ...error, data: elicitationsToClient(policy, client, given.upstream, error.data) } };
+/** Returns the parsed result; the one that was parsed before, if the text is still the same. */
+function parsedResult(answer: Result, text: string): RawObject {
+  return text === answer.result ? parsed(answer).parsedResult : RawObject.parse(text);
 }
 
-/** Returns the URI of a read, as the client knows it, where no list and no template has it. */
-function unlistedUri({ catalog }: Client, { method, params }: Request): string | undefined {
+/** Returns the error for a modern client, with the URI of a read if no list and no template has the resource. */
+function upgradedError({ client, request: { method, params } }: Request, error: RpcError): Answer {
   const uri = method === 'resources/read' ? params?.string('uri') : undefined;
-  return uri === undefined || isListedResource(catalog, uri) ? undefined : uri;
+  const isUnlisted = uri !== undefined && !isListedResource(client.catalog, uri);
+  return { kind: 'error', error: isUnlisted ? unknownResourceError(error, uri) : upgradeError(error) };
 }
 
-/** Returns the failure for an upstream that refused the gateway's part of a request, not the client's. */
-function betweenUs(upstream: string, { message }: RpcError): GatewayError {
-  const say = `upstream "${upstream}" refused how it was asked: ${message}`;
-  return new GatewayError('upstream-protocol', { upstream, executed: 'no', message: say });
+/** @throws {GatewayError} `upstream-protocol`: the upstream refused the gateway's part of a request. */
+function assertNoGatewayFault(upstream: string, { code, message: reason }: RpcError): void {
+  if (!GATEWAY_FAULTS.has(code)) return;
+  const message = `upstream "${upstream}" refused how it was asked: ${reason}`;
+  throw new GatewayError('upstream-protocol', { upstream, executed: 'no', message });
 }
 
-function lacksNothing(client: Client, { data }: RpcError): boolean {
+/** Returns whether the client declares all capabilities that the error names as missing. */
+function declaresMissing(client: Client, { data }: RpcError): boolean {
   const isNamed = typeof data === 'object' && data !== null && 'requiredCapabilities' in data;
   return isNamed && declaresAll(client.caller.capabilities, data.requiredCapabilities);
 }
 
-/** Answers a legacy client, which declared its capabilities once and cannot declare more: a model may read the reason. */
-function incapable(upstream: string, method: string, { message }: RpcError): Answer {
-  const say = `upstream "${upstream}" needs what the client cannot do: ${message}`;
-  if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', message: say });
-  return toolFailure(say);
+/**
+ * Returns the answer for a legacy client that lacks a capability: a tool failure, so that the model can read the reason.
+ * Such a client cannot declare more for a single call.
+ *
+ * @throws {GatewayError} `client-unreachable` for other methods.
+ */
+function unsupportedByClient(upstream: string, method: string, { message: reason }: RpcError): Answer {
+  const message = `upstream "${upstream}" needs what the client cannot do: ${reason}`;
+  if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', message });
+  return toolFailure(message);
 }
 
-/** A failure of ours as a modern client reads it. */
+/** Returns a failure of the gateway as a modern client reads it. */
 export function upgradedAnswer(answer: Answer): Answer {
   return answer.kind === 'error' ? { kind: 'error', error: upgradeError(answer.error) } : answer;
 }
 
-/** A failure that the model is to read. */
+/** Returns a tool result that reports a failure to the model. */
 export function toolFailure(text: string): Answer {
   const result = RawObject.of({ content: [{ type: 'text', text }], isError: true });
   return { kind: 'result', result: result.toString() };
 }
 
+/** Returns the data of a URL elicitation error with the ids that the client knows. @throws {GatewayError} if the policy refuses. */
 function elicitationsToClient(policy: QuestionPolicy, client: Client, upstream: string, data: unknown): unknown {
   if (typeof data !== 'object' || data === null || !('elicitations' in data)) return data;
   const { elicitations } = data;

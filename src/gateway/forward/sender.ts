@@ -4,27 +4,25 @@ import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import { errorTypeOf } from '../../telemetry/operation.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
-import type { Link } from '../../upstream/link/link.ts';
-import type { Upstream } from '../../upstream/upstream.ts';
 import type { StateLosses } from '../connections/state-losses.ts';
+import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { Exchange } from '../exchange/exchange.ts';
-import { modernCapabilities } from '../exchange/client-capabilities.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Link, Upstream } from '../exchange/connection-holder.ts';
 
-/** What is sent to an upstream for an exchange. */
+/** A request to an upstream on behalf of an exchange. */
 export interface Sending {
-  /** The exchange's own, unless given. */
+  /** Default: the method of the exchange. */
   readonly method?: string;
   readonly params: RawObject;
   readonly headers?: readonly Header[];
-  /** How long the upstream may say nothing, where that is more than for other calls. Milliseconds. */
+  /** The time without a message of the upstream after which the request fails. Default: `timeouts.callMs`. */
   readonly silentMs?: number;
-  /** Of a call that may become a task: the call as one that a cancel ends in another way. */
-  readonly cancelled?: (call: Call<Exchange>) => Call<Exchange>;
+  /** For a call that may become a task: returns the call with another way to cancel it. */
+  readonly asCancellable?: (call: Call<Exchange>) => Call<Exchange>;
 }
 
-/** Sends one request to an upstream, on behalf of a client's, and counts it. */
+/** Sends requests to upstreams on behalf of client requests, and counts them. */
 export class Sender {
   readonly #metrics: Metrics;
   readonly #losses: StateLosses;
@@ -34,25 +32,21 @@ export class Sender {
     this.#losses = losses;
   }
 
-  send(
-    exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
-    sending: Sending,
-  ): Call<Exchange> {
+  /** Sends a request. Does not wait for the answer. */
+  send(exchange: OpenExchange, upstream: Upstream, link: Link, sending: Sending): Call<Exchange> {
     const { request, progressToken, client } = exchange;
-    const { method = request.method, params, headers, silentMs, cancelled } = sending;
+    const { method = request.method, params, headers, silentMs, asCancellable } = sending;
     const { callMs, maxMs } = upstream.config.timeouts;
     const progress = progressToken !== undefined && method === request.method;
-    const isModern = link.era === 'modern';
+    const dialect = UPSTREAM_DIALECTS[link.era];
     const call = link.connection.call(method, params, {
       timeoutMs: silentMs ?? callMs,
       maxMs: Math.max(maxMs, silentMs ?? 0),
       progress,
-      outlivesAnswer: progress && cancelled !== undefined,
+      outlivesAnswer: progress && asCancellable !== undefined,
       context: exchange,
-      capabilities: isModern ? upstream.usableCapabilities(modernCapabilities(client)) : undefined,
-      logLevel: isModern ? client.logLevel : undefined,
+      capabilities: dialect.envelopeCapabilities(upstream, client),
+      logLevel: dialect.envelopeLogLevel(client),
       headers,
       onEnd: (answer, durationMs) => {
         const isAnswer = !(answer instanceof GatewayError);
@@ -65,8 +59,8 @@ export class Sender {
       },
     });
     link.usedMs = call.startedMs;
-    const begun = cancelled === undefined ? call : cancelled(call);
-    exchange.attachCall(begun);
-    return begun;
+    const attached = asCancellable === undefined ? call : asCancellable(call);
+    exchange.attachCall(attached);
+    return attached;
   }
 }

@@ -2,7 +2,7 @@ import type { RawObject } from '../../json/json.ts';
 import { withoutCoreTaskMeta } from '../../protocol/meta.ts';
 import { relatedTask, withRelatedTask } from '../../protocol/tasks.ts';
 import type { Client } from '../exchange/exchange.ts';
-import type { HolderLink } from '../exchange/connection-holder.ts';
+import type { Link } from '../exchange/connection-holder.ts';
 import type { TaskIds } from './task-ids.ts';
 
 /** Returns whether the params may name a related task. Most do not, and need not be parsed. */
@@ -21,7 +21,7 @@ export class TaskMarks {
   /**
    * Returns params with the client's id of the related task. Removes the related task if this client does not know it.
    */
-  withTaskId(link: HolderLink, client: Client, params: RawObject): RawObject {
+  withTaskId(link: Link, client: Client, params: RawObject): RawObject {
     if (!mayBeMarked(params)) return params;
     const task = relatedTask(params);
     const id = task === undefined ? undefined : this.idFor(link, client, task);
@@ -29,7 +29,7 @@ export class TaskMarks {
   }
 
   /** Returns the id of a task for a client of this connection; undefined if this process has not sealed it. */
-  idFor(link: HolderLink, { caller }: Pick<Client, 'caller'>, task: string): string | undefined {
+  idFor(link: Link, { caller }: Pick<Client, 'caller'>, task: string): string | undefined {
     for (const holder of link.users) {
       if (holder.caller !== caller) continue;
       return this.#ids.find(caller, { upstream: link.upstream, task, holder: holder.key })?.id;

@@ -2,12 +2,10 @@ import { availableParallelism } from 'node:os';
 import type { View } from '../../catalog/view.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../upstream/link/link.ts';
-import type { Upstream } from '../../upstream/upstream.ts';
 import { workTurn } from '../../work-turn.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
 import type { Offers } from './offers.ts';
-import type { Exchange } from '../exchange/exchange.ts';
-import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import { StartQueue } from './start-queue.ts';
 import type { StartRecords } from './start-records.ts';
 
@@ -31,8 +29,6 @@ const CHECKED_MS = 30_000;
 /** Processes that start at the same time. Each uses about half a core for a second. */
 const PROCESS_STARTS = Math.min(16, Math.max(4, 2 * availableParallelism()));
 const REMOTE_STARTS = 32;
-
-type ListedUpstream = Upstream<Exchange, ConnectionHolder>;
 
 interface Check {
   readonly atMs: number;
@@ -127,7 +123,7 @@ export class ListRefresher {
   }
 
   /** Fetches the lists of one upstream before any client has connected, in the era of nearly all clients. */
-  refreshAtStart(upstream: ListedUpstream): void {
+  refreshAtStart(upstream: Upstream): void {
     void this.#refresh(upstream, 'legacy', undefined);
   }
 
@@ -186,28 +182,24 @@ export class ListRefresher {
   }
 
   /** Returns the usable upstreams of a view. Those whose last listing failed come last. */
-  #usableUpstreams(view: string): readonly ListedUpstream[] {
+  #usableUpstreams(view: string): readonly Upstream[] {
     const { views, upstreams, records } = this.#parts;
     const usable = (views.get(view)?.upstreams ?? []).flatMap(({ id }) => {
       const upstream = upstreams.get(id);
       return upstream === undefined || upstream.config.problem !== undefined ? [] : [upstream];
     });
-    const isBehind = ({ id }: ListedUpstream) => Number(records.hasFailed(id));
+    const isBehind = ({ id }: Upstream) => Number(records.hasFailed(id));
     return usable.toSorted((a, b) => isBehind(a) - isBehind(b));
   }
 
   /** Returns how long lists stay valid. A modern upstream may state a shorter time than the default. */
-  #ttlMs({ id, config }: ListedUpstream, era: Era, capabilityKey: string): number {
+  #ttlMs({ id, config }: Upstream, era: Era, capabilityKey: string): number {
     const statedMs = this.#parts.offers.get(id, era, capabilityKey)?.caching?.ttlMs ?? 0;
     if (statedMs > 0) return Math.min(Math.max(statedMs, LEAST_TTL_MS), LIST_TTL_MS);
     return config.target.kind === 'stdio' ? Number.POSITIVE_INFINITY : LIST_TTL_MS;
   }
 
-  #refreshIfStale(
-    upstream: ListedUpstream,
-    client: Era,
-    features: ClientFeatures | undefined,
-  ): Promise<boolean> | undefined {
+  #refreshIfStale(upstream: Upstream, client: Era, features: ClientFeatures | undefined): Promise<boolean> | undefined {
     const era = likelyEra(upstream, client);
     const capabilityKey = features?.capabilityKey ?? '';
     const ageMs = this.#parts.offers.ageMs(upstream.id, era, capabilityKey);
@@ -220,7 +212,7 @@ export class ListRefresher {
    * Returns whether lists from disk are used without starting the process. A required upstream is always started, since
    * the gateway is not ready before.
    */
-  #isFreshOnDisk({ id, config, isProcess }: ListedUpstream, era: Era, capabilityKey: string): boolean {
+  #isFreshOnDisk({ id, config, isProcess }: Upstream, era: Era, capabilityKey: string): boolean {
     const { offers, records } = this.#parts;
     if (!isProcess || config.required || records.hasFailed(id)) return false;
     return offers.get(id, era, capabilityKey) !== undefined && records.listedAgeMs(id) < FRESH_ON_DISK_MS;
@@ -242,7 +234,7 @@ export class ListRefresher {
 
   /** Resolves with true if the lists were fetched. The upstream's state has the reason of a failure. */
   #refresh(
-    upstream: ListedUpstream,
+    upstream: Upstream,
     client: Era,
     features: ClientFeatures | undefined,
     begin: 'now' | 'in turn' = 'in turn',
@@ -274,11 +266,11 @@ export class ListRefresher {
   }
 }
 
-function listingKey(upstream: ListedUpstream, client: Era, capabilityKey: string): string {
+function listingKey(upstream: Upstream, client: Era, capabilityKey: string): string {
   return `${upstream.id} ${likelyEra(upstream, client)} ${capabilityKey}`;
 }
 
 /** Returns the era in which an upstream is listed for clients of an era, as far as it is known. */
-function likelyEra(upstream: ListedUpstream, client: Era): Era {
+function likelyEra(upstream: Upstream, client: Era): Era {
   return upstream.servingEra(client) ?? client;
 }

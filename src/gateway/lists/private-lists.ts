@@ -2,7 +2,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promi
 import type { Logger } from 'pino';
 import { isSameOffer } from '../../catalog/offer.ts';
 import type { ClientFeatures } from '../../upstream/link/link.ts';
-import type { ConnectionHolder, HolderLink, Upstreams } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Link, Upstreams } from '../exchange/connection-holder.ts';
 import type { ListingQueue } from './listing-queue.ts';
 import type { Offers } from './offers.ts';
 import { LEAST_GAP_MS } from './pace.ts';
@@ -15,14 +15,14 @@ export interface PrivateListsParts {
   /** Gives a holder the catalog of the current offers. */
   refreshCatalog(holder: ConnectionHolder): void;
   /** Runs when the lists of the link were compared with those for all clients, or could not be fetched. */
-  readonly onListed: (link: HolderLink, outcome: 'equal' | 'differs' | 'failed') => void;
+  readonly onListed: (link: Link, outcome: 'equal' | 'differs' | 'failed') => void;
 }
 
 /** Fetches the lists of private connections again after they changed. Only the users of the connection get them. */
 export class PrivateLists {
   readonly #parts: PrivateListsParts;
   /** Links whose lists are being fetched; true if they have changed again meanwhile. */
-  readonly #listing = new Map<HolderLink, boolean>();
+  readonly #listing = new Map<Link, boolean>();
   #lastTurn: Promise<void> = Promise.resolve();
 
   constructor(parts: PrivateListsParts) {
@@ -30,7 +30,7 @@ export class PrivateLists {
   }
 
   /** Fetches the lists after an upstream reported a change on this link. Reports during a listing lead to one more. */
-  onChanged(link: HolderLink): void {
+  onChanged(link: Link): void {
     const isListing = this.#listing.has(link);
     this.#listing.set(link, isListing);
     if (!isListing) void this.#listWhileChanged(link);
@@ -40,7 +40,7 @@ export class PrivateLists {
    * Lists the link until no change is reported during a listing. Each listing waits in the queue again, after a pause
    * of its own length, since a link may report changes without end.
    */
-  async #listWhileChanged(link: HolderLink): Promise<void> {
+  async #listWhileChanged(link: Link): Promise<void> {
     const { queue, log, onListed } = this.#parts;
     try {
       do {
@@ -64,10 +64,10 @@ export class PrivateLists {
     }
   }
 
-  /** Lists a link for each set of capabilities. Resolves with true if lists differ from those for all clients. */
-  async #list(link: HolderLink): Promise<boolean> {
+  /** Lists a link for each set of capabilities of its users. Resolves with true if lists differ from those for all clients. */
+  async #list(link: Link): Promise<boolean> {
     let isOwn = false;
-    for (const features of link.era === 'modern' ? distinctFeatures(link.users) : [link]) {
+    for (const features of distinctFeatures(link.users)) {
       if (await this.#listFor(link, features)) isOwn = true;
     }
     return isOwn;
@@ -83,7 +83,7 @@ export class PrivateLists {
   }
 
   /** Lists a link for one set of capabilities: a modern connection serves clients of different capabilities. */
-  async #listFor(link: HolderLink, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<boolean> {
+  async #listFor(link: Link, { clientCapabilities, capabilityKey }: ClientFeatures): Promise<boolean> {
     const { upstreams, offers } = this.#parts;
     const offer = await upstreams.get(link.upstream)?.list(link, clientCapabilities);
     if (offer === undefined) return false;
@@ -94,7 +94,7 @@ export class PrivateLists {
     // The changed state may be outside of the process, and concern other clients too.
     if (isOwn) offers.expire(link.upstream, link.era);
     for (const holder of link.users) {
-      if (link.era === 'modern' && holder.capabilityKey !== capabilityKey) continue;
+      if (holder.capabilityKey !== capabilityKey) continue;
       if (isOwn) holder.ownOffers.set(link.upstream, offer);
       else holder.ownOffers.delete(link.upstream);
       this.#parts.refreshCatalog(holder);
@@ -103,7 +103,7 @@ export class PrivateLists {
   }
 
   /** Removes the offers of a closed link from the catalogs of its users. */
-  onLinkClosed(link: HolderLink): void {
+  onLinkClosed(link: Link): void {
     for (const holder of link.users) {
       if (holder.ownOffers.delete(link.upstream)) this.#parts.refreshCatalog(holder);
     }

@@ -6,16 +6,18 @@ import type { ModernCall, ModernCaller, ModernSink } from '../front.ts';
 import type { SubscriptionStream } from './subscription-stream.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 
+/** The reason of a cancellation that came before the work on the request began. */
 const GONE = 'the client has gone';
 
-/** Who brings a request to its answer. */
+/** Sends the answers to modern requests. */
 export interface ModernRequestHost {
   /** Returns the answer that reports a failure. */
   toFailure(modernRequest: ModernRequest, thrown: unknown): Answer;
+  /** Records and sends the answer. */
   finish(modernRequest: ModernRequest, answer: Answer): void;
 }
 
-/** One request of a modern client while it is under way. */
+/** One request of a modern client while it is in flight. */
 export class ModernRequest implements ModernCall {
   readonly request: Request;
   readonly caller: ModernCaller;
@@ -23,12 +25,12 @@ export class ModernRequest implements ModernCall {
   readonly lookup: HeaderLookup | undefined;
   exchange: OpenExchange | undefined;
   #stream: SubscriptionStream | undefined;
-  /** The same request where its call is. */
+  /** The same request in the process that has its parked call. */
   #delegate: ModernCall | undefined;
   readonly #host: ModernRequestHost;
-  /** Where it counts as under way. */
+  /** The group whose requests in flight include this one. */
   #countedIn: ClientGroup | undefined;
-  /** Where its exchange works, if that ends with it. */
+  /** The group of its exchange, if the exchange ends with the request. */
   #boundTo: ClientGroup | undefined;
   #isCancelled = false;
   #isClosed = false;
@@ -47,44 +49,45 @@ export class ModernRequest implements ModernCall {
     this.lookup = lookup;
   }
 
+  /** Counts the request among those of the group until it is answered. */
   countIn(group: ClientGroup): void {
     group.inFlightCount++;
     this.#countedIn = group;
   }
 
-  /** What is taken up after the client has gone ends at once. */
+  /** Sets the exchange, and cancels it if the request is already cancelled. */
   bind(exchange: OpenExchange): void {
     this.exchange = exchange;
     if (this.#isCancelled) exchange.cancel(GONE);
   }
 
-  /** Takes it for as long as the request lasts, and no longer. */
-  bindTo(exchange: OpenExchange, at: ClientGroup): void {
+  /** Sets an exchange that ends with the request, and adds it to its group. */
+  bindTo(exchange: OpenExchange, group: ClientGroup): void {
     this.bind(exchange);
-    this.#boundTo = at;
-    at.activeExchanges.add(exchange);
+    this.#boundTo = group;
+    group.addExchange(exchange);
   }
 
-  /** The call is elsewhere. */
+  /** Passes the request on to the process that has its parked call. */
   delegateTo(call: ModernCall): void {
     this.#delegate = call;
     if (this.#isCancelled) call.cancel(GONE);
   }
 
-  /** It lasts until somebody ends it, which may have been before. */
-  attachStream(listen: SubscriptionStream): void {
-    this.#stream = listen;
-    if (this.#isClosed) listen.close();
+  /** Sets the stream that the request opened, and closes it if the request is already closed. */
+  attachStream(stream: SubscriptionStream): void {
+    this.#stream = stream;
+    if (this.#isClosed) stream.close();
   }
 
-  /** Whether the exchange ends with it. */
+  /** Whether the exchange ends with the request. */
   get endsWithRequest(): boolean {
     return this.#boundTo !== undefined;
   }
 
   cancel(reason: string | undefined): void {
     this.#isCancelled = true;
-    // A request made twice goes on as long as the later one is there.
+    // The exchange continues if a later retry of the request is attached to it.
     if (this.exchange?.request === this.request) this.exchange.cancel(reason);
     this.#delegate?.cancel(reason);
     this.close();
@@ -95,7 +98,7 @@ export class ModernRequest implements ModernCall {
     this.#stream?.close();
   }
 
-  /** Answers the request when this settles. */
+  /** Answers the request with this answer, or with the failure if the promise rejects. */
   follow(answering: Answer | Promise<Answer>): void {
     if (!(answering instanceof Promise)) {
       this.#finish(answering);
@@ -107,6 +110,7 @@ export class ModernRequest implements ModernCall {
     );
   }
 
+  /** Answers the request with a failure. */
   reject(thrown: unknown): void {
     this.#host.finish(this, this.#host.toFailure(this, this.#failure ?? thrown));
   }
@@ -116,14 +120,14 @@ export class ModernRequest implements ModernCall {
     this.#host.finish(this, failure === undefined ? answer : this.#host.toFailure(this, failure));
   }
 
-  /** Its upstream asked what it could not ask, and may have made something of the refusal. */
+  /** The failure of the exchange. It counts even if the upstream has answered after its question was refused. */
   get #failure(): GatewayError | undefined {
     return this.endsWithRequest ? this.exchange?.failure : undefined;
   }
 
-  /** It is answered. */
+  /** Removes the request and its exchange from their groups. */
   release(): void {
     if (this.#countedIn !== undefined) this.#countedIn.inFlightCount--;
-    if (this.exchange !== undefined) this.#boundTo?.activeExchanges.delete(this.exchange);
+    if (this.exchange !== undefined) this.#boundTo?.removeExchange(this.exchange);
   }
 }

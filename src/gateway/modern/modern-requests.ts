@@ -17,14 +17,17 @@ import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { ClientGroup, type ClientGroups } from '../clients/client-group.ts';
 import { type ResultTranslator, toolFailure, upgradedAnswer } from '../forward/result-translator.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
-import type { CallOutcome } from '../calls/asking-answers.ts';
+import type { CallOutcome } from '../calls/call-outcome.ts';
 import type { Calls } from '../calls/calls.ts';
 import type { UrlElicitations } from '../questions/url-elicitations.ts';
 import type { ModernCaller, ModernSink } from '../front.ts';
 import { SubscriptionStream, readFilter } from './subscription-stream.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { LISTS, type ListAnswers } from '../forward/list-answers.ts';
+import { assertDeclaresTasks } from '../dialects/client-dialect.ts';
+import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
+import { InputRounds } from '../exchange/input-rounds.ts';
 import type { RequestRecorder } from '../exchange/request-recorder.ts';
 import type { CallOwners } from '../questions/call-owners.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
@@ -35,10 +38,9 @@ import type { Lifecycle } from '../../upstream/lifecycle.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
 import type { Sealer } from '../handles/sealer.ts';
 import { type RequestState, sealState, unsealState } from '../handles/request-state.ts';
-import { InputRounds } from '../questions/input-rounds.ts';
 import type { TaskIds } from '../handles/task-ids.ts';
 import { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
-import { mustDeclareTasks, type Tasks } from '../tasks/tasks.ts';
+import type { Tasks } from '../tasks/tasks.ts';
 import { ModernClient } from '../clients/modern-client.ts';
 import { type ModernRequestHost, ModernRequest } from './modern-request.ts';
 
@@ -58,18 +60,18 @@ export interface ModernRequestsParts {
   readonly urlElicitations: UrlElicitations;
   readonly inFlightPerSession: number;
   readonly callOwners: CallOwners;
-  /** What {@link callOwners} know this process by. */
+  /** The name of this process in {@link callOwners}. */
   readonly ownerName: string;
   readonly recorder: RequestRecorder;
 }
 
-/** A state we gave out is good for this long where nothing waits for it: people need time. */
+/** The lifetime of a `requestState` that no parked call belongs to. A user may need that long to answer. */
 const STATE_MS = 3_600_000;
 
-/** An upstream that was promised a page is opened says within this time that it was. */
+/** The time for an upstream to report that the user has completed a page. */
 const PAGE_MS = 20_000;
 
-/** Answers requests of 2026-07-28, each of which stands alone. */
+/** Answers the requests of modern clients, each of which is independent of the others. */
 export class ModernRequests implements ModernRequestHost {
   readonly #parts: ModernRequestsParts;
 
@@ -79,7 +81,7 @@ export class ModernRequests implements ModernRequestHost {
 
   readonly #lifecycleOf = (upstream: string): Lifecycle | undefined => this.#parts.upstreams.get(upstream)?.lifecycle;
 
-  /** Every failure is an answer. */
+  /** Begins to answer a request. Every failure is an answer. */
   request(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernRequest {
     const modernRequest = new ModernRequest(this, request, caller, sink, lookup);
     try {
@@ -101,7 +103,7 @@ export class ModernRequests implements ModernRequestHost {
     try {
       this.#parts.recorder.end(caller, request, exchange, answer, performance.now() - sink.receivedMs);
     } catch (thrown) {
-      // Whatever becomes of our own books, the client is answered.
+      // The client gets its answer even if it cannot be recorded.
       this.#parts.recorder.fail(thrown, request.method);
     }
     sink.answer(answer);
@@ -144,25 +146,25 @@ export class ModernRequests implements ModernRequestHost {
     const { id, method, params } = modernRequest.request;
     const { group } = modernClient;
     const { kinds, uris, taskIds } = readFilter(params);
-    if (taskIds.length > 0) mustDeclareTasks(caller, method);
+    if (taskIds.length > 0) assertDeclaresTasks(caller.capabilities, method);
     await this.#parts.listRefresher.refreshFor(group);
     const { links, tasks, taskIds: ids } = this.#parts;
-    const news = new TaskSubscriptions({ ids, links, tasks }, modernClient);
-    const listen = new SubscriptionStream(id, sink, group, links, kinds, news);
-    modernRequest.attachStream(listen);
-    return this.#stamp(method, await listen.run(uris, taskIds));
+    const taskSubscriptions = new TaskSubscriptions({ ids, links, tasks }, modernClient);
+    const stream = new SubscriptionStream(id, sink, group, links, kinds, taskSubscriptions);
+    modernRequest.attachStream(stream);
+    return this.#stamp(group, method, await stream.run(uris, taskIds));
   }
 
   #runTask(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
     const { group } = modernClient;
     const exchange = new OpenExchange(modernClient, group, modernRequest.request, modernRequest.sink);
-    // Not one of those that work: it must not be taken for the one an upstream asks.
+    // The group does not list this exchange, since a question of an upstream is never about a task request.
     modernRequest.bind(exchange);
     this.#countIn(modernRequest, group);
     return this.#parts.tasks.request(exchange);
   }
 
-  #discover({ catalog, caller }: ClientGroup): Answer {
+  #discover({ catalog, caller, dialect }: ClientGroup): Answer {
     const { capabilities, tools, view } = catalog;
     const note = tools.size === 0 ? noToolsNote(view, this.#lifecycleOf, performance.now()) : undefined;
     const instructions = note ?? catalog.instructions;
@@ -171,16 +173,17 @@ export class ModernRequests implements ModernRequestHost {
     const result = RawObject.EMPTY.with('supportedVersions', JSON.stringify([MODERN]))
       .with('capabilities', capabilitiesAt(MODERN, capabilities).toString())
       .with('instructions', instructions === undefined ? undefined : JSON.stringify(instructions));
-    return { kind: 'result', result: this.#parts.translator.stampOwn('server/discover', result.toString(), caching) };
+    const stamped = this.#parts.translator.stampOwn(dialect, 'server/discover', result.toString(), caching);
+    return { kind: 'result', result: stamped };
   }
 
-  #stamp(method: string, answer: Answer): Answer {
-    return answer.kind === 'error'
-      ? answer
-      : { kind: 'result', result: this.#parts.translator.stampOwn(method, answer.result) };
+  /** Adds the members that the client's revision requires to a result of the gateway itself. */
+  #stamp({ dialect }: Pick<ClientGroup, 'dialect'>, method: string, answer: Answer): Answer {
+    if (answer.kind === 'error') return answer;
+    return { kind: 'result', result: this.#parts.translator.stampOwn(dialect, method, answer.result) };
   }
 
-  /** @throws {GatewayError} `overloaded` */
+  /** Counts the request among those of its group. @throws {GatewayError} `overloaded` */
   #countIn(modernRequest: ModernRequest, group: ClientGroup): void {
     if (group.inFlightCount >= this.#parts.inFlightPerSession) {
       throw new GatewayError('overloaded', { message: `you have ${group.inFlightCount} requests under way` });
@@ -198,7 +201,7 @@ export class ModernRequests implements ModernRequestHost {
         message: '"inputResponses" must be an object, "requestState" a string',
       });
     }
-    const goOn = (to: Route) => {
+    const send = (to: Route) => {
       if (to.kind === 'nowhere') throw to.error;
       if (lookup !== undefined) checkHeaders(request, to, lookup);
       return retry?.requestState === undefined
@@ -206,10 +209,10 @@ export class ModernRequests implements ModernRequestHost {
         : this.#retry(modernRequest, modernClient, to, retry, retry.requestState);
     };
     const to = resolve(this.#parts.listRefresher, this.#lifecycleOf, group, request);
-    return to instanceof Promise ? to.then(goOn) : goOn(to);
+    return to instanceof Promise ? to.then(send) : send(to);
   }
 
-  /** The client brings back what it was given with questions, whether or not it has answers. */
+  /** Continues a call with the `requestState` of its last answer. The retry may come without input responses. */
   async #retry(
     modernRequest: ModernRequest,
     modernClient: ModernClient,
@@ -223,21 +226,21 @@ export class ModernRequests implements ModernRequestHost {
       return await this.#delegate(modernRequest, state.owner);
     if (state.kind === 'park') return await this.#resume(modernRequest, modernClient, state, retry);
     if (state.upstream !== to.upstream) throw new GatewayError('invalid-state');
-    let given: Retry = { inputResponses: undefined, requestState: undefined };
+    let forwarded: Retry = { inputResponses: undefined, requestState: undefined };
     if (state.kind === 'relay') {
-      given = { inputResponses: retry.inputResponses, requestState: state.inner };
+      forwarded = { inputResponses: retry.inputResponses, requestState: state.inner };
     } else {
-      const end = await this.#awaitPages(request.method, to.upstream, state.ids, retry.inputResponses);
-      if (end !== undefined) return end;
+      const refused = await this.#awaitPages(modernClient, request.method, state, retry.inputResponses);
+      if (refused !== undefined) return refused;
     }
-    return await this.#send(modernRequest, modernClient, { ...to, params: withRetry(to.params, given) });
+    return await this.#send(modernRequest, modernClient, { ...to, params: withRetry(to.params, forwarded) });
   }
 
   #send(modernRequest: ModernRequest, modernClient: ModernClient, to: UpstreamRoute): Promise<Answer> {
     const { group } = modernClient;
     const { calls, parked } = this.#parts;
     const upstream = this.#parts.upstreams.get(to.upstream);
-    const isExclusive = group.capabilityKey !== '' && upstream?.needsOwnConnection('modern') === true;
+    const isExclusive = group.capabilityKey !== '' && upstream?.needsOwnConnection(group.era) === true;
     const holder = group.forUpstream(
       to.upstream,
       isExclusive,
@@ -246,17 +249,19 @@ export class ModernRequests implements ModernRequestHost {
     const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);
     exchange.upstream = to.upstream;
     exchange.tool = to.tool;
-    // A client without capabilities is not asked anything, and a modern upstream asks in its answer.
-    if (modernClient.rounds === undefined || upstream?.servingEra('modern') === 'modern') {
+    const era = upstream?.servingEra(group.era);
+    const asksInAnswers = era !== undefined && UPSTREAM_DIALECTS[era].asksInAnswers;
+    // The upstream cannot ask during the call, so the call does not outlive its request.
+    if (modernClient.rounds === undefined || asksInAnswers) {
       modernRequest.bindTo(exchange, holder);
       return calls.send(exchange, to).then((outcome) => this.#toAnswer(exchange, outcome));
     }
     modernRequest.bind(exchange);
-    holder.activeExchanges.add(exchange);
+    holder.addExchange(exchange);
     return parked.follow(exchange, to.upstream, modernClient.rounds, this.#work(exchange, to, holder));
   }
 
-  /** The whole of a call that may outlive its request. Never rejects. */
+  /** Makes a call that may outlive its request. Resolves with the final answer. Never rejects. */
   async #work(exchange: OpenExchange, to: UpstreamRoute, holder: ClientGroup): Promise<Answer> {
     try {
       const outcome = await this.#parts.calls.send(exchange, to);
@@ -265,11 +270,11 @@ export class ModernRequests implements ModernRequestHost {
     } catch (thrown) {
       return toAnswer(exchange.failure ?? thrown);
     } finally {
-      holder.activeExchanges.delete(exchange);
+      holder.removeExchange(exchange);
     }
   }
 
-  /** Returns the answer to the client: the upstream's, or the questions that the client answers when it makes the call again. */
+  /** Returns the answer to the client: the upstream's, or the questions that the client answers in a retry. */
   #toAnswer(exchange: OpenExchange, outcome: CallOutcome): Answer | Promise<Answer> {
     const { upstream = '' } = exchange;
     switch (outcome.kind) {
@@ -292,7 +297,7 @@ export class ModernRequests implements ModernRequestHost {
     }
   }
 
-  /** Questions for the client, and the sealed state that its answers come back with. */
+  /** Returns the answer with questions and the sealed state for the retry. */
   async #inputRequired(
     { client, request }: OpenExchange,
     upstream: string,
@@ -312,28 +317,29 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   /**
-   * The user was sent to some pages. Of those nothing was said about, the upstream tells again.
+   * Waits until the upstream has reported the pages that the user completed. If the client says nothing about the pages,
+   * the upstream is asked again without waiting.
    *
-   * @returns how a tool call ends, where they would not go.
-   * @throws {GatewayError} `client-unreachable`: how everything else ends then.
+   * @returns a tool failure if the user did not open a page; undefined if the call can be sent.
+   * @throws {GatewayError} `client-unreachable` in that case, for other methods.
    */
   async #awaitPages(
+    client: ModernClient,
     method: string,
-    upstream: string,
-    ids: readonly string[],
+    { upstream, ids }: { readonly upstream: string; readonly ids: readonly string[] },
     responses: RawObject | undefined,
   ): Promise<Answer | undefined> {
     const actions = ids.map((_, i) => responses?.object(`url${i + 1}`)?.string('action'));
     if (actions.some((action) => action !== undefined && action !== 'accept')) {
       const message = 'the page that has to be opened first was not opened';
       if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', message });
-      return this.#stamp(method, toolFailure(message));
+      return this.#stamp(client, method, toolFailure(message));
     }
     if (actions.every((action) => action === 'accept')) await this.#parts.urlElicitations.wait(upstream, ids, PAGE_MS);
     return undefined;
   }
 
-  /** The call is another process's: it answers in our stead. @throws {GatewayError} `invalid-state` when it is gone. */
+  /** Passes a retry on to the process of its parked call. @throws {GatewayError} `invalid-state` if that process is unknown. */
   async #delegate(modernRequest: ModernRequest, name: string): Promise<Answer> {
     const { request, caller, sink } = modernRequest;
     const owner = await this.#parts.callOwners.find(name);
@@ -344,6 +350,7 @@ export class ModernRequests implements ModernRequestHost {
     return await promise;
   }
 
+  /** Attaches a retry to its parked call. */
   #resume(
     modernRequest: ModernRequest,
     { caller, group, logLevel }: ModernClient,
@@ -357,7 +364,7 @@ export class ModernRequests implements ModernRequestHost {
   }
 }
 
-/** @throws {GatewayError} `header-mismatch` */
+/** Compares the `Mcp-Param-…` headers with the arguments. @throws {GatewayError} `header-mismatch` */
 function checkHeaders({ params }: Request, { source }: UpstreamRoute, lookup: HeaderLookup): void {
   if (source === undefined || source.headerParams.length === 0) return;
   const fault = paramHeaderFault(source.headerParams, params?.object('arguments'), lookup);

@@ -3,29 +3,27 @@ import { JsonTextError, RawObject, rawItems } from '../../json/json.ts';
 import { type Answer, type Id, notificationText } from '../../protocol/jsonrpc.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
-import type { Link } from '../../upstream/link/link.ts';
 import type { ClientGroup, Subscriber } from '../clients/client-group.ts';
-import type { Exchange } from '../exchange/exchange.ts';
 import type { MessageSink } from '../front.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { isWithin } from '../connections/link-subscriptions.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Link } from '../exchange/connection-holder.ts';
 import { resolveUri } from '../exchange/route.ts';
 import type { TaskSubscriptions } from '../tasks/task-subscriptions.ts';
 
-/** What a `subscriptions/listen` stream is for. */
+/** The notifications that a `subscriptions/listen` request asks for. */
 interface Filter {
   readonly kinds: ReadonlySet<ListKind>;
-  /** As the client knows them. */
+  /** Published URIs. */
   readonly uris: readonly string[];
-  /** Likewise. */
+  /** Ids that the client uses. */
   readonly taskIds: readonly string[];
 }
 
-/** Of each kind. */
+/** The largest number of URIs, and of task ids. */
 const MAX_ENTRIES = 1_000;
 
-/** @throws {GatewayError} `invalid-params` */
+/** Reads the filter of a `subscriptions/listen` request. @throws {GatewayError} `invalid-params` */
 export function readFilter(params: RawObject | undefined): Filter {
   const filter = params?.object('notifications');
   if (filter === undefined) throw new GatewayError('invalid-params', { message: '"notifications" must be an object' });
@@ -34,7 +32,7 @@ export function readFilter(params: RawObject | undefined): Filter {
   return { kinds: new Set(kinds), uris, taskIds: readTexts(filter, 'taskIds') };
 }
 
-/** @throws {GatewayError} `invalid-params` */
+/** Returns the different strings of an array member. @throws {GatewayError} `invalid-params` */
 function readTexts(filter: RawObject, name: string): readonly string[] {
   const texts = new Set<string>();
   try {
@@ -63,11 +61,11 @@ export class SubscriptionStream implements Subscriber {
   readonly #group: ClientGroup;
   readonly #links: HolderLinks;
   readonly #kinds: ReadonlySet<ListKind>;
-  /** Those the client is told of. */
+  /** The published URIs whose updates the client gets. */
   readonly #uris = new Set<string>();
   readonly #tasks: TaskSubscriptions;
   readonly #closed = Promise.withResolvers<void>();
-  /** Before that nothing may be said. */
+  /** Before the acknowledgement, nothing else may be sent. */
   #isAcknowledged = false;
 
   constructor(
@@ -86,9 +84,9 @@ export class SubscriptionStream implements Subscriber {
     this.#tasks = tasks;
   }
 
-  /** Resolves with the answer when the stream is over. Never rejects. */
+  /** Subscribes, and resolves with the answer when the stream is closed. Never rejects. */
   async run(uris: readonly string[], taskIds: readonly string[]): Promise<Answer> {
-    // From here on nobody else who ends takes its subscriptions along.
+    // Added before it subscribes, so that another stream that closes does not remove a subscription of this one.
     this.#group.subscribers.add(this);
     await Promise.all([...uris.map((uri) => this.#subscribe(uri)), ...taskIds.map((id) => this.#tasks.follow(id))]);
     this.#isAcknowledged = true;
@@ -104,25 +102,26 @@ export class SubscriptionStream implements Subscriber {
     return { kind: 'result', result: RawObject.EMPTY.with('_meta', meta.toString()).toString() };
   }
 
+  /** Returns the part of the filter that the gateway supports, as JSON. */
   #acknowledgedFilter(): string {
-    let honoured = RawObject.EMPTY;
-    for (const kind of this.#kinds) honoured = honoured.with(`${kind}ListChanged`, 'true');
-    if (this.#uris.size > 0) honoured = honoured.with('resourceSubscriptions', JSON.stringify([...this.#uris]));
+    let filter = RawObject.EMPTY;
+    for (const kind of this.#kinds) filter = filter.with(`${kind}ListChanged`, 'true');
+    if (this.#uris.size > 0) filter = filter.with('resourceSubscriptions', JSON.stringify([...this.#uris]));
     const { ids } = this.#tasks;
-    if (ids.length > 0) honoured = honoured.with('taskIds', JSON.stringify(ids));
-    return honoured.toString();
+    if (ids.length > 0) filter = filter.with('taskIds', JSON.stringify(ids));
+    return filter.toString();
   }
 
-  /** What cannot be subscribed to is left out of the acknowledgement. */
+  /** Subscribes to a resource. The acknowledgement names it only if this succeeds. Never rejects. */
   async #subscribe(uri: string): Promise<void> {
     const group = this.#group;
-    const owner = group.subscriptions.get(uri) ?? resolveUri(group.catalog, uri);
-    if (owner instanceof GatewayError) return;
+    const resource = group.subscriptions.get(uri) ?? resolveUri(group.catalog, uri);
+    if (resource instanceof GatewayError) return;
     try {
       if (!group.subscriptions.has(uri)) {
-        const to = { upstream: owner.upstream, uri: owner.uri };
+        const to = { upstream: resource.upstream, uri: resource.uri };
         const subscribe = () => this.#links.subscribe(group, uri, to);
-        // A link that is lost under way says nothing about the subscription: a new link is tried once.
+        // The loss of a link is no refusal: a new link is tried once.
         const answer = await subscribe().catch((thrown: unknown) =>
           isLost(thrown) ? subscribe() : Promise.reject(thrown),
         );
@@ -130,16 +129,20 @@ export class SubscriptionStream implements Subscriber {
       }
       this.#uris.add(uri);
     } catch {
-      // Its upstream is down or has no subscriptions: not honoured, which the acknowledgement says.
+      // Its upstream is down or has no subscriptions. The acknowledgement shows it.
     }
   }
 
   #unsubscribe(uri: string): void {
     const group = this.#group;
     const to = group.subscriptions.get(uri);
-    for (const other of group.subscribers) if (other instanceof SubscriptionStream && other.#uris.has(uri)) return;
-    // The upstream may be gone, and the subscription with it.
+    for (const other of group.subscribers) if (other.isSubscribedTo(uri)) return;
+    // If the upstream is down, the subscription is lost anyway.
     if (to !== undefined) this.#links.unsubscribe(group, uri, to).catch(() => undefined);
+  }
+
+  isSubscribedTo(uri: string): boolean {
+    return this.#uris.has(uri);
   }
 
   announce(method: string, params: RawObject | undefined): void {
@@ -153,18 +156,18 @@ export class SubscriptionStream implements Subscriber {
     this.#send(method, params ?? RawObject.EMPTY);
   }
 
-  onTaskChange(link: Link<Exchange, ConnectionHolder>, task: string): void {
+  onTaskChange(link: Link, task: string): void {
     if (!this.#isAcknowledged) return;
     this.#tasks.state(link, task).then(
       (state) => state && this.#send('notifications/tasks', state),
-      // It was news, and the client may still ask.
+      // The client can still poll the task.
       () => undefined,
     );
   }
 
   #send(method: string, params: RawObject): void {
     const text = notificationText(method, withMeta(params, [[META.subscriptionId, this.#id]]));
-    // Whoever cannot be told anything more has gone.
+    // The client has disconnected.
     if (!this.#sink.send(text)) this.close();
   }
 
@@ -173,6 +176,7 @@ export class SubscriptionStream implements Subscriber {
   }
 }
 
+/** Returns whether the link was lost before the upstream answered. */
 function isLost(thrown: unknown): boolean {
   return thrown instanceof GatewayError && (thrown.code === 'upstream-lost' || thrown.code === 'upstream-session-lost');
 }

@@ -4,7 +4,7 @@ import type { Answer } from '../../protocol/jsonrpc.ts';
 import { supportsClientTask, relatedTask, withRelatedTask } from '../../protocol/tasks.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
-import type { ConnectionHolder, HolderLink } from '../exchange/connection-holder.ts';
+import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
 
 /** A task that a client runs for an upstream, as the answer to a question. */
 interface HostedTask {
@@ -28,7 +28,7 @@ function errorAnswer(code: number, message: string): Answer {
  */
 export class ClientTasks {
   /** Tasks by connection, then by the upstream's id. */
-  readonly #hosted = new WeakMap<HolderLink, Map<string, HostedTask>>();
+  readonly #hosted = new WeakMap<Link, Map<string, HostedTask>>();
 
   /** Returns whether this client may answer the question with a task. */
   mayCreateTask(client: Client, method: string, params: RawObject): boolean {
@@ -36,7 +36,7 @@ export class ClientTasks {
   }
 
   /** Returns the client's answer for the upstream. If the client created a task, registers it and replaces its id. */
-  onCreated(link: HolderLink, client: Client, answer: Answer): Answer {
+  onCreated(link: Link, client: Client, answer: Answer): Answer {
     const result = answer.kind === 'result' ? RawObject.parse(answer.result) : undefined;
     const state = result?.object('task');
     const task = state?.string('taskId');
@@ -56,7 +56,7 @@ export class ClientTasks {
   }
 
   /** Sends a server request about a task to the client that runs it. Always answers the upstream. */
-  relay(link: HolderLink, request: ServerRequest<Exchange>): void {
+  relay(link: Link, request: ServerRequest<Exchange>): void {
     if (request.method === 'tasks/list') {
       void this.#list(link, request);
       return;
@@ -70,7 +70,7 @@ export class ClientTasks {
     askClient(link, hosted, request, (answer) => request.answer(toUpstream(answer, hosted.task, id)));
   }
 
-  async #list(link: HolderLink, request: ServerRequest<Exchange>): Promise<void> {
+  async #list(link: Link, request: ServerRequest<Exchange>): Promise<void> {
     const states = [...this.#tasksOf(link)].map(async ([id, hosted]) => {
       const { promise, resolve } = Promise.withResolvers<Answer>();
       const params = RawObject.EMPTY;
@@ -93,7 +93,7 @@ export class ClientTasks {
     }
   }
 
-  #tasksOf(link: HolderLink): Map<string, HostedTask> {
+  #tasksOf(link: Link): Map<string, HostedTask> {
     const known = this.#hosted.get(link) ?? new Map<string, HostedTask>();
     this.#hosted.set(link, known);
     return known;
@@ -101,7 +101,7 @@ export class ClientTasks {
 }
 
 function askClient(
-  link: HolderLink,
+  link: Link,
   { client, task }: HostedTask,
   { method, params, onWithdrawn }: Pick<ServerRequest<Exchange>, 'method' | 'params' | 'onWithdrawn'>,
   answer: (answer: Answer) => void,

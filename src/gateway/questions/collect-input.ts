@@ -5,8 +5,6 @@ import { upgradeInputResponse } from '../../protocol/translation/input-response.
 import type { InputRequest, InputRequired, Retry } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
-import { downgradeInputRequest } from '../../protocol/translation/downgrade-modern.ts';
-import { MODERN } from '../../protocol/revisions.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 
@@ -69,10 +67,9 @@ function prepareQuestion(
   request: InputRequest,
 ): Question {
   const { key, method, params } = request;
-  const { revision } = client.caller;
   const toClient = policy.toClient(client, upstream, request);
   const elicitationId = `${upstream}:${crypto.randomUUID()}`;
-  const asked = revision === MODERN ? toClient : downgradeInputRequest(method, revision, toClient, elicitationId);
+  const asked = client.dialect.downgradeInputRequest(method, toClient, elicitationId);
   if (asked === undefined || !canBeAsked(client.clientCapabilities, method, params ?? RawObject.EMPTY)) {
     const message = `upstream "${upstream}" needs ${method} of the client, which cannot be asked for it`;
     throw new GatewayError('client-unreachable', { upstream, message });

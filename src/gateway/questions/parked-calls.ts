@@ -6,7 +6,7 @@ import type { Answer } from '../../protocol/jsonrpc.ts';
 import type { Level } from '../../telemetry/metrics.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { sealState } from '../handles/request-state.ts';
-import type { InputRounds } from './input-rounds.ts';
+import type { InputRounds } from '../exchange/input-rounds.ts';
 import type { Sealer } from '../handles/sealer.ts';
 
 /** A call at a legacy upstream that outlives its first request: it waits for the client's answers. */

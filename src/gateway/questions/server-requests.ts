@@ -1,11 +1,9 @@
-import { downgradeServerRequest } from '../../protocol/translation/downgrade.ts';
-import { MODERN } from '../../protocol/revisions.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
 import type { Recipient, Exchange } from '../exchange/exchange.ts';
-import type { HolderLink } from '../exchange/connection-holder.ts';
+import type { Link } from '../exchange/connection-holder.ts';
 import type { QuestionPolicy } from './question-policy.ts';
 import type { ClientTasks } from './client-tasks.ts';
 import type { TaskMarks } from '../handles/task-marks.ts';
@@ -20,7 +18,7 @@ function errorAnswer(code: number, message: string): Answer {
  * Finds the client that must answer a server request: the one whose call it is about, or the only one of the connection.
  * Returns undefined when the recipient is ambiguous.
  */
-function recipientOf(link: HolderLink, request: ServerRequest<Exchange>): Recipient | undefined {
+function recipientOf(link: Link, request: ServerRequest<Exchange>): Recipient | undefined {
   if (link.shared) return undefined;
   if (request.about !== undefined)
     return { client: request.about.client, exchange: request.about, isUnambiguous: true };
@@ -41,7 +39,7 @@ export class ServerRequests {
   }
 
   /** Sends a server request to its client, or refuses it. Always answers the upstream, in bounded time. */
-  relay(link: HolderLink, request: ServerRequest<Exchange>): void {
+  relay(link: Link, request: ServerRequest<Exchange>): void {
     if (this.#clientTasks.isTaskRequest(request)) {
       this.#clientTasks.relay(link, request);
       return;
@@ -61,10 +59,9 @@ export class ServerRequests {
       return;
     }
     const { client, exchange } = recipient;
-    const { revision } = client.caller;
     const marked = this.#marks.withTaskId(link, client, request.params);
     const asked = this.#policy.toClient(client, link.upstream, { method: request.method, params: marked });
-    const params = revision === MODERN ? asked : downgradeServerRequest(request.method, revision, asked);
+    const params = client.dialect.downgradeServerRequest(request.method, asked);
     if (params === undefined || !canBeAsked(client.clientCapabilities, request.method, request.params)) {
       request.answer(errorAnswer(-32602, `The client cannot be asked for this: ${request.method}`));
       client.onUnsupportedRequest(request.method, request.params, exchange);

@@ -3,27 +3,24 @@ import { GatewayError } from '../../errors.ts';
 import { readRequests } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
-import { taskError, isTerminal, pollIntervalMs } from '../../protocol/tasks.ts';
-import type { Link } from '../../upstream/link/link.ts';
-import type { Upstream } from '../../upstream/upstream.ts';
+import { pollIntervalMs } from '../../protocol/tasks.ts';
+import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { toolFailure } from '../forward/result-translator.ts';
-import type { Exchange } from '../exchange/exchange.ts';
-import { modernCapabilities } from '../exchange/client-capabilities.ts';
 import { collectInput } from '../questions/collect-input.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import type { Link, Upstream } from '../exchange/connection-holder.ts';
 import type { Sender } from '../forward/sender.ts';
 
-/** Where an upstream's task is. */
+/** A task at its upstream. */
 export interface TaskSite {
-  readonly upstream: Upstream<Exchange, ConnectionHolder>;
-  readonly link: Link<Exchange, ConnectionHolder>;
-  /** The upstream's id of it. */
+  readonly upstream: Upstream;
+  readonly link: Link;
+  /** The id that the upstream uses. */
   readonly task: string;
 }
 
-/** Between two looks at a task, where its upstream does not say, and what is made of it where it does. */
+/** The pause between two polls: the default, and the bounds of the upstream's own interval. */
 const POLL_MS = 1_000;
 const MIN_POLL_MS = 10;
 const MAX_POLL_MS = 30_000;
@@ -32,7 +29,7 @@ function pauseMs(state: RawObject): number {
   return Math.min(MAX_POLL_MS, Math.max(MIN_POLL_MS, pollIntervalMs(state) ?? POLL_MS));
 }
 
-/** Waits for an upstream's task where the client does not: in one request, from its beginning to its end. */
+/** Waits for the end of a task on behalf of a client that does not poll it: the client's request stays open meanwhile. */
 export class TaskDriver {
   readonly #sender: Sender;
   readonly #policy: QuestionPolicy;
@@ -43,18 +40,18 @@ export class TaskDriver {
   }
 
   /**
-   * How the task ends, in the upstream's words: what its call would have been answered with.
+   * Resolves with the outcome of the task, untranslated: the answer that the call would have got without a task.
    *
-   * @param state as the upstream first described it.
-   * @throws {GatewayError} `cancelled`, `upstream-timeout`, and why the upstream could not be asked; the task is then cancelled.
+   * @param first the state in which the upstream created the task.
+   * @throws {GatewayError} `cancelled`, `upstream-timeout`, or the failure of a request to the upstream. The task is then
+   *   cancelled.
    */
-  async finish(exchange: OpenExchange, site: TaskSite, state: RawObject): Promise<Answer> {
-    // A task takes the upstream's time, but no place in its line.
+  async finish(exchange: OpenExchange, site: TaskSite, first: RawObject): Promise<Answer> {
+    // A task needs no slot between two polls.
     exchange.releaseSlot();
     const dueMs = performance.now() + site.upstream.config.timeouts.maxMs;
     try {
-      if (site.link.era === 'legacy') return await this.#core(exchange, site, state, dueMs);
-      return await this.#extension(exchange, site, state, dueMs);
+      return await this.#poll(exchange, site, first, dueMs);
     } catch (thrown) {
       this.cancel(exchange, site);
       if (thrown instanceof GatewayError && thrown.code === 'client-unreachable') return toolFailure(thrown.message);
@@ -64,38 +61,24 @@ export class TaskDriver {
     }
   }
 
-  async #core(exchange: OpenExchange, site: TaskSite, first: RawObject, dueMs: number): Promise<Answer> {
-    for (let state = first; ;) {
-      const status = state.string('status');
-      if (status === 'cancelled') throw wasCancelled(site);
-      // What it wants to know it asks while its result is waited for.
-      if (isTerminal(status) || status === 'input_required') {
-        return await this.#ask(exchange, site, 'tasks/result', {}, dueMs - performance.now());
-      }
-      await pause(exchange, site, state, dueMs);
-      const answer = await this.#ask(exchange, site, 'tasks/get');
-      if (answer.kind === 'error') return answer;
-      state = RawObject.parse(answer.result);
-    }
-  }
-
-  async #extension(exchange: OpenExchange, site: TaskSite, first: RawObject, dueMs: number): Promise<Answer> {
+  async #poll(exchange: OpenExchange, site: TaskSite, first: RawObject, dueMs: number): Promise<Answer> {
+    const dialect = UPSTREAM_DIALECTS[site.link.era];
     const asked = new Set<string>();
     for (let state = first; ;) {
-      const status = state.string('status');
-      if (status === 'cancelled') throw wasCancelled(site);
-      if (status === 'completed') return { kind: 'result', result: state.raw('result') ?? '{}' };
-      if (status === 'failed') return { kind: 'error', error: taskError(state) };
-      if (status === 'input_required') await this.#answerTo(exchange, site, state, asked);
+      if (state.string('status') === 'cancelled') throw cancelledByUpstream(site);
+      const step = dialect.taskStep(state);
+      if (step.kind === 'end') return step.answer;
+      if (step.kind === 'fetch') return await this.#send(exchange, site, 'tasks/result', {}, dueMs - performance.now());
+      if (step.kind === 'ask') await this.#answerQuestions(exchange, site, state, asked);
       await pause(exchange, site, state, dueMs);
-      const answer = await this.#ask(exchange, site, 'tasks/get');
+      const answer = await this.#send(exchange, site, 'tasks/get');
       if (answer.kind === 'error') return answer;
       state = RawObject.parse(answer.result);
     }
   }
 
-  /** Asks the client what it was not asked before. */
-  async #answerTo(exchange: OpenExchange, site: TaskSite, state: RawObject, asked: Set<string>): Promise<void> {
+  /** Asks the client the questions that are not in `asked` yet, and sends its answers to the upstream. */
+  async #answerQuestions(exchange: OpenExchange, site: TaskSite, state: RawObject, asked: Set<string>): Promise<void> {
     const requests = readRequests(state.object('inputRequests') ?? RawObject.EMPTY);
     if (requests === undefined) {
       const message = `upstream "${site.upstream.id}" asks in a task for what is no request`;
@@ -108,10 +91,10 @@ export class TaskDriver {
       inputRequests,
       requestState: undefined,
     });
-    await this.#ask(exchange, site, 'tasks/update', { inputResponses: inputResponses?.toString() });
+    await this.#send(exchange, site, 'tasks/update', { inputResponses: inputResponses?.toString() });
   }
 
-  async #ask(
+  async #send(
     exchange: OpenExchange,
     { upstream, link, task }: TaskSite,
     method: string,
@@ -127,7 +110,7 @@ export class TaskDriver {
     }).answer;
   }
 
-  /** Tells the upstream that nobody waits for its task any more; whether it heard that changes nothing. */
+  /** Cancels the task at the upstream. Does not wait for the answer. */
   cancel({ client }: OpenExchange, { upstream, link, task }: TaskSite): void {
     const { callMs } = upstream.config.timeouts;
     link.connection.call('tasks/cancel', RawObject.of({ taskId: task }), {
@@ -136,30 +119,30 @@ export class TaskDriver {
       progress: false,
       isBackground: true,
       context: undefined,
-      ...(link.era === 'legacy' ? {} : { capabilities: upstream.usableCapabilities(modernCapabilities(client)) }),
+      capabilities: UPSTREAM_DIALECTS[link.era].envelopeCapabilities(upstream, client),
     });
   }
 }
 
-/** @throws {GatewayError} `cancelled`, `upstream-timeout` */
+/** Waits until the next poll. @throws {GatewayError} `cancelled`, `upstream-timeout` */
 async function pause(exchange: OpenExchange, { upstream }: TaskSite, state: RawObject, dueMs: number): Promise<void> {
   const leftMs = dueMs - performance.now();
   if (leftMs <= 0) {
     const message = `upstream "${upstream.id}" was not done with its task within ${upstream.config.timeouts.maxMs / 1000} s`;
     throw new GatewayError('upstream-timeout', { upstream: upstream.id, message });
   }
-  const over = new AbortController();
-  const { signal } = over;
+  const end = new AbortController();
+  const { signal } = end;
   try {
     await exchange.unlessCancelled(
       sleep(Math.min(pauseMs(state), leftMs), undefined, { signal }).catch(() => undefined),
     );
   } finally {
-    over.abort();
+    end.abort();
   }
 }
 
-function wasCancelled({ upstream }: TaskSite): GatewayError {
+function cancelledByUpstream({ upstream }: TaskSite): GatewayError {
   const message = `the task was cancelled at upstream "${upstream.id}"`;
   return new GatewayError('cancelled', { upstream: upstream.id, message });
 }

@@ -2,17 +2,17 @@ import type { RawObject } from '../../json/json.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 import type { TaskSite } from './task-driver.ts';
 
-/** The longest that a connection is kept for a task nobody asks about. */
+/** The longest time that a link is kept open for a task. */
 const HOLD_MS = 3_600_000;
 
-/** Keeps the connection while its upstream works on the task, though nothing is asked on it. Progress is told meanwhile. */
+/** Keeps the link open, and routes progress, while the upstream works on a task that nobody polls. */
 export function hold(site: TaskSite, state: RawObject, owner: Exchange): void {
   const ttlMs = Number(state.raw('ttl') ?? Infinity);
   site.link.tasks.set(site.task, owner);
   setTimeout(() => release(site), Math.min(HOLD_MS, Number.isFinite(ttlMs) ? ttlMs : HOLD_MS)).unref();
 }
 
-/** The task has ended, and what came of it was told. */
+/** Releases the link after the client has got the outcome of the task. */
 export function release({ link, task }: TaskSite): void {
   const owner = link.tasks.get(task);
   if (owner === undefined) return;

@@ -1,11 +1,9 @@
 import { RawObject } from '../../json/json.ts';
 import { META, withoutMeta } from '../../protocol/meta.ts';
-import type { Link } from '../../upstream/link/link.ts';
 import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
-import type { Exchange } from '../exchange/exchange.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
-import { OpenExchange } from '../exchange/open-exchange.ts';
-import type { ConnectionHolder } from '../exchange/connection-holder.ts';
+import { NULL_SINK, OpenExchange } from '../exchange/open-exchange.ts';
+import type { Link } from '../exchange/connection-holder.ts';
 import type { TaskIds, TaskAddress } from '../handles/task-ids.ts';
 import type { Tasks } from './tasks.ts';
 import type { ModernClient } from '../clients/modern-client.ts';
@@ -17,17 +15,15 @@ export interface TaskSubscriptionsParts {
 }
 
 interface FollowedTask extends TaskAddress {
-  /** Of a modern upstream. One of the legacy era tells unasked, or not at all. */
-  readonly listening: UpstreamSubscription | undefined;
+  /** Undefined for a legacy upstream, which sends changes without a subscription or not at all. */
+  readonly subscription: UpstreamSubscription | undefined;
 }
 
-const NOWHERE = { send: () => false };
-
-/** The tasks that one `subscriptions/listen` stream of a client is about. */
+/** The tasks of one `subscriptions/listen` stream. */
 export class TaskSubscriptions {
   readonly #parts: TaskSubscriptionsParts;
   readonly #modernClient: ModernClient;
-  /** By the id the client knows. */
+  /** By the id that the client uses. */
   readonly #followed = new Map<string, FollowedTask>();
 
   constructor(parts: TaskSubscriptionsParts, modernClient: ModernClient) {
@@ -35,45 +31,46 @@ export class TaskSubscriptions {
     this.#modernClient = modernClient;
   }
 
-  /** Those the client is told of. */
+  /** The ids, as the client uses them, of the tasks whose changes reach the stream. */
   get ids(): readonly string[] {
     return [...this.#followed.keys()];
   }
 
-  /** What is not this client's, or cannot be listened to, is left out. Never rejects. */
+  /** Adds a task, unless it belongs to another client or its upstream is down. Never rejects. */
   async follow(id: string): Promise<void> {
     const { ids, links } = this.#parts;
     const { caller, group } = this.#modernClient;
     try {
-      const place = await ids.open(caller, id);
-      const { subscription } = await links.open(group.byKey(place.holder), place.upstream);
-      if (subscription === undefined || (await subscription.addTask(place.task))) {
-        this.#followed.set(id, { ...place, listening: subscription });
+      const address = await ids.open(caller, id);
+      const { subscription } = await links.open(group.byKey(address.holder), address.upstream);
+      if (subscription === undefined || (await subscription.addTask(address.task))) {
+        this.#followed.set(id, { ...address, subscription });
       }
     } catch {
-      // Its upstream is down, or it is nobody's: not honoured, which the acknowledgement says.
+      // The acknowledgement shows the client that this task is not followed.
     }
   }
 
-  /** How a task stands that has changed, as `tasks/get` would say; undefined where it is none of these. */
-  async state(link: Link<Exchange, ConnectionHolder>, task: string): Promise<RawObject | undefined> {
+  /** Returns the state of a changed task, as `tasks/get` returns it; undefined if the stream does not follow the task. */
+  async state(link: Link, task: string): Promise<RawObject | undefined> {
     const found = [...this.#followed].find(([, one]) => one.task === task && isAt(one, link));
     if (found === undefined) return undefined;
     const params = RawObject.of({ taskId: found[0] });
     const request = { kind: 'request', id: '0', method: 'tasks/get', params } as const;
-    const exchange = new OpenExchange(this.#modernClient, this.#modernClient.group, request, NOWHERE);
+    const exchange = new OpenExchange(this.#modernClient, this.#modernClient.group, request, NULL_SINK);
     const answer = await this.#parts.tasks.request(exchange);
     if (answer.kind === 'error') return undefined;
     return withoutMeta(RawObject.parse(answer.result), [META.serverInfo]).with('resultType', undefined);
   }
 
   close(): void {
-    for (const { listening, task } of this.#followed.values()) listening?.removeTask(task);
+    for (const { subscription, task } of this.#followed.values()) subscription?.removeTask(task);
     this.#followed.clear();
   }
 }
 
-function isAt({ upstream, holder, listening }: FollowedTask, link: Link<Exchange, ConnectionHolder>): boolean {
+/** Returns whether a message on this link can be about the task. */
+function isAt({ upstream, holder, subscription }: FollowedTask, link: Link): boolean {
   if (upstream !== link.upstream) return false;
-  return listening !== undefined || [...link.users].some(({ key }) => key === holder);
+  return subscription !== undefined || [...link.users].some(({ key }) => key === holder);
 }

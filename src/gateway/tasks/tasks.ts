@@ -1,27 +1,24 @@
 import { toClient as urisToClient } from '../../catalog/rewrite.ts';
 import type { ViewUpstream } from '../../catalog/view.ts';
 import { GatewayError } from '../../errors.ts';
+import { arrayText, RawObject } from '../../json/json.ts';
 import { withoutEnvelope } from '../../protocol/envelope.ts';
 import { inputRequestsText, readRequests } from '../../protocol/input-required.ts';
-import { arrayText, RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
-import { MODERN, featuresOf } from '../../protocol/revisions.ts';
-import { declaresTasks, isTerminal, TASKS_EXTENSION, withRelatedTask } from '../../protocol/tasks.ts';
-import type { Link } from '../../upstream/link/link.ts';
-import type { Upstream } from '../../upstream/upstream.ts';
-import { ClientGroup } from '../clients/client-group.ts';
-import type { QuestionPolicy } from '../questions/question-policy.ts';
-import type { ResultTranslator } from '../forward/result-translator.ts';
-import type { Caller } from '../exchange/caller.ts';
-import type { Client, Exchange } from '../exchange/exchange.ts';
+import type { Era } from '../../protocol/revisions.ts';
+import { isTerminal, withRelatedTask } from '../../protocol/tasks.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
+import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
+import type { Upstreams } from '../exchange/connection-holder.ts';
+import type { Client } from '../exchange/exchange.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
-import type { ConnectionHolder, Upstreams } from '../exchange/connection-holder.ts';
-import type { UpgradedSite, UpgradedTasks } from './upgraded-tasks.ts';
+import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { Sender } from '../forward/sender.ts';
+import type { KnownTask, TaskIds } from '../handles/task-ids.ts';
+import type { QuestionPolicy } from '../questions/question-policy.ts';
+import type { TaskSite } from './task-driver.ts';
 import { release } from './task-holds.ts';
-import type { KnownTask, TaskIds, TaskAddress } from '../handles/task-ids.ts';
-import { ModernClient } from '../clients/modern-client.ts';
+import type { UpgradedSite, UpgradedTasks } from './upgraded-tasks.ts';
 
 export interface TasksParts {
   readonly upstreams: Upstreams;
@@ -33,42 +30,68 @@ export interface TasksParts {
   readonly questionPolicy: QuestionPolicy;
 }
 
-const EXTENSION_METHODS = new Set(['tasks/get', 'tasks/update', 'tasks/cancel']);
-const CORE_METHODS = new Set(['tasks/get', 'tasks/result', 'tasks/list', 'tasks/cancel']);
+/** The task of a request. */
+interface RequestedTask extends UpgradedSite {
+  /** The id that the client uses. */
+  readonly id: string;
+  readonly viewed: ViewUpstream;
+}
 
-/** Answers what clients ask about their tasks, each at the upstream that has it, under the id the client knows. */
+type Conversation = (exchange: OpenExchange, task: RequestedTask) => Promise<Answer>;
+
+/** Answers the `tasks/…` requests of clients: sends each to the upstream of its task, with the id that the upstream uses. */
 export class Tasks {
   readonly #parts: TasksParts;
+  /** By the era of the client, then by the era of the link. */
+  readonly #conversations: Readonly<Record<Era, Readonly<Record<Era, Conversation>>>> = {
+    legacy: {
+      legacy: (exchange, task) => this.#core(exchange, task),
+      // The upstream has lost its legacy tasks.
+      modern: () => Promise.reject(new GatewayError('unknown-task')),
+    },
+    modern: {
+      legacy: async (exchange, task) => withId(await this.#upgraded(exchange, task), task),
+      modern: (exchange, task) => this.#extension(exchange, task),
+    },
+  };
 
   constructor(parts: TasksParts) {
     this.#parts = parts;
   }
 
-  /** @throws {GatewayError} `method-not-found`, `missing-capability`, `unknown-task`, and why the upstream did not answer. */
+  /**
+   * Answers a request.
+   *
+   * @throws {GatewayError} `method-not-found`, `missing-capability`, `unknown-task`, or the failure of the request to the
+   *   upstream.
+   */
   async request(exchange: OpenExchange): Promise<Answer> {
     const { request, client, holder } = exchange;
-    mustKnow(client, request.method);
+    client.dialect.assertTaskMethod(request.method, client.caller.capabilities, client.catalog.capabilities);
     if (request.method === 'tasks/list') return await this.#list(exchange);
     const id = request.params?.string('taskId');
     if (id === undefined) throw new GatewayError('invalid-params', { message: '"taskId" must be a string' });
     const { ids, upstreams, links } = this.#parts;
-    const place = await ids.open(client.caller, id);
-    const viewed = client.catalog.view.upstreams.find((one) => one.id === place.upstream);
-    const upstream = upstreams.get(place.upstream);
+    const address = await ids.open(client.caller, id);
+    const viewed = client.catalog.view.upstreams.find((one) => one.id === address.upstream);
+    const upstream = upstreams.get(address.upstream);
     if (viewed === undefined || upstream === undefined) throw new GatewayError('unknown-task');
-    const at = client instanceof ModernClient ? client.group.byKey(place.holder) : holder;
-    const link = links.findOpen(at, upstream.id) ?? (await exchange.unlessCancelled(links.open(at, upstream.id)));
+    const creator = holder.byKey(address.holder);
+    const link =
+      links.findOpen(creator, upstream.id) ?? (await exchange.unlessCancelled(links.open(creator, upstream.id)));
     try {
-      if (!(at instanceof ClientGroup)) return await this.#core(exchange, upstream, link, { ...place, id });
-      if (link.era === 'modern') return await this.#extension(exchange, upstream, link, place, id, viewed);
-      return named(await this.#upgraded(exchange, { upstream, link, task: place.task, holder: at }), place.task, id);
+      const task = { upstream, link, task: address.task, holder: creator, id, viewed };
+      return await this.#conversations[client.dialect.era][link.era](exchange, task);
     } finally {
       upstream.onCallEnd(link);
     }
   }
 
-  async #upgraded(exchange: OpenExchange, site: UpgradedSite): Promise<Answer> {
+  /** Answers a request about an upgraded task. */
+  async #upgraded(exchange: OpenExchange, { upstream, link, task, holder }: RequestedTask): Promise<Answer> {
     const { upgradedTasks } = this.#parts;
+    // A running task keeps its site for up to an hour, and must not keep the text of this request with it.
+    const site = { upstream, link, task, holder };
     switch (exchange.request.method) {
       case 'tasks/update':
         return await upgradedTasks.update(exchange, site);
@@ -79,61 +102,35 @@ export class Tasks {
     }
   }
 
-  /** From a client to an upstream that both know the extension. */
-  async #extension(
-    exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
-    { task }: TaskAddress,
-    id: string,
-    viewed: ViewUpstream,
-  ): Promise<Answer> {
-    const { translator } = this.#parts;
-    const params = (exchange.request.params ?? RawObject.EMPTY).with('taskId', JSON.stringify(task));
-    const answer = await this.#enter(exchange, upstream, link, params);
-    const given = { upstream: upstream.id, isModern: true, source: undefined };
-    const told = translator.toClient(exchange, given, answer);
-    if (told.kind === 'error' || exchange.request.method !== 'tasks/get') return named(told, task, id);
-    const state = detailed(
-      this.#parts.questionPolicy,
-      exchange.client,
-      upstream.id,
-      viewed,
-      RawObject.parse(told.result),
-    );
-    return named({ kind: 'result', result: state.with('resultType', '"complete"').toString() }, task, id);
+  /** Forwards a request between two peers that support the extension. */
+  async #extension(exchange: OpenExchange, task: RequestedTask): Promise<Answer> {
+    const { translator, questionPolicy } = this.#parts;
+    const { client, request } = exchange;
+    const params = (request.params ?? RawObject.EMPTY).with('taskId', JSON.stringify(task.task));
+    const from = { upstream: task.upstream.id, era: task.link.era, source: undefined };
+    const answer = translator.toClient(exchange, from, await this.#send(exchange, task, params));
+    if (answer.kind === 'error' || request.method !== 'tasks/get') return withId(answer, task);
+    const state = stateToClient(questionPolicy, client, task.viewed, RawObject.parse(answer.result));
+    return withId({ kind: 'result', result: state.with('resultType', '"complete"').toString() }, task);
   }
 
-  /** Between two that know the tasks of 2025-11-25. */
-  async #core(
-    exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
-    { task, id }: KnownTask,
-  ): Promise<Answer> {
-    if (link.era === 'modern') throw new GatewayError('unknown-task');
+  /** Forwards a request between two peers that have the tasks of 2025-11-25. */
+  async #core(exchange: OpenExchange, task: RequestedTask): Promise<Answer> {
     const { method, params } = exchange.request;
-    const sent = withoutEnvelope((params ?? RawObject.EMPTY).with('taskId', JSON.stringify(task)));
-    const answer = await this.#enter(exchange, upstream, link, sent);
-    const given = { upstream: upstream.id, isModern: false, source: undefined };
-    const told = this.#parts.translator.toClient(exchange, given, answer);
-    if (method === 'tasks/result') release({ upstream, link, task });
-    if (told.kind === 'result' && method === 'tasks/result') {
-      return { kind: 'result', result: withRelatedTask(RawObject.parse(told.result), id).toString() };
-    }
-    if (told.kind === 'result' && isTerminal(RawObject.parse(told.result).string('status')))
-      release({ upstream, link, task });
-    return named(told, task, id);
+    const sent = withoutEnvelope((params ?? RawObject.EMPTY).with('taskId', JSON.stringify(task.task)));
+    const from = { upstream: task.upstream.id, era: task.link.era, source: undefined };
+    const answer = this.#parts.translator.toClient(exchange, from, await this.#send(exchange, task, sent));
+    if (method === 'tasks/result') release(task);
+    if (answer.kind === 'error') return withId(answer, task);
+    const result = RawObject.parse(answer.result);
+    if (method === 'tasks/result') return { kind: 'result', result: withRelatedTask(result, task.id).toString() };
+    if (isTerminal(result.string('status'))) release(task);
+    return withId(answer, task);
   }
 
-  async #enter(
-    exchange: OpenExchange,
-    upstream: Upstream<Exchange, ConnectionHolder>,
-    link: Link<Exchange, ConnectionHolder>,
-    params: RawObject,
-  ): Promise<Answer> {
+  async #send(exchange: OpenExchange, { upstream, link }: TaskSite, params: RawObject): Promise<Answer> {
     const { sender } = this.#parts;
-    // It waits as long as the task takes, and would keep others out meanwhile.
+    // The answer comes at the end of the task, so a slot would keep other calls waiting until then.
     if (exchange.request.method === 'tasks/result') {
       const { maxMs } = upstream.config.timeouts;
       return await sender.send(exchange, upstream, link, { params, silentMs: maxMs }).answer;
@@ -146,7 +143,7 @@ export class Tasks {
     }
   }
 
-  /** What an upstream lists may be other clients' too, so each task that is this client's is asked for by itself. */
+  /** Answers `tasks/list` with the states of the client's tasks. The list of an upstream may contain tasks of other clients. */
   async #list(exchange: OpenExchange): Promise<Answer> {
     const { ids } = this.#parts;
     const own = ids.list(exchange.client.caller);
@@ -155,12 +152,12 @@ export class Tasks {
     return { kind: 'result', result: `{"tasks":${tasks}}` };
   }
 
-  /** Undefined for what its upstream does not know or cannot be asked about now. */
+  /** Returns the state of a task; undefined if its upstream does not know it or is not connected. */
   async #state({ client, holder }: OpenExchange, known: KnownTask): Promise<string | undefined> {
     const { links, upstreams, ids } = this.#parts;
     const link = links.findOpen(holder, known.upstream);
     const callMs = upstreams.get(known.upstream)?.config.timeouts.callMs;
-    if (link === undefined || link.era === 'modern' || callMs === undefined) return undefined;
+    if (link === undefined || !UPSTREAM_DIALECTS[link.era].hasCoreTasks || callMs === undefined) return undefined;
     const limits = { timeoutMs: callMs, maxMs: callMs, progress: false, context: undefined } as const;
     const call = link.connection.call('tasks/get', RawObject.of({ taskId: known.task }), limits);
     const answer = await call.answer.catch(() => undefined);
@@ -172,52 +169,21 @@ export class Tasks {
   }
 }
 
-/** @throws {GatewayError} `method-not-found`, `missing-capability` */
-function mustKnow({ caller, catalog }: Client, method: string): void {
-  const isKnown =
-    caller.revision === MODERN
-      ? EXTENSION_METHODS.has(method)
-      : CORE_METHODS.has(method) &&
-        featuresOf(caller.revision).coreTasks &&
-        catalog.capabilities.raw('tasks') !== undefined;
-  if (!isKnown) throw new GatewayError('method-not-found', { message: method });
-  if (caller.revision === MODERN) mustDeclareTasks(caller, method);
-}
-
-/** @throws {GatewayError} `missing-capability` */
-export function mustDeclareTasks({ capabilities }: Caller, method: string): void {
-  if (declaresTasks(capabilities)) return;
-  throw new GatewayError('missing-capability', {
-    message: `${method} is for clients that declare ${TASKS_EXTENSION}`,
-    data: { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } },
-  });
-}
-
-/** A state of a task with what is inside of it as the client reads it: the result of its call, and the questions. */
-function detailed(
-  policy: QuestionPolicy,
-  client: Client,
-  upstream: string,
-  viewed: ViewUpstream,
-  state: RawObject,
-): RawObject {
+/** Returns the state of a task with its result and questions as the client reads them. */
+function stateToClient(policy: QuestionPolicy, client: Client, viewed: ViewUpstream, state: RawObject): RawObject {
   const result = state.raw('result');
   const requests = state.object('inputRequests');
-  let told = state;
-  if (result !== undefined) told = told.with('result', urisToClient('tools/call', viewed, result));
-  if (requests === undefined) return told;
+  const translated = result === undefined ? state : state.with('result', urisToClient('tools/call', viewed, result));
+  if (requests === undefined) return translated;
   const read = readRequests(requests);
-  if (read === undefined) return told.with('inputRequests', undefined);
-  policy.assertAllowed(upstream, read);
-  const questions = read.map((one) => ({
-    ...one,
-    params: policy.toClient(client, upstream, one),
-  }));
-  return told.with('inputRequests', inputRequestsText(questions));
+  if (read === undefined) return translated.with('inputRequests', undefined);
+  policy.assertAllowed(viewed.id, read);
+  const questions = read.map((one) => ({ ...one, params: policy.toClient(client, viewed.id, one) }));
+  return translated.with('inputRequests', inputRequestsText(questions));
 }
 
-/** The answer with the id the client knows in the place of the upstream's, which it may also name in what went wrong. */
-function named(answer: Answer, task: string, id: string): Answer {
+/** Returns the answer with the client's task id instead of the upstream's, also in the message of an error. */
+function withId(answer: Answer, { task, id }: RequestedTask): Answer {
   if (answer.kind === 'error') {
     const { error } = answer;
     const message = task === '' ? error.message : error.message.replaceAll(task, id);

@@ -3,12 +3,12 @@ import { inputRequestsText, type InputRequest } from '../../protocol/input-requi
 import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import { isTerminal, upgradeTask } from '../../protocol/tasks.ts';
-import type { ClientGroup } from '../clients/client-group.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
+import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 import type { Client } from '../exchange/exchange.ts';
-import { OpenExchange } from '../exchange/open-exchange.ts';
-import { InputRounds } from '../questions/input-rounds.ts';
+import { InputRounds } from '../exchange/input-rounds.ts';
+import { NULL_SINK, OpenExchange } from '../exchange/open-exchange.ts';
 import type { Sender } from '../forward/sender.ts';
 import type { TaskSite } from './task-driver.ts';
 import { release } from './task-holds.ts';
@@ -20,30 +20,30 @@ export interface UpgradedTasksParts {
   readonly perPrincipal: number;
 }
 
-/** Where such a task is, and whose connection it is on. */
+/** An upgraded task at its upstream, with the holder whose link created it. */
 export interface UpgradedSite extends TaskSite {
-  readonly holder: ClientGroup;
+  readonly holder: ConnectionHolder;
 }
 
-/** A task of a legacy upstream that is under way for a modern client. */
+/** A task of a legacy upstream that runs for a modern client. */
 interface RunningTask {
   readonly principal: string;
-  /** Stands for the client while nobody asks: what the upstream wants to know, it wants to know of this. */
+  /** Represents the client between its requests: the upstream's questions about the task belong to this exchange. */
   readonly exchange: OpenExchange;
   readonly rounds: InputRounds;
-  readonly holder: ClientGroup;
-  /** `tasks/result`, once it is asked for. */
+  readonly holder: ConnectionHolder;
+  /** The answer to `tasks/result`; undefined until the gateway requests it. */
   result: Promise<Answer> | undefined;
   timer: NodeJS.Timeout;
 }
 
-/** A task without an end is given up after this long without a word from its client. */
-const UNHEARD_MS = 3_600_000;
-/** What an upstream asks as soon as its result is waited for. */
-const ASK_MS = 150;
-const NOWHERE = { send: () => false };
+/** A task is given up if its client sends no request about it for this time. */
+const CLIENT_SILENCE_MS = 3_600_000;
 
-/** Tasks of 2025-11-25 as clients of the extension see them, with the questions that they ask on the way. */
+/** The time for an upstream to ask its questions after `tasks/result` was sent. */
+const ASK_MS = 150;
+
+/** Tasks of 2025-11-25 as tasks of the extension, with the questions that their upstreams ask. */
 export class UpgradedTasks {
   readonly #parts: UpgradedTasksParts;
   readonly #running = new Map<string, RunningTask>();
@@ -52,29 +52,25 @@ export class UpgradedTasks {
     this.#parts = parts;
   }
 
-  /** Whether one more can be kept for this principal. */
+  /** Returns whether the principal may have one more task. */
   hasRoom(principal: string): boolean {
     let own = 0;
     for (const running of this.#running.values()) if (running.principal === principal) own++;
     return own < this.#parts.perPrincipal;
   }
 
-  /** The upstream has made a task of a call. @returns the result that says so, without the client's id of it. */
+  /** Adds the task that an upstream has made of a call. Returns the result for the client, without a task id. */
   begin(exchange: OpenExchange, site: UpgradedSite, state: RawObject): RawObject {
     const { client } = exchange;
-    // What it asked in the meantime is among the questions of the call.
-    this.#keep(
-      client,
-      site,
-      (client instanceof ModernClient ? client.rounds?.transfer() : undefined) ?? new InputRounds(),
-    );
-    site.holder.activeExchanges.delete(exchange);
+    // The upstream may have asked before the task existed.
+    this.#add(client, site, client.rounds?.transfer() ?? new InputRounds());
+    site.holder.removeExchange(exchange);
     return this.#parts.translator.stamp(upgradeTask(state).with('resultType', '"task"'));
   }
 
-  /** `tasks/get`. @returns the state in the client's words, or the upstream's error; neither with the client's id. */
+  /** Answers `tasks/get` with the translated state or the upstream's error, without a task id. */
   async get(exchange: OpenExchange, site: UpgradedSite): Promise<Answer> {
-    const running = this.#find(site) ?? this.#keep(exchange.client, site, new InputRounds());
+    const running = this.#find(site) ?? this.#add(exchange.client, site, new InputRounds());
     this.#onClientContact(running, site);
     const { failure } = running.exchange;
     const answer = await this.#send(exchange, site, 'tasks/get');
@@ -84,79 +80,84 @@ export class UpgradedTasks {
     }
     const state = RawObject.parse(answer.result);
     const status = state.string('status');
-    const told = upgradeTask(state);
-    if (failure !== undefined) return this.#onEnd(running, site, told, { kind: 'error', error: toRpcError(failure) });
-    if (status === 'cancelled') return this.#onEnd(running, site, told, undefined);
+    const upgraded = upgradeTask(state);
+    if (failure !== undefined) {
+      return this.#finish(running, site, upgraded, { kind: 'error', error: toRpcError(failure) });
+    }
+    if (status === 'cancelled') return this.#finish(running, site, upgraded, undefined);
     if (isTerminal(status)) {
       const outcome = await exchange.unlessCancelled(this.#result(running, site));
-      return this.#onEnd(running, site, told, outcome);
+      return this.#finish(running, site, upgraded, outcome);
     }
-    // What it wants to know it may ask only where its result is waited for.
+    // The upstream may ask its questions only after `tasks/result` was sent.
     if (status === 'input_required') {
       this.#result(running, site).catch(() => undefined);
       await waitAtMost([running.rounds.nextQuestions()], ASK_MS);
     }
-    return this.#inFlight(told, running.rounds.openQuestions());
+    return this.#unfinished(upgraded, running.rounds.openQuestions());
   }
 
-  #inFlight(told: RawObject, questions: readonly InputRequest[]): Answer {
+  #unfinished(upgraded: RawObject, questions: readonly InputRequest[]): Answer {
     const inputRequests = questions.length === 0 ? undefined : inputRequestsText(questions);
     const status = questions.length === 0 ? '"working"' : '"input_required"';
-    return this.#own(told.with('status', status).with('inputRequests', inputRequests));
+    return this.#complete(upgraded.with('status', status).with('inputRequests', inputRequests));
   }
 
-  /** An error is what a failed task has; a tool that failed is a result like any other. */
-  #onEnd({ exchange }: RunningTask, site: UpgradedSite, told: RawObject, outcome: Answer | undefined): Answer {
+  /**
+   * Removes the task, and returns its last state with the outcome. Only an error fails the task: a tool that failed has a
+   * result.
+   */
+  #finish({ exchange }: RunningTask, site: UpgradedSite, upgraded: RawObject, outcome: Answer | undefined): Answer {
     this.#end(site);
-    if (outcome === undefined) return this.#own(told);
+    if (outcome === undefined) return this.#complete(upgraded);
     const { client, request } = exchange;
-    const given = { upstream: site.upstream.id, isModern: false, source: undefined };
-    const ended = this.#parts.translator.toClient({ client, request }, given, outcome);
-    return this.#own(
-      ended.kind === 'error'
-        ? told.with('status', '"failed"').with('error', JSON.stringify(ended.error))
-        : told.with('status', '"completed"').with('result', ended.result),
+    const from = { upstream: site.upstream.id, era: site.link.era, source: undefined };
+    const translated = this.#parts.translator.toClient({ client, request }, from, outcome);
+    return this.#complete(
+      translated.kind === 'error'
+        ? upgraded.with('status', '"failed"').with('error', JSON.stringify(translated.error))
+        : upgraded.with('status', '"completed"').with('result', translated.result),
     );
   }
 
-  #own(state: RawObject): Answer {
-    const result = this.#parts.translator.stamp(state.with('resultType', '"complete"'));
+  #complete(members: RawObject): Answer {
+    const result = this.#parts.translator.stamp(members.with('resultType', '"complete"'));
     return { kind: 'result', result: result.toString() };
   }
 
-  /** `tasks/update`: what is not asked any more is passed over. */
+  /** Answers `tasks/update`. Ignores responses to questions that are not open. */
   async update(exchange: OpenExchange, site: UpgradedSite): Promise<Answer> {
     const running = this.#find(site);
     if (running !== undefined) {
       this.#onClientContact(running, site);
       running.rounds.answer(exchange.request.params?.object('inputResponses'));
-      return this.#own(RawObject.EMPTY);
+      return this.#complete(RawObject.EMPTY);
     }
     const answer = await this.#send(exchange, site, 'tasks/get');
-    return answer.kind === 'error' ? answer : this.#own(RawObject.EMPTY);
+    return answer.kind === 'error' ? answer : this.#complete(RawObject.EMPTY);
   }
 
-  /** `tasks/cancel`: to have heard it is all that is promised, also where the task has ended or cannot be cancelled. */
+  /** Answers `tasks/cancel`: an empty result if the upstream knows the task, even if it cannot be cancelled any more. */
   async cancel(exchange: OpenExchange, site: UpgradedSite): Promise<Answer> {
     const answer = await this.#send(exchange, site, 'tasks/cancel');
     if (answer.kind === 'error') {
-      const known = await this.#send(exchange, site, 'tasks/get');
-      if (known.kind === 'error') return known;
+      const state = await this.#send(exchange, site, 'tasks/get');
+      if (state.kind === 'error') return state;
     }
-    return this.#own(RawObject.EMPTY);
+    return this.#complete(RawObject.EMPTY);
   }
 
-  /** Waits for the result, once however often it is asked for. */
+  /** Requests the result from the upstream; only once for concurrent callers. */
   #result(running: RunningTask, { upstream, link, task }: UpgradedSite): Promise<Answer> {
     const { sender } = this.#parts;
     running.result ??= sender
       .send(running.exchange, upstream, link, {
         method: 'tasks/result',
         params: RawObject.of({ taskId: task }),
-        silentMs: UNHEARD_MS,
+        silentMs: CLIENT_SILENCE_MS,
       })
       .answer.catch((thrown: unknown) => {
-        // It can be had again.
+        // The next request of the client tries again.
         running.result = undefined;
         throw thrown;
       });
@@ -178,15 +179,15 @@ export class UpgradedTasks {
     return running?.holder === site.holder ? running : undefined;
   }
 
-  /** From here on there is somebody whom the upstream can ask. */
-  #keep({ caller }: Client, site: UpgradedSite, rounds: InputRounds): RunningTask {
+  /** Adds a running task with an exchange that the upstream's questions belong to. */
+  #add({ caller }: Client, site: UpgradedSite, rounds: InputRounds): RunningTask {
     this.#end(site);
     const { holder, upstream } = site;
     const call = { kind: 'request', id: '0', method: 'tools/call', params: undefined } as const;
-    const exchange = new OpenExchange(new ModernClient(caller, holder, undefined, rounds), holder, call, NOWHERE);
+    const exchange = new OpenExchange(new ModernClient(caller, holder, undefined, rounds), holder, call, NULL_SINK);
     exchange.upstream = upstream.id;
-    holder.activeExchanges.add(exchange);
-    const timer = setTimeout(() => this.#end(site), UNHEARD_MS).unref();
+    holder.addExchange(exchange);
+    const timer = setTimeout(() => this.#end(site), CLIENT_SILENCE_MS).unref();
     const running: RunningTask = {
       principal: caller.principal.key,
       exchange,
@@ -201,17 +202,17 @@ export class UpgradedTasks {
 
   #onClientContact(running: RunningTask, site: UpgradedSite): void {
     clearTimeout(running.timer);
-    running.timer = setTimeout(() => this.#end(site), UNHEARD_MS).unref();
+    running.timer = setTimeout(() => this.#end(site), CLIENT_SILENCE_MS).unref();
   }
 
-  /** Nobody waits for it any more. */
+  /** Removes the task and cancels its questions. */
   #end(site: UpgradedSite): void {
     const running = this.#running.get(keyOf(site));
     if (running === undefined) return;
     this.#running.delete(keyOf(site));
     clearTimeout(running.timer);
     running.rounds.cancelAll('the task is over');
-    running.holder.activeExchanges.delete(running.exchange);
+    running.holder.removeExchange(running.exchange);
     running.exchange.cancel('the task is over');
     release(site);
   }

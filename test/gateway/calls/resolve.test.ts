@@ -68,7 +68,8 @@ const CASES: readonly {
 
 for (const { view = ALL, request, says } of CASES) {
   const [method, params] = request;
-  test(`N-06 ${JSON.stringify(params)} at ${view.upstreams.length} upstreams: ${says?.source ?? 'unknown'}`, () => {
+  const outcome = says === undefined ? 'is unknown' : 'names the reason';
+  test(`N-06 ${method} ${JSON.stringify(params)} at ${view.upstreams.length} upstreams ${outcome}`, () => {
     const sent = { kind: 'request', id: '1', method, params: RawObject.of(params) } as const;
     const error = unavailableOwner(view, lifecycleOf, sent, NOW_MS);
     if (says === undefined) assert.equal(error, undefined);
@@ -85,13 +86,13 @@ test('N-06 instructions of an endpoint without tools name each upstream that is 
   assert.equal(noToolsNote(viewOf(['up', 'up__']), lifecycleOf, NOW_MS), undefined);
 });
 
-suite('N-06 a tool of an upstream that does not start', () => {
+suite('N-06 a call of a tool whose upstream does not start', () => {
   const broken = () =>
     memoryUpstream({
       start: () => Promise.reject(new Error('no such program')),
     });
 
-  test('is not called unknown, in either era', TIMEOUT, async () => {
+  test('fails with the upstream’s reason in either era', TIMEOUT, async () => {
     await using gateway = await testCore({ gone: { memory: broken() } });
     const client = await gateway.connect();
     const { answer } = await client.request('tools/call', toolCall('gone__x', {}));

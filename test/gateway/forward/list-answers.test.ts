@@ -16,7 +16,7 @@ async function toolNames(client: TestClient): Promise<string[]> {
   return tools.map((tool: { name: string }) => tool.name);
 }
 
-/** The conversation that this client's calls go to. */
+/** Returns the connection of this client. */
 async function ownPeer(memory: MemoryUpstream, client: TestClient, tool = 'up__echo'): Promise<Peer> {
   const before = new Map(memory.peers.map((peer) => [peer, peer.heard.length]));
   await client.result('tools/call', toolCall(tool));
@@ -27,7 +27,7 @@ async function ownPeer(memory: MemoryUpstream, client: TestClient, tool = 'up__e
   return peer;
 }
 
-/** An upstream each of whose conversations can be given further tools. */
+/** An upstream whose tools can be added to, for one connection or for all. */
 function growing() {
   const extra = new Map<Peer, object[]>();
   const everywhere: object[] = [];
@@ -37,7 +37,7 @@ function growing() {
   return { memory, extra, everywhere };
 }
 
-test('D4 a change that a session’s own connection reports is news for that session alone', TIMEOUT, async () => {
+test('D4 a change on a session’s own connection is announced to that session only', TIMEOUT, async () => {
   const { memory, extra } = growing();
   await using gateway = await testCore({ up: { memory } });
   const [a, b] = [await gateway.connect(), await gateway.connect()];
@@ -51,7 +51,7 @@ test('D4 a change that a session’s own connection reports is news for that ses
   assert.deepEqual(b.listened, []);
 });
 
-test('D4 a change of a shared upstream is told to the sessions of those endpoints that show it', TIMEOUT, async () => {
+test('D4 a change of a shared upstream is announced at the endpoints that have it', TIMEOUT, async () => {
   const { memory, everywhere } = growing();
   const other = memoryUpstream({ lists: { tools: [ECHO] } });
   await using gateway = await testCore({ up: { memory, isolation: 'shared' }, other: { memory: other } });
@@ -67,7 +67,7 @@ test('D4 a change of a shared upstream is told to the sessions of those endpoint
   assert.deepEqual(await toolNames(alone), ['echo', 'new']);
 });
 
-test('changes that come close together are one change to the client', TIMEOUT, async () => {
+test('changes within a short time are announced once', TIMEOUT, async () => {
   const { memory, everywhere } = growing();
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const client = await gateway.connect();
@@ -83,7 +83,7 @@ test('changes that come close together are one change to the client', TIMEOUT, a
   assert.equal(client.listened.length, 2);
 });
 
-test('a reported change without effect and one with are announced together', TIMEOUT, async () => {
+test('a change without effect is announced together with the next one', TIMEOUT, async () => {
   const { memory, everywhere } = growing();
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const client = await gateway.connect();
@@ -96,7 +96,7 @@ test('a reported change without effect and one with are announced together', TIM
   assert.equal(client.listened.length, 1);
 });
 
-test('a change waits for a client that does not listen', TIMEOUT, async () => {
+test('a change is announced when the client opens its stream', TIMEOUT, async () => {
   const { memory, everywhere } = growing();
   await using gateway = await testCore({ up: { memory, isolation: 'shared' } });
   const [late, witness] = [await gateway.connect({ listens: false }), await gateway.connect()];
@@ -107,7 +107,7 @@ test('a change waits for a client that does not listen', TIMEOUT, async () => {
   await late.heard('notifications/tools/list_changed');
 });
 
-test('REL-16 lists that a lost connection showed go with it', TIMEOUT, async () => {
+test('REL-16 after a lost connection the session has the lists for all clients again', TIMEOUT, async () => {
   const { memory, extra } = growing();
   await using gateway = await testCore({ up: { memory } });
   const client = await gateway.connect();
@@ -120,7 +120,7 @@ test('REL-16 lists that a lost connection showed go with it', TIMEOUT, async () 
   assert.deepEqual(await toolNames(client), ['up__echo']);
 });
 
-test('a client with features sees what the upstream shows to such clients, and others do not', TIMEOUT, async () => {
+test('tools for clients with a capability are listed for those clients only', TIMEOUT, async () => {
   const memory = memoryUpstream({
     listsOf: ({ capabilities }) => ({
       tools: capabilities.raw('sampling') === undefined ? [ECHO] : [ECHO, named('ask')],
@@ -134,7 +134,7 @@ test('a client with features sees what the upstream shows to such clients, and o
   assert.deepEqual(plain.listened, []);
 });
 
-test('D4 2,500 tools come in pages whose cursors are good for the client they were made for', TIMEOUT, async () => {
+test('D4 2,500 tools come in pages, and a cursor works for its client only', TIMEOUT, async () => {
   const tools = Array.from({ length: 2_500 }, (_, n) => named(`tool${n}`));
   await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools } }) } });
   const client = await gateway.connect();
@@ -169,7 +169,7 @@ test('D4 2,500 tools come in pages whose cursors are good for the client they we
   }
 });
 
-test('M-003 a page belongs to the list its first page came from, whatever has changed since', TIMEOUT, async () => {
+test('M-003 all pages are of one list, though the list changes meanwhile', TIMEOUT, async () => {
   const tools = Array.from({ length: 1_500 }, (_, n) => named(`tool${n}`));
   const everywhere: object[] = [...tools];
   const memory = memoryUpstream({ listsOf: () => ({ tools: everywhere }) });
@@ -185,7 +185,7 @@ test('M-003 a page belongs to the list its first page came from, whatever has ch
   assert.equal(rest.length, 500);
 });
 
-test('M-009 an upstream’s cursors are handed back as they came, and its pages end somewhere', TIMEOUT, async () => {
+test('M-009 a list of an upstream without a cursor is read by one request', TIMEOUT, async () => {
   const cursors: (string | undefined)[] = [];
   const memory = memoryUpstream({
     isRaw: true,
@@ -210,7 +210,7 @@ test('M-009 an upstream’s cursors are handed back as they came, and its pages 
   assert.deepEqual(cursors, [undefined]);
 });
 
-test('G5 clients cannot fill the disk by declaring ever new features', TIMEOUT, async () => {
+test('G5 clients with ever new capabilities leave a bounded number of files', TIMEOUT, async () => {
   const memory = memoryUpstream({
     listsOf: ({ capabilities }) => ({ tools: [named(`t${capabilities.toString().length}`)] }),
   });
@@ -225,7 +225,7 @@ test('G5 clients cannot fill the disk by declaring ever new features', TIMEOUT, 
   assert.ok(files.length <= 17, `${files.length} files`);
 });
 
-test('REL-15 an upstream that hangs keeps lists waiting no longer than we decide', TIMEOUT, async () => {
+test('REL-15 a list waits a bounded time for an upstream that hangs', TIMEOUT, async () => {
   let isHung = false;
   const memory = memoryUpstream({
     lists: { tools: [ECHO] },

@@ -17,7 +17,7 @@ test('N-64 a page is made once', () => {
   assert.equal(pages.get('a', unexpected), made);
 });
 
-test('N-64 limit listPagesBytes: the page that was used longest ago gives way', () => {
+test('N-64 limit listPagesBytes: the least recently used page is removed', () => {
   const reached: LimitName[] = [];
   const pages = new PageCache((limit) => reached.push(limit));
   for (const key of ['a', 'b', 'c', 'd']) pages.get(key, () => Buffer.alloc(PAGE_BYTES));

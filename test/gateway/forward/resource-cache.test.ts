@@ -30,7 +30,7 @@ test('N-25 limit readCacheEntryBytes: a larger result is not kept', () => {
   assert.match(reads.find(read('up', 'a:small'), 1)?.result ?? '', /small/);
 });
 
-test('N-25 limit readCacheUpstreamBytes: the oldest results of the same upstream are removed', () => {
+test('N-25 limit readCacheUpstreamBytes: the oldest results of the upstream go', () => {
   const { cache: reads, reached } = cache();
   reads.store(read('quiet', 'a:0'), 0, answer(TEXT), 0);
   for (let i = 0; i < 200; i++) reads.store(read('busy', `a:${i}`), 0, answer(TEXT), 0);
@@ -41,7 +41,7 @@ test('N-25 limit readCacheUpstreamBytes: the oldest results of the same upstream
   assert.ok(reads.find(read('quiet', 'a:0'), 1));
 });
 
-test('N-25 limit readCacheBytes: the upstream that holds most gives way', () => {
+test('N-25 limit readCacheBytes: the upstream with the most bytes loses results', () => {
   const { cache: reads, reached } = cache();
   reads.store(read('quiet', 'a:0'), 0, answer(TEXT), 0);
   for (let i = 0; i < 160; i++) {
@@ -52,7 +52,7 @@ test('N-25 limit readCacheBytes: the upstream that holds most gives way', () => 
   assert.ok(reads.find(read('quiet', 'a:0'), 1));
 });
 
-test('N-25 a kept result does not keep the message it was cut from', () => {
+test('N-25 a cached result does not keep its whole message in memory', () => {
   const { cache: reads } = cache();
   const before = usedBytes();
   for (let i = 0; i < 50; i++) {
@@ -63,7 +63,7 @@ test('N-25 a kept result does not keep the message it was cut from', () => {
   assert.ok(reads.find(read('up', 'a:49'), 1));
 });
 
-test('a changed resource is read again, and one audience does not get the result of another', () => {
+test('a result is not cached past a change, nor for another audience', () => {
   const { cache: reads } = cache();
   reads.store(read('up', 'a:b'), 0, answer('of Ann'), 0);
   assert.equal(reads.find(read('up', 'a:b', 'bob'), 1), undefined);

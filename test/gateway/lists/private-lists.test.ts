@@ -17,7 +17,7 @@ const HTTP = { kind: 'http', url: 'http://127.0.0.1:9/mcp', headers: {} } as con
 /** Each session has a connection of its own. */
 const PRIVATE = { target: HTTP, maxConnections: 2 * CLIENTS };
 
-/** Lists that wait until they are let go, with the most that waited at once. */
+/** Holds list requests until they are released, and counts the most at once. */
 class Gate {
   readonly #waiting = new Map<() => void, string>();
   readonly #onChange = new Set<() => void>();
@@ -25,19 +25,19 @@ class Gate {
   readonly peaks = new Map<string, number>();
   peak = 0;
 
-  /** Holds lists from now on. */
+  /** Begins to hold list requests. */
   shut(): void {
     this.#isOpen = false;
   }
 
-  /** Lets all lists go that wait, and any later one. */
+  /** Releases all held list requests, and holds no later ones. */
   open(): void {
     this.#isOpen = true;
     for (const go of this.#waiting.keys()) go();
     this.#waiting.clear();
   }
 
-  /** Lets those go that wait now. */
+  /** Releases the list requests held at present. */
   letGo(): void {
     const waiting = [...this.#waiting.keys()];
     this.#waiting.clear();
@@ -58,7 +58,7 @@ class Gate {
     });
   }
 
-  /** Resolves when it holds this, looking again with each list that waits. */
+  /** Resolves when the condition is true. Checks it after each held list request. */
   async until(holds: () => boolean): Promise<void> {
     while (!holds()) {
       await new Promise<void>((resolve) => {
@@ -76,7 +76,7 @@ function held(gate: Gate, upstream: string): MemoryUpstream {
   return memoryUpstream({ lists: { tools: [TOOL] }, hold: () => gate.hold(upstream) });
 }
 
-/** Sessions that have each called every one of these upstreams, on connections of their own. */
+/** Opens sessions, each with its own connection to each of these upstreams. */
 async function sessions(gateway: TestCore, count: number, upstreams: readonly string[]): Promise<TestClient[]> {
   const clients: TestClient[] = [];
   for (let n = 0; n < count; n++) {
@@ -87,12 +87,12 @@ async function sessions(gateway: TestCore, count: number, upstreams: readonly st
   return clients;
 }
 
-/** Every connection of a session reports a change. */
+/** Reports a change of lists on every connection of a session. */
 function storm(memory: MemoryUpstream): void {
   for (const peer of memory.open) if (peer.heard.some(isCall)) peer.say(STORM);
 }
 
-/** Resolves when all that is under way in this process has begun. */
+/** Resolves after the tasks that are queued in this process have run. */
 async function turns(): Promise<void> {
   for (let turn = 0; turn < 20; turn++) await nextTurn();
 }

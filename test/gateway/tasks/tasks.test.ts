@@ -10,7 +10,7 @@ const ALICE = { key: 'alice', label: 'alice', scopes: [] };
 const BOB = { key: 'bob', label: 'bob', scopes: [] };
 const HEADER_SAFE = /^[\x21-\x7e]+$/;
 
-test('a client that declares tasks is told that they are there, as an extension alone', TIMEOUT, async () => {
+test('a modern client sees the tasks extension, and a legacy client no tasks', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: extensionUpstream().memory, era: 'modern' } });
   const { capabilities } = await new ModernClient(gateway, KNOWS).result('server/discover');
   assert.deepEqual(Object.entries(capabilities ?? {}).find(([key]) => key === 'extensions')?.[1], KNOWS.extensions);
@@ -20,7 +20,7 @@ test('a client that declares tasks is told that they are there, as an extension 
   assert.equal(legacy.initialized.object('capabilities')?.raw('tasks'), undefined);
 });
 
-test('M-021 a task goes by a sealed id that fits a header, and ends under it with its result', TIMEOUT, async () => {
+test('M-021 a task has one sealed id, which fits a header, until its result', TIMEOUT, async () => {
   const { memory, tasks } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const client = new ModernClient(gateway, KNOWS, ALICE);
@@ -38,7 +38,7 @@ test('M-021 a task goes by a sealed id that fits a header, and ends under it wit
   assert.equal(memory.requests('tasks/get')[0]?.params?.string('taskId'), tasks[0]?.id);
 });
 
-test('a task asks through its state, under its upstream’s name, and gets the answers', TIMEOUT, async () => {
+test('questions in the state of a task name their upstream and are answered', TIMEOUT, async () => {
   const { memory, tasks } = extensionUpstream();
   const other = extensionUpstream().memory;
   await using gateway = await testCore({ up: { memory, era: 'modern' }, other: { memory: other, era: 'modern' } });
@@ -58,7 +58,7 @@ test('a task asks through its state, under its upstream’s name, and gets the a
   assert.deepEqual(other.requests('tasks/get'), []);
 });
 
-test('S-004 nobody but its principal can ask about a task, and nobody learns of it', TIMEOUT, async () => {
+test('S-004 a task is unknown to other principals, like an invented one', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const { taskId } = await new ModernClient(gateway, KNOWS, ALICE).result('tools/call', toolCall('up__job'));
@@ -72,7 +72,7 @@ test('S-004 nobody but its principal can ask about a task, and nobody learns of 
   }
 });
 
-test('X-040 a client that declares no tasks may not ask about them, and tasks/result is unknown', TIMEOUT, async () => {
+test('X-040 task methods need the declared extension; tasks/result is unknown', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const { taskId } = await new ModernClient(gateway, KNOWS).result('tools/call', toolCall('up__job'));
@@ -85,7 +85,7 @@ test('X-040 a client that declares no tasks may not ask about them, and tasks/re
   }
 });
 
-test('X-039 a client that declares no tasks gets none: its upstream is not told otherwise', TIMEOUT, async () => {
+test('X-039 a call of a client without tasks declares none to the upstream', TIMEOUT, async () => {
   const { memory, tasks } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const call = { ...toolCall('up__job'), task: { ttl: 1 } };
@@ -94,7 +94,7 @@ test('X-039 a client that declares no tasks gets none: its upstream is not told 
   assert.equal(memory.requests('tools/call')[0]?.params?.raw('task'), undefined, 'X-040');
 });
 
-test('an id outlives the gateway that made it', TIMEOUT, async () => {
+test('a task id works after a restart', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const client = new ModernClient(gateway, KNOWS);
@@ -103,51 +103,43 @@ test('an id outlives the gateway that made it', TIMEOUT, async () => {
   assert.equal((await client.result('tasks/get', { taskId }))['status'], 'working');
 });
 
-test(
-  'X-042 a legacy client gets what becomes of a modern upstream’s task, and answers on the way',
-  TIMEOUT,
-  async () => {
-    const ask = { method: 'elicitation/create', params: { message: 'Sure?', requestedSchema: { type: 'object' } } };
-    const { memory, tasks } = extensionUpstream((task) =>
-      Object.assign(task, { status: 'input_required', inputRequests: { k: ask } }),
-    );
-    await using gateway = await testCore({ up: { memory, era: 'modern' } });
-    const client = await gateway.connect({ capabilities: { elicitation: {} } });
-    const calling = client.request('tools/call', toolCall('up__job'), {
-      onMessage: (message) => {
-        if (message.kind !== 'request') return;
-        Object.assign(tasks[0] ?? {}, { result: { content: [{ type: 'text', text: 'done' }] } });
-        client.answer(message.id, { action: 'accept', content: {} });
-      },
-    });
-    await memory.until(() => memory.requests('tasks/update')[0]);
-    Object.assign(tasks[0] ?? {}, { status: 'completed' });
-    const { answer, said } = await calling;
-    assert.equal(said.length, 1);
-    assert.deepEqual(answer.kind === 'result' && JSON.parse(answer.result), {
-      content: [{ type: 'text', text: 'done' }],
-    });
-  },
-);
+test('X-042 a legacy client is asked by a modern task, and gets its outcome', TIMEOUT, async () => {
+  const ask = { method: 'elicitation/create', params: { message: 'Sure?', requestedSchema: { type: 'object' } } };
+  const { memory, tasks } = extensionUpstream((task) =>
+    Object.assign(task, { status: 'input_required', inputRequests: { k: ask } }),
+  );
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const client = await gateway.connect({ capabilities: { elicitation: {} } });
+  const calling = client.request('tools/call', toolCall('up__job'), {
+    onMessage: (message) => {
+      if (message.kind !== 'request') return;
+      Object.assign(tasks[0] ?? {}, { result: { content: [{ type: 'text', text: 'done' }] } });
+      client.answer(message.id, { action: 'accept', content: {} });
+    },
+  });
+  await memory.until(() => memory.requests('tasks/update')[0]);
+  Object.assign(tasks[0] ?? {}, { status: 'completed' });
+  const { answer, said } = await calling;
+  assert.equal(said.length, 1);
+  assert.deepEqual(answer.kind === 'result' && JSON.parse(answer.result), {
+    content: [{ type: 'text', text: 'done' }],
+  });
+});
 
-test(
-  'X-041 a task that failed is an error to a legacy client; one whose tool failed is a result',
-  TIMEOUT,
-  async () => {
-    const ends = [
-      { status: 'failed', error: { code: -32603, message: 'broke' } },
-      { status: 'completed', result: { content: [], isError: true } },
-    ];
-    const { memory, tasks } = extensionUpstream((task) => Object.assign(task, ends[tasks.length - 1]));
-    await using gateway = await testCore({ up: { memory, era: 'modern' } });
-    const client = await gateway.connect();
-    const failed = await client.request('tools/call', toolCall('up__job'));
-    assert.deepEqual(failed.answer.kind === 'error' && failed.answer.error, { code: -32603, message: 'broke' });
-    assert.deepEqual(await client.result('tools/call', toolCall('up__job')), { content: [], isError: true });
-  },
-);
+test('X-041 for a legacy client a failed task is an error, a failed tool a result', TIMEOUT, async () => {
+  const ends = [
+    { status: 'failed', error: { code: -32603, message: 'broke' } },
+    { status: 'completed', result: { content: [], isError: true } },
+  ];
+  const { memory, tasks } = extensionUpstream((task) => Object.assign(task, ends[tasks.length - 1]));
+  await using gateway = await testCore({ up: { memory, era: 'modern' } });
+  const client = await gateway.connect();
+  const failed = await client.request('tools/call', toolCall('up__job'));
+  assert.deepEqual(failed.answer.kind === 'error' && failed.answer.error, { code: -32603, message: 'broke' });
+  assert.deepEqual(await client.result('tools/call', toolCall('up__job')), { content: [], isError: true });
+});
 
-test('X-038 who takes back a call that waits for a task cancels the task', TIMEOUT, async () => {
+test('X-038 cancelling a call that waits for a task cancels the task', TIMEOUT, async () => {
   const { memory } = extensionUpstream();
   await using gateway = await testCore({ up: { memory, era: 'modern' } });
   const client = await gateway.connect();

@@ -2,24 +2,23 @@ import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type InputRequest, type InputRequired, mayRequireInput, readResult } from '../../protocol/input-required.ts';
 import type { Answer, RpcError } from '../../protocol/jsonrpc.ts';
-import { declaresTasks } from '../../protocol/tasks.ts';
-import { canBeAsked, capabilitiesNeededFor, modernCapabilities } from '../exchange/client-capabilities.ts';
+import { canBeAsked, capabilitiesNeededFor } from '../exchange/client-capabilities.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 
-/** A page that a user must open before a legacy upstream makes the call. */
+/** A page that the user must open before a legacy upstream makes the call. */
 export interface UrlElicitation {
   readonly elicitationId: string;
   readonly url: string;
   readonly message: string;
 }
 
-/** The end of a call: an answer, or what a modern client has to provide before it makes the call again. */
+/** The end of a call: an answer, or the input that a modern client must provide in a retry. */
 export type CallOutcome =
   | { readonly kind: 'answer'; readonly answer: Answer }
   | { readonly kind: 'input-required'; readonly inputRequired: InputRequired }
   | { readonly kind: 'pages-required'; readonly pages: readonly UrlElicitation[] };
 
-/** Checks that a request declared the capability for a question about it. @throws {GatewayError} `missing-capability`, `upstream-protocol` */
+/** @throws {GatewayError} `missing-capability`, `upstream-protocol`: the request did not declare the capability for this question. */
 function mustBeDeclared(
   upstream: string,
   { client }: Exchange,
@@ -40,9 +39,9 @@ function mustBeDeclared(
 }
 
 /**
- * Returns the outcome that carries an upstream's questions to a modern client.
+ * Returns the outcome with an upstream's questions for a modern client.
  *
- * @throws {GatewayError} `missing-capability`, `upstream-protocol`: the client did not declare that it can be asked one of them.
+ * @throws {GatewayError} `missing-capability`, `upstream-protocol`: the request did not declare the capability for one of them.
  */
 export function inputRequired(upstream: string, exchange: Exchange, asked: InputRequired): CallOutcome {
   for (const request of asked.inputRequests) mustBeDeclared(upstream, exchange, request);
@@ -50,7 +49,7 @@ export function inputRequired(upstream: string, exchange: Exchange, asked: Input
 }
 
 /**
- * Reads the pages that an error of a legacy upstream names, and returns the outcome that carries them to a modern client.
+ * Returns the outcome with the pages in an error of a legacy upstream, for a modern client.
  *
  * @throws {GatewayError} `missing-capability`, `upstream-protocol`
  */
@@ -83,16 +82,21 @@ function isUrlElicitation(one: unknown): one is UrlElicitation {
   );
 }
 
+/** A result of a modern upstream that does not complete the call: questions, or the state of a new task. */
+type IncompleteResult =
+  | { readonly kind: 'input-required'; readonly asked: InputRequired }
+  | { readonly kind: 'task'; readonly state: RawObject };
+
 /**
- * Returns the questions in a result of a modern upstream, or the task where the result is one; undefined for any other result.
+ * Returns the questions or the task in a result of a modern upstream; undefined for a complete result.
  *
- * @throws {GatewayError} `upstream-protocol`: the request may not be answered so.
+ * @throws {GatewayError} `upstream-protocol`: the request allows no such result.
  */
-export function readAsking(
+export function readIncomplete(
   upstream: string,
   { request, client }: Exchange,
   result: RawObject,
-): InputRequired | RawObject | undefined {
+): IncompleteResult | undefined {
   const { method } = request;
   const reading = readResult(result);
   const broken = (why: string) =>
@@ -103,12 +107,12 @@ export function readAsking(
       return undefined;
     case 'input-required':
       if (!mayRequireInput(method)) throw broken(`questions, which ${method} may not be answered with`);
-      return reading.asked;
+      return reading;
     case 'task':
-      if (method !== 'tools/call' || !declaresTasks(modernCapabilities(client))) {
+      if (method !== 'tools/call' || client.dialect.taskRole(client.caller.capabilities) === 'none') {
         throw broken('a task, which nobody asked for');
       }
-      return reading.result;
+      return { kind: 'task', state: reading.result };
     case 'unknown':
       throw broken(`a result of type ${reading.resultType}, which nobody declared`);
     case 'malformed':

@@ -4,7 +4,7 @@ import type { Answer } from '../../protocol/jsonrpc.ts';
 import { downgradeInputResponse } from '../../protocol/translation/input-response.ts';
 import { upgradeServerRequest } from '../../protocol/translation/upgrade.ts';
 import { LATEST_LEGACY } from '../../protocol/revisions.ts';
-import type { ClientQuestion } from '../exchange/exchange.ts';
+import type { ClientQuestion } from './client-question.ts';
 
 /** Questions within this time are part of the same round. */
 const COALESCE_MS = 20;

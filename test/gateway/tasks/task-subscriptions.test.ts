@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { Message } from '../../src/protocol/jsonrpc.ts';
-import { testCore, toolCall } from '../support/core.ts';
-import { ModernClient } from '../support/modern-client.ts';
-import { coreTaskUpstream, extensionUpstream, SECRET } from '../support/task-upstreams.ts';
+import type { Message } from '../../../src/protocol/jsonrpc.ts';
+import { testCore, toolCall } from '../../support/core.ts';
+import { ModernClient } from '../../support/modern-client.ts';
+import { coreTaskUpstream, extensionUpstream, SECRET } from '../../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 20_000 };
 const KNOWS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };

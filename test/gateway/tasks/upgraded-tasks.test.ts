@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { testCore, toolCall } from '../support/core.ts';
-import { ModernClient } from '../support/modern-client.ts';
-import { coreTaskUpstream, SECRET } from '../support/task-upstreams.ts';
+import { testCore, toolCall } from '../../support/core.ts';
+import { ModernClient } from '../../support/modern-client.ts';
+import { coreTaskUpstream, SECRET } from '../../support/task-upstreams.ts';
 
 const TIMEOUT = { timeout: 20_000 };
 const EXTENSIONS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };

@@ -1,0 +1,108 @@
+import { GatewayError } from '../../errors.ts';
+import type { RawObject } from '../../json/json.ts';
+import { withoutEnvelope } from '../../protocol/envelope.ts';
+import { type Era, featuresOf, type LegacyRevision, MODERN, type Revision } from '../../protocol/revisions.ts';
+import { declaresTasks, TASKS_EXTENSION } from '../../protocol/tasks.ts';
+import { downgradeResult, downgradeServerRequest } from '../../protocol/translation/downgrade.ts';
+import { downgradeInputRequest } from '../../protocol/translation/downgrade-modern.ts';
+import { type Stamp, upgradeResult } from '../../protocol/translation/upgrade.ts';
+
+/**
+ * The part of a client in a task that an upstream creates without being asked for one. `polls`: the client gets the task
+ * and polls it. `waits`: the gateway polls, and the client gets the outcome. `none`: the upstream must not create one.
+ */
+export type TaskRole = 'polls' | 'waits' | 'none';
+
+/** The rules by which the gateway answers and asks clients of one revision. */
+export interface ClientDialect {
+  readonly era: Era;
+  /** Whether the gateway puts questions into an answer, and the client retries with its input. Else it asks during the call. */
+  readonly asksInAnswers: boolean;
+  /** Whether the error of a read depends on whether a list has the resource. */
+  readonly marksUnlistedResources: boolean;
+  /** Whether the client accepts notifications other than those of its requests, its subscriptions and its tasks. */
+  readonly acceptsOtherNotifications: boolean;
+  /** Returns the params of a request without the envelope of its era. */
+  withoutEnvelope(params: RawObject): RawObject;
+  /** Returns the role of a client that declares these capabilities. */
+  taskRole(declared: RawObject): TaskRole;
+  /**
+   * Checks that a client may call this task method.
+   *
+   * @param declared capabilities of the client.
+   * @param offered capabilities of the endpoint.
+   * @throws {GatewayError} `method-not-found`, `missing-capability`
+   */
+  assertTaskMethod(method: string, declared: RawObject, offered: RawObject): void;
+  /** Returns the result of an upstream without members and content that the client's revision does not have. */
+  downgradeResult(method: string, result: string): string;
+  /** Translates the params of a server request. Returns undefined if the client's revision cannot express it. */
+  downgradeServerRequest(method: string, params: RawObject): RawObject | undefined;
+  /** Translates the params of an input request. Returns undefined if the client's revision cannot express it. */
+  downgradeInputRequest(method: string, params: RawObject, elicitationId: string): RawObject | undefined;
+  /** Returns a result of the gateway itself with the members that the client's revision requires. */
+  stampResult(method: string, result: string, stamp: Stamp): string;
+}
+
+/** @throws {GatewayError} `missing-capability`: the client does not declare the tasks extension. */
+export function assertDeclaresTasks(declared: RawObject, method: string): void {
+  if (declaresTasks(declared)) return;
+  throw new GatewayError('missing-capability', {
+    message: `${method} is for clients that declare ${TASKS_EXTENSION}`,
+    data: { requiredCapabilities: { extensions: { [TASKS_EXTENSION]: {} } } },
+  });
+}
+
+function assertOneOf(methods: ReadonlySet<string>, method: string): void {
+  if (!methods.has(method)) throw new GatewayError('method-not-found', { message: method });
+}
+
+const NO_METHODS: ReadonlySet<string> = new Set();
+const CORE_METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/result', 'tasks/list', 'tasks/cancel']);
+const EXTENSION_METHODS: ReadonlySet<string> = new Set(['tasks/get', 'tasks/update', 'tasks/cancel']);
+
+function legacy(revision: LegacyRevision): ClientDialect {
+  const taskMethods = featuresOf(revision).coreTasks ? CORE_METHODS : NO_METHODS;
+  return {
+    era: 'legacy',
+    asksInAnswers: false,
+    marksUnlistedResources: false,
+    acceptsOtherNotifications: true,
+    withoutEnvelope: (params) => params,
+    taskRole: () => 'waits',
+    assertTaskMethod: (method, _declared, offered) =>
+      assertOneOf(offered.raw('tasks') === undefined ? NO_METHODS : taskMethods, method),
+    downgradeResult: (method, result) => downgradeResult(method, revision, result),
+    downgradeServerRequest: (method, params) => downgradeServerRequest(method, revision, params),
+    downgradeInputRequest: (method, params, elicitationId) =>
+      downgradeInputRequest(method, revision, params, elicitationId),
+    stampResult: (_method, result) => result,
+  };
+}
+
+const MODERN_CLIENT: ClientDialect = {
+  era: 'modern',
+  asksInAnswers: true,
+  marksUnlistedResources: true,
+  // A modern client learns of a completed URL elicitation from the answer to its call.
+  acceptsOtherNotifications: false,
+  withoutEnvelope,
+  taskRole: (declared) => (declaresTasks(declared) ? 'polls' : 'none'),
+  assertTaskMethod: (method, declared) => {
+    assertOneOf(EXTENSION_METHODS, method);
+    assertDeclaresTasks(declared, method);
+  },
+  downgradeResult: (_method, result) => result,
+  downgradeServerRequest: (_method, params) => params,
+  downgradeInputRequest: (_method, params) => params,
+  stampResult: upgradeResult,
+};
+
+/** The dialect of each client revision: two implementations, one of them for four revisions. */
+export const CLIENT_DIALECTS: Readonly<Record<Revision, ClientDialect>> = {
+  '2024-11-05': legacy('2024-11-05'),
+  '2025-03-26': legacy('2025-03-26'),
+  '2025-06-18': legacy('2025-06-18'),
+  '2025-11-25': legacy('2025-11-25'),
+  [MODERN]: MODERN_CLIENT,
+};

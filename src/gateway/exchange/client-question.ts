@@ -1,0 +1,15 @@
+import type { RawObject } from '../../json/json.ts';
+import type { Answer } from '../../protocol/jsonrpc.ts';
+
+/** A server request on its way to the client, in the client's revision. */
+export interface ClientQuestion {
+  readonly upstream: string;
+  readonly method: string;
+  readonly params: RawObject;
+  /** Answers the upstream. Later calls are ignored. */
+  answer(answer: Answer): void;
+  /** Reports progress of the client to the upstream; undefined if the upstream has sent no progress token. */
+  readonly onProgress: ((params: RawObject) => void) | undefined;
+  /** Registers a callback that runs when the upstream cancels the question. */
+  onWithdrawn(run: () => void): void;
+}
