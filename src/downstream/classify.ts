@@ -11,6 +11,7 @@ import {
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import { type ModernInput, readModern } from './modern-envelope.ts';
 import { isLegacyRevision, LEGACY_REVISIONS, featuresOf, type Revision } from '../protocol/revisions.ts';
+import { RPC } from '../protocol/rpc-codes.ts';
 
 /** One message, or the items of a batch, in which an invalid item is a {@link MessageError}. */
 export type ClientInput = Message | readonly (Message | MessageError)[];
@@ -39,7 +40,7 @@ const MAX_BATCH = 20;
 
 /** Returns the error that answers an invalid message. */
 export function toRefusal({ code, message }: MessageError): GatewayError {
-  return new GatewayError(code === -32700 ? 'parse-error' : 'invalid-request', { message });
+  return new GatewayError(code === RPC.parseError ? 'parse-error' : 'invalid-request', { message });
 }
 
 /**

@@ -5,6 +5,7 @@ import type { HttpTarget, UpstreamTimeouts } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import type { Message, MessageError, Response } from '../../protocol/jsonrpc.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import { deleteSession } from './delete-session.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
 import { isSessionId } from './http-headers.ts';
@@ -252,7 +253,7 @@ class HttpTransport implements Transport, PostExchangeOwner {
     about?.blockSocketReuse();
     // Text that is not JSON was most likely the answer. A malformed message with another id was not.
     if (about?.id === undefined || about.isAnswered) return;
-    if (error.code !== -32700 && error.refused === undefined && error.id !== String(about.id)) return;
+    if (error.code !== RPC.parseError && error.refused === undefined && error.id !== String(about.id)) return;
     const failure = this.#protocolError('answered with something that is not JSON-RPC', error);
     const stream = this.#inFlight.get(about.id)?.stream;
     if (stream === undefined) {
