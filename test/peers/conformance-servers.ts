@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Child } from '../support/child.ts';
-import { findGo, goPrograms } from './install/go.ts';
+import { goPrograms } from './install/go.ts';
 import { pythonWith } from './install/python.ts';
 import { typescriptConformanceServer } from './install/typescript.ts';
 import { freePort, listening } from './port.ts';
@@ -31,9 +31,7 @@ async function startTypescript(port: number): Promise<Started> {
 
 /** Its own default is to serve without sessions. */
 async function startGo(port: number): Promise<Started> {
-  const go = findGo();
-  if (go === undefined) throw new Error('this machine has no Go');
-  const program = join(await goPrograms(go), 'everything-server');
+  const program = join(await goPrograms(), 'everything-server');
   return { child: await Child.start(program, [`-http=127.0.0.1:${port}`]), path: '/' };
 }
 
@@ -47,11 +45,6 @@ const STARTS: Readonly<Record<DualServer, (port: number) => Promise<Started>>> =
 export interface RunningDual extends AsyncDisposable {
   readonly url: string;
   logs(): string;
-}
-
-/** Whether this machine can run it; words otherwise. */
-export function missing(server: DualServer): string | undefined {
-  return server === 'go' && findGo() === undefined ? 'no Go on this machine' : undefined;
 }
 
 /** @throws {Error} with its log, where it does not come to listen. */

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { answerOf, modernEvents, modernPost } from '../support/modern-wire.ts';
 import { command } from './install/command.ts';
-import { findGo, goPrograms } from './install/go.ts';
+import { goPrograms } from './install/go.ts';
 import { startSetting } from './setting.ts';
 
 const MODERN = { client: 'typescript2', mode: 'modern' } as const;
@@ -19,9 +19,7 @@ async function isRefused(endpoint: string, tool: string): Promise<boolean> {
 }
 
 for (const id of ['python1-http', 'python1-sse', 'python1-stdio', 'python2-sse', 'go-http-sessions']) {
-  const skip = id.startsWith('go') && findGo() === undefined ? 'no Go on this machine' : false;
-
-  test(`N-41 ${id} goes on with other calls after a question that was refused`, { skip }, async () => {
+  test(`N-41 ${id} goes on with other calls after a question that was refused`, async () => {
     await using setting = await startSetting(id);
     const endpoint = setting.gateway.endpoint(id);
     const lost: unknown[] = [];
@@ -76,12 +74,9 @@ for (const id of ['python1-sse', 'python2-sse', 'typescript1-sse']) {
   });
 }
 
-const go = findGo();
 for (const id of ['typescript1-http', 'python1-stdio', 'typescript1-stdio']) {
-  const skip = go === undefined ? 'no Go on this machine' : false;
-  test(`N-44 a client of the Go SDK is asked for its roots by ${id}`, { skip }, async () => {
-    if (go === undefined) return;
-    const programs = await goPrograms(go);
+  test(`N-44 a client of the Go SDK is asked for its roots by ${id}`, async () => {
+    const programs = await goPrograms();
     await using setting = await startSetting(id);
     const text = await command(join(programs, 'client'), [
       setting.place.kind === 'stdio' ? '' : setting.place.url,

@@ -23,7 +23,7 @@ import { type PeerClient, type Place, QUESTIONS } from './clients/client.ts';
 import { closePythonDrivers } from './clients/driven.ts';
 import { createForwarder, type Forwarder } from './forwarder.ts';
 import { KNOWN_LOSSES, knownLoss } from './known-losses.ts';
-import { missing, type RunningServer, SERVER_CELLS, startServer } from './servers.ts';
+import { type RunningServer, SERVER_CELLS, startServer } from './servers.ts';
 
 const { values: options } = parseArgs({
   options: {
@@ -211,7 +211,7 @@ stack.defer(closePythonDrivers);
 const servers: RunningServer[] = [];
 const forwarders: Forwarder[] = [];
 const mcpServers: Record<string, RunningServer['config']> = {};
-for (const cell of cells.filter((one) => missing(one) === undefined)) {
+for (const cell of cells) {
   const server = stack.use(await startServer(cell, options.late ? LATE_SECONDS : 0));
   servers.push(server);
   mcpServers[cell.id] = server.config;
@@ -238,10 +238,6 @@ console.log('');
 for (const { check, why } of KNOWN_LOSSES) {
   const count = known.filter((one) => one.check === check).length;
   if (count > 0) console.log(`known ${count} × ${check}: ${why}`);
-}
-for (const cell of cells) {
-  const why = missing(cell);
-  if (why !== undefined) console.log(`NOT TRIED ${cell.id}: ${why}`);
 }
 for (const [check, same] of byCheck) console.log(`LOST ${same.length} × ${check}`);
 if (options.json !== undefined)

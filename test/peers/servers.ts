@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { Child } from '../support/child.ts';
 import type { Place } from './clients/client.ts';
-import { findGo, goPrograms } from './install/go.ts';
+import { goPrograms } from './install/go.ts';
 import { pythonWith } from './install/python.ts';
 
 const file = (name: string) => fileURLToPath(new URL(`servers/${name}`, import.meta.url));
@@ -15,9 +15,7 @@ const READY = z.object({ url: z.url() });
 type Program = readonly [string, ...string[]];
 
 async function goPeer(): Promise<Program> {
-  const go = findGo();
-  if (go === undefined) throw new Error('this machine has no Go');
-  return [join(await goPrograms(go), 'peer')];
+  return [join(await goPrograms(), 'peer')];
 }
 
 const python = async (set: 'mcp1' | 'mcp2' | 'fastmcp', name: string): Promise<Program> => [
@@ -47,7 +45,7 @@ const PROGRAMS = {
   { program: () => Promise<Program>; transports: readonly ('stdio' | 'http' | 'http-sessions' | 'sse')[] }
 >;
 
-export type ServerName = keyof typeof PROGRAMS;
+type ServerName = keyof typeof PROGRAMS;
 
 /** One server over one transport. Its id is that of the upstream, and is in the URIs of its resources. */
 export interface ServerCell {
@@ -61,11 +59,6 @@ const SERVER_NAMES: readonly ServerName[] = ['python1', 'python2', 'fastmcp4', '
 export const SERVER_CELLS: readonly ServerCell[] = SERVER_NAMES.flatMap((server) =>
   PROGRAMS[server].transports.map((transport) => ({ id: `${server}-${transport}`, server, transport })),
 );
-
-/** Why this machine cannot run a server, in words; undefined where it can. */
-export function missing({ server }: Pick<ServerCell, 'server'>): string | undefined {
-  return server === 'go' && findGo() === undefined ? 'no Go on this machine' : undefined;
-}
 
 /** A server that can be connected to. Over stdio each connection starts its own. */
 export interface RunningServer extends AsyncDisposable {
