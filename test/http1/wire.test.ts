@@ -8,12 +8,6 @@ import { ask, closed, holds, line, neverAccepting, ok, wireTo } from '../support
 
 const LIMIT = { timeout: 20_000 };
 
-/** Waits for a turn of the event loop, so that bytes in flight can arrive. */
-const passing = (ms = 20): Promise<void> =>
-  new Promise((resolve) => {
-    setTimeout(resolve, ms);
-  });
-
 function assertCode(error: Error, code: string): void {
   assert.equal('code' in error ? error.code : undefined, code, String(error));
 }
@@ -112,23 +106,21 @@ for (const [name, head, then] of [
 }
 
 test('a socket that received bytes while idle is not reused', LIMIT, async () => {
-  await using to = await line((socket, _soFar, index) => {
-    socket.write(ok(String(index)));
-    if (index === 0) setTimeout(() => socket.write(ok('smuggled')), 5);
-  });
+  await using to = await line((socket, _soFar, index) => socket.write(ok(String(index))));
   await to.ask().answer;
-  await closed(to.sockets[0] ?? assert.fail());
+  const [idle = assert.fail()] = to.sockets;
+  idle.write(ok('smuggled'));
+  await closed(idle);
   assert.equal((await to.ask().answer).body.toString(), '1');
 });
 
 test('a socket that the server closed while idle is not reused', LIMIT, async () => {
-  await using to = await line((socket, _soFar, index) => {
-    socket.write(ok(String(index)));
-    if (index === 0) setTimeout(() => socket.end(), 5);
-  });
+  await using to = await line((socket, _soFar, index) => socket.write(ok(String(index))));
   await to.ask().answer;
-  await closed(to.sockets[0] ?? assert.fail());
-  await passing();
+  const [idle = assert.fail()] = to.sockets;
+  idle.end();
+  // The server's side closes when the client has closed its own.
+  await closed(idle);
   assert.equal((await to.ask().answer).body.toString(), '1');
 });
 
@@ -141,20 +133,20 @@ test('we close an idle socket before the timeout that the server named', LIMIT, 
 });
 
 test('a body that ends with the connection is read completely', LIMIT, async () => {
-  await using to = await line((socket) => {
-    socket.write('HTTP/1.1 200 OK\r\n\r\nhe');
-    setTimeout(() => socket.end('llo'), 5);
-  });
-  assert.equal((await to.ask().answer).body.toString(), 'hello');
-  assert.equal((await to.ask().answer).body.toString(), 'hello');
+  await using to = await line((socket) => socket.write('HTTP/1.1 200 OK\r\n\r\nhe'));
+  for (let n = 0; n < 2; n++) {
+    const asked = to.ask();
+    await asked.until('data');
+    to.sockets[n]?.end('llo');
+    assert.equal((await asked.answer).body.toString(), 'hello');
+  }
 });
 
 test('a body that ends with the connection fails on a reset', LIMIT, async () => {
-  await using to = await line((socket) => {
-    socket.write('HTTP/1.1 200 OK\r\n\r\nhe');
-    setTimeout(() => socket.resetAndDestroy(), 20);
-  });
+  await using to = await line((socket) => socket.write('HTTP/1.1 200 OK\r\n\r\nhe'));
   const asked = to.ask();
+  await asked.until('data');
+  to.sockets[0]?.resetAndDestroy();
   await asked.failure;
   assert.deepEqual(asked.told, ['start', 'response 200', 'data', 'error']);
 });
@@ -186,8 +178,9 @@ for (const [name, text, told] of [
     const asked = to.ask();
     assertCode(await asked.failure, 'closed');
     assert.deepEqual(asked.told, told);
-    await passing();
-    assert.equal(to.sockets.length, 1);
+    // A repetition would have connected before this request.
+    await to.ask().failure;
+    assert.equal(to.sockets.length, 2);
   });
 }
 
@@ -220,19 +213,19 @@ test('a response before the request was read completely counts; no reuse of its 
 });
 
 test('an abort closes the socket at once, and no event follows', LIMIT, async () => {
-  for (const said of [
-    '',
-    'HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n',
-    'HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe',
-  ]) {
-    const { promise: heard, resolve } = Promise.withResolvers<void>();
+  for (const [text, last] of [
+    ['', 'start'],
+    ['HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n', 'response 200'],
+    ['HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe', 'data'],
+  ] as const) {
+    const { promise: received, resolve } = Promise.withResolvers<void>();
     await using to = await line((socket) => {
-      socket.write(said);
+      socket.write(text);
       resolve();
     });
     const asked = to.ask();
-    await heard;
-    await passing();
+    await received;
+    await asked.until(last);
     const before = [...asked.told];
     asked.abort();
     await closed(to.sockets[0] ?? assert.fail());
@@ -253,21 +246,23 @@ test('a request can be aborted from each of its callbacks', LIMIT, async () => {
       },
     });
     await aborted;
-    await passing();
-    assert.ok(!asked.told.includes('end'));
     assert.equal((await to.ask().answer).body.toString(), 'hello');
+    assert.ok(!asked.told.includes('end'));
   }
 });
 
 test('an abort after the response does not affect the next request on the socket', LIMIT, async () => {
+  const { promise: received, resolve } = Promise.withResolvers<void>();
   await using to = await line((socket, soFar) => {
     if (holds(soFar, 1)) socket.write(ok('one'));
-    else setTimeout(() => socket.write(ok('two')), 10);
+    else resolve();
   });
   const first = to.ask();
   await first.answer;
   const second = to.ask();
+  await received;
   first.abort();
+  to.sockets[0]?.write(ok('two'));
   assert.equal((await second.answer).body.toString(), 'two');
   assert.equal(to.sockets.length, 1);
 });
@@ -325,11 +320,15 @@ test('a server that is silent within the body fails the request', LIMIT, async (
 });
 
 test('without a deadline, a body may be silent for any time', LIMIT, async () => {
-  await using to = await line((socket) => {
-    socket.write('HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe');
-    setTimeout(() => socket.write('llo'), 1_500);
+  await using to = await line((socket, _soFar, index) => {
+    if (index === 0) socket.write('HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhe');
   });
-  assert.equal((await to.ask({ headersMs: 1_000 }).answer).body.toString(), 'hello');
+  const silent = to.ask({ headersMs: 1_000 });
+  await silent.until('data');
+  // This request starts later with the same timeout, which is over for the first one, too, when it fails.
+  assertCode(await to.ask({ headersMs: 1_000 }).failure, 'headers-timeout');
+  to.sockets[0]?.write('llo');
+  assert.equal((await silent.answer).body.toString(), 'hello');
 });
 
 test('a refused connection fails the request as not sent', LIMIT, async () => {
@@ -382,7 +381,8 @@ test('destroy() fails requests in every stage, and leaves no socket', LIMIT, asy
   const second = to.ask();
   const third = to.ask();
   await first.answer;
-  await passing();
+  await second.until('data');
+  await third.until('start');
   const fourth = to.ask();
   const fifth = to.ask();
   await to.wire.destroy();

@@ -109,6 +109,7 @@ test('L-015 progress extends the timeout, up to the longest time of a call', asy
     for (const { id: token } of [heardOf, tooLong]) {
       peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1}}`);
     }
+    // Time is the subject here: progress comes more often than the timeout, until the longest time of a call is over.
     await sleep(20);
   }
   await assert.rejects(tooLong.answer, { code: 'upstream-timeout' });
@@ -153,9 +154,11 @@ test('L-013 a ping is answered at once', async () => {
 test('calls do not time out while the upstream waits for a client', async () => {
   const { connection, peer, asks } = await connect({ request: () => undefined });
   const call = connection.call('tools/call', undefined, HASTY);
-  await new Promise((resolve) => setImmediate(resolve));
+  await heard(peer, 1);
   peer.say('{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{}}', call.id);
-  await sleep(6 * HASTY.timeoutMs);
+  // A call of another connection has the same timeout and starts later, so this one would have timed out before it.
+  const other = await connect({ request: () => undefined });
+  await assert.rejects(other.connection.call('tools/call', undefined, HASTY).answer, { code: 'upstream-timeout' });
   assert.equal(connection.inFlight, 1);
   asks[0]?.answer({ kind: 'result', result: '{"action":"accept"}' });
   peer.say(`{"jsonrpc":"2.0","id":${call.id},"result":{}}`);
