@@ -8,7 +8,7 @@ import { listAll } from './upstreams.ts';
 
 const UPSTREAM = fileURLToPath(new URL('../upstream-stdio.ts', import.meta.url));
 const HEALTHY = { command: process.execPath, args: [UPSTREAM] };
-/** Reads nothing and says nothing, until its stdin ends. */
+/** A server that reads and prints nothing until its stdin ends. */
 const HANGS = { command: process.execPath, args: ['-e', "process.stdin.on('end', () => process.exit()).resume()"] };
 
 const CLIENT = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'bench', version: '1.0.0' } };
@@ -33,7 +33,7 @@ async function overHttp(options: GatewayOptions): Promise<Times> {
   }
 }
 
-/** The time of `initialize` is from the start of the process, as a client waits for it. */
+/** The time of `initialize` counts from the start of the process, because a client waits that long. */
 async function overStdio(options: GatewayOptions): Promise<Times> {
   const command = await gatewayCommand('stdio', options);
   const beganMs = performance.now();
@@ -71,7 +71,7 @@ function point(label: string, hangs: boolean, start: (options: GatewayOptions) =
   return { label, measure: (bench) => startThrice(bench, hangs, start) };
 }
 
-/** A process that starts takes about half a second by itself; see the row without a hanging server. */
+/** The start of the process takes about half a second of it; see the row without a hanging server. */
 const STDIO_INITIALIZE_MS = 900;
 
 export const HANGING: Series = {

@@ -15,7 +15,7 @@ const asked = z.object({
   params: z.object({ uri: z.string().optional() }).loose().optional(),
 });
 
-/** A server of 2026-07-28 whose resources say how long they hold, and that counts how often they are read. */
+/** A server of 2026-07-28 that declares how long its resources may be cached, and counts how often they are read. */
 class Library implements AsyncDisposable {
   readonly reads: string[] = [];
   readonly #server = createServer((request, response) => {
@@ -101,7 +101,7 @@ class Library implements AsyncDisposable {
 }
 
 test(
-  'M-013 M-014 M-015 a resource is kept as long and for whom its server says, and not a moment after it changed',
+  'M-013 M-014 M-015 a resource is cached as its server declares, until it changes',
   TIMEOUT,
   async () => {
     await using library = await Library.open();
@@ -119,7 +119,7 @@ test(
     await read(withRoots, 'private');
     await read(without, 'never');
     await read(without, 'never');
-    // Other capabilities make another client, to whom a private resource may look different.
+    // A client with other capabilities may get another private resource, so it shares no cached one.
     assert.deepEqual(library.reads.toSorted(), [
       'lib://never',
       'lib://never',

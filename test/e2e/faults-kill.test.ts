@@ -9,7 +9,7 @@ import { hostileStdio, Ledgers } from '../support/hostile.ts';
 import { until } from '../support/stdio.ts';
 
 const TIMEOUT = { timeout: 30_000 };
-/** R1: from the death of a server to the error, and to the next answer. */
+/** R1: longest time from the end of a server to the error, and to the next answer. */
 const NOTICED_MS = 1_000;
 const BACK_MS = 3_000;
 
@@ -35,7 +35,7 @@ after(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** Makes a call that gets no answer, and waits until a server has it. */
+/** Sends a call that gets no answer, and waits until a server has received it. */
 async function hangingCall(client: EitherClient, tool: string, signal?: AbortSignal) {
   const before = ledgers.count('hang', 'call bad');
   const call = client.call(tool, {}, signal === undefined ? {} : { signal });
@@ -66,7 +66,7 @@ function lost(upstream: string): object {
 
 for (const sdk of SDKS) {
   test(
-    `R1 REL-09 ${sdk}: a server that is killed during a call costs that call, and the next one works`,
+    `R1 REL-09 ${sdk}: a server killed during a call fails that call, and the next one works`,
     TIMEOUT,
     async () => {
       await using client = await connect(sdk, gateway.endpoint());
@@ -83,7 +83,7 @@ for (const sdk of SDKS) {
         assert.ok(performance.now() - killedMs < BACK_MS);
         assert.equal(ledgers.count('hang', 'call bad'), calls, 'a call is dispatched at most once');
       }
-      // Another client's process of the same server is another process.
+      // Another client has another process of the same server.
       const starts = ledgers.count('hang', 'start');
       assert.equal(textOf(await bystander.call('hang__fine')), 'fine');
       assert.equal(textOf(await bystander.call('calm__fine')), 'fine');
@@ -93,7 +93,7 @@ for (const sdk of SDKS) {
 }
 
 test(
-  'R1 a shared server that is killed costs the calls of all its clients, and serves all of them again',
+  'R1 a killed shared server fails the calls of all its clients, then serves them again',
   TIMEOUT,
   async () => {
     const clients = await Promise.all(SDKS.map((sdk) => connect(sdk, gateway.endpoint())));
@@ -112,7 +112,7 @@ test(
 );
 
 test(
-  'R7 a server that is stopped answers when it goes on, and keeps nobody else waiting meanwhile',
+  'R7 a suspended server answers when it continues, and delays no other server',
   TIMEOUT,
   async () => {
     await using client = await connect('SDK v1', gateway.endpoint());
@@ -129,7 +129,7 @@ test(
   },
 );
 
-test('X-037 REL-06 a client that cancels is told at once, and the server is told to stop', TIMEOUT, async () => {
+test('X-037 REL-06 a cancelled call ends at once, and is cancelled at the server', TIMEOUT, async () => {
   for (const sdk of SDKS) {
     await using client = await connect(sdk, gateway.endpoint());
     const cancelled = ledgers.count('hang', 'cancelled');
@@ -143,7 +143,7 @@ test('X-037 REL-06 a client that cancels is told at once, and the server is told
   }
 });
 
-test('REL-05 a client that goes away without a word cancels nothing', TIMEOUT, async () => {
+test('REL-05 a disconnect of a legacy client cancels nothing', TIMEOUT, async () => {
   const cancelled = ledgers.count('hang', 'cancelled');
   const client = await connect('SDK v1', gateway.endpoint());
   const leaving = new AbortController();
@@ -161,6 +161,6 @@ test('REL-05 a client that goes away without a word cancels nothing', TIMEOUT, a
   leaving.abort();
   assert.equal(textOf(await client.call('hang__fine')), 'fine');
   assert.equal(ledgers.count('hang', 'cancelled'), cancelled);
-  // Ending the session does.
+  // The end of the session cancels the call.
   await client[Symbol.asyncDispose]();
 });

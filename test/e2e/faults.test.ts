@@ -7,10 +7,10 @@ import { startHostile } from '../support/hostile.ts';
 
 const TIMEOUT = { timeout: 30_000 };
 
-/** What a client may wait at most for anything here; the deadlines of these upstreams are a second or two. */
+/** Longest wait of a client. The timeouts of these upstreams are one or two seconds. */
 const PATIENCE_MS = 6_000;
 
-/** What a client reads after a call of `bad`. */
+/** The outcome of a call of `bad` for the client. */
 interface Outcome {
   readonly way: string;
   readonly is: string;
@@ -19,9 +19,9 @@ interface Outcome {
   readonly executed?: 'no' | 'unknown';
   readonly retryable?: boolean;
   readonly says?: RegExp;
-  /** Where it is answered after all. */
+  /** The text of the answer, if there is one in spite of the fault. */
   readonly answer?: string;
-  /** How often the upstream ran it. */
+  /** How often the upstream ran the call. */
   readonly ran: number;
 }
 
@@ -87,7 +87,7 @@ let client: EitherClient;
 before(async () => {
   hostile = await startHostile(OUTCOMES.map(({ way }) => way));
   client = await connect('SDK v1', hostile.gateway.endpoint());
-  // Every upstream has a process or session of its own from here on.
+  // From here on every upstream has a process or session of its own.
   assert.equal(textOf(await client.call('calm__fine')), 'fine');
 }, TIMEOUT);
 
@@ -109,7 +109,7 @@ async function inTime<T>(promise: Promise<T>): Promise<T> {
   }
 }
 
-/** Calls of the healthy server and lists, one after another for as long as the other call is under way. */
+/** Calls and lists the healthy server in turn for as long as the other call is in flight. */
 async function bystand(until: Promise<unknown>): Promise<number> {
   const call = { isOver: false };
   void until.catch(() => undefined).finally(() => (call.isOver = true));
@@ -128,7 +128,7 @@ suite('beside a healthy server', { concurrency: 4 }, () => {
   for (const { way, is, answer, code, row, executed, retryable, says, ran } of OUTCOMES) {
     const outcome = answer === undefined ? `${row}, executed ${executed},` : 'its one answer';
     test(
-      `R5 ${outcome} is what a caller gets of a server that ${is}, and nobody else notices (${way})`,
+      `R5 a call of a server that ${is} gets ${outcome}; others work (${way})`,
       TIMEOUT,
       async () => {
         const call = inTime(client.call(`${way}__bad`));
@@ -146,15 +146,15 @@ suite('beside a healthy server', { concurrency: 4 }, () => {
         } else assert.equal(textOf(await call), answer);
         assert.ok((await bystanding) > 0);
         assert.equal(hostile.calls(way, 'bad'), ran, 'a call is dispatched at most once');
-        // The next call works, unless there is no way to it.
+        // The next call works, if the upstream can be reached at all.
         if (ran > 0) assert.equal(textOf(await inTime(client.call(`${way}__fine`))), 'fine');
       },
     );
   }
 });
 
-suite('after all of it', () => {
-  test('R2 a server that hung was told that nobody waits any more', TIMEOUT, () => {
+suite('after all faults', () => {
+  test('R2 a call that timed out was cancelled at the server', TIMEOUT, () => {
     assert.equal(hostile.ledgers.count('hang', 'cancelled'), 1);
   });
 
@@ -164,8 +164,8 @@ suite('after all of it', () => {
     assert.ok(peakKiB < 300_000, `${peakKiB} KiB`);
   });
 
-  test('the healthy server never started anew, and every list is whole', TIMEOUT, async () => {
-    // The process that listed is the client's own (N-07).
+  test('the healthy server never started again, and every list is complete', TIMEOUT, async () => {
+    // The process that listed belongs to the client (N-07).
     assert.equal(hostile.ledgers.count('calm', 'start'), 1);
     const names = (await client.tools()).map(({ name }) => name);
     const expected = [...OUTCOMES.map(({ way }) => way), 'calm'].flatMap((way) => [`${way}__fine`, `${way}__bad`]);

@@ -9,7 +9,7 @@ import { modernHeaders, modernText } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
 const CALL = { name: 'up__t', arguments: {} };
-/** Stands for the bytes that the upstream puts there. */
+/** Marks the place where the upstream inserts the bytes. */
 const PLACE = '@@@@';
 
 interface Got {

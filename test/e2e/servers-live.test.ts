@@ -22,7 +22,7 @@ after(async () => {
 
 const LONG = 'everything__trigger-long-running-operation';
 
-/** Runs a long operation and returns the progress that was told. */
+/** Runs a long operation. Returns its progress. */
 async function operation(client: EitherClient, duration: number, steps: number): Promise<readonly number[]> {
   const told: number[] = [];
   const onprogress = ({ progress, total }: { progress: number; total?: number | undefined }) => {
@@ -44,7 +44,7 @@ for (const sdk of SDKS) {
       assert.deepEqual(await operation(client, 0.3, 3), [1, 2, 3]);
     });
 
-    test('progress of operations under way at once reaches each call alone', TIMEOUT, async () => {
+    test('progress of simultaneous operations reaches only the call that it belongs to', TIMEOUT, async () => {
       await using one = await connect(sdk, gateway.endpoint());
       await using two = await connect(sdk, gateway.endpoint());
       const told = await Promise.all([
@@ -71,7 +71,7 @@ for (const sdk of SDKS) {
     });
 
     test(
-      'X-030 each session hears what its servers log from the level it set, and names the server',
+      'X-030 each session gets log messages from its level on, with the name of the server',
       TIMEOUT,
       async () => {
         await using curious = await connect(sdk, gateway.endpoint());
@@ -89,7 +89,7 @@ for (const sdk of SDKS) {
       },
     );
 
-    test('simulated logging arrives once its level is asked for', TIMEOUT, async () => {
+    test('simulated log messages arrive after their level is set', TIMEOUT, async () => {
       await using client = await connect(sdk, gateway.endpoint());
       await client.setLevel('debug');
       await client.call('everything__toggle-simulated-logging');
@@ -97,7 +97,7 @@ for (const sdk of SDKS) {
       assert.match(String(params?.['data']), /message/i);
     });
 
-    test('an update of a resource reaches those who subscribed to it, under the URI they know', TIMEOUT, async () => {
+    test('an update of a resource reaches its subscribers under the published URI', TIMEOUT, async () => {
       await using subscriber = await connect(sdk, gateway.endpoint());
       await using other = await connect(sdk, gateway.endpoint());
       await subscriber.subscribe(DOCUMENT);
@@ -111,7 +111,7 @@ for (const sdk of SDKS) {
     });
 
     test(
-      'a resource that a call makes is announced to its own session, listed there and read there',
+      'a resource that a call creates is announced, listed and read in its own session',
       TIMEOUT,
       async () => {
         await using client = await connect(sdk, gateway.endpoint());
@@ -132,7 +132,7 @@ for (const sdk of SDKS) {
       },
     );
 
-    test('nothing of a list changes while the servers start for a session', TIMEOUT, async () => {
+    test('lists do not change while the servers start for a session', TIMEOUT, async () => {
       await using client = await connect(sdk, gateway.endpoint());
       const before = await client.tools();
       for (const tool of ['everything__get-sum', 'memory__read_graph']) {

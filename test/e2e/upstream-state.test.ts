@@ -19,13 +19,13 @@ function membersOf(value: unknown): Members {
   return typeof value === 'object' && value !== null ? { ...value } : {};
 }
 
-/** Calls a tool in a session, and returns its answer: a result or an error. */
+/** Calls a tool in a session. Returns the answer: a result or an error. */
 async function call(url: string, session: string, name: string, given: object): Promise<Members> {
   const got = await post(url, rpc(1, 'tools/call', { name, arguments: given }), session);
   return membersOf(messagesOf(got).find(({ id }) => id === 1));
 }
 
-/** How many thoughts the server of this session remembers, and what the answer says of lost state. */
+/** Returns how many thoughts the server of this session remembers, and what the answer says about lost state. */
 async function think(url: string, session: string): Promise<{ readonly thoughts: unknown; readonly lost: unknown }> {
   const answer = await call(url, session, 'thinking__sequentialthinking', THOUGHT);
   const result = membersOf(answer['result']);
@@ -34,7 +34,7 @@ async function think(url: string, session: string): Promise<{ readonly thoughts:
 }
 
 test(
-  'N-03 at the limit of processes each session keeps its thoughts, and the newcomer is refused with words',
+  'N-03 at the process limit each session keeps its state, and a new one is refused',
   TIMEOUT,
   async () => {
     const thinking = { ...referenceServers(tmpdir())['sequential-thinking'], queueWait: '300ms' };
@@ -100,7 +100,7 @@ test('N-07 an npx server is one process, started once for its lists and its firs
   assert.ok(logged.byUpstream.thinking.memoryBytes > 20 << 20);
 });
 
-test('N-60 200 sessions of a remote upstream: each keeps its connection on the defaults', TIMEOUT, async () => {
+test('N-60 with the defaults, 200 sessions of a remote upstream keep their connections', TIMEOUT, async () => {
   let sessions = 0;
   const initialized = {
     protocolVersion: '2025-11-25',

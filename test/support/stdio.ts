@@ -13,7 +13,7 @@ import { marker } from './leftovers.ts';
 
 const PATIENCE_MS = 15_000;
 
-/** Waits until something is so. @throws when it takes too long. */
+/** Waits until a condition holds. @throws {Error} if it does not hold in time. */
 export async function until(isSo: () => boolean, what: string): Promise<void> {
   const lateMs = performance.now() + PATIENCE_MS;
   while (!isSo()) {
@@ -22,7 +22,7 @@ export async function until(isSo: () => boolean, what: string): Promise<void> {
   }
 }
 
-/** State letter and parent of a process, from `/proc/<pid>/stat`. */
+/** Returns the state letter and the parent of a process, from `/proc/<pid>/stat`. */
 function stat(pid: number): { readonly state: string; readonly parent: number } | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'latin1');
@@ -33,7 +33,7 @@ function stat(pid: number): { readonly state: string; readonly parent: number } 
   }
 }
 
-/** Whether it runs no more; a dead process that nobody reaped counts as gone. */
+/** Returns whether a process has ended. A zombie counts as ended. */
 export function isGone(pid: number): boolean {
   return (stat(pid)?.state ?? 'Z') === 'Z';
 }
@@ -51,10 +51,10 @@ interface StartOptions {
   readonly onMessage?: (message: Message) => void;
 }
 
-/** A transport to a process, and all it told. */
+/** A transport to a process, with the events that it has reported. */
 export class Stdio implements AsyncDisposable {
   readonly messages: Message[] = [];
-  /** Order of everything heard: `message`, `failed`, `closed`. */
+  /** The kinds of all events in order: `message`, `failed`, `closed`. */
   readonly order: string[] = [];
   readonly failed = new Map<number, GatewayError>();
   readonly closed: Promise<GatewayError>;
@@ -113,7 +113,7 @@ export class Stdio implements AsyncDisposable {
     return this.#transport;
   }
 
-  /** Sends a request, and returns its id. */
+  /** Sends a request. Returns its id. */
   send(method: string, params: object = {}): number {
     const id = ++this.#lastId;
     this.transport.send({ text: requestText(id, method, RawObject.of(params)), id, method });
@@ -125,7 +125,7 @@ export class Stdio implements AsyncDisposable {
     return answer?.kind === 'result' ? RawObject.parse(answer.result) : undefined;
   }
 
-  /** The result of one request. */
+  /** Returns the result of one request. */
   async call(method: string, params: object = {}): Promise<RawObject> {
     const id = this.send(method, params);
     await until(

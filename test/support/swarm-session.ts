@@ -7,7 +7,7 @@ import type { PlannedCall, PlannedSession } from './swarm-plan.ts';
 import { type Ledger, ledgerSchema } from './swarm-upstream.ts';
 import { Witness } from './swarm-witness.ts';
 
-/** Calls of one session that are under way at once. */
+/** Calls of one session that are in flight at once. */
 const LANES = 4;
 
 const ledgerResult = z.object({ content: z.tuple([z.object({ text: z.string() })]) });
@@ -16,12 +16,12 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null;
 }
 
-/** One session of a swarm: does what was planned for it, answers what it is asked, and bears witness of what it hears. */
+/** One session of a swarm: makes its planned calls, answers questions, and passes every message to its witness. */
 export class SwarmSession {
   readonly planned: PlannedSession;
   readonly witness: Witness;
   readonly #client: SwarmClient;
-  /** By nonce: what to do as soon as something is heard of it. */
+  /** Actions for the first message about a call, by its nonce. */
   readonly #onHeard: Map<string, () => void>;
   readonly #saying: Set<Promise<void>>;
 
@@ -67,7 +67,7 @@ export class SwarmSession {
     return new SwarmSession(planned, witness, client, onHeard, saying);
   }
 
-  /** Makes every call. Resolves when all are answered and nothing is left to be said. */
+  /** Makes every call. Resolves when all calls and all questions are answered. */
   async play(): Promise<void> {
     const calls = this.planned.calls.values();
     await Promise.all(
@@ -78,7 +78,7 @@ export class SwarmSession {
     await Promise.all(this.#saying);
   }
 
-  /** The ledger of a server that only tells it to its clients. */
+  /** Returns the ledger of a server that reports it only to its clients. */
   async ledger(upstream: string): Promise<Ledger> {
     const { result } = await this.#client.request('ledger', 'tools/call', { name: `${upstream}__ledger` });
     const { content } = ledgerResult.parse(result);
@@ -115,12 +115,12 @@ export class SwarmSession {
       if (!isCancelled) throw thrown;
     });
     await (cancel === undefined ? ended : Promise.race([ended, cancelled.promise]));
-    // The answer is the first that is heard of most calls.
+    // For most calls, the answer is the first message.
     if (cancel !== 'when heard' || !this.#onHeard.delete(act.nonce)) await cancelled.promise;
   }
 }
 
-/** Some clients report how far they are before they answer. */
+/** Answers a question, with progress first if the server asked for it. */
 async function answer(
   client: SwarmClient,
   { id, method, params = {} }: Rpc,

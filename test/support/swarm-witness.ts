@@ -2,7 +2,7 @@ import type { Step } from '../fixtures/servers/nonce-acts.ts';
 import type { Rpc, RpcId } from './swarm-client.ts';
 import type { PlannedCall, PlannedSession } from './swarm-plan.ts';
 
-/** What a client has heard about one call of its own. */
+/** The messages that a client has received about one call of its own. */
 interface Account {
   readonly planned: PlannedCall;
   isCancelled: boolean;
@@ -22,22 +22,22 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null;
 }
 
-/** Keeps account of everything one session hears, and says what it should not have heard or has missed. */
+/** Checks every message to one session, and records those that are wrong or missing. */
 export class Witness {
   readonly faults: string[] = [];
-  /** Questions taken back that have not been heard yet. */
+  /** Withdrawals that arrived before their questions. */
   readonly #early = new Map<RpcId, string>();
-  /** Messages heard, by what they are. */
+  /** The number of messages by kind. */
   readonly tally = new Map<string, number>();
   readonly #session: PlannedSession;
   readonly #byNonce = new Map<string, Account>();
   readonly #byId = new Map<RpcId, Account>();
   readonly #byToken = new Map<RpcId, Account>();
-  /** Questions, until the gateway takes them back. */
+  /** Questions that the gateway has not withdrawn. */
   readonly #questions = new Map<RpcId, Account>();
   readonly #logsReach: (call: PlannedCall, step: Step) => boolean;
 
-  /** @param logsReach whether a log message of this call can be told to be this session's. */
+  /** @param logsReach whether log messages of this call can be attributed to this session. */
   constructor(session: PlannedSession, logsReach: (call: PlannedCall, step: Step) => boolean) {
     this.#session = session;
     this.#logsReach = logsReach;
@@ -54,11 +54,11 @@ export class Witness {
     if (account !== undefined) account.isCancelled = true;
   }
 
-  /** Judges one message. @returns the nonce it speaks of, if it does. */
+  /** Checks one message. @returns the nonce in it, if there is one. */
   hears(message: Rpc, text: string): string | undefined {
-    // What a server did for everybody is asked for after the last call.
+    // The ledger is requested after the last call, and names the calls of all sessions.
     if (message.id === 'init' || message.id === 'ledger') return undefined;
-    // Lists that came after initialize are announced to every session.
+    // Lists that are ready after `initialize` are announced to every session.
     if (
       message.method !== undefined &&
       /^notifications\/(?:tools|prompts|resources)\/list_changed$/.test(message.method)
@@ -78,13 +78,13 @@ export class Witness {
     return nonce;
   }
 
-  /** After the last message: what is missing. */
+  /** Records the messages that are missing after the last one. */
   finish(): void {
     for (const text of this.#early.values()) this.#fault(`takes back what was not asked: ${text}`);
     for (const account of this.#byId.values()) {
       const { planned, isCancelled, answers, progress, logs, asked } = account;
       const { act, upstream } = planned;
-      // The answer may have been on its way when the client cancelled.
+      // The answer may have been sent before the gateway received the cancellation.
       const isAnswered = answers === 1 || (answers === 0 && isCancelled);
       if (!isAnswered) this.#fault(`${act.nonce} was answered ${answers} times`);
       if (isCancelled) continue;
@@ -162,7 +162,7 @@ export class Witness {
       return;
     }
     const account = this.#questions.get(id);
-    // The stream of a call that is over is not what it comes on, so it may be here before the question is.
+    // The withdrawal of an ended call is not on the stream of the question, so it may arrive before the question.
     if (account === undefined) this.#early.set(id, text);
     else if (!account.isCancelled) this.#fault(`takes back what is wanted: ${text}`);
   }
