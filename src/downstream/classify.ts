@@ -1,4 +1,5 @@
 import { GatewayError } from '../errors.ts';
+import type { LimitName } from '../limits.ts';
 import {
   type Id,
   isBatch,
@@ -26,6 +27,8 @@ interface Refused {
   readonly kind: 'refused';
   readonly error: GatewayError;
   readonly id: Id;
+  /** The bound that the message exceeds, if it is refused for that. */
+  readonly limit?: LimitName | undefined;
 }
 
 /** The kinds of POST to an endpoint. */
@@ -75,7 +78,8 @@ export function classify(text: string, headers: SessionHeaders, lookup: HeaderLo
   try {
     input = readInput(text);
   } catch (thrown) {
-    if (thrown instanceof MessageError) return { kind: 'refused', error: toRefusal(thrown), id: thrown.id };
+    if (thrown instanceof MessageError)
+      return { kind: 'refused', error: toRefusal(thrown), id: thrown.id, limit: thrown.limit };
     throw thrown;
   }
   const modern =

@@ -8,7 +8,7 @@ import {
   rawItemsStrictly,
   UPSTREAM_BOUNDS,
 } from '../json/json.ts';
-import { LIMITS } from '../limits.ts';
+import { LIMITS, type LimitName } from '../limits.ts';
 import { TextCache } from '../json/memo.ts';
 import { RPC } from './rpc-codes.ts';
 
@@ -82,6 +82,11 @@ export class MessageError extends Error {
     this.id = id;
     this.refused = refused;
   }
+
+  /** The bound that the text exceeds; undefined if the message is invalid for another reason. */
+  get limit(): LimitName | undefined {
+    return this.refused === 'duplicate' ? undefined : this.refused;
+  }
 }
 
 const INTEGER_ID = /^(?:0|-?[1-9]\d*)$/;
@@ -151,6 +156,12 @@ function isId(raw: string): boolean {
   return raw.startsWith('"') ? isStringId(raw) : INTEGER_ID.test(raw);
 }
 
+function invalidId(raw: string | undefined): MessageError {
+  const isLong = raw !== undefined && raw.length > LIMITS.requestIdChars;
+  const message = `"id" must be a string or an integer of at most ${LIMITS.requestIdChars} characters`;
+  return new MessageError(RPC.invalidRequest, message, 'null', isLong ? 'requestIdChars' : undefined);
+}
+
 function refuseLookalikes(object: RawObject, spelling: MemberNames, id: Id): void {
   const key = spelling.findLookalike(object);
   if (key === undefined) return;
@@ -190,7 +201,7 @@ function toMessage(envelope: RawObject): Message {
     if (params !== undefined) refuseLookalikes(params, ROUTED, id);
     if (rawId === undefined) return { kind: 'notification', method, params };
     if (id === 'null') {
-      throw new MessageError(RPC.invalidRequest, '"id" must be a string of at most 128 characters or a safe integer');
+      throw invalidId(rawId);
     }
     return { kind: 'request', id, method, params };
   }
@@ -227,9 +238,38 @@ function idOf(text: string): Id {
     const id = RawObject.parse(text).raw('id');
     return id !== undefined && isId(id) ? id : 'null';
   } catch (thrown) {
-    if (thrown instanceof JsonTextError) return 'null';
-    throw thrown;
+    if (!(thrown instanceof JsonTextError)) throw thrown;
+    return thrown.refused === 'jsonDepth' ? idOfDeepResponse(text) : 'null';
   }
+}
+
+/** The text between the name `id` and the end of its value, if the value is one of the gateway's own ids. */
+const OWN_ID_VALUE = /[\t\n\r ]*:[\t\n\r ]*(\d{1,16})[\t\n\r ]*[,}]/y;
+
+/**
+ * Returns the id of a response that is nested too deeply, so that its request can fail. Only scans the text, because
+ * parsing it would take memory in proportion to its depth.
+ */
+function idOfDeepResponse(text: string): Id {
+  let id: Id | undefined;
+  let depth = 0;
+  for (let i = 0; i < text.length; i++) {
+    const character = text[i];
+    if (character === '{' || character === '[') depth++;
+    else if (character === '}' || character === ']') depth--;
+    if (character !== '"') continue;
+    const start = i;
+    for (i++; i < text.length && text[i] !== '"'; i++) if (text[i] === '\\') i++;
+    if (depth !== 1) continue;
+    const name = text.slice(start, i + 1);
+    if (name === '"method"') return 'null';
+    if (name !== '"id"') continue;
+    OWN_ID_VALUE.lastIndex = i + 1;
+    const [, value] = OWN_ID_VALUE.exec(text) ?? [];
+    if (value === undefined || id !== undefined) return 'null';
+    id = value;
+  }
+  return id ?? 'null';
 }
 
 /**

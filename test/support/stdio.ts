@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Logger, pino } from 'pino';
 import type { GatewayError } from '../../src/errors.ts';
+import type { LimitName } from '../../src/limits.ts';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { requestText } from '../../src/protocol/jsonrpc.ts';
 import { RawObject } from '../../src/json/json.ts';
@@ -49,6 +50,7 @@ interface StartOptions {
   readonly cwd?: string;
   readonly log?: Logger;
   readonly onMessage?: (message: Message) => void;
+  readonly onLimit?: (limit: LimitName) => void;
 }
 
 /** A transport to a process, with the events that it has reported. */
@@ -97,6 +99,7 @@ export class Stdio implements AsyncDisposable {
         log,
         guard: stdio.#guard,
         onNonProtocolOutput: () => stdio.junk++,
+        ...(options.onLimit === undefined ? {} : { onLimit: options.onLimit }),
       },
     );
     stdio.#transport = await start(events, new AbortController().signal);
