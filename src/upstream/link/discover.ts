@@ -37,7 +37,7 @@ function verdictOnError(upstream: string, error: RpcError): Verdict {
   const newer = supportedBy(error.data).filter((version) => String(version) > MODERN);
   const message =
     newer.length > 0
-      ? `upstream "${upstream}" speaks only protocol revision ${newer.join(', ')}, which we do not`
+      ? `upstream "${upstream}" supports only protocol revision ${newer.join(', ')}, which the gateway does not`
       : `upstream "${upstream}" refused server/discover: ${error.message}`;
   return { kind: 'unknown', error: new GatewayError('upstream-unavailable', { upstream, message }), isModern: true };
 }
