@@ -39,7 +39,7 @@ for (const { is, raw, isAdmitted } of cases) {
   });
 }
 
-test('without configured credentials the principal is known at once, with them it is not', () => {
+test('only without configured credentials the principal is known at once', () => {
   const headers = readHeaders(['Host', '127.0.0.1:3000']);
   assert.equal(admissionOf().principalOf(headers, ''), LOCAL);
   const apiKeys = [{ name: 'ci', sha256: 'a'.repeat(64) }];

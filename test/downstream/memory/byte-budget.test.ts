@@ -2,8 +2,8 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type ByteAccount, ByteBudget, type ByteHolder } from '../../../src/downstream/memory/byte-budget.ts';
 
-/** A holder that gives up what it is asked for, or nothing if it is `stubborn`. */
-function holderOf(budget: ByteBudget, principal: string, stubborn = false) {
+/** Returns a holder that sheds the wanted bytes, or none if it is `isStubborn`. */
+function holderOf(budget: ByteBudget, principal: string, isStubborn = false) {
   let bytes = 0;
   let account: ByteAccount | undefined;
   const holder: ByteHolder = {
@@ -11,7 +11,7 @@ function holderOf(budget: ByteBudget, principal: string, stubborn = false) {
       return bytes;
     },
     shed(wanted) {
-      const given = stubborn ? 0 : Math.min(wanted, bytes);
+      const given = isStubborn ? 0 : Math.min(wanted, bytes);
       bytes -= given;
       account?.subtract(given);
     },

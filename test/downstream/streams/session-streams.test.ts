@@ -36,7 +36,7 @@ function streamsOf(id = 'sealed-id') {
   return { streams, sinks, end: () => ending.abort() };
 }
 
-test('a session may open its stream a number of times a minute; progress is not counted', () => {
+test('a session opens its stream a bounded number of times; progress is not counted', () => {
   const { streams } = streamsOf();
   for (let n = 0; n < LIMITS.streamOpensPerMinute; n++) assert.equal(streams.mayOpen(100_000, undefined), true);
   assert.equal(streams.mayOpen(100_000, undefined), false);
