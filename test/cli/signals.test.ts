@@ -122,6 +122,6 @@ test('N-08 SIGHUP does not stop a gateway whose terminal is open', BOUNDED, asyn
 test('N-08 SIGHUP does not stop a gateway that was started without a terminal', BOUNDED, async () => {
   await using gateway = await startGateway({ mcpServers: {} });
   process.kill(gateway.pid, 'SIGHUP');
-  await gateway.logging((line) => (/"signal":"SIGHUP".*not read again/.test(line) ? true : undefined));
+  await gateway.waitForLog((line) => (/"signal":"SIGHUP".*not read again/.test(line) ? true : undefined));
   assert.equal((await fetch(`${gateway.operatorUrl}/livez`)).status, 200);
 });

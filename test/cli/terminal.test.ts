@@ -57,13 +57,13 @@ test('N-10 a terminal shows the URL, how to connect, and why upstreams fail', BO
     socket: { type: 'ws', url: 'ws://127.0.0.1/mcp' },
   };
   await using terminal = await onTerminal(await configFile({}, servers));
-  const url = await terminal.saying(urlIn, WAIT_MS);
-  await terminal.saying((line) => (line.includes('Ctrl-C') ? true : undefined), WAIT_MS);
+  const url = await terminal.waitForLine(urlIn, WAIT_MS);
+  await terminal.waitForLine((line) => (line.includes('Ctrl-C') ? true : undefined), WAIT_MS);
   const client = new Client({ name: 'person', version: '1' });
   await client.connect(new StreamableHTTPClientTransport(new URL(url)));
   await client.listTools();
-  await terminal.saying((line) => (/missing .*failed/.test(plain(line)) ? true : undefined), WAIT_MS);
-  await terminal.saying((line) => (/memory .*ready/.test(plain(line)) ? true : undefined), WAIT_MS);
+  await terminal.waitForLine((line) => (/missing .*failed/.test(plain(line)) ? true : undefined), WAIT_MS);
+  await terminal.waitForLine((line) => (/memory .*ready/.test(plain(line)) ? true : undefined), WAIT_MS);
   await client.close();
 
   const said = plain(terminal.logs());
@@ -76,11 +76,14 @@ test('N-10 a terminal shows the URL, how to connect, and why upstreams fail', BO
 
 test('N-10 --log-format overrides the choice by terminal in both directions', BOUNDED, async () => {
   await using terminal = await onTerminal(await configFile({}), '--log-format', 'json');
-  await terminal.saying((line) => (line.startsWith('{') && line.includes('"listening"') ? true : undefined), WAIT_MS);
+  await terminal.waitForLine(
+    (line) => (line.startsWith('{') && line.includes('"listening"') ? true : undefined),
+    WAIT_MS,
+  );
 
   const args = [MAIN, 'run', '--config', await configFile({}), '--log-format', 'pretty'];
   await using piped = await Child.start(process.execPath, args);
-  await piped.saying(urlIn, WAIT_MS);
+  await piped.waitForLine(urlIn, WAIT_MS);
   assert.doesNotMatch(piped.logs(), /"level"|\p{Cc}\[/u);
 });
 

@@ -92,13 +92,13 @@ test(
     t.diagnostic(`${SESSIONS * CALLS} calls in ${Math.round(performance.now() - startedMs)} ms`);
 
     const faults: string[] = [];
-    const heard: Record<string, number> = {};
+    const received: Record<string, number> = {};
     for (const { witness } of sessions) {
       witness.finish();
       faults.push(...witness.faults);
-      for (const [kind, count] of witness.tally) heard[kind] = (heard[kind] ?? 0) + count;
+      for (const [kind, count] of witness.tally) received[kind] = (received[kind] ?? 0) + count;
     }
-    t.diagnostic(JSON.stringify(heard));
+    t.diagnostic(JSON.stringify(received));
 
     const calls = plan.flatMap((session) => session.calls);
     const audit = (upstream: string, planned: readonly PlannedCall[], ledger: Ledger) => {

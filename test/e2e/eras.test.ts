@@ -95,10 +95,10 @@ suite('a program of both eras', { concurrency: 2 }, () => {
   });
 
   for (const { options, why } of [
-    { options: ['late=2600', 'banner'], why: 'shows life and answers late' },
-    { options: ['late=5600'], why: 'is mute and answers late' },
-    { options: ['late=2600', 'banner', 'stuck'], why: 'gets stuck over the second handshake' },
-    { options: ['late=2600', 'banner', 'mute'], why: 'leaves the second handshake unanswered' },
+    { options: ['late=2600', 'banner'], why: 'prints a line and answers late' },
+    { options: ['late=5600'], why: 'prints nothing and answers late' },
+    { options: ['late=2600', 'banner', 'stuck'], why: 'hangs at the second handshake' },
+    { options: ['late=2600', 'banner', 'mute'], why: 'does not answer the second handshake' },
   ]) {
     test(`N-01 that ${why} serves a modern client as modern`, TIMEOUT, async () => {
       await using gateway = await openGateway({ up: dual(...options) }, {});

@@ -63,7 +63,7 @@ const WRONG = [
     says: /config\.yaml:\d+:\d+/,
   },
   {
-    what: 'a key for everyone to read',
+    what: 'a key that everyone can read',
     text: `${SERVERS}gateway:\n  auth:\n    apiKeys:\n      - { name: ci, key: s3cr3t-s3cr3t }\n`,
     says: /config\.yaml:5:\d+.*key/,
   },
@@ -73,7 +73,7 @@ const WRONG = [
     says: /config\.yaml:3:\d+.*LINKSPAN_UNSET/,
   },
   {
-    what: 'two upstreams of one id',
+    what: 'two upstreams with one id',
     text: 'mcpServers:\n  a b: { command: node }\n  a-b: { command: node }\n',
     says: /config\.yaml:3:\d+/,
   },

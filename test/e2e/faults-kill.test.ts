@@ -65,69 +65,57 @@ function lost(upstream: string): object {
 }
 
 for (const sdk of SDKS) {
-  test(
-    `R1 REL-09 ${sdk}: a server killed during a call fails that call, and the next one works`,
-    TIMEOUT,
-    async () => {
-      await using client = await connect(sdk, gateway.endpoint());
-      await using bystander = await connect(sdk, gateway.endpoint());
-      assert.equal(textOf(await bystander.call('hang__fine')), 'fine');
-      for (let round = 1; round <= 3; round++) {
-        const { call, pid } = await hangingCall(client, 'hang__bad');
-        const calls = ledgers.count('hang', 'call bad');
-        const killedMs = performance.now();
-        process.kill(pid, 'SIGKILL');
-        assert.deepEqual(await failureOf(call), lost('hang'));
-        assert.ok(performance.now() - killedMs < NOTICED_MS);
-        assert.equal(textOf(await client.call('hang__fine')), 'fine');
-        assert.ok(performance.now() - killedMs < BACK_MS);
-        assert.equal(ledgers.count('hang', 'call bad'), calls, 'a call is dispatched at most once');
-      }
-      // Another client has another process of the same server.
-      const starts = ledgers.count('hang', 'start');
-      assert.equal(textOf(await bystander.call('hang__fine')), 'fine');
-      assert.equal(textOf(await bystander.call('calm__fine')), 'fine');
-      assert.equal(ledgers.count('hang', 'start'), starts);
-    },
-  );
+  test(`R1 REL-09 ${sdk}: a server killed during a call fails that call, and the next one works`, TIMEOUT, async () => {
+    await using client = await connect(sdk, gateway.endpoint());
+    await using bystander = await connect(sdk, gateway.endpoint());
+    assert.equal(textOf(await bystander.call('hang__fine')), 'fine');
+    for (let round = 1; round <= 3; round++) {
+      const { call, pid } = await hangingCall(client, 'hang__bad');
+      const calls = ledgers.count('hang', 'call bad');
+      const killedMs = performance.now();
+      process.kill(pid, 'SIGKILL');
+      assert.deepEqual(await failureOf(call), lost('hang'));
+      assert.ok(performance.now() - killedMs < NOTICED_MS);
+      assert.equal(textOf(await client.call('hang__fine')), 'fine');
+      assert.ok(performance.now() - killedMs < BACK_MS);
+      assert.equal(ledgers.count('hang', 'call bad'), calls, 'a call is dispatched at most once');
+    }
+    // Another client has another process of the same server.
+    const starts = ledgers.count('hang', 'start');
+    assert.equal(textOf(await bystander.call('hang__fine')), 'fine');
+    assert.equal(textOf(await bystander.call('calm__fine')), 'fine');
+    assert.equal(ledgers.count('hang', 'start'), starts);
+  });
 }
 
-test(
-  'R1 a killed shared server fails the calls of all its clients, then serves them again',
-  TIMEOUT,
-  async () => {
-    const clients = await Promise.all(SDKS.map((sdk) => connect(sdk, gateway.endpoint())));
-    try {
-      const hanging = [];
-      for (const client of clients) hanging.push(await hangingCall(client, 'shared__bad'));
-      const pids = new Set(hanging.map(({ pid }) => pid));
-      assert.equal(pids.size, 1);
-      for (const pid of pids) process.kill(pid, 'SIGKILL');
-      for (const { call } of hanging) assert.deepEqual(await failureOf(call), lost('shared'));
-      for (const client of clients) assert.equal(textOf(await client.call('shared__fine')), 'fine');
-    } finally {
-      await Promise.all(clients.map((client) => client[Symbol.asyncDispose]()));
-    }
-  },
-);
+test('R1 a killed shared server fails the calls of all its clients, then serves them again', TIMEOUT, async () => {
+  const clients = await Promise.all(SDKS.map((sdk) => connect(sdk, gateway.endpoint())));
+  try {
+    const hanging = [];
+    for (const client of clients) hanging.push(await hangingCall(client, 'shared__bad'));
+    const pids = new Set(hanging.map(({ pid }) => pid));
+    assert.equal(pids.size, 1);
+    for (const pid of pids) process.kill(pid, 'SIGKILL');
+    for (const { call } of hanging) assert.deepEqual(await failureOf(call), lost('shared'));
+    for (const client of clients) assert.equal(textOf(await client.call('shared__fine')), 'fine');
+  } finally {
+    await Promise.all(clients.map((client) => client[Symbol.asyncDispose]()));
+  }
+});
 
-test(
-  'R7 a suspended server answers when it continues, and delays no other server',
-  TIMEOUT,
-  async () => {
-    await using client = await connect('SDK v1', gateway.endpoint());
-    const { pid } = await hangingCall(client, 'hang__bad');
-    process.kill(pid, 'SIGSTOP');
-    try {
-      const late = client.call('hang__fine');
-      for (let n = 0; n < 20; n++) assert.equal(textOf(await client.call('calm__fine')), 'fine');
-      process.kill(pid, 'SIGCONT');
-      assert.equal(textOf(await late), 'fine');
-    } finally {
-      process.kill(pid, 'SIGCONT');
-    }
-  },
-);
+test('R7 a suspended server answers when it continues, and delays no other server', TIMEOUT, async () => {
+  await using client = await connect('SDK v1', gateway.endpoint());
+  const { pid } = await hangingCall(client, 'hang__bad');
+  process.kill(pid, 'SIGSTOP');
+  try {
+    const late = client.call('hang__fine');
+    for (let n = 0; n < 20; n++) assert.equal(textOf(await client.call('calm__fine')), 'fine');
+    process.kill(pid, 'SIGCONT');
+    assert.equal(textOf(await late), 'fine');
+  } finally {
+    process.kill(pid, 'SIGCONT');
+  }
+});
 
 test('X-037 REL-06 a cancelled call ends at once, and is cancelled at the server', TIMEOUT, async () => {
   for (const sdk of SDKS) {
@@ -137,7 +125,7 @@ test('X-037 REL-06 a cancelled call ends at once, and is cancelled at the server
     const { call, pid } = await hangingCall(client, 'hang__bad', abort.signal);
     abort.abort(new Error('enough'));
     await assert.rejects(call, /enough/);
-    await until(() => ledgers.count('hang', 'cancelled') > cancelled, 'the server was told');
+    await until(() => ledgers.count('hang', 'cancelled') > cancelled, 'the call is cancelled at the server');
     assert.equal(ledgers.of('hang').findLast(({ what }) => what === 'cancelled')?.pid, pid);
     assert.equal(textOf(await client.call('hang__fine')), 'fine');
   }

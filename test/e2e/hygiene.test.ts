@@ -40,11 +40,11 @@ function config(http: NonceHttp) {
 /** A client that answers no question. */
 class Deserter {
   readonly client: SwarmClient;
-  readonly #heard: () => Promise<Rpc>;
+  readonly #nextMessage: () => Promise<Rpc>;
 
-  private constructor(client: SwarmClient, heard: () => Promise<Rpc>) {
+  private constructor(client: SwarmClient, nextMessage: () => Promise<Rpc>) {
     this.client = client;
-    this.#heard = heard;
+    this.#nextMessage = nextMessage;
   }
 
   static async open(pool: Pool, revision: string): Promise<Deserter> {
@@ -52,7 +52,7 @@ class Deserter {
     const client = await SwarmClient.open(pool, {
       revision,
       capabilities: { sampling: {}, elicitation: {} },
-      hear: (message) => next.resolve(message),
+      onMessage: (message) => next.resolve(message),
     });
     return new Deserter(client, () => {
       next = Promise.withResolvers();
@@ -75,9 +75,9 @@ class Deserter {
 
   /** Sends a call. Resolves at the first message about it, while the call is still in flight. */
   async begin(upstream: string, ...steps: readonly Step[]): Promise<{ readonly answered: Promise<unknown> }> {
-    const heard = this.#heard();
+    const first = this.#nextMessage();
     const answered = this.call(upstream, ...steps).catch((thrown: unknown) => thrown);
-    await heard;
+    await first;
     return { answered };
   }
 }

@@ -46,7 +46,7 @@ class Servers implements AsyncDisposable {
     const dir = await mkdtemp(join(tmpdir(), 'linkspan-parked-'));
     for (const id of ['web', 'own', 'all']) await mkdir(join(dir, id));
     const web = await Child.start(process.execPath, [UPSTREAM, REVISION, 'http', join(dir, 'web')]);
-    const url = await web.saying((line) => /listening on (\S+)/.exec(line)?.[1], START_MS);
+    const url = await web.waitForLine((line) => /listening on (\S+)/.exec(line)?.[1], START_MS);
     return new Servers(dir, web, url);
   }
 
@@ -125,7 +125,7 @@ function retryOf({ inputRequests, requestState, nonce }: Waiting, mail = `${nonc
   return { requestState, inputResponses: Object.fromEntries(Object.keys(inputRequests).map((key) => [key, answer])) };
 }
 
-function mustBeTold(reply: ModernReply, { nonce }: Question): void {
+function assertAnswered(reply: ModernReply, { nonce }: Question): void {
   const content = { mail: `${nonce}@example.org` };
   assert.deepEqual(toldIn(reply), { nonce, form: { action: 'accept', content } });
 }
@@ -197,10 +197,10 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     });
     await each(doubled, async (one) => {
       const replies = await Promise.all([1, 2, 3].map(() => call(gateway, one, retryOf(one))));
-      for (const reply of replies) mustBeTold(reply, one);
+      for (const reply of replies) assertAnswered(reply, one);
     });
     await each(shuffled([...answered, ...forged]), async (one) =>
-      mustBeTold(await call(gateway, one, retryOf(one)), one),
+      assertAnswered(await call(gateway, one, retryOf(one)), one),
     );
     await untilGauge(gateway, 'linkspan_parked_calls', 0);
     const [left] = mixed.slice(800);
@@ -211,28 +211,24 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     assert.deepEqual(servers.violations, []);
   });
 
-  test(
-    'X-022 over stdio each principal gets its own messages, and unused processes end',
-    TIMEOUT,
-    async () => {
-      await using gateway = await startGateway(servers.file('1m'));
-      const whose = Array.from({ length: 12 }, (_, i) => WHO[i % 2] ?? 'ann');
-      const waiting = await Promise.all(whose.map((who) => ask(gateway, 'own', who)));
-      assert.equal(await gauge(gateway, 'linkspan_parked_calls'), 12);
-      await Promise.all(
-        shuffled(waiting).map(async (one) => {
-          const stranger = one.who === 'ann' ? 'bob' : 'ann';
-          const { error } = await call(gateway, { ...one, who: stranger }, retryOf(one));
-          assert.equal(error?.code, -32602);
-          mustBeTold(await call(gateway, one, retryOf(one)), one);
-        }),
-      );
-      await untilGauge(gateway, 'linkspan_parked_calls', 0);
-      // The shared process remains.
-      await untilGauge(gateway, 'linkspan_processes', 1);
-      assert.deepEqual(servers.violations, []);
-    },
-  );
+  test('X-022 over stdio each principal gets its own messages, and unused processes end', TIMEOUT, async () => {
+    await using gateway = await startGateway(servers.file('1m'));
+    const whose = Array.from({ length: 12 }, (_, i) => WHO[i % 2] ?? 'ann');
+    const waiting = await Promise.all(whose.map((who) => ask(gateway, 'own', who)));
+    assert.equal(await gauge(gateway, 'linkspan_parked_calls'), 12);
+    await Promise.all(
+      shuffled(waiting).map(async (one) => {
+        const stranger = one.who === 'ann' ? 'bob' : 'ann';
+        const { error } = await call(gateway, { ...one, who: stranger }, retryOf(one));
+        assert.equal(error?.code, -32602);
+        assertAnswered(await call(gateway, one, retryOf(one)), one);
+      }),
+    );
+    await untilGauge(gateway, 'linkspan_parked_calls', 0);
+    // The shared process remains.
+    await untilGauge(gateway, 'linkspan_processes', 1);
+    assert.deepEqual(servers.violations, []);
+  });
 
   test('X-022 a process that all clients share reaches no client with a question', TIMEOUT, async () => {
     await using gateway = await startGateway(servers.file('1m'));
@@ -264,25 +260,21 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     }
   });
 
-  test(
-    'G6 a server crash fails its calls, and retries report it and run nothing again',
-    TIMEOUT,
-    async () => {
-      await using gateway = await startGateway(servers.file('1m'));
-      const waiting: Waiting[] = [];
-      await each(
-        Array.from({ length: 50 }, (_, i) => WHO[i % 2] ?? 'ann'),
-        async (who) => {
-          waiting.push(await ask(gateway, 'web', who));
-        },
-      );
-      await servers.crash();
-      await untilGauge(gateway, 'linkspan_parked_calls', 0);
-      await each(shuffled(waiting), async (one) => {
-        const { error } = await call(gateway, one, retryOf(one));
-        assert.partialDeepStrictEqual(error, { code: -31010, data: { executed: 'unknown' } });
-      });
-      assert.deepEqual(servers.violations, []);
-    },
-  );
+  test('G6 a server crash fails its calls, and retries report it and run nothing again', TIMEOUT, async () => {
+    await using gateway = await startGateway(servers.file('1m'));
+    const waiting: Waiting[] = [];
+    await each(
+      Array.from({ length: 50 }, (_, i) => WHO[i % 2] ?? 'ann'),
+      async (who) => {
+        waiting.push(await ask(gateway, 'web', who));
+      },
+    );
+    await servers.crash();
+    await untilGauge(gateway, 'linkspan_parked_calls', 0);
+    await each(shuffled(waiting), async (one) => {
+      const { error } = await call(gateway, one, retryOf(one));
+      assert.partialDeepStrictEqual(error, { code: -31010, data: { executed: 'unknown' } });
+    });
+    assert.deepEqual(servers.violations, []);
+  });
 });

@@ -55,8 +55,8 @@ for (const [what, bytes] of Object.entries(CONTENTS)) {
         const { announced, body } = await call(gateway.url, id);
         assert.equal(announced, body.length);
         assert.ok(isUtf8(body));
-        const { id: told, result } = JSON.parse(body.toString());
-        assert.equal(told, id);
+        const { id: answered, result } = JSON.parse(body.toString());
+        assert.equal(answered, id);
         assert.equal(result?.content[0].text, bytes.toString(), body.toString());
       }
     },

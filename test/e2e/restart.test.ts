@@ -79,37 +79,33 @@ function messages(stream: Events, method: string) {
 // Each test has a gateway of its own, and waits more than it computes.
 suite('a gateway that ends', { concurrency: 3 }, () => {
   for (const how of ENDINGS) {
-    test(
-      'D7 a session continues with its level and subscriptions, an ended one stays ended',
-      TIMEOUT,
-      async () => {
-        await using place = await Place.open();
-        const { everything } = referenceServers(place.dir);
-        const first = await place.start({ everything });
-        const url = first.endpoint();
-        const id = await initialize(url);
-        assert.equal((await post(url, rpc(1, 'logging/setLevel', { level: 'warning' }), id)).status, 200);
-        assert.equal((await post(url, rpc(2, 'resources/subscribe', { uri: DOCUMENT }), id)).status, 200);
-        const ended = await initialize(url);
-        const deleted = await send(url, { method: 'DELETE', headers: { 'mcp-session-id': ended } });
-        assert.equal(deleted.status, 204);
-        await place.end(how);
+    test('D7 a session continues with its level and subscriptions, an ended one stays ended', TIMEOUT, async () => {
+      await using place = await Place.open();
+      const { everything } = referenceServers(place.dir);
+      const first = await place.start({ everything });
+      const url = first.endpoint();
+      const id = await initialize(url);
+      assert.equal((await post(url, rpc(1, 'logging/setLevel', { level: 'warning' }), id)).status, 200);
+      assert.equal((await post(url, rpc(2, 'resources/subscribe', { uri: DOCUMENT }), id)).status, 200);
+      const ended = await initialize(url);
+      const deleted = await send(url, { method: 'DELETE', headers: { 'mcp-session-id': ended } });
+      assert.equal(deleted.status, 204);
+      await place.end(how);
 
-        await place.start({ everything });
-        assert.equal((await post(url, rpc(1, 'ping'), ended)).status, 404);
-        assert.equal((await getEvents(url, ended)).status, 404);
-        const stream = await getEvents(url, id);
-        assert.equal(stream.status, 200);
-        const echoed = await post(url, call(3, 'everything__echo', { message: 'again' }), id);
-        assert.match(echoed.text, /Echo: again/);
-        // The server logs the subscription at level info, which this client does not want.
-        await post(url, call(4, EVERYTHING), id);
-        await stream.until((events) => messages(events, 'notifications/resources/updated').length > 0);
-        assert.deepEqual(messages(stream, 'notifications/resources/updated')[0]?.params, { uri: DOCUMENT });
-        assert.deepEqual(messages(stream, 'notifications/message'), []);
-        stream.close();
-      },
-    );
+      await place.start({ everything });
+      assert.equal((await post(url, rpc(1, 'ping'), ended)).status, 404);
+      assert.equal((await getEvents(url, ended)).status, 404);
+      const stream = await getEvents(url, id);
+      assert.equal(stream.status, 200);
+      const echoed = await post(url, call(3, 'everything__echo', { message: 'again' }), id);
+      assert.match(echoed.text, /Echo: again/);
+      // The server logs the subscription at level info, which this client does not want.
+      await post(url, call(4, EVERYTHING), id);
+      await stream.until((events) => messages(events, 'notifications/resources/updated').length > 0);
+      assert.deepEqual(messages(stream, 'notifications/resources/updated')[0]?.params, { uri: DOCUMENT });
+      assert.deepEqual(messages(stream, 'notifications/message'), []);
+      stream.close();
+    });
 
     test(`D4 after ${how} the whole list is there at once, before slow servers have started`, TIMEOUT, async () => {
       await using place = await Place.open();
@@ -174,7 +170,7 @@ suite('a gateway that ends', { concurrency: 3 }, () => {
         assert.deepEqual(await client.tools(), before);
         // The GET stream was cut, and the SDK opens it again by itself.
         await client.call(EVERYTHING);
-        const updated = await client.hear('notifications/resources/updated');
+        const updated = await client.waitForNotification('notifications/resources/updated');
         assert.deepEqual(updated.params, { uri: DOCUMENT });
       });
     }
@@ -206,7 +202,7 @@ suite('a gateway that ends', { concurrency: 3 }, () => {
     await begun.promise;
     const processes = childrenOf(gateway.pid);
     gateway.kill('SIGTERM');
-    await gateway.logging((line) => (line.includes('"stopping"') ? true : undefined));
+    await gateway.waitForLog((line) => (line.includes('"stopping"') ? true : undefined));
     gateway.kill('SIGTERM');
     assert.equal((await gateway.ended).code, 130);
     await until(() => processes.every(isGone), 'every process ended');

@@ -77,32 +77,24 @@ suite('a client that can be asked', { concurrency: 2 }, () => {
         await asked[Symbol.asyncDispose]();
       });
 
-      test(
-        'X-023 each client sees the tools for its capabilities, and can call no other',
-        TIMEOUT,
-        async () => {
-          const everyone = human('x');
-          for (const key of ['roots', 'elicitation', 'sampling'] as const) {
-            await using client = await connect(sdk, gateway.endpoint(), { human: only(everyone, key) });
-            assert.deepEqual(await conditionalOf(client), CONDITIONAL[key]);
-          }
-          await using plain = await connect(sdk, gateway.endpoint());
-          assert.deepEqual(await conditionalOf(plain), []);
-          await assert.rejects(plain.call('everything__trigger-sampling-request', { prompt: 'x' }), { code: -32602 });
-        },
-      );
+      test('X-023 each client sees the tools for its capabilities, and can call no other', TIMEOUT, async () => {
+        const everyone = human('x');
+        for (const key of ['roots', 'elicitation', 'sampling'] as const) {
+          await using client = await connect(sdk, gateway.endpoint(), { human: only(everyone, key) });
+          assert.deepEqual(await conditionalOf(client), CONDITIONAL[key]);
+        }
+        await using plain = await connect(sdk, gateway.endpoint());
+        assert.deepEqual(await conditionalOf(plain), []);
+        await assert.rejects(plain.call('everything__trigger-sampling-request', { prompt: 'x' }), { code: -32602 });
+      });
 
-      test(
-        'S-007 a form names the server that asks, and its answer reaches that server',
-        TIMEOUT,
-        async () => {
-          const text = textOf(await asked.call('everything__trigger-elicitation-request'));
-          assert.match(text, /User provided the requested information/);
-          assert.match(text, /Name: Ada/);
-          assert.equal(messages.length, 1);
-          assert.match(messages[0] ?? '', /^\[everything\] /);
-        },
-      );
+      test('S-007 a form names the server that asks, and its answer reaches that server', TIMEOUT, async () => {
+        const text = textOf(await asked.call('everything__trigger-elicitation-request'));
+        assert.match(text, /User provided the requested information/);
+        assert.match(text, /Name: Ada/);
+        assert.equal(messages.length, 1);
+        assert.match(messages[0] ?? '', /^\[everything\] /);
+      });
 
       test('a URL elicitation reaches the client, and its consent reaches the server', TIMEOUT, async () => {
         const args = { url: 'https://example.com/consent' };
@@ -110,20 +102,16 @@ suite('a client that can be asked', { concurrency: 2 }, () => {
         assert.match(text, /User completed the URL elicitation flow/);
       });
 
-      test(
-        'a call that needs a URL opened fails with the URL, and works when it is repeated',
-        TIMEOUT,
-        async () => {
-          const args = { url: 'https://example.com/consent', errorPath: true };
-          await assert.rejects(asked.call('everything__trigger-url-elicitation', args), (thrown: object) => {
-            assert.ok('code' in thrown && thrown.code === -32042);
-            assert.match(JSON.stringify(thrown), /"elicitationId":"everything:/);
-            return true;
-          });
-          const text = textOf(await asked.call('everything__trigger-url-elicitation', args));
-          assert.match(text, /User completed the URL elicitation flow/);
-        },
-      );
+      test('a call that needs a URL opened fails with the URL, and works when it is repeated', TIMEOUT, async () => {
+        const args = { url: 'https://example.com/consent', errorPath: true };
+        await assert.rejects(asked.call('everything__trigger-url-elicitation', args), (thrown: object) => {
+          assert.ok('code' in thrown && thrown.code === -32042);
+          assert.match(JSON.stringify(thrown), /"elicitationId":"everything:/);
+          return true;
+        });
+        const text = textOf(await asked.call('everything__trigger-url-elicitation', args));
+        assert.match(text, /User completed the URL elicitation flow/);
+      });
 
       test('questions of simultaneous calls each reach the client of their call', TIMEOUT, async () => {
         const names = ['Ada', 'Bob', 'Eve'];

@@ -61,19 +61,15 @@ suite('a client of', { concurrency: 4 }, () => {
         client = await oldClient(revision, { sampling: {} });
       });
 
-      test(
-        'X-023 a question before any list arrives on the stream of the call, and is answered',
-        TIMEOUT,
-        async () => {
-          const events = await client.open('tools/call', call('trigger-sampling-request', { prompt: 'why' }));
-          await events.until(({ messages }) => messages.some(({ method }) => method === 'sampling/createMessage'));
-          const id = events.messages.find(({ method }) => method === 'sampling/createMessage')?.id;
-          const result = { role: 'assistant', content: { type: 'text', text: `because ${revision}` }, model: 'old' };
-          assert.equal((await client.post(JSON.stringify({ jsonrpc: '2.0', id, result }))).status, 202);
-          await events.ended();
-          assert.match(JSON.stringify(events.messages.at(-1)?.result), new RegExp(`because ${revision}`));
-        },
-      );
+      test('X-023 a question before any list arrives on the stream of the call, and is answered', TIMEOUT, async () => {
+        const events = await client.open('tools/call', call('trigger-sampling-request', { prompt: 'why' }));
+        await events.until(({ messages }) => messages.some(({ method }) => method === 'sampling/createMessage'));
+        const id = events.messages.find(({ method }) => method === 'sampling/createMessage')?.id;
+        const result = { role: 'assistant', content: { type: 'text', text: `because ${revision}` }, model: 'old' };
+        assert.equal((await client.post(JSON.stringify({ jsonrpc: '2.0', id, result }))).status, 202);
+        await events.ended();
+        assert.match(JSON.stringify(events.messages.at(-1)?.result), new RegExp(`because ${revision}`));
+      });
 
       test('L-002 a client gets its own revision, and calls a server of a later one', TIMEOUT, async () => {
         assert.equal(z.looseObject({ protocolVersion: z.string() }).parse(client.result).protocolVersion, revision);
@@ -102,9 +98,12 @@ suite('a client of', { concurrency: 4 }, () => {
 
       test('M-019 progress has the token of the client, with its type', TIMEOUT, async () => {
         const request = call('trigger-long-running-operation', { duration: 0.2, steps: 2 });
-        const { before: told } = await client.ask('tools/call', { ...request, _meta: { progressToken: 'mine-7' } });
+        const { before: notifications } = await client.ask('tools/call', {
+          ...request,
+          _meta: { progressToken: 'mine-7' },
+        });
         assert.deepEqual(
-          told.map(({ params }) => params),
+          notifications.map(({ params }) => params),
           [1, 2].map((progress) => ({ progress, total: 2, progressToken: 'mine-7' })),
         );
       });
@@ -164,17 +163,17 @@ for (const sdk of SDKS) {
     await using client = await connectOver(sdk, { kind: 'sse', url: `${gateway.url}/sse` }, human);
     assert.equal((await client.tools()).length, 23);
     assert.equal(textOf(await client.call('everything__echo', { message: 'x' })), 'Echo: x');
-    const told: number[] = [];
-    const onprogress = ({ progress }: { progress: number }) => told.push(progress);
+    const progressed: number[] = [];
+    const onprogress = ({ progress }: { progress: number }) => progressed.push(progress);
     const args = { duration: 0.8, steps: 4 };
     await client.call('everything__trigger-long-running-operation', args, { onprogress });
     // The SDK loses messages that arrive in one piece with the answer.
-    assert.equal(told[0], 1);
+    assert.equal(progressed[0], 1);
     assert.match(textOf(await client.call('everything__trigger-sampling-request', { prompt: 'why' })), /heard .*why/);
     const uri = 'everything+demo://resource/static/document/features.md';
     await client.subscribe(uri);
     await client.call('everything__toggle-subscriber-updates');
-    const updated = await client.hear('notifications/resources/updated');
+    const updated = await client.waitForNotification('notifications/resources/updated');
     assert.deepEqual(updated.params, { uri });
   });
 

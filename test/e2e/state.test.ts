@@ -62,7 +62,7 @@ suite('two gateways on one state directory', { concurrency: 2 }, () => {
     const config = { ...file, mcpServers: { everything: { ...servers.everything, start: 'lazy' } } };
     await using other = await startGateway(config, { dir: second.path });
     const words = `another process uses the state directory ${join(dir.path, 'state')}`;
-    await other.logging((line) => (line.includes(words) ? true : undefined));
+    await other.waitForLog((line) => (line.includes(words) ? true : undefined));
     const own = await initialize(other.endpoint());
     const shared = await post(other.endpoint(), rpc(1, 'tools/list'), own);
     assert.deepEqual(messagesOf(shared)[0]?.result, messagesOf(listed)[0]?.result);
@@ -141,36 +141,32 @@ suite('a disk that is full', { concurrency: 2 }, () => {
     }
   }
 
-  test(
-    'N-31 DELETE and subscribe work, and an ended session is unknown after SIGKILL',
-    TIMEOUT,
-    async () => {
-      await using disk = await smallDisk('1m');
-      await using dir = await testDir();
-      let [ended, subscribed] = ['', ''];
-      {
-        await using gateway = await startOn(disk, dir.path);
-        [ended, subscribed] = [await initialize(gateway.endpoint()), await initialize(gateway.endpoint())];
-        assert.equal((await readiness(gateway)).status, 200);
-        await fillUp(disk, gateway, subscribed);
-        assert.deepEqual(await readiness(gateway), {
-          status: 503,
-          reasons: [`state directory ${disk.path} cannot be written: ENOSPC`],
-        });
-        assert.ok((await metric(gateway, 'linkspan_state_write_failures_total')) >= 1);
-        assert.deepEqual(messagesOf(await subscribe(gateway, subscribed))[0]?.result, {});
-        assert.equal((await endSession(gateway, ended)).status, 204, 'it is written into the reserve');
-        assert.equal((await ping(gateway, ended)).status, 404);
-        const complaint = /state directory cannot be written/g;
-        await gateway.logging((line) => (line.search(complaint) < 0 ? undefined : line));
-        assert.equal(gateway.logs().match(complaint)?.length, 1);
-        await kill(gateway);
-      }
+  test('N-31 DELETE and subscribe work, and an ended session is unknown after SIGKILL', TIMEOUT, async () => {
+    await using disk = await smallDisk('1m');
+    await using dir = await testDir();
+    let [ended, subscribed] = ['', ''];
+    {
       await using gateway = await startOn(disk, dir.path);
+      [ended, subscribed] = [await initialize(gateway.endpoint()), await initialize(gateway.endpoint())];
+      assert.equal((await readiness(gateway)).status, 200);
+      await fillUp(disk, gateway, subscribed);
+      assert.deepEqual(await readiness(gateway), {
+        status: 503,
+        reasons: [`state directory ${disk.path} cannot be written: ENOSPC`],
+      });
+      assert.ok((await metric(gateway, 'linkspan_state_write_failures_total')) >= 1);
+      assert.deepEqual(messagesOf(await subscribe(gateway, subscribed))[0]?.result, {});
+      assert.equal((await endSession(gateway, ended)).status, 204, 'it is written into the reserve');
       assert.equal((await ping(gateway, ended)).status, 404);
-      assert.equal((await ping(gateway, subscribed)).status, 200);
-    },
-  );
+      const complaint = /state directory cannot be written/g;
+      await gateway.waitForLog((line) => (line.search(complaint) < 0 ? undefined : line));
+      assert.equal(gateway.logs().match(complaint)?.length, 1);
+      await kill(gateway);
+    }
+    await using gateway = await startOn(disk, dir.path);
+    assert.equal((await ping(gateway, ended)).status, 404);
+    assert.equal((await ping(gateway, subscribed)).status, 200);
+  });
 
   test('N-31 DELETE without room explains the risk of a restart, and is saved later', TIMEOUT, async () => {
     await using disk = await smallDisk('1m');

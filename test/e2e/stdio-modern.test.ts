@@ -143,62 +143,50 @@ test('L-014 an id that is in flight, or a missing one, is refused', TIMEOUT, asy
   await until(() => program.lines.some(({ id, error }) => id === null && error?.code === -32_600), 'null is refused');
 });
 
-test(
-  'T-020 T-021 a cancelled request is cancelled at the upstream and gets no message',
-  TIMEOUT,
-  async () => {
-    await using program = new Program();
-    await program.ask('tools/list', {}, { id: 'l' });
-    program.say(modernText('tools/call', call('waits'), { id: 'w' }));
-    const heard = async (id: string) => JSON.stringify((await program.ask('tools/call', call('heard'), { id })).result);
-    assert.doesNotMatch(await heard('h1'), /cancelled/);
-    program.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"w"}}');
-    // Messages of the connection itself may come between.
-    assert.match(await heard('h2'), /notifications\/cancelled/);
-    await program.end();
-    assert.ok(!program.lines.some(({ id }) => id === 'w'));
-  },
-);
+test('T-020 T-021 a cancelled request is cancelled at the upstream and gets no message', TIMEOUT, async () => {
+  await using program = new Program();
+  await program.ask('tools/list', {}, { id: 'l' });
+  program.say(modernText('tools/call', call('waits'), { id: 'w' }));
+  const heard = async (id: string) => JSON.stringify((await program.ask('tools/call', call('heard'), { id })).result);
+  assert.doesNotMatch(await heard('h1'), /cancelled/);
+  program.say('{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"w"}}');
+  // Messages of the connection itself may come between.
+  assert.match(await heard('h2'), /notifications\/cancelled/);
+  await program.end();
+  assert.ok(!program.lines.some(({ id }) => id === 'w'));
+});
 
-test(
-  'X-032 X-036 listen requests share the connection by their ids, and are answered',
-  TIMEOUT,
-  async () => {
-    await using program = new Program();
-    for (const id of [5, '5']) {
-      program.say(modernText('subscriptions/listen', { notifications: { toolsListChanged: true } }, { id }));
-    }
-    const acknowledged = () =>
-      program.lines.filter(({ method }) => method === 'notifications/subscriptions/acknowledged');
-    await until(() => acknowledged().length === 2, 'both are acknowledged');
-    const ids = acknowledged().map(({ params }) => JSON.stringify(params?.['_meta']));
-    assert.deepEqual(ids.toSorted(), [`{"${KEY}subscriptionId":"5"}`, `{"${KEY}subscriptionId":5}`]);
-    await program.end();
-    for (const id of [5, '5']) {
-      const last = program.lines.findLast((line) => line.id === id);
-      assert.match(JSON.stringify(last?.result), new RegExp(`subscriptionId":${JSON.stringify(id)}`));
-    }
-  },
-);
+test('X-032 X-036 listen requests share the connection by their ids, and are answered', TIMEOUT, async () => {
+  await using program = new Program();
+  for (const id of [5, '5']) {
+    program.say(modernText('subscriptions/listen', { notifications: { toolsListChanged: true } }, { id }));
+  }
+  const acknowledged = () =>
+    program.lines.filter(({ method }) => method === 'notifications/subscriptions/acknowledged');
+  await until(() => acknowledged().length === 2, 'both are acknowledged');
+  const ids = acknowledged().map(({ params }) => JSON.stringify(params?.['_meta']));
+  assert.deepEqual(ids.toSorted(), [`{"${KEY}subscriptionId":"5"}`, `{"${KEY}subscriptionId":5}`]);
+  await program.end();
+  for (const id of [5, '5']) {
+    const last = program.lines.findLast((line) => line.id === id);
+    assert.match(JSON.stringify(last?.result), new RegExp(`subscriptionId":${JSON.stringify(id)}`));
+  }
+});
 
-test(
-  'T-019 T-042 a modern client gets no requests, and its stray responses no answer',
-  TIMEOUT,
-  async () => {
-    await using program = new Program();
-    await program.ask('tools/list', {}, { id: 'l' });
-    const capabilities = { sampling: {}, elicitation: {}, roots: {} };
-    await program.ask('tools/call', call('asks'), { id: 'a', capabilities });
-    program.say('{"jsonrpc":"2.0","id":"x","result":{}}');
-    program.say('{"jsonrpc":"2.0","method":"notifications/whatever"}');
-    await program.ask('tools/list', {}, { id: 'end' });
-    assert.deepEqual(
-      program.lines.filter(({ id, method }) => id !== undefined && method !== undefined),
-      [],
-    );
-    assert.deepEqual(
-      program.lines.map(({ id }) => id),
-      ['l', 'a', 'end'],
-    );
-  },
-);
+test('T-019 T-042 a modern client gets no requests, and its stray responses no answer', TIMEOUT, async () => {
+  await using program = new Program();
+  await program.ask('tools/list', {}, { id: 'l' });
+  const capabilities = { sampling: {}, elicitation: {}, roots: {} };
+  await program.ask('tools/call', call('asks'), { id: 'a', capabilities });
+  program.say('{"jsonrpc":"2.0","id":"x","result":{}}');
+  program.say('{"jsonrpc":"2.0","method":"notifications/whatever"}');
+  await program.ask('tools/list', {}, { id: 'end' });
+  assert.deepEqual(
+    program.lines.filter(({ id, method }) => id !== undefined && method !== undefined),
+    [],
+  );
+  assert.deepEqual(
+    program.lines.map(({ id }) => id),
+    ['l', 'a', 'end'],
+  );
+});

@@ -82,11 +82,11 @@ suite('the gateway as a program', { concurrency: 3 }, () => {
       const uri = 'everything+demo://resource/static/document/features.md';
       assert.match((await client.read(uri))[0]?.text ?? '', /Features/);
 
-      const told: number[] = [];
-      const onprogress = ({ progress }: { progress: number }) => told.push(progress);
+      const progressed: number[] = [];
+      const onprogress = ({ progress }: { progress: number }) => progressed.push(progress);
       await client.call('everything__trigger-long-running-operation', { duration: 0.8, steps: 4 }, { onprogress });
       // The SDK loses messages that arrive in one piece with the answer.
-      assert.equal(told[0], 1);
+      assert.equal(progressed[0], 1);
       const sampled = await client.call('everything__trigger-sampling-request', { prompt: 'why' });
       assert.match(textOf(sampled), /heard .*why/);
       assert.match(textOf(await client.call('everything__trigger-elicitation-request')), /Name: Ada/);
@@ -94,9 +94,9 @@ suite('the gateway as a program', { concurrency: 3 }, () => {
       await client.setLevel('info');
       await client.subscribe(uri);
       await client.call('everything__toggle-subscriber-updates');
-      const updated = await client.hear('notifications/resources/updated');
+      const updated = await client.waitForNotification('notifications/resources/updated');
       assert.deepEqual(updated.params, { uri });
-      await client.hear('notifications/message');
+      await client.waitForNotification('notifications/message');
     });
   }
 

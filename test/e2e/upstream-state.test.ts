@@ -33,23 +33,19 @@ async function think(url: string, session: string): Promise<{ readonly thoughts:
   return { thoughts, lost: membersOf(result['_meta'])['io.linkspan/stateLost'] };
 }
 
-test(
-  'N-03 at the process limit each session keeps its state, and a new one is refused',
-  TIMEOUT,
-  async () => {
-    const thinking = { ...referenceServers(tmpdir())['sequential-thinking'], queueWait: '300ms' };
-    await using gateway = await startGateway({ mcpServers: { thinking }, gateway: { limits: { processes: 2 } } });
-    const url = gateway.endpoint();
-    const [a, b] = [await initialize(url), await initialize(url)];
-    for (const session of [a, b]) assert.deepEqual(await think(url, session), { thoughts: 1, lost: undefined });
-    const refused = await call(url, await initialize(url), 'thinking__sequentialthinking', THOUGHT);
-    assert.partialDeepStrictEqual(refused['error'], {
-      data: { code: 'overloaded', upstream: 'thinking', executed: 'no', retryable: true },
-    });
-    assert.match(String(membersOf(refused['error'])['message']), /all 2 processes.*gateway\.limits\.processes/);
-    for (const session of [a, b]) assert.deepEqual(await think(url, session), { thoughts: 2, lost: undefined });
-  },
-);
+test('N-03 at the process limit each session keeps its state, and a new one is refused', TIMEOUT, async () => {
+  const thinking = { ...referenceServers(tmpdir())['sequential-thinking'], queueWait: '300ms' };
+  await using gateway = await startGateway({ mcpServers: { thinking }, gateway: { limits: { processes: 2 } } });
+  const url = gateway.endpoint();
+  const [a, b] = [await initialize(url), await initialize(url)];
+  for (const session of [a, b]) assert.deepEqual(await think(url, session), { thoughts: 1, lost: undefined });
+  const refused = await call(url, await initialize(url), 'thinking__sequentialthinking', THOUGHT);
+  assert.partialDeepStrictEqual(refused['error'], {
+    data: { code: 'overloaded', upstream: 'thinking', executed: 'no', retryable: true },
+  });
+  assert.match(String(membersOf(refused['error'])['message']), /all 2 processes.*gateway\.limits\.processes/);
+  for (const session of [a, b]) assert.deepEqual(await think(url, session), { thoughts: 2, lost: undefined });
+});
 
 test('N-03 after a restart of the gateway the first answer says that the thoughts are lost', TIMEOUT, async () => {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-state-'));
@@ -95,7 +91,7 @@ test('N-07 an npx server is one process, started once for its lists and its firs
   assert.match(later.advice, /isolation: principal.*isolation: shared/);
   const isAboutTwo = (line: string) =>
     line.includes('"msg":"processes of upstreams"') && line.includes('"processes":2');
-  const logged = JSON.parse(await gateway.logging((line) => (isAboutTwo(line) ? line : undefined)));
+  const logged = JSON.parse(await gateway.waitForLog((line) => (isAboutTwo(line) ? line : undefined)));
   assert.match(logged.byUpstream.thinking.advice, /isolation: shared/);
   assert.ok(logged.byUpstream.thinking.memoryBytes > 20 << 20);
 });

@@ -73,7 +73,7 @@ test('N-05 run --warm ends at SIGTERM while it still waits for an upstream', TIM
     const gateway = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
     await writeFile(config, JSON.stringify({ mcpServers: { slow }, gateway }));
     await using child = await Child.start(process.execPath, [MAIN, 'run', '--warm', '--config', config]);
-    await child.saying((line) => (line.includes('"phase":"starting"') ? line : undefined), 20_000);
+    await child.waitForLine((line) => (line.includes('"phase":"starting"') ? line : undefined), 20_000);
     assert.deepEqual(await child.stop(20_000), { code: 0, signal: null });
   } finally {
     await rm(dir, { recursive: true, force: true });

@@ -19,7 +19,7 @@ test('a request is written in one piece, and response events arrive in order', L
   assert.equal(status, 200);
   assert.deepEqual(headers['x-one'], ['a', 'b']);
   assert.equal(body.toString(), 'hello');
-  assert.deepEqual(asked.told, ['start', 'response 200', 'data', 'end']);
+  assert.deepEqual(asked.events, ['start', 'response 200', 'data', 'end']);
   const lines = [
     'POST /mcp HTTP/1.1',
     'host: test.example',
@@ -27,7 +27,7 @@ test('a request is written in one piece, and response events arrive in order', L
     'x-test: y',
     'content-length: 8',
   ];
-  assert.equal(to.came[0], `${lines.join('\r\n')}\r\n\r\n${Buffer.from('{"ä":1}').toString('latin1')}`);
+  assert.equal(to.received[0], `${lines.join('\r\n')}\r\n\r\n${Buffer.from('{"ä":1}').toString('latin1')}`);
 });
 
 test('successive requests share a socket; simultaneous requests each have their own', LIMIT, async () => {
@@ -148,17 +148,17 @@ test('a body that ends with the connection fails on a reset', LIMIT, async () =>
   await asked.until('data');
   to.sockets[0]?.resetAndDestroy();
   await asked.failure;
-  assert.deepEqual(asked.told, ['start', 'response 200', 'data', 'error']);
+  assert.deepEqual(asked.events, ['start', 'response 200', 'data', 'error']);
 });
 
 test('interim responses are ignored', LIMIT, async () => {
   await using to = await line((socket) => socket.write(`HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n${ok('x')}`));
   const asked = to.ask();
   await asked.answer;
-  assert.deepEqual(asked.told, ['start', 'response 200', 'data', 'end']);
+  assert.deepEqual(asked.events, ['start', 'response 200', 'data', 'end']);
 });
 
-for (const [name, text, told] of [
+for (const [name, text, events] of [
   ['a word of its answer', '', ['start', 'error']],
   ['the end of the head', 'HTTP/1.1 200 OK\r\ncont', ['start', 'error']],
   ['the body', 'HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n', ['start', 'response 200', 'error']],
@@ -177,7 +177,7 @@ for (const [name, text, told] of [
     await using to = await line((socket) => socket.end(text));
     const asked = to.ask();
     assertCode(await asked.failure, 'closed');
-    assert.deepEqual(asked.told, told);
+    assert.deepEqual(asked.events, events);
     // A repetition would have connected before this request.
     await to.ask().failure;
     assert.equal(to.sockets.length, 2);
@@ -194,7 +194,7 @@ for (const text of [
     await using to = await line((socket) => socket.write(text));
     const asked = to.ask();
     assertCode(await asked.failure, 'not-http');
-    assert.deepEqual(asked.told, ['start', 'error']);
+    assert.deepEqual(asked.events, ['start', 'error']);
     await closed(to.sockets[0] ?? assert.fail());
   });
 }
@@ -226,10 +226,10 @@ test('an abort closes the socket at once, and no event follows', LIMIT, async ()
     const asked = to.ask();
     await received;
     await asked.until(last);
-    const before = [...asked.told];
+    const before = [...asked.events];
     asked.abort();
     await closed(to.sockets[0] ?? assert.fail());
-    assert.deepEqual(asked.told, before);
+    assert.deepEqual(asked.events, before);
   }
 });
 
@@ -247,7 +247,7 @@ test('a request can be aborted from each of its callbacks', LIMIT, async () => {
     });
     await aborted;
     assert.equal((await to.ask().answer).body.toString(), 'hello');
-    assert.ok(!asked.told.includes('end'));
+    assert.ok(!asked.events.includes('end'));
   }
 });
 
@@ -277,11 +277,11 @@ test('a request refused in onRequestStart is not written, and its socket is reus
   for (let n = 0; n < 2; n++) {
     const asked = to.ask({ on: refusing });
     assert.equal((await asked.failure).message, 'too late');
-    assert.deepEqual(asked.told, ['start', 'error']);
+    assert.deepEqual(asked.events, ['start', 'error']);
     await to.ask().answer;
   }
   assert.equal(to.sockets.length, 1);
-  assert.ok(holds(to.came[0] ?? '', 2));
+  assert.ok(holds(to.received[0] ?? '', 2));
 });
 
 test('an error of the handler fails the request and closes the socket', LIMIT, async () => {
@@ -301,16 +301,16 @@ test('a header that would inject into the request is not sent', LIMIT, async () 
   await using to = await line((socket) => socket.write(ok('x')));
   const asked = to.ask({ headers: ['x', 'y\r\nevil: 1'] });
   assertCode(await asked.failure, 'unsendable');
-  assert.deepEqual(asked.told, ['error']);
+  assert.deepEqual(asked.events, ['error']);
   await to.ask().answer;
-  assert.ok(!to.came.join('').includes('evil'));
+  assert.ok(!to.received.join('').includes('evil'));
 });
 
 test('without response headers in time, the request fails as sent', LIMIT, async () => {
   await using to = await line(() => undefined);
   const asked = to.ask({ headersMs: 50 });
   assertCode(await asked.failure, 'headers-timeout');
-  assert.deepEqual(asked.told, ['start', 'error']);
+  assert.deepEqual(asked.events, ['start', 'error']);
   await closed(to.sockets[0] ?? assert.fail());
 });
 
@@ -337,7 +337,7 @@ test('a refused connection fails the request as not sent', LIMIT, async () => {
   const wire = wireTo('127.0.0.1', to.port);
   const asked = ask(wire);
   assertCode(await asked.failure, 'ECONNREFUSED');
-  assert.deepEqual(asked.told, ['error']);
+  assert.deepEqual(asked.events, ['error']);
   await wire.destroy();
 });
 
@@ -346,7 +346,7 @@ test('an unknown host name fails the request as not sent', LIMIT, async () => {
   const asked = ask(wire);
   const failure = await asked.failure;
   assert.match('code' in failure ? String(failure.code) : '', /^(?:ENOTFOUND|EAI_AGAIN|connect-timeout)$/);
-  assert.deepEqual(asked.told, ['error']);
+  assert.deepEqual(asked.events, ['error']);
   await wire.destroy();
 });
 
@@ -355,7 +355,7 @@ test('a connection that does not open in time fails the request as not sent', LI
   const wire = wireTo('127.0.0.1', full.port, 100);
   const asked = ask(wire);
   assertCode(await asked.failure, 'connect-timeout');
-  assert.deepEqual(asked.told, ['error']);
+  assert.deepEqual(asked.events, ['error']);
   await wire.destroy();
 });
 
@@ -387,11 +387,11 @@ test('destroy() fails requests in every stage, and leaves no socket', LIMIT, asy
   const fifth = to.ask();
   await to.wire.destroy();
   for (const { failure } of [second, third, fourth, fifth]) assertCode(await failure, 'destroyed');
-  assert.deepEqual(fifth.told, ['error']);
+  assert.deepEqual(fifth.events, ['error']);
   await Promise.all(to.sockets.map(closed));
   const late = to.ask();
   assertCode(await late.failure, 'destroyed');
-  assert.deepEqual(late.told, ['error']);
+  assert.deepEqual(late.events, ['error']);
   await to.wire.destroy();
 });
 

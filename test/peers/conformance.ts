@@ -4,7 +4,7 @@
  *     node test/peers/conformance.ts [--server python|typescript|go]… [--revision 2025-06-18|…] [--endpoint single|merged]
  *                                    [--only SCENARIO] [--json FILE]
  *
- * A scenario that passes directly has to pass through the gateway. What fails directly is not counted.
+ * A scenario that passes directly must pass through the gateway. One that fails directly is not counted.
  */
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -31,7 +31,7 @@ const LANES = 2;
 const ENDPOINTS = ['single', 'merged'] as const;
 const UNTIMED: readonly SelectionName[] = SELECTIONS.filter((selection) => selection !== 'tasks');
 
-/** What one scenario did directly and through the gateway. */
+/** The results of one selection, directly and through the gateway. */
 interface Comparison {
   readonly server: DualServer;
   readonly selection: SelectionName;

@@ -11,7 +11,7 @@ const file = (name: string) => fileURLToPath(new URL(`servers/${name}`, import.m
 const READY_MS = 45_000;
 const READY = z.object({ url: z.url() });
 
-/** Words of a shell command: the program, and what precedes the id and the transport. */
+/** A command: the program, and the arguments before the id and the transport. */
 type Program = readonly [string, ...string[]];
 
 async function goPeer(): Promise<Program> {
@@ -26,7 +26,7 @@ const python = async (set: 'mcp1' | 'mcp2' | 'fastmcp', name: string): Promise<P
   file(name),
 ];
 
-/** The SDK of a server, and what it can be reached by. `http-sessions` is Go's choice: with sessions, or dual. */
+/** The program and transports of each SDK. Go serves HTTP either with sessions (`http-sessions`) or in both eras. */
 const PROGRAMS = {
   python1: { program: () => python('mcp1', 'python_mcp1.py'), transports: ['stdio', 'http', 'sse'] },
   python2: { program: () => python('mcp2', 'python_mcp2.py'), transports: ['stdio', 'http', 'sse'] },
@@ -47,7 +47,7 @@ const PROGRAMS = {
 
 type ServerName = keyof typeof PROGRAMS;
 
-/** One server over one transport. Its id is that of the upstream, and is in the URIs of its resources. */
+/** One server over one transport. Its id is the id of the upstream, and part of its resource URIs. */
 export interface ServerCell {
   readonly id: string;
   readonly server: ServerName;
@@ -60,11 +60,11 @@ export const SERVER_CELLS: readonly ServerCell[] = SERVER_NAMES.flatMap((server)
   PROGRAMS[server].transports.map((transport) => ({ id: `${server}-${transport}`, server, transport })),
 );
 
-/** A server that can be connected to. Over stdio each connection starts its own. */
+/** A running server. Over stdio each connection starts a process of its own. */
 export interface RunningServer extends AsyncDisposable {
   readonly cell: ServerCell;
   readonly place: Place;
-  /** What a user writes into the config. */
+  /** The entry in the config file. */
   readonly config: Readonly<Record<string, unknown>>;
   logs(): string;
 }
@@ -87,7 +87,7 @@ export async function startServer(cell: ServerCell, lateSeconds = 0): Promise<Ru
   }
   const child = await Child.start(command, args);
   try {
-    const { url } = await child.saying((line) => READY.safeParse(jsonOf(line)).data, READY_MS);
+    const { url } = await child.waitForLine((line) => READY.safeParse(jsonOf(line)).data, READY_MS);
     const kind = transport === 'sse' ? ('sse' as const) : ('http' as const);
     return {
       cell,

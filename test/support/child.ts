@@ -100,7 +100,7 @@ export class Child implements AsyncDisposable {
    *
    * @throws {Error} with the log, if the program ends or `timeoutMs` pass before that.
    */
-  async saying<T>(find: (line: string) => T | undefined, timeoutMs: number): Promise<T> {
+  async waitForLine<T>(find: (line: string) => T | undefined, timeoutMs: number): Promise<T> {
     for (const line of this.#lines) {
       const found = find(line);
       if (found !== undefined) return found;

@@ -25,7 +25,7 @@ export interface Human {
   readonly roots?: readonly { readonly uri: string; readonly name: string }[];
 }
 
-interface Heard {
+interface ReceivedNotification {
   readonly method: string;
   readonly params?: Readonly<Record<string, unknown>> | undefined;
 }
@@ -52,9 +52,9 @@ export type Result = z.infer<typeof RESULT>;
 /** A connected client of either SDK. Results are as the SDK has validated and returned them. */
 export interface EitherClient extends AsyncDisposable {
   /** The notifications except progress, in order. */
-  readonly heard: Waitlist<Heard>;
+  readonly notifications: Waitlist<ReceivedNotification>;
   /** Resolves with the first notification of this method, past or future. @throws {Error} if it does not arrive. */
-  hear(method: string): Promise<Heard>;
+  waitForNotification(method: string): Promise<ReceivedNotification>;
   readonly sessionId: string;
   readonly revision: string;
   readonly instructions: string;
@@ -85,15 +85,18 @@ interface EitherOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-const HEAR_MS = 15_000;
+const WAIT_MS = 15_000;
 
-async function hear(heard: Waitlist<Heard>, method: string): Promise<Heard> {
+async function waitForNotification(
+  notifications: Waitlist<ReceivedNotification>,
+  method: string,
+): Promise<ReceivedNotification> {
   const { promise, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => {
-    reject(new Error(`${method} did not come; heard: ${JSON.stringify(heard.items)}`));
-  }, HEAR_MS);
+    reject(new Error(`${method} did not arrive; received: ${JSON.stringify(notifications.items)}`));
+  }, WAIT_MS);
   try {
-    return await Promise.race([promise, heard.find((item) => item.method === method)]);
+    return await Promise.race([promise, notifications.find((item) => item.method === method)]);
   } finally {
     clearTimeout(timer);
   }
@@ -129,7 +132,10 @@ function capabilitiesOf({ sampling, elicitation, roots }: Human): ClientCapabili
 /** The methods that both SDKs have under the same name. */
 function common(
   client: Client | sdk2.Client,
-): Omit<EitherClient, 'heard' | 'hear' | 'sessionId' | 'revision' | 'call' | keyof AsyncDisposable> {
+): Omit<
+  EitherClient,
+  'notifications' | 'waitForNotification' | 'sessionId' | 'revision' | 'call' | keyof AsyncDisposable
+> {
   return {
     instructions: client.getInstructions() ?? '',
     capabilities: { ...client.getServerCapabilities() },
@@ -168,9 +174,9 @@ type Way =
   | { readonly kind: 'stdio'; readonly command: string; readonly args: string[]; readonly env: Record<string, string> };
 
 async function connect1(way: Way, human: Human): Promise<EitherClient> {
-  const heard = new Waitlist<Heard>();
+  const notifications = new Waitlist<ReceivedNotification>();
   const connected = await connectSdk1Over(transport1(way), capabilitiesOf(human), (client) => {
-    client.fallbackNotificationHandler = async (notification) => heard.push(notification);
+    client.fallbackNotificationHandler = async (notification) => notifications.push(notification);
     const { sampling, elicitation, roots } = human;
     if (sampling !== undefined) {
       client.setRequestHandler(CreateMessageRequestSchema, ({ params }) => model(sampling(promptOf(params.messages))));
@@ -187,8 +193,8 @@ async function connect1(way: Way, human: Human): Promise<EitherClient> {
   return {
     ...common(client),
     ...sessionOf(transport),
-    heard,
-    hear: (method) => hear(heard, method),
+    notifications,
+    waitForNotification: (method) => waitForNotification(notifications, method),
     call: async (name, args = {}, options = {}) =>
       RESULT.parse(await client.callTool({ name, arguments: args }, undefined, options)),
     [Symbol.asyncDispose]: () => connected[Symbol.asyncDispose](),
@@ -196,9 +202,9 @@ async function connect1(way: Way, human: Human): Promise<EitherClient> {
 }
 
 async function connect2(way: Way, human: Human): Promise<EitherClient> {
-  const heard = new Waitlist<Heard>();
+  const notifications = new Waitlist<ReceivedNotification>();
   const connected = await connectSdk2Over(transport2(way), capabilitiesOf(human), 'legacy', (client) => {
-    client.fallbackNotificationHandler = async (notification) => heard.push(notification);
+    client.fallbackNotificationHandler = async (notification) => notifications.push(notification);
     const { sampling, elicitation, roots } = human;
     if (sampling !== undefined) {
       client.setRequestHandler('sampling/createMessage', ({ params }) => model(sampling(promptOf(params.messages))));
@@ -215,8 +221,8 @@ async function connect2(way: Way, human: Human): Promise<EitherClient> {
   return {
     ...common(client),
     ...sessionOf(transport),
-    heard,
-    hear: (method) => hear(heard, method),
+    notifications,
+    waitForNotification: (method) => waitForNotification(notifications, method),
     call: async (name, args = {}, options = {}) =>
       RESULT.parse(await client.callTool({ name, arguments: args }, options)),
     [Symbol.asyncDispose]: () => connected[Symbol.asyncDispose](),

@@ -101,8 +101,8 @@ export class RunningGateway implements AsyncDisposable {
   }
 
   /** Resolves with the first value that `find` returns for a line of the log. @throws {Error} after `timeoutMs`. */
-  logging<T>(find: (line: string) => T | undefined, timeoutMs = 10_000): Promise<T> {
-    return this.#child.saying(find, timeoutMs);
+  waitForLog<T>(find: (line: string) => T | undefined, timeoutMs = 10_000): Promise<T> {
+    return this.#child.waitForLine(find, timeoutMs);
   }
 
   get ended(): Child['ended'] {
@@ -143,7 +143,7 @@ export async function startGateway(file: GatewayFile, options: GatewayOptions = 
   const args = [MAIN, 'run', '--config', configFile, ...(options.args ?? [])];
   const child = await Child.start(process.execPath, args, options.env === undefined ? {} : { env: options.env });
   try {
-    const listening = await child.saying(parseLine, options.timeoutMs ?? 20_000);
+    const listening = await child.waitForLine(parseLine, options.timeoutMs ?? 20_000);
     return new RunningGateway(child, listening, dir, configFile, options.dir !== undefined);
   } catch (error) {
     await child.stop();

@@ -68,7 +68,7 @@ export function readmeCommands(version: string, runsPackage: boolean): void {
   const serves = async (cwd: string, command: string, ...args: readonly string[]): Promise<void> => {
     const ports = ['--listen', '127.0.0.1:0', '--operator', '127.0.0.1:0'];
     await using program = await Child.start(command, [...args, ...ports], { cwd, env, group: true });
-    const url = await program.saying((line) => /"url":"([^"]+)".*"msg":"listening"/.exec(line)?.[1], STEP_MS / 2);
+    const url = await program.waitForLine((line) => /"url":"([^"]+)".*"msg":"listening"/.exec(line)?.[1], STEP_MS / 2);
     const client = new Client({ name: 'reader', version: '1' });
     await client.connect(new StreamableHTTPClientTransport(new URL(url)));
     const { tools } = await client.listTools();

@@ -14,12 +14,12 @@ export interface Rpc {
 }
 
 /** Called for each message to a client, in the order of arrival. `text` is the message as it was sent. */
-export type Hear = (message: Rpc, text: string) => void;
+export type OnMessage = (message: Rpc, text: string) => void;
 
 export interface ClientOptions {
   readonly revision: string;
   readonly capabilities?: object;
-  readonly hear?: Hear;
+  readonly onMessage?: OnMessage;
   /** The id of an endpoint; by default the merged one. */
   readonly endpoint?: string;
 }
@@ -44,7 +44,7 @@ export class SwarmClient {
   readonly #pool: Pool;
   readonly #revision: string;
   readonly #path: string;
-  readonly #hear: Hear;
+  readonly #onMessage: OnMessage;
   readonly #awaited = new Map<RpcId, PromiseWithResolvers<Rpc>>();
   /** Aborted to destroy all sockets that are in use. */
   readonly #gone = new AbortController();
@@ -53,11 +53,11 @@ export class SwarmClient {
   #headers: Record<string, string> = { 'content-type': 'application/json', accept: BOTH };
   #listening: AbortController | undefined;
 
-  private constructor(pool: Pool, { revision, endpoint, hear = () => {} }: ClientOptions) {
+  private constructor(pool: Pool, { revision, endpoint, onMessage = () => {} }: ClientOptions) {
     this.#pool = pool;
     this.#revision = revision;
     this.#path = `${revision === '2024-11-05' ? '/sse' : '/mcp'}${endpoint === undefined ? '' : `/${endpoint}`}`;
-    this.#hear = hear;
+    this.#onMessage = onMessage;
     this.#posts.promise.catch(() => {});
   }
 
@@ -164,7 +164,7 @@ export class SwarmClient {
       const parser = createParser({
         onEvent: ({ event, data }) => {
           if (event === 'endpoint') this.#posts.resolve(data);
-          else if (data !== '') this.#heard(data);
+          else if (data !== '') this.#receive(data);
         },
       });
       body.setEncoding('utf8');
@@ -172,13 +172,13 @@ export class SwarmClient {
       return;
     }
     const text = await body.text();
-    if (statusCode === 200) this.#heard(text);
+    if (statusCode === 200) this.#receive(text);
     else if (statusCode !== 202) throw new Error(`answered ${statusCode}: ${text}`);
   }
 
-  #heard(text: string): void {
+  #receive(text: string): void {
     const message = parse(text);
-    this.#hear(message, text);
+    this.#onMessage(message, text);
     if (message.method === undefined && message.id !== undefined) this.#awaited.get(message.id)?.resolve(message);
   }
 }

@@ -8,7 +8,7 @@ export interface PlannedUpstream {
 }
 
 /** When a call is cancelled: with the call, at its first message, after this many ms, or never. */
-export type Cancel = 'at once' | 'when heard' | number | undefined;
+export type Cancel = 'at once' | 'at its first message' | number | undefined;
 
 export interface PlannedCall {
   readonly id: RpcId;
@@ -64,7 +64,7 @@ export function planSwarm({ seed, sessions, callsPerSession, upstreamsOf }: Swar
     return item;
   };
   const cancel = (): Cancel =>
-    random() < 0.1 ? one(['at once', 'when heard', 1 + below(30), 1 + below(1_000)] as const) : undefined;
+    random() < 0.1 ? one(['at once', 'at its first message', 1 + below(30), 1 + below(1_000)] as const) : undefined;
   /** Returns 1, "1", 2, "2" and so on: only the type distinguishes the two of a pair. */
   const twin = (n: number): RpcId => (n % 2 === 0 ? n / 2 : String((n + 1) / 2));
 

@@ -77,7 +77,7 @@ export class Onlooker {
   async inside(): Promise<{ readonly counts: Counts; readonly heapBytes: number }> {
     const number = ++this.#probes;
     process.kill(this.#gateway.pid, 'SIGUSR2');
-    const { alive, heapBytes } = await this.#gateway.logging((line) => {
+    const { alive, heapBytes } = await this.#gateway.waitForLog((line) => {
       const found = readTold(line);
       return found?.probe === number ? found : undefined;
     }, PROBE_MS);

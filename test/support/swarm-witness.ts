@@ -49,13 +49,13 @@ export class Witness {
     }
   }
 
-  cancels({ id }: PlannedCall): void {
+  onCancel({ id }: PlannedCall): void {
     const account = this.#byId.get(id);
     if (account !== undefined) account.isCancelled = true;
   }
 
   /** Checks one message. @returns the nonce in it, if there is one. */
-  hears(message: Rpc, text: string): string | undefined {
+  onMessage(message: Rpc, text: string): string | undefined {
     // The ledger is requested after the last call, and names the calls of all sessions.
     if (message.id === 'init' || message.id === 'ledger') return undefined;
     // Lists that are ready after `initialize` are announced to every session.
@@ -70,11 +70,11 @@ export class Witness {
     const account = nonce === undefined ? undefined : this.#byNonce.get(nonce);
     const kind = message.method ?? (nonce === undefined ? 'cancelled' : 'answered');
     this.tally.set(kind, (this.tally.get(kind) ?? 0) + 1);
-    if (nonce !== undefined && account === undefined) this.#fault(`heard what is not its own: ${text}`);
-    else if (message.method === undefined) this.#hearsAnswer(message, account, text);
-    else if (message.method === 'notifications/cancelled') this.#hearsWithdrawal(message, text);
-    else if (account === undefined) this.#fault(`heard of no call: ${text}`);
-    else this.#hearsAbout(account, message, text);
+    if (nonce !== undefined && account === undefined) this.#fault(`received a message of another session: ${text}`);
+    else if (message.method === undefined) this.#onAnswer(message, account, text);
+    else if (message.method === 'notifications/cancelled') this.#onWithdrawal(message, text);
+    else if (account === undefined) this.#fault(`received a message of no call: ${text}`);
+    else this.#onMessageAbout(account, message, text);
     return nonce;
   }
 
@@ -89,15 +89,17 @@ export class Witness {
       if (!isAnswered) this.#fault(`${act.nonce} was answered ${answers} times`);
       if (isCancelled) continue;
       const isExact = (step: Step) => (step === 'log' || step === 'aside') && this.#logsReach(planned, step);
-      const heard = { progress, logs: logs.size, asked };
+      const received = { progress, logs: logs.size, asked };
       const due = {
         progress: count(act.steps, 'progress'),
         logs: act.steps.filter((step) => isExact(step)).length,
         asked: count(act.steps, 'elicit', 'sample'),
       };
-      const hasAll = heard.progress === due.progress && heard.logs >= due.logs && heard.asked === due.asked;
+      const hasAll = received.progress === due.progress && received.logs >= due.logs && received.asked === due.asked;
       if (!hasAll) {
-        this.#fault(`${act.nonce} at ${upstream} heard ${JSON.stringify(heard)} and not ${JSON.stringify(due)}`);
+        this.#fault(
+          `${act.nonce} at ${upstream}  received ${JSON.stringify(received)} instead of ${JSON.stringify(due)}`,
+        );
       }
     }
   }
@@ -106,7 +108,7 @@ export class Witness {
     this.faults.push(`session ${this.#session.number} (${this.#session.revision}): ${what}`);
   }
 
-  #hearsAnswer({ id, error }: Rpc, about: Account | undefined, text: string): void {
+  #onAnswer({ id, error }: Rpc, about: Account | undefined, text: string): void {
     const account = id === undefined ? undefined : this.#byId.get(id);
     if (account === undefined) {
       this.#fault(`answer to no request: ${text}`);
@@ -122,7 +124,7 @@ export class Witness {
     }
   }
 
-  #hearsAbout(account: Account, { id, method, params = {} }: Rpc, text: string): void {
+  #onMessageAbout(account: Account, { id, method, params = {} }: Rpc, text: string): void {
     const { planned } = account;
     switch (method) {
       case 'notifications/progress': {
@@ -136,7 +138,7 @@ export class Witness {
       case 'notifications/message': {
         const { data } = params;
         const number = isRecord(data) ? Number(data['number']) : Number.NaN;
-        if (account.logs.has(number)) this.#fault(`heard twice: ${text}`);
+        if (account.logs.has(number)) this.#fault(`received twice: ${text}`);
         account.logs.add(number);
         return;
       }
@@ -154,7 +156,7 @@ export class Witness {
     }
   }
 
-  #hearsWithdrawal({ params = {} }: Rpc, text: string): void {
+  #onWithdrawal({ params = {} }: Rpc, text: string): void {
     const id = params['requestId'];
     const isKnown = typeof id === 'number' || typeof id === 'string';
     if (!isKnown) {

@@ -14,7 +14,7 @@ export interface Line extends AsyncDisposable {
   /** All connections so far, in order, open or not. */
   readonly sockets: readonly Socket[];
   /** The text received on each connection. */
-  readonly came: readonly string[];
+  readonly received: readonly string[];
   ask(options?: AskOptions): Asked;
 }
 
@@ -24,19 +24,19 @@ export interface AskOptions {
   readonly body?: string;
   readonly headersMs?: number;
   readonly bodyMs?: number;
-  /** Further handlers. They run after the event is added to `told`. */
+  /** Further handlers. They run after the event is added to `events`. */
   readonly on?: Partial<WireHandler>;
 }
 
 /** One request, with the events that its handler received. */
 export interface Asked {
   /** The events in order: `start`, `response 200`, `data`, `end`, `error`. */
-  readonly told: string[];
+  readonly events: string[];
   /** Resolves with the body at the end of the response. */
   readonly answer: Promise<{ readonly status: number; readonly headers: ResponseHeaders; readonly body: Buffer }>;
   /** Resolves with the error that the request failed with. */
   readonly failure: Promise<Error>;
-  /** Resolves when `told` contains this event. */
+  /** Resolves when `events` contains this event. */
   until(event: string): Promise<void>;
   abort(): void;
 }
@@ -47,14 +47,14 @@ export async function line(
   host = '127.0.0.1',
 ): Promise<Line> {
   const sockets: Socket[] = [];
-  const came: string[] = [];
+  const received: string[] = [];
   const server = createServer((socket) => {
     const index = sockets.push(socket) - 1;
-    came.push('');
+    received.push('');
     socket.on('error', () => undefined);
     socket.on('data', (chunk) => {
-      const soFar = `${came[index]}${chunk.toString('latin1')}`;
-      came[index] = soFar;
+      const soFar = `${received[index]}${chunk.toString('latin1')}`;
+      received[index] = soFar;
       talk(socket, soFar, index);
     });
   });
@@ -69,7 +69,7 @@ export async function line(
     server,
     port,
     sockets,
-    came,
+    received,
     ask: (options) => ask(wire, options),
     [Symbol.asyncDispose]: async () => {
       await wire.destroy();
@@ -94,10 +94,10 @@ function portOf(server: Server): number {
 export function ask(wire: Wire, options: AskOptions = {}): Asked {
   const { method = 'POST', headers = [], headersMs = 0, bodyMs = 0, on = {} } = options;
   const body = method === 'POST' ? (options.body ?? '{}') : undefined;
-  const told: string[] = [];
+  const events: string[] = [];
   const waits = new Set<{ readonly event: string; resolve(): void }>();
-  const tell = (event: string): void => {
-    told.push(event);
+  const record = (event: string): void => {
+    events.push(event);
     for (const wait of waits) if (wait.event === event) wait.resolve();
   };
   const answer = Promise.withResolvers<Awaited<Asked['answer']>>();
@@ -112,28 +112,28 @@ export function ask(wire: Wire, options: AskOptions = {}): Asked {
     { head: new RequestHead(method, 'test.example', '/mcp', headers), body, headersMs, bodyMs },
     {
       onRequestStart(given) {
-        tell('start');
+        record('start');
         controller = given;
         on.onRequestStart?.(given);
       },
       onResponseStart(given, status, responseHeaders) {
-        tell(`response ${status}`);
+        record(`response ${status}`);
         head = { status, headers: responseHeaders };
         on.onResponseStart?.(given, status, responseHeaders);
       },
       onResponseData(given, chunk) {
-        if (told.at(-1) !== 'data') tell('data');
+        if (events.at(-1) !== 'data') record('data');
         chunks.push(Buffer.from(chunk));
         on.onResponseData?.(given, chunk);
       },
       onResponseEnd(given) {
-        tell('end');
+        record('end');
         on.onResponseEnd?.(given);
         answer.resolve({ ...head, body: Buffer.concat(chunks) });
         failure.reject(new Error('it was answered'));
       },
       onResponseError(given, thrown) {
-        tell('error');
+        record('error');
         on.onResponseError?.(given, thrown);
         failure.resolve(thrown);
         answer.reject(new Error('it failed', { cause: thrown }));
@@ -141,12 +141,12 @@ export function ask(wire: Wire, options: AskOptions = {}): Asked {
     },
   );
   return {
-    told,
+    events,
     answer: answer.promise,
     failure: failure.promise,
     until: (event) => {
       const { promise, resolve } = Promise.withResolvers<void>();
-      if (told.includes(event)) resolve();
+      if (events.includes(event)) resolve();
       else waits.add({ event, resolve });
       return promise;
     },

@@ -1,23 +1,30 @@
 import { Waitlist } from '../../fixtures/servers/http-harness.ts';
-import type { Heard } from './client.ts';
+import type { ReceivedNotification } from './client.ts';
 
-/** Notifications of one client, in order. */
-export class Hearing {
-  readonly #heard = new Waitlist<Heard>();
+/** The notifications of one client, in order. */
+export class Notifications {
+  readonly #notifications = new Waitlist<ReceivedNotification>();
 
-  push(heard: Heard): void {
-    this.#heard.push(heard);
+  push(notification: ReceivedNotification): void {
+    this.#notifications.push(notification);
   }
 
-  /** The first one of this kind, past or to come. @throws {Error} that names those that came instead. */
-  async hear(method: string, limitMs: number, is: (heard: Heard) => boolean = () => true): Promise<Heard> {
+  /** Resolves with the first matching notification, past or future. @throws {Error} that names the others. */
+  async waitForNotification(
+    method: string,
+    limitMs: number,
+    is: (notification: ReceivedNotification) => boolean = () => true,
+  ): Promise<ReceivedNotification> {
     const { promise, reject } = Promise.withResolvers<never>();
     const timer = setTimeout(() => {
-      const methods = this.#heard.items.map((heard) => heard.method);
-      reject(new Error(`${method} did not come; heard: ${methods.join(', ') || 'nothing'}`));
+      const methods = this.#notifications.items.map((notification) => notification.method);
+      reject(new Error(`${method} did not arrive; received: ${methods.join(', ') || 'nothing'}`));
     }, limitMs);
     try {
-      return await Promise.race([promise, this.#heard.find((heard) => heard.method === method && is(heard))]);
+      return await Promise.race([
+        promise,
+        this.#notifications.find((notification) => notification.method === method && is(notification)),
+      ]);
     } finally {
       clearTimeout(timer);
     }

@@ -6,12 +6,15 @@ import { cached } from './cache.ts';
 import { command } from './command.ts';
 
 const SOURCES = new URL('../go/', import.meta.url);
-/** The conformance server that the SDK's own module brings along. */
+/** The conformance server in the SDK's own module. */
 const CONFORMANCE = 'github.com/modelcontextprotocol/go-sdk/conformance/everything-server';
 
 const FOLDERS = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/local/go/bin'];
 
-/** @throws {Error} if this machine has no Go. No package registry of the tests has a compiler that is new enough. */
+/**
+ * Returns the path of the compiler. @throws {Error} if there is none: no package registry of the tests has one that
+ * is new enough.
+ */
 function goCompiler(): string {
   const found = FOLDERS.map((folder) => join(folder, 'go')).find((file) => existsSync(file));
   if (found !== undefined) return found;

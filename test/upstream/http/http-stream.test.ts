@@ -30,7 +30,7 @@ test('T-037 a stream without its answer is resumed after `retry`, with Last-Even
   peer.request(2);
   await peer.answer(2);
   assert.deepEqual(
-    peer.told.items.slice(1).map((item) => item.kind === 'message' && item.about),
+    peer.events.items.slice(1).map((item) => item.kind === 'message' && item.about),
     [2, 2, 2],
   );
   const resumed = await server.received.find(({ headers }) => headers['last-event-id'] !== undefined);
@@ -113,7 +113,7 @@ test('X-037 a request forgotten between two streams is not resumed', LIMIT, asyn
   });
   await using peer = await connect(server.url);
   peer.request(2);
-  await peer.told.at(0);
+  await peer.events.at(0);
   peer.transport.forget(2);
   // The stream of this request ends later and has the same delay, so the first one would have been resumed before it.
   peer.request(3);
@@ -150,9 +150,9 @@ test('the server stream opens after initialized; its messages belong to no reque
   });
   await using peer = await connect(server.url);
   await peer.greet('2025-11-25');
-  await peer.told.find((item) => item.kind === 'message' && item.message.kind === 'notification');
+  await peer.events.find((item) => item.kind === 'message' && item.message.kind === 'notification');
   assert.deepEqual(
-    peer.told.items.slice(1).map((item) => item.kind === 'message' && [item.message.kind, item.about]),
+    peer.events.items.slice(1).map((item) => item.kind === 'message' && [item.message.kind, item.about]),
     [
       ['request', undefined],
       ['notification', undefined],
@@ -177,7 +177,7 @@ for (const status of [405, 404, 204]) {
     ).closed;
     peer.request(2);
     await peer.answer(2);
-    assert.equal(peer.told.items.length, 2);
+    assert.equal(peer.events.items.length, 2);
     assert.equal(server.received.items.filter(({ method }) => method === 'GET').length, 1);
   });
 }
@@ -196,7 +196,7 @@ test('T-037 the server stream is resumed at its last event', LIMIT, async () => 
   });
   await using peer = await connect(server.url);
   await peer.greet('2025-11-25');
-  await peer.told.at(3);
+  await peer.events.at(3);
   assert.deepEqual(
     server.received.items.filter(({ method }) => method === 'GET').map(({ headers }) => headers['last-event-id']),
     [undefined, 'g-1', 'g-2'],
@@ -239,7 +239,7 @@ test('an answer on the server stream is delivered, and its POST is closed', LIMI
   await peer.answer(2);
   const { closed } = await server.received.find(({ rpc }) => rpc === 'slow');
   await closed;
-  assert.equal(peer.told.items.length, 2);
+  assert.equal(peer.events.items.length, 2);
 });
 
 const reconnects = [
