@@ -10,6 +10,7 @@ import {
 } from '../json/json.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
 import { TextCache } from '../json/memo.ts';
+import { CLOSE_OBJECT, OPEN_OBJECT, QUOTE } from '../json/scan.ts';
 import { RPC } from './rpc-codes.ts';
 
 /** A request id as raw JSON text (`7`, `"a"`): comparable, and echoed byte for byte. */
@@ -243,6 +244,8 @@ function idOf(text: string): Id {
   }
 }
 
+const BACKSLASH = 0x5c;
+
 /** The text between the name `id` and the end of its value, if the value is one of the gateway's own ids. */
 const OWN_ID_VALUE = /[\t\n\r ]*:[\t\n\r ]*(\d{1,16})[\t\n\r ]*[,}]/y;
 
@@ -254,12 +257,13 @@ function idOfDeepResponse(text: string): Id {
   let id: Id | undefined;
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
-    const character = text[i];
-    if (character === '{' || character === '[') depth++;
-    else if (character === '}' || character === ']') depth--;
-    if (character !== '"') continue;
+    const code = text.charCodeAt(i);
+    // Brackets and braces differ in one bit.
+    if ((code | 0x20) === OPEN_OBJECT) depth++;
+    else if ((code | 0x20) === CLOSE_OBJECT) depth--;
+    if (code !== QUOTE) continue;
     const start = i;
-    for (i++; i < text.length && text[i] !== '"'; i++) if (text[i] === '\\') i++;
+    for (i++; i < text.length && text.charCodeAt(i) !== QUOTE; i++) if (text.charCodeAt(i) === BACKSLASH) i++;
     if (depth !== 1) continue;
     const name = text.slice(start, i + 1);
     if (name === '"method"') return 'null';
