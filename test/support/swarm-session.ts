@@ -114,7 +114,9 @@ export class SwarmSession {
       // A cancelled call may end without an answer.
       if (!isCancelled) throw thrown;
     });
-    await (cancel === undefined ? ended : Promise.race([ended, cancelled.promise]));
+    // The stream of a cancelled call ends, and may bring a question before. In 2024-11-05 a call has no stream.
+    const mayStayOpen = cancel !== undefined && this.planned.revision === '2024-11-05';
+    await (mayStayOpen ? Promise.race([ended, cancelled.promise]) : ended);
     // For most calls, the answer is the first message.
     if (cancel !== 'at its first message' || !this.#onFirstMessage.delete(act.nonce)) await cancelled.promise;
   }

@@ -98,7 +98,7 @@ export class Witness {
       const hasAll = received.progress === due.progress && received.logs >= due.logs && received.asked === due.asked;
       if (!hasAll) {
         this.#fault(
-          `${act.nonce} at ${upstream}  received ${JSON.stringify(received)} instead of ${JSON.stringify(due)}`,
+          `${act.nonce} at ${upstream} received ${JSON.stringify(received)} instead of ${JSON.stringify(due)}`,
         );
       }
     }
