@@ -1,6 +1,6 @@
 import { TOOLS } from './tools.ts';
 
-/** Tools of the fixture that are called, and how long the text of their answer is. */
+/** The tools of the fixture that are called, and the length of the text in their answers. */
 const TEXT_BYTES = { small: 64, text_10kb: 10_000, text_100kb: 100_000, sse: 64, progress: 64 } as const;
 
 export type CalledTool = keyof typeof TEXT_BYTES;
@@ -13,7 +13,10 @@ export const CALLED_TOOLS = [
   'progress',
 ] as const satisfies readonly CalledTool[];
 
-/** What a tool's answer says: lines of prose with a quote now and then, so that the JSON has escapes as real answers have. */
+/**
+ * Returns the text of a tool's answer: lines of prose with some quotes, so that the JSON has escapes as real answers
+ * do.
+ */
 export function textOf(tool: CalledTool): string {
   const bytes = TEXT_BYTES[tool];
   let text = '';
@@ -29,7 +32,7 @@ function tailOf(value: object): Buffer {
   return Buffer.from(`${JSON.stringify(value)}}`);
 }
 
-/** What the fixture speaks. */
+/** The revisions that the fixture supports. */
 export type Speaks = '2025-11-25' | '2026-07-28';
 
 const MODERN = { resultType: 'complete', _meta: { 'io.modelcontextprotocol/serverInfo': SERVER_INFO } };
@@ -52,15 +55,15 @@ function callTails(speaks: Speaks): ReadonlyMap<unknown, Buffer> {
 
 const CALLS = { '2025-11-25': callTails('2025-11-25'), '2026-07-28': callTails('2026-07-28') };
 
-/** An answer in two pieces: its start, where the id is, and its end, which is the same each time. */
+/** An answer in two parts: the first one has the id, the second one is the same each time. */
 export interface Answer {
   readonly head: string;
   readonly tail: Buffer;
-  /** It opens a session. */
+  /** Whether the answer opens a session. */
   readonly opens?: true;
-  /** Over HTTP it comes as an event. */
+  /** Whether the answer is an event, over HTTP. */
   readonly asEvent?: true;
-  /** A notification that is sent before it. */
+  /** A notification that precedes the answer. */
   readonly before?: string;
 }
 
@@ -95,9 +98,10 @@ function unknown(start: string, method: string): Answer {
 }
 
 /**
- * What the fixture, an MCP server of one revision with {@link TOOLS}, answers; undefined to what needs no answer.
+ * Returns the answer of the fixture, an MCP server of one revision with {@link TOOLS}; undefined if no answer is
+ * due.
  *
- * @throws {SyntaxError} where the message is not JSON.
+ * @throws {SyntaxError} if the message is not JSON.
  */
 export function answerTo(text: string, speaks: Speaks = '2025-11-25'): Answer | undefined {
   const message: unknown = JSON.parse(text);

@@ -1,6 +1,7 @@
 /**
- * The least a gateway can do in front of a stdio upstream, and the measure of ours: node:http, a route by session, the id and
- * the tool's name replaced by position, bytes copied. No checks, no limits, no policy, no log.
+ * The minimum of a gateway in front of a stdio upstream, as a reference: node:http, a route by session, the id and
+ * the
+ * tool's name replaced by position, bytes copied. It has no checks, limits, policy or log.
  */
 import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -23,7 +24,7 @@ interface Pending {
   readonly response: ServerResponse;
 }
 
-/** Where the raw text of the id lies. */
+/** Returns the position of the raw id. */
 function idSpan(bytes: Buffer): readonly [start: number, end: number] | undefined {
   const at = bytes.indexOf(ID);
   if (at < 0) return undefined;
@@ -32,7 +33,7 @@ function idSpan(bytes: Buffer): readonly [start: number, end: number] | undefine
   return [at + ID.length, end];
 }
 
-/** One upstream process. What is written within a turn of the event loop is written at once. */
+/** One upstream process. All messages of a turn of the event loop are one write. */
 class Child {
   readonly #process: ChildProcessByStdio<Writable, Readable, null>;
   readonly #pending = new Map<number, Pending>();

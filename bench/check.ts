@@ -20,7 +20,7 @@ function isComplete(result: unknown, ask: Ask, prefix: string): boolean {
   if (!list.success || list.data.tools.length !== TOOLS.length) return false;
   return TOOLS.every((tool, i) => {
     const listed = list.data.tools[i];
-    // What a gateway adds to a tool is its own affair; what the upstream said has to be there.
+    // A gateway may add members to a tool, but must keep those of the upstream.
     return Object.entries({ ...tool, name: `${prefix}${tool.name}` }).every(([key, value]) =>
       isDeepStrictEqual(listed?.[key], value),
     );
@@ -28,10 +28,11 @@ function isComplete(result: unknown, ask: Ask, prefix: string): boolean {
 }
 
 /**
- * Checks answers to one ask: each has to carry the id of its request and the whole result.
+ * Checks the answers to one kind of request: each needs the id of its request and the whole result.
  *
- * The first answer is parsed and compared with what the fixture says. Another that has the same bytes before and after the
- * id needs no parsing; one that differs is parsed as well.
+ * The first answer is parsed and compared with the fixture's. Later answers with the same bytes around the id need
+ * no
+ * parsing; others are parsed as well.
  */
 export class Check {
   readonly #ask: Ask;
@@ -44,7 +45,7 @@ export class Check {
     this.#prefix = prefix;
   }
 
-  /** @throws {Error} with the answer, where it is not the right one. */
+  /** @throws {Error} with the answer, if it is wrong. */
   answer(body: Buffer, id: number): void {
     const digits = String(id);
     if (this.#isKnown(body, digits)) return;
@@ -73,7 +74,7 @@ export class Check {
     const at = body.indexOf(`"id":${digits}`);
     if (at < 0) return;
     const start = at + '"id":'.length;
-    // Copies, for the body may be a piece of a larger buffer.
+    // Copied, because the body may be part of a larger buffer.
     this.#before = Buffer.from(body.subarray(0, start));
     this.#after = Buffer.from(body.subarray(start + digits.length));
   }

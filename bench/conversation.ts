@@ -13,12 +13,12 @@ export interface ConversationOptions {
   readonly ask: Ask;
   readonly toolPrefix: string;
   readonly check: Check;
-  /** Tells conversations apart: no two send the same id. */
+  /** Distinguishes conversations, so that no two send the same id. */
   readonly index: number;
   readonly count: number;
-  /** How many sessions it opens; they are used in turn. */
+  /** Number of sessions. They are used in turn. */
   readonly sessions: number;
-  /** Receives a request that was answered with an error; without it, that is a failure. */
+  /** Called when a request is answered with an error. Without it, an error is a failure. */
   readonly onRefusal: ((conversation: Conversation) => void) | undefined;
   readonly onAnswer: (conversation: Conversation, tookMs: number, asEvent: boolean) => void;
   readonly onFailure: (failure: unknown) => void;
@@ -29,7 +29,7 @@ interface Reply {
   readonly body: Buffer;
 }
 
-/** The JSON of the last event, which is the answer. */
+/** Returns the JSON of the last event, which is the answer. */
 function lastData(body: Buffer): Buffer {
   const at = body.lastIndexOf('\ndata:');
   if (at < 0 && !body.subarray(0, 5).equals(Buffer.from('data:'))) return body.subarray(0, 0);
@@ -49,12 +49,12 @@ function isRefusal(head: string, body: Buffer): boolean {
   return status(head) !== 200 || body.includes('"error":{');
 }
 
-/** One kept connection with one or more sessions, and one request at a time. */
+/** One kept connection with one or more sessions, and at most one request in flight. */
 export class Conversation {
   readonly #options: ConversationOptions;
   readonly #socket: Socket;
   readonly #sessions: string[] = [];
-  /** Of a request in each session. */
+  /** The heads of the requests, one per session. */
   readonly #heads: string[] = [];
   #asked = 0;
   #nextId: number;
@@ -81,12 +81,12 @@ export class Conversation {
     });
   }
 
-  /** How long it has been waiting for an answer; undefined while it is not. */
+  /** Returns how long the request in flight has waited; undefined if there is none. */
   waitingMs(nowMs: number): number | undefined {
     return this.#askedAtMs === undefined ? undefined : nowMs - this.#askedAtMs;
   }
 
-  /** @throws {Error} where the handshake is refused. */
+  /** @throws {Error} if the handshake is refused. */
   async open(): Promise<void> {
     await once(this.#socket, 'connect');
     for (let session = 0; session < this.#options.sessions; session++) await this.#openSession();
@@ -110,7 +110,7 @@ export class Conversation {
     this.#heads.push(this.#requestHead('POST', dialect.headers(session, ask, toolPrefix)));
   }
 
-  /** Sends the next request; `onAnswer` follows. */
+  /** Sends the next request. `onAnswer` is called later. */
   ask(): void {
     const { revision, ask, toolPrefix, count } = this.#options;
     this.#askedId = this.#nextId;
@@ -121,7 +121,7 @@ export class Conversation {
     this.#socket.write(`${head}content-length: ${body.length}\r\n\r\n${body}`, 'latin1');
   }
 
-  /** Ends its sessions, where there are any. */
+  /** Ends the sessions, if there are any. */
   async close(): Promise<void> {
     for (const session of this.#sessions) {
       const headers = dialectOf(this.#options.revision).headers(session, undefined, '');

@@ -1,21 +1,21 @@
 import type { CalledTool } from './answers.ts';
 
-/** What the load generator asks for, over and over. */
+/** The request that the load generator repeats. */
 export type Ask = { readonly method: 'tools/list' } | { readonly method: 'tools/call'; readonly tool: CalledTool };
 
-/** How a client of one revision speaks. */
+/** The messages and headers of a client of one revision. */
 interface Dialect {
-  /** Messages of the handshake, posted in this order before anything else. */
+  /** Messages of the handshake, posted in this order before all others. */
   readonly opening: readonly string[];
-  /** @param session as the answer to the first message named it. */
+  /** @param session the session id from the answer to the first message. */
   headers(session: string | undefined, ask: Ask | undefined, prefix: string): Readonly<Record<string, string>>;
-  /** @param prefix in front of tool names. */
+  /** @param prefix the prefix of tool names. */
   request(id: number, ask: Ask, prefix: string): string;
 }
 
 const CLIENT_INFO = { name: 'bench-load', version: '1.0.0' };
 
-/** What every request of 2026-07-28 says of its client. */
+/** The envelope of every request of 2026-07-28. */
 const ENVELOPE = JSON.stringify({
   'io.modelcontextprotocol/protocolVersion': '2026-07-28',
   'io.modelcontextprotocol/clientInfo': CLIENT_INFO,
@@ -31,7 +31,7 @@ function callParams(id: number, tool: CalledTool, prefix: string): string {
   return `{"name":"${prefix}${tool}","arguments":{"city":"Oostende","days":3}${meta}}`;
 }
 
-/** A row per revision a client can have. */
+/** One row per revision of clients. */
 const DIALECTS = {
   '2025-11-25': {
     opening: [

@@ -13,13 +13,13 @@ export interface Call {
 
 export interface FixtureOptions {
   readonly capabilities: object;
-  /** Returns the result, or undefined where it wrote to the response itself. */
+  /** Returns the result. Returns undefined if it wrote the response itself. */
   answer(call: Call): object | undefined;
-  /** Speaks 2026-07-28 instead of 2025-11-25. */
+  /** Whether the server is of 2026-07-28 instead of 2025-11-25. */
   readonly isModern?: boolean;
-  /** Receives an event stream that the client opened with GET; without it, GET is refused. */
+  /** Called with the response to a GET, as an event stream. Without it, GET is refused. */
   onStream?(response: ServerResponse): void;
-  /** Receives a response of the client to a request of ours. */
+  /** Called with a response of the client to a request of this server. */
   onResponse?(message: Message): void;
 }
 
@@ -69,7 +69,7 @@ export class FixtureServer implements AsyncDisposable {
     server.on('connection', (socket) => {
       sockets.add(socket);
       socket.once('close', () => sockets.delete(socket));
-      // The gateway may be killed while something is written to it.
+      // The gateway may be killed during a write.
       socket.on('error', () => socket.destroy());
     });
     server.keepAliveTimeout = 0;

@@ -8,17 +8,17 @@ import { onEveryCore, pinned, Program } from './program.ts';
 export const OWN_CHECKOUT = fileURLToPath(new URL('..', import.meta.url));
 
 export interface GatewayOptions {
-  /** Of its folder and of its log. */
+  /** The name of its folder and its log. */
   readonly name: string;
   /** The folder of the checkout whose gateway is started. */
   readonly checkout: string;
-  /** Holds its configuration, state and log. */
+  /** The folder of its configuration, state and log. */
   readonly dir: string;
-  /** `every` lets it and its children use every core. */
+  /** `every` allows it and its children all cores. */
   readonly core: number | 'every' | undefined;
-  /** Entries of the configuration, by name. */
+  /** The entries of the configuration, by name. */
   readonly servers: Readonly<Record<string, object>>;
-  /** The configuration's `gateway` section, less where it listens and keeps its state. */
+  /** The section `gateway` of the configuration, without addresses and state directory. */
   readonly settings?: object;
   readonly nodeArgs?: readonly string[];
   /** The program in the checkout: `src/main.ts`, unless given. */
@@ -54,12 +54,12 @@ export async function gatewayCommand(verb: 'run' | 'stdio', options: GatewayOpti
   return core === 'every' ? onEveryCore(command) : pinned(core, command);
 }
 
-/** A running gateway, seen from outside: its endpoint, and what it tells its operator. */
+/** A running gateway, with its endpoint and its operator's port. */
 export class Gateway implements AsyncDisposable {
   readonly program: Program;
-  /** The MCP endpoint for all upstreams. */
+  /** The endpoint that merges all upstreams. */
   readonly url: string;
-  /** From the start of the process until it listened. */
+  /** The time from the start of the process until it listens. */
   readonly listeningMs: number;
   readonly #operator: string;
 
@@ -70,7 +70,7 @@ export class Gateway implements AsyncDisposable {
     this.listeningMs = listeningMs;
   }
 
-  /** Starts it and waits until it listens. @throws {Error} with the end of its log. */
+  /** Starts a gateway and waits until it listens. @throws {Error} with the end of its log. */
   static async start(options: GatewayOptions): Promise<Gateway> {
     const command = await gatewayCommand('run', options);
     const beganMs = performance.now();
@@ -91,13 +91,13 @@ export class Gateway implements AsyncDisposable {
     return this.program.pid;
   }
 
-  /** Returns all metrics. @throws {Error} where the operator's port does not answer within `timeoutMs`. */
+  /** Returns all metrics. @throws {Error} if the operator's port does not answer within `timeoutMs`. */
   async metrics(timeoutMs = 60_000): Promise<readonly Sample[]> {
     const response = await fetch(new URL('/metrics', this.#operator), { signal: AbortSignal.timeout(timeoutMs) });
     return parseSamples(await response.text());
   }
 
-  /** Returns the longest block of the event loop since the metrics were last read. */
+  /** Returns the longest block of the event loop since the last reading of the metrics. */
   async longestBlockMs(): Promise<number> {
     return longestBlockMs(await this.metrics());
   }

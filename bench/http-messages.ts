@@ -12,7 +12,7 @@ export type OnHttpMessage = (head: string, body: Buffer) => void;
  * Cuts a byte stream into HTTP/1.1 messages, requests or responses, whose body has a length or comes in chunks. A message
  * with neither has no body.
  *
- * The load generator and the fixture read with it instead of with node:http, so that neither is what is measured.
+ * The load generator and the fixture use it instead of node:http, so that neither is the bottleneck.
  */
 export class HttpMessages {
   readonly #onMessage: OnHttpMessage;
@@ -26,7 +26,7 @@ export class HttpMessages {
     this.#onMessage = onMessage;
   }
 
-  /** @throws {Error} where a chunk has no size. */
+  /** @throws {Error} if a chunk has no size. */
   push(data: Buffer): void {
     const bytes = this.#rest.length === 0 ? data : Buffer.concat([this.#rest, data]);
     this.#rest = EMPTY;
@@ -41,7 +41,7 @@ export class HttpMessages {
     }
   }
 
-  /** Returns where to go on, or undefined where more bytes are needed to go on from here. */
+  /** Returns the position after this step; undefined if more bytes are needed. */
   #step(bytes: Buffer, at: number): number | undefined {
     switch (this.#state) {
       case 'head': {

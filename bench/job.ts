@@ -2,7 +2,7 @@ import * as z from 'zod';
 import { CALLED_TOOLS } from './answers.ts';
 import { REVISIONS } from './dialect.ts';
 
-/** What one process of the load generator does. */
+/** The task of one process of the load generator. */
 const JOB = z.object({
   url: z.url(),
   revision: z.enum(REVISIONS),
@@ -12,9 +12,12 @@ const JOB = z.object({
   ]),
   toolPrefix: z.string(),
   connections: z.int().positive(),
-  /** Sessions in all, shared out among the connections, each of which uses its sessions in turn. One a connection unless given. */
+  /**
+   * Sessions in total, distributed over the connections, each of which uses its sessions in turn. Default: one per
+   * connection.
+   */
   sessions: z.int().positive().optional(),
-  /** Whether an error in answer to a request is counted instead of failing the run. */
+  /** Whether errors in answers are counted instead of failing the run. */
   countsRefusals: z.boolean().optional(),
   warmMs: z.number(),
   measureMs: z.number(),
@@ -25,20 +28,20 @@ const JOB = z.object({
 
 export type Job = z.infer<typeof JOB>;
 
-/** What it reports. */
+/** The report of one round. */
 const ROUND = z.object({
   requests: z.number(),
   perSecond: z.number(),
-  /** Of the processes under test, per request. */
+  /** CPU time of the processes under test per request. */
   cpuUs: z.number(),
   p50Us: z.number(),
   p99Us: z.number(),
   rssMb: z.number(),
   peakMb: z.number(),
   pssMb: z.number(),
-  /** Requests that were answered with an error. */
+  /** Number of requests that were answered with an error. */
   refusals: z.number(),
-  /** How the answers came; the choice is the subject's. */
+  /** The form of the answers, which the subject chooses. */
   answersAs: z.enum(['json', 'sse', 'both']),
 });
 
@@ -49,7 +52,7 @@ export function parseJob(text: string | undefined): Job {
   return JOB.parse(JSON.parse(text ?? 'null'));
 }
 
-/** @param log of the load generator: the line of its report is the last. @throws {z.ZodError} */
+/** @param log of the load generator: its last line is the report. @throws {z.ZodError} */
 export function parseRound(log: string): Round {
   return ROUND.parse(JSON.parse(log.trim().split('\n').at(-1) ?? 'null'));
 }

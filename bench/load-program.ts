@@ -2,10 +2,15 @@ import { fileURLToPath } from 'node:url';
 import { type Job, parseRound, type Round } from './job.ts';
 import { pinned, Program } from './program.ts';
 
-/** Beyond warming up and measuring: handshakes, with up to one process per session, and the end of the sessions. */
+/**
+ * Time besides warming up and measuring: handshakes, with up to one process per session, and the end of the sessions.
+ */
 const LOAD_EXTRA_MS = 90_000;
 
-/** Plays one round of load in a process of its own. @param subject is blamed where the round fails. @throws {Error} */
+/**
+ * Runs one round of load in a process of its own. @param subject named in the error if the round fails. @throws
+ * {Error}
+ */
 export async function playLoad(
   job: Job,
   subject: Program,

@@ -9,7 +9,7 @@ import { percentile } from './percentile.ts';
 import { cpuTimes, cpuUs, memory } from './process-cost.ts';
 
 const OPEN_MS = 60_000;
-/** Longer than this without an answer fails the run. */
+/** A longer wait for an answer fails the run. */
 const STUCK_MS = 30_000;
 const CLOSE_MS = 10_000;
 
@@ -19,13 +19,13 @@ function within<T>(promise: Promise<T>, ms: number, what: string): Promise<T> {
   return Promise.race([promise, late]).finally(() => clearTimeout(timer));
 }
 
-/** Returns how many of all sessions the connection at `index` has. */
+/** Returns the number of sessions of the connection at `index`. */
 function sessionsOf({ sessions, connections }: Job, index: number): number {
   if (sessions === undefined) return 1;
   return Math.floor(sessions / connections) + (index < sessions % connections ? 1 : 0);
 }
 
-/** Asks on all conversations: each again as soon as it was answered, or all together at a given rate. */
+/** Sends requests on all conversations: each right after its answer, or all together at a given rate. */
 class Load {
   readonly #job: Job;
   readonly #conversations: readonly Conversation[];
@@ -58,12 +58,12 @@ class Load {
     });
   }
 
-  /** @throws {Error} at the first answer that is wrong or does not come. */
+  /** @throws {Error} at the first answer that is wrong or late. */
   async run(): Promise<Round> {
     const { warmMs, measureMs, pids } = this.#job;
     await this.#orFail(within(Promise.all(this.#conversations.map((each) => each.open())), OPEN_MS, 'the handshakes'));
     const watchdog = setInterval(() => this.#watch(), 1_000);
-    // The first answer may have to wait for a process to start.
+    // The first answer may wait for the start of a process.
     for (const conversation of this.#conversations) conversation.ask();
     await this.#settled();
     const pacer = this.#start();

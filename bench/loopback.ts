@@ -10,7 +10,7 @@ export async function listenOnLoopback(server: Server): Promise<number> {
   return address.port;
 }
 
-/** Listens, and says so in the line that `Program.listening` waits for. */
+/** Listens, and prints the line that `Program.listening` waits for. */
 export async function serve(server: Server): Promise<void> {
   const port = await listenOnLoopback(server);
   console.log(JSON.stringify({ msg: 'listening', url: `http://127.0.0.1:${port}/mcp` }));

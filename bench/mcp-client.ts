@@ -2,7 +2,7 @@ import { Agent, type ClientRequest, type IncomingMessage, request } from 'node:h
 
 const ANSWER_MS = 120_000;
 
-/** A JSON-RPC message, as far as the benches look at it. */
+/** The parts of a JSON-RPC message that the benches read. */
 export interface Message {
   readonly id?: unknown;
   readonly method?: string;
@@ -11,12 +11,12 @@ export interface Message {
   readonly error?: unknown;
 }
 
-/** What came back for one POST. */
+/** The response to one POST. */
 export interface Reply {
   readonly status: number;
   readonly session: string | undefined;
   readonly text: string;
-  /** Messages in the order they came. Empty where the body is not readable. */
+  /** Messages in the order of arrival. Empty if the body is not readable. */
   readonly messages: readonly Message[];
 }
 
@@ -25,7 +25,7 @@ export interface ClientOptions {
   readonly agent: Agent;
   readonly headers?: Readonly<Record<string, string>>;
   readonly capabilities?: object;
-  /** Answers a request of the server; its result is sent back. */
+  /** Answers a request of the server. Its result is sent back. */
   readonly onRequest?: (message: Message) => object;
 }
 
@@ -44,7 +44,7 @@ export function messagesOf(text: string, contentType: string): readonly Message[
   });
 }
 
-/** Returns as many connections as are asked for at once, kept. */
+/** Returns an agent that keeps its connections. */
 export function keptConnections(maxSockets: number): Agent {
   return new Agent({ keepAlive: true, maxSockets });
 }
@@ -59,7 +59,7 @@ export class McpClient {
     this.#options = options;
   }
 
-  /** Opens a session. @throws {Error} where it is refused. */
+  /** Opens a session. @throws {Error} if it is refused. */
   static async open(options: ClientOptions): Promise<McpClient> {
     const client = new McpClient(options);
     const { capabilities = {} } = options;
@@ -77,14 +77,14 @@ export class McpClient {
     return await this.post(JSON.stringify({ jsonrpc: '2.0', id: ++this.#lastId, method, params }));
   }
 
-  /** Posts a body. @throws {Error} where the connection fails or the answer does not end in time. */
+  /** Posts a body. @throws {Error} if the connection fails, or the answer does not end in time. */
   async post(body: string | Buffer): Promise<Reply> {
     const outgoing = this.begin(body.length);
     outgoing.end(body);
     return await this.reply(outgoing);
   }
 
-  /** Begins a POST whose body is written by the caller. @param length of the body, in bytes. */
+  /** Begins a POST whose body the caller writes. @param length of the body, in bytes. */
   begin(length?: number): ClientRequest {
     const outgoing = request(this.#options.url, {
       method: 'POST',
@@ -97,12 +97,12 @@ export class McpClient {
       signal: AbortSignal.timeout(ANSWER_MS),
     });
     outgoing.setNoDelay(true);
-    // Reported by `reply`, where somebody waits.
+    // `reply` reports the error to its caller.
     outgoing.on('error', () => undefined);
     return outgoing;
   }
 
-  /** Reads the response of a POST to its end, answering the server's own requests on it. */
+  /** Reads the response to a POST, and answers the server's requests in it. */
   async reply(outgoing: ClientRequest): Promise<Reply> {
     const response = await responseOf(outgoing);
     const contentType = response.headers['content-type'] ?? '';
@@ -126,7 +126,7 @@ export class McpClient {
     };
   }
 
-  /** Opens the session's own event stream, and does not read it. */
+  /** Opens the GET stream of the session without reading it. */
   async openStream(): Promise<IncomingMessage> {
     const outgoing = request(this.#options.url, {
       agent: this.#options.agent,
@@ -171,12 +171,12 @@ async function responseOf(outgoing: ClientRequest): Promise<IncomingMessage> {
   return await promise;
 }
 
-/** Returns the result in the last message of a reply; undefined where that is none. */
+/** Returns the result in the last message of a reply; undefined if there is none. */
 export function resultOf({ messages }: Reply): unknown {
   return messages.at(-1)?.result;
 }
 
-/** Returns a member of an object; undefined of anything else. */
+/** Returns a member of an object; undefined if the value is no object. */
 export function member(value: unknown, name: string): unknown {
   return typeof value === 'object' && value !== null ? Reflect.get(value, name) : undefined;
 }

@@ -15,17 +15,17 @@ export function parseSamples(text: string): readonly Sample[] {
   });
 }
 
-/** Returns the sum over all labels of a metric; 0 where there is none. */
+/** Returns the sum of a metric over all labels; 0 if there is none. */
 export function total(samples: readonly Sample[], name: string): number {
   return samples.reduce((sum, sample) => (sample.name === name ? sum + sample.value : sum), 0);
 }
 
-/** Node measures with a timer of this interval, so that an idle loop reads as this much. */
+/** Node measures with a timer of this interval, so that an idle loop has this value. */
 const RESOLUTION_MS = 10;
 
 /**
- * Returns how long the event loop was blocked at a stretch since the metrics were read before: at least this long, and at
- * most 10 ms longer, which is how finely Node measures.
+ * Returns the longest block of the event loop since the last reading of the metrics, with Node's precision: the true
+ * value is at most 10 ms less.
  */
 export function longestBlockMs(samples: readonly Sample[]): number {
   return Math.max(0, total(samples, 'nodejs_eventloop_lag_max_seconds') * 1_000 - RESOLUTION_MS);

@@ -15,7 +15,7 @@ function exists(command: string, flag: string): boolean {
   return spawnSync(command, [flag], { stdio: 'ignore' }).status === 0;
 }
 
-/** @throws {Error} saying what is missing. */
+/** @throws {Error} that names the missing part. */
 function ensureInstalled(): void {
   if (exists('nginx', '-v')) return;
   const isRoot = process.getuid?.() === 0;
@@ -23,7 +23,7 @@ function ensureInstalled(): void {
     throw new Error('nginx is not installed, and only root on Debian can install it here: install nginx-light');
   }
   console.log('installing nginx-light');
-  // RUNLEVEL=1 keeps the package from starting a server of its own on port 80.
+  // RUNLEVEL=1 keeps the package from starting a server on port 80.
   const env = { ...process.env, DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' };
   const script = 'apt-get update -qq && apt-get install -qq -y --no-install-recommends nginx-light';
   const install = spawnSync('sh', ['-c', script], { env, timeout: INSTALL_MS, encoding: 'utf8' });
@@ -39,7 +39,7 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** True once something accepts connections there, undefined before. */
+/** Resolves with true if something accepts connections there, else with undefined. */
 async function accepts(port: number): Promise<true | undefined> {
   const socket = connect(port, '127.0.0.1');
   try {
@@ -52,7 +52,10 @@ async function accepts(port: number): Promise<true | undefined> {
   }
 }
 
-/** A plain reverse proxy. The limits on reused connections are raised: reconnecting is not what is measured. */
+/**
+ * Returns the configuration of a plain reverse proxy. Its limits on reused connections are raised, so that it does
+ * not reconnect.
+ */
 function configuration(dir: string, port: number, upstream: URL): string {
   const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'];
   return `
@@ -85,7 +88,7 @@ http {
 `;
 }
 
-/** @throws {Error} where nginx is missing or does not start. */
+/** @throws {Error} if nginx is missing or does not start. */
 export async function startNginx(place: Place): Promise<Running> {
   ensureInstalled();
   if (place.upstream.kind !== 'http') throw new Error('nginx cannot speak to a stdio upstream');

@@ -7,11 +7,11 @@ import { canPin } from './program.ts';
 import { type Scenario, SCENARIOS } from './scenarios.ts';
 import { BEFORE, type Subject, SUBJECTS } from './subjects.ts';
 
-/** What the command line asks for. */
+/** The options of the command line. */
 export interface Options {
   /** `request`: the cost of a request. `growth`: how cost grows. `hostile`: the cost of hostile input. */
   readonly suite: 'request' | 'growth' | 'hostile';
-  /** Ids of scenarios or series, as typed. */
+  /** Ids of scenarios or series, as the user wrote them. */
   readonly only: string | undefined;
   readonly seconds: number;
   readonly rounds: number;
@@ -32,7 +32,7 @@ function positive(text: string, name: string): number {
   return value;
 }
 
-/** @throws {TypeError} naming the ids there are. */
+/** @throws {TypeError} that lists the known ids. */
 export function named<T extends { readonly id: string }>(
   all: readonly T[],
   names: string,
@@ -46,7 +46,7 @@ export function named<T extends { readonly id: string }>(
   });
 }
 
-/** Returns the folder of a checkout, whole. */
+/** Returns the absolute folder of a checkout. */
 function checkoutAt(folder: string, option: string): string {
   const checkout = resolve(folder);
   if (!existsSync(join(checkout, 'src/main.ts')))
@@ -63,7 +63,7 @@ function subjectsFor(names: string | undefined, against: string | undefined): re
   return SUBJECTS.filter(isChosen);
 }
 
-/** @throws {TypeError} in words for whoever typed it. */
+/** @throws {TypeError} that explains the mistake to the user. */
 export function readOptions(args: readonly string[] = process.argv.slice(2)): Options {
   const { values } = parseArgs({
     args: [...args],

@@ -1,6 +1,7 @@
 /**
- * Asks a healthy upstream at an even pace over connections of its own until it is told to stop, then prints one line of JSON.
- * A request that is answered with an error, or not at all, counts as a failure.
+ * Sends requests to a healthy upstream at an even pace over its own connections until it is stopped, then prints one
+ * line
+ * of JSON. A request with an error or without an answer is a failure.
  */
 import { Check } from './check.ts';
 import { Conversation } from './conversation.ts';
@@ -38,7 +39,7 @@ const conversations = Array.from({ length: CONNECTIONS }, (_, index) => {
 
 function report(): void {
   const now = performance.now();
-  // An answer that is still missing counts with the time it was waited for.
+  // A missing answer counts with the time that it has waited.
   const waiting = conversations.flatMap((each) => each.waitingMs(now) ?? []);
   const sorted = Float64Array.from([...tookMs, ...waiting]).toSorted();
   const figures = {

@@ -2,7 +2,7 @@ import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { pinned, Program } from './program.ts';
 
-/** What the probe asks, and the prefix of the upstream that it asks. */
+/** The request of the probe, and the prefix of its upstream. */
 export const PROBED_ASK = { method: 'tools/call', tool: 'small' } as const;
 export const PROBED_PREFIX = 'healthy__';
 
@@ -26,7 +26,7 @@ export class Probe implements AsyncDisposable {
     this.#program = program;
   }
 
-  /** Resolves when its sessions are open and it asks. */
+  /** Resolves when its sessions are open and it sends requests. */
   static async start(url: string, dir: string, name: string, core: number | undefined): Promise<Probe> {
     const command = pinned(core, [process.execPath, fileURLToPath(new URL('probe.ts', import.meta.url)), url]);
     const probe = new Probe(await Program.start(name, command, dir));
@@ -39,7 +39,7 @@ export class Probe implements AsyncDisposable {
     }
   }
 
-  /** Ends it. @throws {Error} where it measured nothing. */
+  /** Ends the probe. @throws {Error} if it has measured nothing. */
   async stop(): Promise<ProbeFigures> {
     await this.#program[Symbol.asyncDispose]();
     await this.#program.exited(STOP_MS);

@@ -10,18 +10,21 @@ function read(path: string): string | undefined {
   try {
     return readFileSync(path, 'latin1');
   } catch {
-    // It ended in the meantime.
+    // The process has ended in the meantime.
     return undefined;
   }
 }
 
-/** The fields of `/proc/<pid>/stat` that follow the name, which may hold anything. */
+/** Returns the fields of `/proc/<pid>/stat` after the name, which may have any characters. */
 function stat(path: string): readonly string[] {
   const text = read(path) ?? '';
   return text.slice(text.lastIndexOf(')') + 2).split(' ');
 }
 
-/** Nanoseconds. `schedstat` counts what `utime + stime` counts, in finer steps than ticks of 10 ms; not every kernel has it. */
+/**
+ * Returns nanoseconds. `schedstat` counts the same as `utime + stime`, in finer steps than 10 ms; not every kernel
+ * has it.
+ */
 function threadNs(task: string): number {
   const exact = Number(read(`${task}/schedstat`)?.split(' ', 1)[0] ?? 0);
   if (exact > 0) return exact;
@@ -29,7 +32,7 @@ function threadNs(task: string): number {
   return (Number(fields[11] ?? 0) + Number(fields[12] ?? 0)) * (1e9 / TICKS_PER_SECOND);
 }
 
-/** CPU time of these processes without their children, user and system together. */
+/** Returns the CPU time of these processes without their children, user and system together. */
 export function cpuTimes(pids: readonly number[]): CpuTimes {
   const times = new Map<string, number>();
   for (const pid of pids) {
@@ -40,7 +43,7 @@ export function cpuTimes(pids: readonly number[]): CpuTimes {
   return times;
 }
 
-/** Microseconds of CPU used between two readings. A thread that ended between them is not counted. */
+/** Returns the microseconds of CPU used between two readings. A thread that ended between them is not counted. */
 export function cpuUs(before: CpuTimes, after: CpuTimes): number {
   let ns = 0;
   for (const [thread, at] of after) ns += at - (before.get(thread) ?? 0);
@@ -49,9 +52,9 @@ export function cpuUs(before: CpuTimes, after: CpuTimes): number {
 
 export interface Memory {
   readonly rssMb: number;
-  /** The most since each process began. */
+  /** The largest value since the start of each process. */
   readonly peakMb: number;
-  /** Resident memory, where a page that several processes share is divided among them. */
+  /** Resident memory. A page that several processes share is divided among them. */
   readonly pssMb: number;
 }
 
@@ -86,13 +89,16 @@ export function descendantsOf(pid: number): number[] {
   return found.slice(1);
 }
 
-/** Returns the value of a variable that the process was started with; undefined where it has none or has ended. */
+/**
+ * Returns the value of a variable in the environment of a process; undefined if there is none, or the process has
+ * ended.
+ */
 export function startedWith(pid: number, variable: string): string | undefined {
   const entry = (read(`/proc/${pid}/environ`) ?? '').split('\0').find((text) => text.startsWith(`${variable}=`));
   return entry?.slice(variable.length + 1);
 }
 
-/** Returns the parent of a process; 0 where the process has ended. */
+/** Returns the parent of a process; 0 if the process has ended. */
 export function parentOf(pid: number): number {
   return Number(stat(`/proc/${pid}/stat`)[1] ?? 0);
 }

@@ -12,7 +12,7 @@ const STOP_MS = 8_000;
 const living = new Set<ChildProcess>();
 let guarded = false;
 
-/** Workers of nginx survive the death of their parent, and children of a gateway need its help to end. */
+/** Workers of nginx outlive their parent, and children of a gateway need its help to end. */
 function killWithChildren(child: ChildProcess): void {
   const children = child.pid === undefined ? [] : childrenOf(child.pid);
   child.kill('SIGKILL');
@@ -20,12 +20,12 @@ function killWithChildren(child: ChildProcess): void {
     try {
       process.kill(pid, 'SIGKILL');
     } catch {
-      // It ended in the meantime.
+      // The process has ended in the meantime.
     }
   }
 }
 
-/** Programs end with us, however we end. */
+/** Kills all programs when this process exits. */
 function guard(): void {
   if (guarded) return;
   guarded = true;
@@ -37,28 +37,29 @@ function guard(): void {
   }
 }
 
-/** The same command on one core; unchanged where no core is given. */
+/** Returns the command on one core; unchanged if no core is given. */
 export function pinned(core: number | undefined, command: readonly string[]): readonly string[] {
   return core === undefined ? command : [TASKSET, '-c', String(core), ...command];
 }
 
-/** The same command on every core, also where this process is on one. */
+/** Returns the command on every core, even if this process is on one. */
 export function onEveryCore(command: readonly string[]): readonly string[] {
   return [TASKSET, '-c', `0-${cpus().length - 1}`, ...command];
 }
 
-// By its path, for a gateway starts its stdio children with an environment of its own.
+// With its path, because a gateway starts its stdio children with a restricted environment.
 const TASKSET = '/usr/bin/taskset';
 
-/** Whether a command can be put on the second core. */
+/** Returns whether a command can be put on the second core. */
 export function canPin(): boolean {
   const [command = '', ...args] = pinned(1, ['true']);
   return spawnSync(command, args).status === 0;
 }
 
 /**
- * A program under test or beside it. What it says goes to a file instead of through us: an access log read by this process
- * would take its time from the program that is measured.
+ * A program under test, or one that helps. Its output goes to a file instead of a pipe: reading an access log in
+ * this
+ * process would take time from the measured program.
  */
 export class Program implements AsyncDisposable {
   readonly pid: number;
@@ -73,7 +74,7 @@ export class Program implements AsyncDisposable {
     this.#logFile = logFile;
   }
 
-  /** @param dir where `<name>.log` is written. @throws {Error} where it cannot be started. */
+  /** @param dir folder of `<name>.log`. @throws {Error} if the program cannot be started. */
   static async start(
     name: string,
     [command = '', ...args]: readonly string[],
@@ -103,7 +104,7 @@ export class Program implements AsyncDisposable {
     return readFile(this.#logFile, 'utf8');
   }
 
-  /** The first thing `find` gets to see that is not undefined. @throws {Error} with the log, where that takes too long. */
+  /** Resolves with the first defined value of `find`. @throws {Error} with the log, if that takes too long. */
   async until<T>(find: () => T | undefined | Promise<T | undefined>, timeoutMs: number): Promise<T> {
     const untilMs = performance.now() + timeoutMs;
     for (;;) {
@@ -116,7 +117,7 @@ export class Program implements AsyncDisposable {
     }
   }
 
-  /** The URL in its line `{"msg":"listening","url":…}`. @throws {Error} */
+  /** Resolves with the URL in its line `{"msg":"listening","url":…}`. @throws {Error} */
   listening(timeoutMs = 20_000): Promise<string> {
     const url = /^\{.*"msg":"listening"/;
     return this.until(async () => {
@@ -125,7 +126,7 @@ export class Program implements AsyncDisposable {
     }, timeoutMs);
   }
 
-  /** Resolves with its exit code, or null where a signal ended it; kills it after `timeoutMs`. */
+  /** Resolves with its exit code, or null if a signal ended it. Kills it after `timeoutMs`. */
   async exited(timeoutMs: number): Promise<number | null> {
     if (this.running) {
       const timer = setTimeout(() => killWithChildren(this.#child), timeoutMs);
@@ -145,7 +146,10 @@ export class Program implements AsyncDisposable {
   }
 }
 
-/** Puts this process with all its threads on one core. Programs that it starts later inherit that unless they are pinned themselves. */
+/**
+ * Puts this process with all its threads on one core. Programs that it starts later inherit that unless they are
+ * pinned.
+ */
 export function pinThisProcess(core: number): void {
   spawnSync(TASKSET, ['-acp', String(core), String(process.pid)]);
 }

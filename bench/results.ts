@@ -2,7 +2,7 @@ import type { Round } from './job.ts';
 import { type Scenario, type Target, TARGETS } from './scenarios.ts';
 import { BEFORE } from './subjects.ts';
 
-/** One subject in one scenario. One that failed has no rounds: what it costs to answer wrongly is of no interest. */
+/** One subject in one scenario. A subject that failed has no rounds: the cost of wrong answers is meaningless. */
 export interface Row {
   readonly subject: string;
   readonly title: string;
@@ -20,7 +20,7 @@ interface Median extends Round {
 }
 
 interface TargetResult extends Target {
-  /** Undefined where one of the two was not measured. */
+  /** Undefined if one of the two was not measured. */
   readonly ratio: number | undefined;
   readonly isMet: boolean | undefined;
 }
@@ -32,7 +32,7 @@ export function median(values: readonly number[]): number {
   return (lower + upper) / 2;
 }
 
-/** Each figure's median over the rounds, except for the peak of memory, which is the last. */
+/** Returns the median of each figure over the rounds; of the peak of memory, the last value. */
 export function medianOf({ subject, rounds }: Row): Median | undefined {
   const last = rounds.at(-1);
   if (last === undefined) return undefined;
@@ -52,7 +52,7 @@ export function medianOf({ subject, rounds }: Row): Median | undefined {
   };
 }
 
-/** CPU per request of `subject` as a multiple of that of `of`: the median of the ratios within each round. */
+/** Returns the CPU per request of `subject` as a multiple of that of `of`: the median of the ratios in each round. */
 export function ratio(result: ScenarioResult, subject: string, of: string): number | undefined {
   const rounds = (id: string) => result.rows.find((row) => row.subject === id)?.rounds ?? [];
   const base = rounds(of);
@@ -63,12 +63,12 @@ export function ratio(result: ScenarioResult, subject: string, of: string): numb
   return ratios.length === 0 ? undefined : median(ratios);
 }
 
-/** The targets of the scenarios that were run. */
+/** Returns the targets of the scenarios that were run. */
 export function targetResults(results: readonly ScenarioResult[]): TargetResult[] {
   return TARGETS.flatMap((target) => {
     const result = results.find(({ scenario }) => scenario.id === target.scenario);
     if (result === undefined) return [];
-    // The other gateway takes part only with `--against`.
+    // The other gateway is a subject only with `--against`.
     if (target.of === BEFORE && result.rows.every(({ subject }) => subject !== BEFORE)) return [];
     const measured = ratio(result, target.subject, target.of);
     return [{ ...target, ratio: measured, isMet: measured === undefined ? undefined : measured <= target.atMost }];

@@ -1,6 +1,8 @@
 /**
- * `npm run bench`: what a request costs in front of the same upstream, by nginx, by the gateway and by the SDK's own parts.
- * With `--growth`, how that grows with sessions, upstreams, tools and connections; with `--hostile`, what hostile input costs.
+ * `npm run bench`: the cost of a request in front of the same upstream, for nginx, the gateway and the SDK's own
+ * parts.
+ * With `--growth`, how cost grows with sessions, upstreams, tools and connections; with `--hostile`, the cost of
+ * hostile input.
  * See README.md beside this file.
  */
 import { rmSync } from 'node:fs';
@@ -18,7 +20,7 @@ import { OTHERS_CORE, Stage, SUBJECT_CORE } from './stage.ts';
 import { playSuite } from './suite.ts';
 import { scenarioTable, targetTable } from './table.ts';
 
-/** What a run comes to. */
+/** The outcome of a run. */
 interface Outcome {
   readonly report: object;
   readonly isWhole: boolean;

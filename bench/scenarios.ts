@@ -1,23 +1,23 @@
 import type { Ask, Revision } from './dialect.ts';
 
-/** Which fixture stands behind the subject. */
+/** The fixture behind the subject. */
 export type UpstreamKind =
   | { readonly kind: 'http' }
-  /** `shared`: one process for all sessions. `session`: one for each. */
+  /** `shared`: one process for all sessions. `session`: one per session. */
   | { readonly kind: 'stdio'; readonly isolation: 'shared' | 'session' };
 
 export interface Scenario {
   readonly id: string;
   readonly title: string;
-  /** Revision of the clients. */
+  /** The revision of the clients. */
   readonly client: Revision;
-  /** Revision of the fixture; 2025-11-25 unless given. */
+  /** The revision of the fixture; default 2025-11-25. */
   readonly speaks?: Revision;
   readonly upstream: UpstreamKind;
   readonly ask: Ask;
-  /** Requests per second over all connections. Without it, each connection asks again as soon as it was answered. */
+  /** Requests per second over all connections. Without it, each connection sends the next request after each answer. */
   readonly ratePerSecond?: number;
-  /** The subject the others are compared with. */
+  /** The subject that the others are compared with. */
   readonly baseline: string;
 }
 
@@ -124,7 +124,7 @@ export const SCENARIOS: readonly Scenario[] = [
   },
 ];
 
-/** CPU per request of one subject, as a multiple of another's in the same round. */
+/** A bound on the CPU per request of one subject, as a multiple of another's in the same round. */
 export interface Target {
   readonly scenario: string;
   readonly subject: string;

@@ -1,6 +1,7 @@
 /**
- * What one gets by connecting the SDK's server to the SDK's client, as most gateways are made: version 1, stateful, JSON
- * answers, a server and a client object per session.
+ * The SDK's server connected to the SDK's client, as in most gateways: version 1, stateful, JSON answers, a server
+ * and a
+ * client object per session.
  */
 import { randomUUID } from 'node:crypto';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { cpuTimes, cpuUs } from './process-cost.ts';
 
 const INTERVAL_MS = 500;
-/** Less CPU than this in an interval is rest. */
+/** A process that uses less CPU than this in an interval is idle. */
 const REST_US = 15_000;
 const LONGEST_MS = 60_000;
 

@@ -8,7 +8,7 @@ export interface Row {
   readonly point: string;
   readonly subject: string;
   readonly figures: Figures;
-  /** Why there are no figures. */
+  /** The reason if there are no figures. */
   readonly failure?: string;
 }
 
@@ -17,7 +17,7 @@ export interface Bound {
   readonly point: string;
   readonly column: string;
   readonly atMost: number;
-  /** What the figure is divided by: the same column at another point, or of another subject at this point. */
+  /** The divisor: the same column at another point, or of another subject at this point. */
   readonly of?: { readonly point: string } | { readonly subject: string };
 }
 
@@ -41,7 +41,7 @@ function columnsOf(rows: readonly Row[]): readonly string[] {
   return [...new Set(rows.flatMap(({ figures }) => Object.keys(figures)))];
 }
 
-/** Counts are whole; measures have three digits that matter. */
+/** Counts are whole numbers; measures have three significant digits. */
 function cell(value: number | undefined): string {
   return Number.isInteger(value) && Math.abs(value ?? 0) < 100 ? String(value) : figure(value);
 }
@@ -67,7 +67,7 @@ function divisorOf(sheet: Sheet, { point, column, of }: Bound, subject: string):
   return 'point' in of ? figureAt(sheet, of.point, subject, column) : figureAt(sheet, point, of.subject, column);
 }
 
-/** Returns how `subject` stands to the bounds of these series. */
+/** Returns whether `subject` meets the bounds of these series. */
 export function boundResults(sheets: readonly Sheet[], subject: string): readonly BoundResult[] {
   return sheets.flatMap((sheet) =>
     sheet.bounds.map((bound) => {
@@ -85,7 +85,7 @@ function boundText({ series, point, column, of }: BoundResult): string {
   return `${series}, ${point}: ${column}${divisor}`;
 }
 
-/** Returns the bounds as a table, empty where there are none. */
+/** Returns the bounds as a table; empty if there are none. */
 export function boundTable(results: readonly BoundResult[]): string {
   if (results.length === 0) return '';
   const rows = results.map((result) => [

@@ -12,9 +12,12 @@ import type { UpstreamAddress } from './upstream-address.ts';
 export const SUBJECT_CORE = 0;
 export const OTHERS_CORE = 1;
 
-/** The first round of a subject also compiles its code, which takes V8 some seconds: what is of interest is a program that has settled. */
+/**
+ * The first round of a subject also compiles its code, which takes V8 some seconds. The rounds measure a settled
+ * program.
+ */
 const FIRST_WARM_MS = 6_000;
-/** In later rounds the connections are new, which V8 takes for a surprise, too. */
+/** In later rounds the connections are new, which V8 has to learn again. */
 const WARM_MS = 3_000;
 
 const LEGACY: Revision = '2025-11-25';
@@ -23,7 +26,7 @@ function beside(file: string): string {
   return fileURLToPath(new URL(file, import.meta.url));
 }
 
-/** A subject on the stage. */
+/** A subject with its running program and its rounds. */
 interface Entry {
   readonly subject: Subject;
   readonly rounds: Round[];
@@ -31,7 +34,7 @@ interface Entry {
   failure?: string;
 }
 
-/** A subject that fails leaves the scenario to the others. */
+/** Records the failure of a subject, and continues with the others. */
 async function attempt(entry: Entry, act: () => Promise<void>): Promise<void> {
   try {
     await act();
@@ -40,7 +43,7 @@ async function attempt(entry: Entry, act: () => Promise<void>): Promise<void> {
   }
 }
 
-/** One scenario: the fixture, the subjects in front of it, and rounds that take turns. */
+/** One scenario: the fixture, the subjects in front of it, and rounds in turns. */
 export class Stage implements AsyncDisposable {
   readonly #scenario: Scenario;
   readonly #options: Options;
@@ -56,7 +59,7 @@ export class Stage implements AsyncDisposable {
     this.#core = options.isPinned ? OTHERS_CORE : undefined;
   }
 
-  /** What goes wrong with one subject is in its row. @throws {Error} where the fixture does not start. */
+  /** Failures of one subject are in its row. @throws {Error} if the fixture does not start. */
   async play(): Promise<ScenarioResult> {
     const { speaks = LEGACY } = this.#scenario;
     const { connections, rounds, checkout, against } = this.#options;
@@ -96,7 +99,7 @@ export class Stage implements AsyncDisposable {
     await Promise.all(this.#programs.map((program) => program[Symbol.asyncDispose]()));
   }
 
-  /** Those who can play in this scenario. */
+  /** Returns the subjects of this scenario. */
   #cast(): readonly Subject[] {
     const { upstream, client, speaks = LEGACY } = this.#scenario;
     const isModern = client !== LEGACY || speaks !== LEGACY;

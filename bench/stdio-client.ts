@@ -5,7 +5,7 @@ import { member } from './mcp-client.ts';
 const ANSWER_MS = 60_000;
 const STOP_MS = 8_000;
 
-/** A client that started a server as its child and speaks with it over stdin and stdout. */
+/** A client that starts a server as its child, and exchanges messages with it over stdin and stdout. */
 export class StdioClient implements AsyncDisposable {
   readonly #child: ChildProcess;
   readonly #waiting = new Map<number, (result: unknown) => void>();
@@ -18,7 +18,7 @@ export class StdioClient implements AsyncDisposable {
     this.#child.stdin?.on('error', () => undefined);
   }
 
-  /** Sends a request. @throws {Error} where no answer comes within a minute. */
+  /** Sends a request. @throws {Error} if no answer arrives within a minute. */
   async request(method: string, params: object = {}): Promise<unknown> {
     const id = ++this.#lastId;
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();

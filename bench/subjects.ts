@@ -5,9 +5,9 @@ import { pinned, Program } from './program.ts';
 import type { UpstreamKind } from './scenarios.ts';
 import type { UpstreamAddress } from './upstream-address.ts';
 
-/** Where a subject is to run, and what it is to stand in front of. */
+/** Where a subject runs, and the upstream behind it. */
 export interface Place {
-  /** For its files; removed afterwards. */
+  /** The folder of its files, removed afterwards. */
   readonly dir: string;
   readonly upstream: UpstreamAddress;
   readonly core: number | undefined;
@@ -21,7 +21,7 @@ export interface Place {
 export interface Running {
   /** The MCP endpoint. */
   readonly url: string;
-  /** Whose CPU and memory is counted. */
+  /** The processes whose CPU and memory are counted. */
   readonly pids: readonly number[];
   readonly program: Program;
 }
@@ -29,16 +29,19 @@ export interface Running {
 export interface Subject {
   readonly id: string;
   readonly title: string;
-  /** Left out unless named. */
+  /** Whether the subject takes part only if it is named. */
   readonly onRequest?: true;
-  /** Knows nothing of 2026-07-28. */
+  /** Whether the subject does not support 2026-07-28. */
   readonly isLegacyOnly?: true;
-  /** Does what the scenario does in 2025-11-25 on both sides, to be compared with; takes part only where that is something else. */
+  /**
+   * Whether the subject runs the scenario with 2025-11-25 on both sides, for comparison; only if the scenario differs
+   * from that.
+   */
   readonly staysLegacy?: true;
   readonly serves: readonly UpstreamKind['kind'][];
-  /** What it puts in front of the upstream's tool names. */
+  /** The prefix of the upstream's tool names. */
   readonly toolPrefix: string;
-  /** @throws {Error} saying why it cannot. */
+  /** @throws {Error} with the reason, if it cannot start. */
   start(place: Place): Promise<Running>;
 }
 
@@ -58,7 +61,7 @@ async function started(program: Program, url: Promise<string>): Promise<Running>
   }
 }
 
-/** One of our own programs, which is told the upstream on its command line. */
+/** Starts one of our own programs with the upstream on its command line. */
 async function startScript(name: string, place: Place): Promise<Running> {
   const command = [process.execPath, beside(`${name}.ts`), JSON.stringify(place.upstream)];
   const program = await Program.start(name, pinned(place.core, command), place.dir);
@@ -77,7 +80,7 @@ async function startGateway(
     upstream.kind === 'http'
       ? { url: upstream.url }
       : { command: upstream.command, args: upstream.args, isolation: upstream.isolation };
-  // The defaults are what is measured, except where they would refuse the load.
+  // Defaults are measured, except if they would refuse the load.
   const concurrency = Math.max(32, place.connections);
   const bench = { ...server, concurrency, maxConnections: Math.max(64, place.connections) };
   const { url, program, pid } = await Gateway.start({ name, checkout, dir, core, servers: { bench }, nodeArgs });

@@ -5,13 +5,13 @@ import { type Bound, type Figures, type Row, type Sheet, sheetTable } from './sh
 import { OTHERS_CORE, SUBJECT_CORE } from './stage.ts';
 import { BEFORE } from './subjects.ts';
 
-/** Where one point is measured. */
+/** The surroundings of one measurement. */
 export interface Bench {
-  /** For files; removed after the point. */
+  /** The folder for files, removed after the point. */
   readonly dir: string;
   /** The folder of the checkout whose gateway is measured. */
   readonly checkout: string;
-  /** The core of the subject; undefined where the kernel chooses. */
+  /** The core of the subject; undefined if the kernel chooses. */
   readonly core: number | undefined;
   /** The core of everything else. */
   readonly othersCore: number | undefined;
@@ -20,9 +20,9 @@ export interface Bench {
 
 export interface Point {
   readonly label: string;
-  /** Measures one gateway, started for this. @throws {Error} where it does not come to figures. */
+  /** Starts one gateway and measures it. @throws {Error} if it has no figures. */
   measure(bench: Bench): Promise<Figures>;
-  /** Compares with this instead of with a gateway, in the same run. */
+  /** Compared with the gateway in the same run, instead of another gateway. */
   readonly beside?: { readonly subject: string; measure(bench: Bench): Promise<Figures> };
 }
 
@@ -63,7 +63,9 @@ async function rowOf(point: string, contestant: Contestant, bench: Bench): Promi
   }
 }
 
-/** Measures the chosen series, one point after another and the gateways in turns at each; prints each series when it is done. */
+/**
+ * Measures the chosen series, one point after another with the gateways in turns. Prints each series when it is done.
+ */
 export async function playSuite(all: readonly Series[], options: Options, dir: string): Promise<readonly Sheet[]> {
   const { only, isPinned, seconds } = options;
   const chosen = only === undefined ? all : named(all, only, 'only');

@@ -1,6 +1,6 @@
 import { medianOf, ratio, type ScenarioResult, targetResults } from './results.ts';
 
-/** Three digits that matter; whole numbers from 100 on. */
+/** Returns three significant digits; whole numbers from 100 on. */
 export function figure(value: number | undefined): string {
   if (value === undefined || Number.isNaN(value)) return '–';
   if (value >= 100) return Math.round(value).toLocaleString('en').replaceAll(',', ' ');

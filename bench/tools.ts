@@ -1,4 +1,4 @@
-/** One tool as `tools/list` carries it. */
+/** One tool in `tools/list`. */
 interface Tool {
   readonly name: string;
   readonly title: string;
@@ -31,7 +31,7 @@ const DAYS: Argument = ['days', 'integer', 'How many days ahead to look, from 1 
 const CALLED =
   'Answers with a fixed text. Called by the benchmark; what it is given has no influence on what it answers.';
 
-/** As long-winded as the servers people connect: the lengths follow those of well-known code hosting servers. */
+/** As verbose as real servers: the lengths follow those of well-known code hosting servers. */
 const ROWS: readonly Row[] = [
   ['small', 'Small answer', CALLED, CITY, DAYS],
   ['text_10kb', 'Answer of 10 kB', CALLED, CITY, DAYS],
@@ -250,5 +250,5 @@ function toTool([name, title, description, ...args]: Row): Tool {
   };
 }
 
-/** What the fixture offers: 23 tools, about as much text as a well-known code hosting server sends. */
+/** The tools of the fixture: 23, with about as much text as those of a well-known code hosting server. */
 export const TOOLS: readonly Tool[] = ROWS.map(toTool);

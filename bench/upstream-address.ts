@@ -13,7 +13,7 @@ const UPSTREAM_ADDRESS = z.discriminatedUnion('kind', [
 
 export type UpstreamAddress = z.infer<typeof UPSTREAM_ADDRESS>;
 
-/** As it is handed over on the command line of our own subjects. @throws {z.ZodError} */
+/** Parses the address on the command line of our own subjects. @throws {z.ZodError} */
 export function parseUpstreamAddress(text: string | undefined): UpstreamAddress {
   return UPSTREAM_ADDRESS.parse(JSON.parse(text ?? 'null'));
 }

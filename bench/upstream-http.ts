@@ -1,13 +1,14 @@
 /**
- * The upstream of the HTTP scenarios: Streamable HTTP of the revision given on raw sockets, so that it is never the
- * bottleneck. `GET /counts` says how many connections and sessions there have been. The tool `sse` is answered as an event stream of one event, `progress` as one of two, everything else as JSON.
+ * The upstream of the HTTP scenarios: Streamable HTTP of the given revision on raw sockets, so that it is never the
+ * bottleneck. `GET /counts` returns the number of connections and sessions. The tool `sse` is answered with one
+ * event, `progress` with two, everything else with JSON.
  */
 import { createServer, type Socket } from 'node:net';
 import { type Answer, answerTo } from './answers.ts';
 import { HttpMessages } from './http-messages.ts';
 import { serve } from './loopback.ts';
 
-/** Up to here, one copy is cheaper than a write of two pieces. */
+/** Up to this size, one copy is cheaper than a write of two parts. */
 const COPIED_BYTES = 16_384;
 
 const SESSION = /\r\nmcp-session-id: *\S/i;
@@ -83,7 +84,7 @@ const server = createServer({ noDelay: true }, (socket) => {
   socket.on('close', () => open--);
   const messages = new HttpMessages((head, body) => take(socket, head, body));
   socket.on('data', (chunk: Buffer) => messages.push(chunk));
-  // Whoever is on the other side may be killed while we write.
+  // The other side may be killed during a write.
   socket.on('error', () => socket.destroy());
 });
 await serve(server);

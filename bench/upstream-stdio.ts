@@ -24,7 +24,7 @@ process.stdin.on('data', (chunk: Buffer) => {
     answers.push(Buffer.from(answer.head), answer.tail, LINE_BREAK);
   }
   if (start < chunk.length) held.push(chunk.subarray(start));
-  // One write for all that came at once: a write per answer would make the reader pay for our habits.
+  // One write for all messages that arrived together: one per answer would cost the reader more.
   if (answers.length > 0) process.stdout.write(Buffer.concat(answers));
 });
 process.stdin.on('end', () => process.exit(0));

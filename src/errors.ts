@@ -1,4 +1,5 @@
 import type { Answer, RpcError } from './protocol/jsonrpc.ts';
+import { RPC } from './protocol/rpc-codes.ts';
 
 /** Whether the upstream ran the request. `no` is used only if it certainly did not. */
 export type Executed = 'no' | 'unknown' | 'yes';
@@ -16,21 +17,21 @@ interface Row {
 
 /** Every failure that the gateway reports. `docs/errors.md` explains each row; a test keeps both in step. */
 export const ERRORS = {
-  'parse-error': { rpc: -32700, http: 400, text: 'Parse error' },
-  'invalid-request': { rpc: -32600, http: 400, text: 'Invalid request' },
-  'method-not-found': { rpc: -32601, http: 200, text: 'Method not found' },
-  'invalid-params': { rpc: -32602, http: 200, text: 'Invalid params' },
-  'unknown-tool': { rpc: -32602, http: 200, text: 'Unknown tool' },
-  'unknown-prompt': { rpc: -32602, http: 200, text: 'Unknown prompt' },
-  'unknown-resource': { rpc: -32002, http: 200, text: 'Resource not found' },
-  'ambiguous-resource': { rpc: -32602, http: 200, text: 'More than one upstream has this resource' },
-  'unknown-task': { rpc: -32602, http: 200, text: 'Unknown task' },
-  'invalid-cursor': { rpc: -32602, http: 200, text: 'Invalid cursor' },
-  'invalid-state': { rpc: -32602, http: 200, text: 'Invalid or expired requestState' },
-  'header-mismatch': { rpc: -32020, http: 400, text: 'Header mismatch' },
-  'missing-capability': { rpc: -32021, http: 400, text: 'Missing required client capability' },
-  'invalid-envelope': { rpc: -32602, http: 400, text: 'Invalid params' },
-  'unsupported-revision': { rpc: -32022, http: 400, text: 'Unsupported protocol version' },
+  'parse-error': { rpc: RPC.parseError, http: 400, text: 'Parse error' },
+  'invalid-request': { rpc: RPC.invalidRequest, http: 400, text: 'Invalid request' },
+  'method-not-found': { rpc: RPC.methodNotFound, http: 200, text: 'Method not found' },
+  'invalid-params': { rpc: RPC.invalidParams, http: 200, text: 'Invalid params' },
+  'unknown-tool': { rpc: RPC.invalidParams, http: 200, text: 'Unknown tool' },
+  'unknown-prompt': { rpc: RPC.invalidParams, http: 200, text: 'Unknown prompt' },
+  'unknown-resource': { rpc: RPC.resourceNotFound, http: 200, text: 'Resource not found' },
+  'ambiguous-resource': { rpc: RPC.invalidParams, http: 200, text: 'More than one upstream has this resource' },
+  'unknown-task': { rpc: RPC.invalidParams, http: 200, text: 'Unknown task' },
+  'invalid-cursor': { rpc: RPC.invalidParams, http: 200, text: 'Invalid cursor' },
+  'invalid-state': { rpc: RPC.invalidParams, http: 200, text: 'Invalid or expired requestState' },
+  'header-mismatch': { rpc: RPC.headerMismatch, http: 400, text: 'Header mismatch' },
+  'missing-capability': { rpc: RPC.missingCapability, http: 400, text: 'Missing required client capability' },
+  'invalid-envelope': { rpc: RPC.invalidParams, http: 400, text: 'Invalid params' },
+  'unsupported-revision': { rpc: RPC.unsupportedVersion, http: 400, text: 'Unsupported protocol version' },
   unauthorized: { rpc: -31001, http: 401, text: 'Unauthorized' },
   forbidden: { rpc: -31003, http: 403, text: 'Forbidden' },
   'not-found': { rpc: -31004, http: 404, text: 'Not found' },
@@ -38,9 +39,9 @@ export const ERRORS = {
   'not-acceptable': { rpc: -31006, http: 406, text: 'Not acceptable' },
   'unsupported-media-type': { rpc: -31007, http: 415, text: 'Unsupported media type' },
   'body-too-large': { rpc: -31008, http: 413, text: 'Body too large' },
-  'session-required': { rpc: -32600, http: 400, text: 'Missing Mcp-Session-Id header' },
+  'session-required': { rpc: RPC.invalidRequest, http: 400, text: 'Missing Mcp-Session-Id header' },
   'session-unknown': { rpc: -31009, http: 404, text: 'Session not found' },
-  'unsupported-version': { rpc: -32600, http: 400, text: 'Unsupported protocol version' },
+  'unsupported-version': { rpc: RPC.invalidRequest, http: 400, text: 'Unsupported protocol version' },
   'upstream-unavailable': { rpc: -31010, http: 503, text: 'Upstream unavailable', executed: 'no', retryable: true },
   'upstream-lost': { rpc: -31010, http: 502, text: 'Upstream connection lost', executed: 'unknown', retryable: false },
   'upstream-session-lost': { rpc: -31010, http: 503, text: 'Upstream session lost', executed: 'no', retryable: true },
@@ -68,7 +69,7 @@ export const ERRORS = {
   cancelled: { rpc: -31018, http: 499, text: 'Cancelled', executed: 'unknown', retryable: false },
   'client-unreachable': { rpc: -31019, http: 502, text: 'Client cannot be asked' },
   'client-timeout': { rpc: -31020, http: 504, text: 'Client did not answer' },
-  'internal-error': { rpc: -32603, http: 500, text: 'Internal error' },
+  'internal-error': { rpc: RPC.internalError, http: 500, text: 'Internal error' },
 } as const satisfies Record<string, Row>;
 
 /** The name of a row of {@link ERRORS}. */

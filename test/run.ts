@@ -1,8 +1,8 @@
 /**
  * Runs the tests: `node test/run.ts unit` or `node test/run.ts all`.
  *
- * The last line is `<n> passed, <n> failed` over all steps. A step that ran nothing has failed, and so has a run that
- * left a process behind.
+ * The last line is `<n> passed, <n> failed` over all steps. A step that runs nothing fails, and so does a run that leaves a
+ * process behind.
  */
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -25,7 +25,7 @@ interface Counts {
 /** A script of package.json, a set of test files, or a program that counts for itself with `--json FILE`. */
 type Step = {
   readonly name: string;
-  /** The step that must pass first. Without it this one fails at once. */
+  /** The step that must pass first. If it fails, this one fails without being run. */
   readonly after?: string;
 } & (
   | { readonly kind: 'script' }
@@ -49,7 +49,7 @@ const unit: Step = {
   atOnce: cores,
 };
 
-/** Each of these starts gateways and servers of its own, so it keeps more than one core busy. */
+/** Each of these tests starts gateways and servers of its own, so it keeps more than one core busy. */
 const half = Math.max(1, Math.floor(cores / 2));
 
 const peersInstall: Step = { kind: 'program', name: 'peers install', file: 'test/peers/install.ts', args: [] };
@@ -87,7 +87,7 @@ const RUNS: Readonly<Record<string, readonly Step[]>> = {
     { kind: 'tests', name: 'e2e', files: ['test/e2e/**/*.test.ts'], atOnce: half },
     { kind: 'program', name: 'matrix', file: 'test/matrix/run.ts', args: ['--check'] },
     { kind: 'program', name: 'conformance', file: 'test/conformance/run.ts', args: [] },
-    // Servers and clients of other people, in 4 minutes. `docs/testing.md` says what is left to `peers`.
+    // A part of the trials with servers and clients of other projects. `peers` runs the rest; see `docs/testing.md`.
     peersInstall,
     peersTrial('peers', '--quick'),
     peersTrial('peers late', '--quick', '--late'),
@@ -151,7 +151,7 @@ function perform(step: Step): Promise<Counts> {
   return step.kind === 'tests' ? runFiles(step.files, step.atOnce) : runProgram(step.file, step.args);
 }
 
-/** Ends what is still running with our mark after a moment. @returns how many there were. */
+/** Ends the processes with our mark that still run after a moment. @returns their number. */
 async function sweep(): Promise<number> {
   const deadline = Date.now() + ENDING_MS;
   let left = await leftovers();
@@ -170,7 +170,7 @@ async function main(name: string): Promise<void> {
   const steps = RUNS[name];
   if (steps === undefined) throw new Error(`usage: node test/run.ts ${Object.keys(RUNS).join('|')}`);
   mark();
-  // What the tests start, they start many times: Node compiles it once.
+  // Tests start the same programs many times, and Node compiles them once.
   const code = await mkdtemp(join(tmpdir(), 'linkspan-code-'));
   process.env['NODE_COMPILE_CACHE'] = code;
   let passed = 0;

@@ -7,7 +7,7 @@ import { npxServers, type NpxServer, processFigures } from './npx-servers.ts';
 import { listAll } from './upstreams.ts';
 
 const SERVERS = 20;
-/** For how long changes of the list are counted. */
+/** Changes of the list are counted for this long. */
 const WATCH_MS = 30_000;
 const CHANGED = 'notifications/tools/list_changed';
 

@@ -11,7 +11,7 @@ import { listAll } from './upstreams.ts';
 
 const UPSTREAM = fileURLToPath(new URL('../upstream-stdio.ts', import.meta.url));
 const HEALTHY = { command: process.execPath, args: [UPSTREAM] };
-/** Reads nothing and says nothing, until its stdin ends. */
+/** A server that reads and prints nothing until its stdin ends. */
 const HANGS = { command: process.execPath, args: ['-e', "process.stdin.on('end', () => process.exit()).resume()"] };
 
 const CLIENT = { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'bench', version: '1.0.0' } };
@@ -36,7 +36,7 @@ async function overHttp(options: GatewayOptions): Promise<Times> {
   }
 }
 
-/** The time of `initialize` is from the start of the process, as a client waits for it. Runs what the package holds. */
+/** The time of `initialize` counts from the start of the process, because a client waits that long. Runs the built program, as the package does. */
 async function overStdio(options: GatewayOptions): Promise<Times> {
   const command = await gatewayCommand('stdio', { ...options, program: builtProgram(options.checkout) });
   const beganMs = performance.now();

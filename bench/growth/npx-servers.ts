@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import { OWN_CHECKOUT } from '../gateway-program.ts';
 import { descendantsOf, memory, parentOf, startedWith } from '../process-cost.ts';
 
-/** Tells the processes of one server from those of others. */
+/** Distinguishes the processes of one server from those of others. */
 const MARK = 'LINKSPAN_BENCH_SERVER';
 
-/** The pinned reference servers among the development dependencies, with a tool that each answers and what it is given. */
+/** Pinned reference servers among the development dependencies, with one tool of each and its arguments. */
 const PACKAGES = [
   { name: '@modelcontextprotocol/server-memory', tool: 'read_graph', args: {} },
   {
@@ -22,7 +22,7 @@ export interface NpxServer {
   readonly id: string;
   readonly tool: string;
   readonly toolArguments: object;
-  /** Its entry in the configuration. */
+  /** The entry in the configuration. */
   readonly entry: object;
 }
 
@@ -45,12 +45,12 @@ export function npxServers(count: number, dir: string): readonly NpxServer[] {
   });
 }
 
-/** Watches the processes below a gateway: how many servers it started, by id. */
+/** Counts the servers that start below a gateway, by id. */
 export class StartCount implements Disposable {
   readonly #pid: number;
   readonly #timer: NodeJS.Timeout;
   readonly #seen = new Set<number>();
-  /** The first process of each start. */
+  /** The first process of each start, by server. */
   readonly #starts = new Map<string, number>();
 
   constructor(gatewayPid: number, intervalMs = 50) {
@@ -62,7 +62,7 @@ export class StartCount implements Disposable {
     for (const pid of descendantsOf(this.#pid)) {
       if (this.#seen.has(pid)) continue;
       const id = startedWith(pid, MARK);
-      // Between fork and exec it still has the environment of its parent.
+      // Between fork and exec a process has the environment of its parent.
       if (id === undefined) continue;
       this.#seen.add(pid);
       if (startedWith(parentOf(pid), MARK) !== id) this.#starts.set(id, (this.#starts.get(id) ?? 0) + 1);
@@ -73,7 +73,7 @@ export class StartCount implements Disposable {
     return [...this.#starts.values()].reduce((sum, count) => sum + count, 0);
   }
 
-  /** The most starts of one server. */
+  /** The largest number of starts of one server. */
   get most(): number {
     return Math.max(0, ...this.#starts.values());
   }
@@ -83,7 +83,7 @@ export class StartCount implements Disposable {
   }
 }
 
-/** Returns what the processes below a gateway come to. */
+/** Returns number and memory of the processes below a gateway. */
 export function processFigures(gatewayPid: number): { readonly processes: number; readonly 'PSS MB': number } {
   const pids = descendantsOf(gatewayPid);
   return { processes: pids.length, 'PSS MB': memory(pids).pssMb };

@@ -9,7 +9,7 @@ import { listAll } from './upstreams.ts';
 const CLIENTS = 10;
 const SERVERS = 10;
 
-/** Each client uses two of the servers. */
+/** Returns the two servers that a client uses. */
 function usedBy(client: number, servers: readonly NpxServer[]): readonly NpxServer[] {
   return servers.filter((_, index) => index === client % SERVERS || index === (client + 3) % SERVERS);
 }
@@ -34,7 +34,7 @@ async function measure(bench: Bench): Promise<Figures> {
       const client = await McpClient.open({ url: gateway.url, agent });
       if (index === 0) {
         await listAll(client);
-        // The first session begins when every server has been listed.
+        // The first session begins after every server was listed.
         await settled(gateway.pid);
       }
       for (const { id, tool, toolArguments } of usedBy(index, servers)) {

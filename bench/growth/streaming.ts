@@ -11,7 +11,7 @@ const CALLS_PER_SESSION = 20;
 const TEXT_BYTES = 100_000;
 const HEAP_MB = 512;
 
-/** An upstream whose tool reports progress and then answers with a long text, all as events. */
+/** Starts an upstream whose tool reports progress and then answers with a long text, all as events. */
 function startUpstream(): Promise<FixtureServer> {
   const text = 'a line of an answer that comes as an event\n'.repeat(TEXT_BYTES / 43);
   return FixtureServer.start({
@@ -33,7 +33,7 @@ interface Tally {
   refused: number;
 }
 
-/** Opens a share of the sessions and makes their calls, one at a time, until the gateway is gone. */
+/** Opens a share of the sessions and makes their calls one at a time, until the gateway has ended. */
 async function work(clients: McpClient[], url: string, count: number, options: WorkOptions): Promise<void> {
   const { gateway, agent, tally } = options;
   for (let session = 0; session < count && gateway.program.running; session++) {
@@ -76,9 +76,9 @@ async function measure(bench: Bench): Promise<Figures> {
     const shares = Array.from({ length: CONNECTIONS }, (_, index) => {
       return Math.floor(SESSIONS / CONNECTIONS) + (index < SESSIONS % CONNECTIONS ? 1 : 0);
     });
-    // A connection that breaks is what a crash looks like from here, and is counted below.
+    // A crash of the gateway breaks the connections. It is counted below.
     await Promise.allSettled(shares.map((count) => work([], gateway.url, count, { gateway, agent, tally })));
-    // A process that runs out of heap takes a while to end, and answers nothing meanwhile.
+    // A process without heap takes a while to end, and answers nothing meanwhile.
     const blockMs = await gateway.longestBlockMs().catch(() => undefined);
     const isAlive = gateway.program.running && blockMs !== undefined;
     return {

@@ -11,7 +11,7 @@ import { listAll } from './upstreams.ts';
 const UPSTREAM_PAGE = 500;
 const WARM_PAGES = 50;
 
-/** As many tools as are asked for, of about 700 bytes each. */
+/** Returns this number of tools, of about 700 bytes each. */
 function toolsOf(count: number): readonly object[] {
   return Array.from({ length: count }, (_, index) => ({
     name: `tool_${index}`,
@@ -40,7 +40,7 @@ function startUpstream(count: number): Promise<FixtureServer> {
   });
 }
 
-/** Asks for the pages of the list, from the first to the last and then again. */
+/** Requests the pages of the list repeatedly, from the first to the last. */
 class Pages {
   readonly #client: McpClient;
   #cursor: unknown;

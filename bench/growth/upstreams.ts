@@ -7,7 +7,7 @@ import type { Figures } from '../sheet.ts';
 import type { Bench, Point, Series } from '../suite.ts';
 import { UpstreamProgram } from '../upstream-program.ts';
 
-/** Returns every tool of a list, over all its pages. @throws {Error} where a page is refused. */
+/** Returns every tool of a list, over all its pages. @throws {Error} if a page is refused. */
 export async function listAll(client: McpClient): Promise<readonly unknown[]> {
   const tools: unknown[] = [];
   let cursor: unknown;
@@ -21,7 +21,7 @@ export async function listAll(client: McpClient): Promise<readonly unknown[]> {
   return tools;
 }
 
-/** One start, from the process's first moment until it rests. */
+/** Measures one start, from the beginning of the process until it is idle. */
 async function start(bench: Bench, servers: Readonly<Record<string, object>>, name: string): Promise<Figures> {
   const { dir, core, checkout } = bench;
   await using gateway = await Gateway.start({ name: 'gateway', checkout, dir, core, servers });

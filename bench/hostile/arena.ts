@@ -11,24 +11,24 @@ import { UpstreamProgram } from '../upstream-program.ts';
 
 const MIB = 1_048_576;
 const CALM_MS = 1_500;
-/** What is garbage has time to go. */
+/** Time for the collection of garbage. */
 const REST_MS = 1_500;
 
-/** Where an attack happens: a gateway with a healthy upstream besides the attacker's. */
+/** The surroundings of an attack: a gateway with the attacker's upstreams and a healthy one. */
 export interface Arena {
   readonly gateway: Gateway;
-  /** Ends with the arena, after the measurement. */
+  /** Disposed after the measurement. */
   readonly stack: AsyncDisposableStack;
   /** Opens a session over connections of its own. */
   readonly open: (options?: Partial<ClientOptions> & { readonly connections?: number }) => Promise<McpClient>;
-  /** Resolves after a while; rejects where the gateway has died. */
+  /** Resolves after this time. Rejects if the gateway has ended. */
   readonly pass: (ms: number) => Promise<void>;
 }
 
 export interface AttackOptions {
-  /** The attacker's upstreams, by name. */
+  /** The entries of the attacker's upstreams, by name. */
   readonly servers?: Readonly<Record<string, object>>;
-  /** Does what is hostile; what it returns is added to the figures. */
+  /** Performs the attack. Its result is added to the figures. */
   readonly attack: (arena: Arena) => Promise<Figures>;
 }
 
@@ -60,7 +60,9 @@ function heapMb(samples: readonly Sample[]): number {
   return heap / MIB;
 }
 
-/** Measures an attack: memory and disk, the longest block of the event loop, and a healthy upstream before and meanwhile. */
+/**
+ * Measures an attack: memory, disk, the longest block of the event loop, and a healthy upstream before and during it.
+ */
 export async function underAttack(bench: Bench, { servers = {}, attack }: AttackOptions): Promise<Figures> {
   const { dir, core, checkout } = bench;
   await using healthy = await UpstreamProgram.start(dir, bench.othersCore);

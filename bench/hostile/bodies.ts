@@ -2,7 +2,7 @@ import type { Series } from '../suite.ts';
 import { underAttack } from './arena.ts';
 
 const MIB = 1_048_576;
-/** Below the default limit of a body, 4 MiB. */
+/** Less than the default limit of a body, 4 MiB. */
 const BODY_BYTES = 4_000_000;
 const REPEATS = 3;
 

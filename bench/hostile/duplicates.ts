@@ -12,19 +12,19 @@ import { bodyWithKeys } from './bodies.ts';
 import { echoAnswer } from './echo.ts';
 
 const TRIALS = 8;
-/** Enough for the head and most of the body to be read. */
+/** Long enough to read the head and most of the body. */
 const READ_MS = 30;
 const KEYS = 330_000;
-/** A call whose answer another one got is not waited for as long as the default says. */
+/** A short timeout for calls whose answer is lost to another call. */
 const CALL = { call: '2s' };
 
-/** Returns the id that another session is going to use next, where that can be guessed; else the id given. */
+/** Returns the id that another session will use next if it can be guessed; else the given id. */
 function guessedId(lastIds: ReadonlyMap<string, unknown>, session: string, id: unknown): unknown {
   const [other] = [...lastIds].flatMap(([key, last]) => (key !== session && typeof last === 'number' ? [last] : []));
   return other === undefined ? id : other + 1;
 }
 
-/** Answers over plain HTTP, and on the same socket again after a while, with the id of the request that is to be misled. */
+/** Starts a server that answers twice on the same socket, the second time with the id of the attacked request. */
 function startHttp(afterMs: number): Promise<FixtureServer> {
   const lastIds = new Map<string, unknown>();
   return FixtureServer.start({
@@ -45,7 +45,7 @@ function startHttp(afterMs: number): Promise<FixtureServer> {
   });
 }
 
-/** A server of HTTP+SSE (2024-11-05) that sends each response twice. */
+/** Starts a server of HTTP+SSE (2024-11-05) that sends each response twice. */
 async function startSse(afterMs: number): Promise<AsyncDisposable & { readonly url: string }> {
   const streams = new Map<string, ServerResponse>();
   const server = createServer((incoming, response) => {
@@ -94,8 +94,9 @@ function echo(client: McpClient, nonce: string): Promise<Reply> {
 }
 
 /**
- * Repeats: one user asks; while the gateway is busy with a large body, another user's request and the second copy of the
- * first user's answer arrive.
+ * Repeats: one user sends a call. While the gateway is busy with a large body, the request of another user and the
+ * second
+ * copy of the first user's answer arrive.
  */
 async function mixUp(arena: Arena): Promise<Figures> {
   const [first, second, busy] = [await arena.open(), await arena.open(), await arena.open()];

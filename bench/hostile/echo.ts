@@ -20,7 +20,7 @@ function resultFor(method: string, params: unknown): object | undefined {
   }
 }
 
-/** Returns what a server with the tool `echo` answers; undefined to a notification or a response. */
+/** Returns the answer of a server with the tool `echo`; undefined for a notification or a response. */
 export function echoAnswer(message: unknown): object | undefined {
   const id = member(message, 'id');
   const method = member(message, 'method');

@@ -9,10 +9,10 @@ const FLOOD_MS = 6_000;
 const RATE = 10_000;
 const TICK_MS = 5;
 const URI = 'x:///a';
-/** Beyond this the gateway does not read, and no more is written. */
+/** With more unread bytes than this, the flood waits for the gateway. */
 const UNREAD_BYTES = 1_048_576;
 
-/** Writes updates to a stream at the rate until it is told to stop. */
+/** Writes updates to the streams at the given rate until it is stopped. */
 function flood(streams: readonly ServerResponse[]): { stop(): number } {
   const update = eventOf({ jsonrpc: '2.0', method: 'notifications/resources/updated', params: { uri: URI } });
   let sent = 0;
@@ -35,7 +35,7 @@ function flood(streams: readonly ServerResponse[]): { stop(): number } {
   };
 }
 
-/** Many clients subscribe and do not read; the upstream, which all share, floods them. */
+/** Many clients subscribe and do not read. The upstream, which they share, floods them. */
 async function updates(bench: Bench, readers: number): Promise<Figures> {
   const streams: ServerResponse[] = [];
   await using upstream = await FixtureServer.start({
@@ -63,7 +63,7 @@ async function updates(bench: Bench, readers: number): Promise<Figures> {
 const HEADS = 100_000;
 const HEADS_AT_ONCE = 1_000;
 
-/** Before its answer, the upstream sends interim heads without end. */
+/** The upstream sends endless interim heads before its answer. */
 async function interimHeads(bench: Bench): Promise<Figures> {
   const heads = 'HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n'.repeat(HEADS_AT_ONCE);
   await using upstream = await FixtureServer.start({

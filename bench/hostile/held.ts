@@ -6,7 +6,10 @@ import { type Arena, underAttack } from './arena.ts';
 
 const ATTACK_MS = 15_000;
 
-/** Does `act` for 0, 1, 2 … `count` - 1, several at once, until all are done or the time is over. Returns how many were done. */
+/**
+ * Runs `act` for 0, 1, 2 … `count` - 1, several at once, until all are done or the time is over. Returns the number
+ * done.
+ */
 async function repeat(count: number, atOnce: number, act: (index: number) => Promise<void>): Promise<number> {
   const untilMs = performance.now() + ATTACK_MS;
   let next = 0;
@@ -64,7 +67,7 @@ function startStreams(): Promise<FixtureServer> {
   });
 }
 
-/** N-24: many sessions of one principal have large answers come as events. */
+/** N-24: many sessions of one principal get large answers as events. */
 async function eventLog(bench: Bench): Promise<Figures> {
   await using upstream = await startStreams();
   return await underAttack(bench, {
@@ -86,7 +89,7 @@ async function eventLog(bench: Bench): Promise<Figures> {
 
 const READS = 1_000;
 
-/** N-25: an upstream lets large resources be kept. */
+/** N-25: an upstream declares large resources as cacheable. */
 async function readCache(bench: Bench): Promise<Figures> {
   const text = 'x'.repeat(ANSWER_BYTES);
   await using upstream = await FixtureServer.start({
@@ -117,7 +120,7 @@ const BODIES = 400;
 const BODY_BYTES = 4 * 1_048_576;
 const HOLD_MS = 5_000;
 
-/** N-26: many bodies that lack their last byte. */
+/** N-26: many bodies without their last byte. */
 function unfinishedBodies(bench: Bench): Promise<Figures> {
   return underAttack(bench, {
     attack: async ({ open, stack, pass }) => {
@@ -183,7 +186,7 @@ const HOLDINGS: readonly Holding[] = [
   },
 ];
 
-/** What a client or an upstream makes the gateway hold, in memory or on disk. */
+/** The memory and disk space that a client or an upstream makes the gateway hold. */
 export const HELD: readonly Series[] = HOLDINGS.map(({ id, title, label, measure, column, atMost }) => ({
   id,
   title,

@@ -7,10 +7,10 @@ import { underAttack } from './arena.ts';
 const ITEM_BYTES = 300_000;
 const ITEMS_A_PAGE = 50;
 const LISTING_MS = 20_000;
-/** The attack ends here, for the sake of the machine. */
+/** The attack ends at this size, to protect the machine. */
 const MOST_MB = 4_000;
 
-/** Pages without an end. */
+/** An upstream lists endless pages. */
 async function endlessList(bench: Bench): Promise<Figures> {
   let pages = 0;
   const description = 'a tool that is described at length '.repeat(ITEM_BYTES / 35);
@@ -26,7 +26,7 @@ async function endlessList(bench: Bench): Promise<Figures> {
   return await underAttack(bench, {
     servers: { hostile: { url: upstream.url } },
     attack: async ({ gateway, open, pass }) => {
-      // Begins the listing; whether it is answered in time does not matter.
+      // Starts the listing. The answer need not come in time.
       void open().catch(() => undefined);
       const untilMs = performance.now() + LISTING_MS;
       while (performance.now() < untilMs && memory([gateway.pid]).rssMb < MOST_MB) await pass(250);
@@ -50,7 +50,7 @@ interface TemplateShape {
   readonly uriChars: number;
 }
 
-/** Many templates that nearly match a long URI. */
+/** An upstream has many templates that nearly match a long URI. */
 async function costlyTemplates(bench: Bench, shape: TemplateShape): Promise<Figures> {
   const { count, expressions, uriChars } = shape;
   await using upstream = await FixtureServer.start({
@@ -66,7 +66,7 @@ async function costlyTemplates(bench: Bench, shape: TemplateShape): Promise<Figu
     attack: async ({ open }) => {
       const client = await open();
       await client.request('resources/templates/list');
-      // A web URI carries no id of an upstream, so that only its template says whose it is.
+      // A web URI has no id of an upstream, so that only its template decides.
       const uri = `http://x/${'a'.repeat(uriChars)}`;
       const beganMs = performance.now();
       for (let read = 0; read < READS; read++) await client.request('resources/read', { uri });

@@ -18,7 +18,7 @@ async function grandchildren(file: string): Promise<readonly number[]> {
   return (await readFile(file, 'utf8')).trim().split('\n').map(Number);
 }
 
-/** Returns those of the processes that are still there after a while. */
+/** Returns the processes that still exist after a while. */
 async function survivorsOf(pids: readonly number[]): Promise<readonly number[]> {
   const untilMs = performance.now() + END_MS;
   for (;;) {
@@ -33,7 +33,7 @@ async function end(ending: Ending, gateway: Gateway, client: McpClient): Promise
   else process.kill(gateway.pid, ending);
 }
 
-/** A server starts a process in a session of its own, which nobody waits for. */
+/** A server starts a process in a session of its own, and does not wait for it. */
 async function measure(bench: Bench, ending: Ending): Promise<Figures> {
   const { dir, core, checkout } = bench;
   const file = join(dir, 'grandchildren');
@@ -55,7 +55,7 @@ async function measure(bench: Bench, ending: Ending): Promise<Figures> {
       try {
         process.kill(pid, 'SIGKILL');
       } catch {
-        // It has ended, as it should.
+        // The process has ended, as it should.
       }
     }
   }

@@ -1,4 +1,4 @@
-/** A stdio server with the tool `echo` that sends each response twice, the second time after the milliseconds given. */
+/** A stdio server with the tool `echo` that sends each response twice, the second time after the given milliseconds. */
 import { createInterface } from 'node:readline';
 import { echoAnswer } from './echo.ts';
 

@@ -29,7 +29,7 @@ const QUESTIONS: readonly { readonly method: string; readonly params: object }[]
   { method: 'sampling/createMessage', params: SAMPLING },
 ];
 
-/** An upstream whose tool asks the client the question that its argument names, on the stream of its answer. */
+/** Starts an upstream whose tool sends the client the question that its argument names, on the stream of its answer. */
 function startAsking(): Promise<FixtureServer> {
   const waiting = new Map<unknown, () => void>();
   let lastId = 0;
@@ -111,7 +111,7 @@ export const WORDS: Series = {
 
 const CALLS = 5;
 
-/** Results that are no JSON. */
+/** Results that are not JSON. */
 const UNREADABLE = [
   { label: 'a broken escape', text: String.raw`bad \x escape` },
   { label: 'a raw line break', text: 'a line\nand another' },

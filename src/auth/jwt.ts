@@ -188,7 +188,7 @@ export async function verifyJwt(
     throw error;
   }
   const principal = principalOf(payload);
-  if (principal === undefined) return { kind: 'invalid', why: 'names nobody', issuer };
+  if (principal === undefined) return { kind: 'invalid', why: 'has no valid subject or client id', issuer };
   if (!config.requiredScopes.every((scope) => principal.scopes.includes(scope))) {
     return { kind: 'lacking', scopes: config.requiredScopes };
   }

@@ -21,7 +21,8 @@ export async function stdio(options: StartOptions): Promise<number> {
     mayOwnState: false,
     clientTransport: 'pipe',
   });
-  const closed = serveStdio(core.gateway, '', { input: process.stdin, output: process.stdout }, log);
+  const streams = { input: process.stdin, output: process.stdout };
+  const closed = serveStdio(core.gateway, '', streams, log, (limit) => metrics.limitReached(limit));
   await Promise.race([closed, signals.stop]);
   return await Promise.race([core.stop().then(() => 0), signals.force.then(() => 130)]);
 }

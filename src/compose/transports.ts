@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import type { Config, UpstreamConfig } from '../config/config.ts';
 import type { Wire } from '../http1/wire.ts';
+import type { LimitName } from '../limits.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { httpTransport } from '../upstream/http/http.ts';
 import { modernHttpTransport } from '../upstream/http/http-modern.ts';
@@ -25,10 +26,10 @@ export interface UpstreamTransports extends AsyncDisposable {
 export async function upstreamTransports(config: Config, metrics: Metrics, log: Logger): Promise<UpstreamTransports> {
   const openWire = await wireOpener(config.upstreams.map(({ target }) => target));
   const guard = new ProcessGuard(log);
-  const wrappers = new WrapperCommands(config.stateDir, guard, log);
-  const usages = new ProcessUsages(guard.tagged, (limit) => metrics.limitReached(limit));
+  const onLimit = (limit: LimitName) => metrics.limitReached(limit);
+  const wrappers = new WrapperCommands(config.stateDir, guard, log, onLimit);
+  const usages = new ProcessUsages(guard.tagged, onLimit);
   const shared: Wire[] = [];
-  const onPause = () => metrics.limitReached('notificationsPerSecond');
   return {
     transportsTo: ({ id, target, era, timeouts }) => {
       const { messageBytes } = config.limits;
@@ -41,13 +42,13 @@ export async function upstreamTransports(config: Config, metrics: Metrics, log: 
           guard,
           wrappers,
           onNonProtocolOutput,
-          onPause,
+          onLimit,
         });
         return [{ era: era === 'auto' ? 'either' : era, isProcess: true, hasCallStreams: false, start }];
       }
       const wire = openWire(target, timeouts);
       shared.push(wire);
-      const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}`, onPause };
+      const options = { upstream: id, timeouts, messageBytes, log, wire, userAgent: `linkspan/${VERSION}`, onLimit };
       const isProcess = false;
       const startSse = sseTransport(target, options);
       const sse: TransportOption = { era: 'legacy', isProcess, hasCallStreams: false, start: startSse };

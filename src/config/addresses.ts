@@ -75,7 +75,7 @@ export function exposure(document: Document, { auth }: GatewaySettings, addresse
   const { listen, listenOverridden, operator } = addresses;
   const problems: Problem[] = [];
   if (!isLoopback(listen.host) && auth.jwt.length === 0 && auth.apiKeys.length === 0) {
-    const message = `${listen.host} is open to the network, and nobody is asked for credentials; configure gateway.auth, or listen on 127.0.0.1`;
+    const message = `${listen.host} is open to the network without authentication; configure gateway.auth, or listen on 127.0.0.1`;
     problems.push(
       listenOverridden ? optionProblem('--listen', message) : document.problem(['gateway', 'listen'], message),
     );
@@ -98,7 +98,7 @@ export function exposureWarnings(document: Document, settings: GatewaySettings, 
     warnings.push(problemLine(document.problem(['gateway', 'listen'], message)));
   }
   if (operator !== undefined && !isLoopback(operator.host)) {
-    const message = 'nobody is asked for credentials on this port; let only operators reach it';
+    const message = 'this port has no authentication; let only operators reach it';
     warnings.push(problemLine(document.problem(['gateway', 'operator'], message)));
   }
   return warnings;

@@ -1,4 +1,5 @@
 import { GatewayError } from '../errors.ts';
+import type { LimitName } from '../limits.ts';
 import {
   type Id,
   isBatch,
@@ -11,6 +12,7 @@ import {
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import { type ModernInput, readModern } from './modern-envelope.ts';
 import { isLegacyRevision, LEGACY_REVISIONS, featuresOf, type Revision } from '../protocol/revisions.ts';
+import { RPC } from '../protocol/rpc-codes.ts';
 
 /** One message, or the items of a batch, in which an invalid item is a {@link MessageError}. */
 export type ClientInput = Message | readonly (Message | MessageError)[];
@@ -25,6 +27,8 @@ interface Refused {
   readonly kind: 'refused';
   readonly error: GatewayError;
   readonly id: Id;
+  /** The bound that the message exceeds, if it is refused for that. */
+  readonly limit?: LimitName | undefined;
 }
 
 /** The kinds of POST to an endpoint. */
@@ -39,7 +43,7 @@ const MAX_BATCH = 20;
 
 /** Returns the error that answers an invalid message. */
 export function toRefusal({ code, message }: MessageError): GatewayError {
-  return new GatewayError(code === -32700 ? 'parse-error' : 'invalid-request', { message });
+  return new GatewayError(code === RPC.parseError ? 'parse-error' : 'invalid-request', { message });
 }
 
 /**
@@ -74,7 +78,8 @@ export function classify(text: string, headers: SessionHeaders, lookup: HeaderLo
   try {
     input = readInput(text);
   } catch (thrown) {
-    if (thrown instanceof MessageError) return { kind: 'refused', error: toRefusal(thrown), id: thrown.id };
+    if (thrown instanceof MessageError)
+      return { kind: 'refused', error: toRefusal(thrown), id: thrown.id, limit: thrown.limit };
     throw thrown;
   }
   const modern =

@@ -124,6 +124,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const posted = classify(text, headers, lookup);
     switch (posted.kind) {
       case 'refused':
+        if ('limit' in posted && posted.limit !== undefined) this.#parts.metrics?.limitReached(posted.limit);
         return refuse(posted.error, posted.id);
       case 'modern': {
         const { request, envelope } = posted;
@@ -225,7 +226,10 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     items: readonly (Message | MessageError)[],
     shape: Shape,
   ): Promise<Response> {
-    const { front } = this.#parts;
+    const { front, metrics } = this.#parts;
+    for (const item of items) {
+      if (item instanceof MessageError && item.limit !== undefined) metrics?.limitReached(item.limit);
+    }
     const refused = refuseBatch(items, session.caller.revision);
     if (refused !== undefined) return refuse(refused);
     const expected = items.filter((item) => item instanceof MessageError || item.kind === 'request').length;

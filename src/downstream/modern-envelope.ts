@@ -50,7 +50,7 @@ export function modernCaller(envelope: Envelope, principal: Principal, view: str
 }
 
 function unsupported(requested: string): GatewayError {
-  const message = `this endpoint speaks ${MODERN} to clients that send no initialize`;
+  const message = `without initialize, this endpoint supports only ${MODERN}`;
   return new GatewayError('unsupported-revision', { message, data: { supported: [MODERN], requested } });
 }
 

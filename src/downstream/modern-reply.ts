@@ -3,6 +3,7 @@ import type { ModernCall, ModernSink } from '../gateway/front.ts';
 import { eventText } from '../protocol/framing/event-stream.ts';
 import { oneLine } from '../json/json.ts';
 import { type Answer, type Request, responseText } from '../protocol/jsonrpc.ts';
+import { RPC } from '../protocol/rpc-codes.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Shape } from './admission/accept.ts';
@@ -23,10 +24,10 @@ const DISCONNECTED = 'the client disconnected';
 
 /** HTTP status of errors that are the whole response. */
 const STATUS: ReadonlyMap<number, number> = new Map([
-  [-32601, 404],
-  [-32020, 400],
-  [-32021, 400],
-  [-32022, 400],
+  [RPC.methodNotFound, 404],
+  [RPC.headerMismatch, 400],
+  [RPC.missingCapability, 400],
+  [RPC.unsupportedVersion, 400],
 ]);
 
 export interface ModernReplyParts {

@@ -2,6 +2,7 @@ import { ArrayMap } from '../small-collections.ts';
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer } from '../errors.ts';
 import type { ClientSession, Front, ModernCall, MessageSink } from '../gateway/front.ts';
+import type { LimitName } from '../limits.ts';
 import type { Principal } from '../policy/principal.ts';
 import type { Envelope } from '../protocol/envelope.ts';
 import {
@@ -23,6 +24,8 @@ export interface PeerParts {
   /** Receives all messages to this client. */
   readonly sink: MessageSink;
   readonly log: Logger;
+  /** Called when a message exceeds a bound. */
+  readonly onLimit: (limit: LimitName) => void;
   /** Called when the gateway ended the session. */
   onEnd(): void;
 }
@@ -59,7 +62,7 @@ export class Peer {
         if (text !== undefined) sink.send(text);
       }
     } catch (thrown) {
-      log.error({ err: thrown }, 'message failed');
+      log.error({ err: thrown }, 'message could not be handled');
       if ('kind' in input && input.kind === 'request') sink.send(errorText(thrown, input.id));
     }
   }
@@ -103,7 +106,7 @@ export class Peer {
     const { front, principal, view, sink } = this.#parts;
     const { id } = request;
     if (this.#calls.has(id)) {
-      const message = `a request with id ${id} is already under way`;
+      const message = `a request with id ${id} is already in flight`;
       sink.send(errorText(new GatewayError('invalid-request', { message }), id));
       return;
     }
@@ -167,7 +170,8 @@ export class Peer {
 
   async #receiveBatch(items: readonly (Message | MessageError)[]): Promise<void> {
     if (this.#opening !== undefined) await this.#opening;
-    const { sink } = this.#parts;
+    const { sink, onLimit } = this.#parts;
+    for (const item of items) if (item instanceof MessageError && item.limit !== undefined) onLimit(item.limit);
     const refused = refuseBatch(items, this.#session?.caller.revision);
     if (refused !== undefined) {
       sink.send(errorText(refused));

@@ -110,7 +110,7 @@ export class Reply implements MessageSink {
       return;
     }
     if (request === undefined && answer !== undefined) (this.#answers ??= []).push(responseText(id, answer));
-    // In the legacy era a disconnect does not cancel: the request ran, and nobody reads its answer.
+    // In the legacy era a disconnect does not cancel: the request ran, and its answer has no reader.
     if (!isLast || this.#response.destroyed) return;
     if (this.#answers !== undefined) {
       const text = `[${this.#answers.join(',')}]`;

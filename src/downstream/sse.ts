@@ -17,6 +17,7 @@ import { StreamCounts } from './memory/stream-counts.ts';
 import type { ByteBudget } from './memory/byte-budget.ts';
 import { textBytes } from './streams/event-log.ts';
 import { StreamWriter } from './streams/stream-writer.ts';
+import type { LimitName } from '../limits.ts';
 import { Peer } from './peer.ts';
 import { postedText } from './admission/posted-text.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
@@ -122,11 +123,12 @@ export class SseEndpoint {
         this.#counts.remove(principal.key);
         timers.removeStream(sink.writer);
         metrics?.streams.sse.remove();
-        peer.close().catch((thrown: unknown) => log.error({ err: thrown }, 'session not ended'));
+        peer.close().catch((thrown: unknown) => log.error({ err: thrown }, 'session could not be closed'));
       },
       () => metrics?.dropped('slow-client'),
     );
-    const peer = new Peer({ front, principal, view, sink, log, onEnd: () => sink.writer.end() });
+    const onLimit = (limit: LimitName) => metrics?.limitReached(limit);
+    const peer = new Peer({ front, principal, view, sink, log, onLimit, onEnd: () => sink.writer.end() });
     this.#clients.set(id, { principal, view, peer });
     timers.addStream(sink.writer);
     metrics?.streams.sse.add();
@@ -154,6 +156,7 @@ export class SseEndpoint {
       input = readInput(text);
     } catch (thrown) {
       if (!(thrown instanceof MessageError)) throw thrown;
+      if (thrown.limit !== undefined) this.#parts.metrics?.limitReached(thrown.limit);
       return refuse(toRefusal(thrown), thrown.id);
     }
     if (this.#isDraining && 'kind' in input && input.kind === 'request') {

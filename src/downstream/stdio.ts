@@ -5,6 +5,7 @@ import { GatewayError, toAnswer } from '../errors.ts';
 import type { Front, MessageSink } from '../gateway/front.ts';
 import { LOCAL } from '../policy/principal.ts';
 import { oneLine } from '../json/json.ts';
+import type { LimitName } from '../limits.ts';
 import { MessageError, responseText } from '../protocol/jsonrpc.ts';
 import { LineSplitter } from '../protocol/framing/lines.ts';
 import { readInput, toRefusal } from './classify.ts';
@@ -59,6 +60,7 @@ async function settled(working: Iterable<Promise<void>>, limitMs: number): Promi
 /**
  * Serves one client over a pair of streams, until either ends or the gateway ends the session.
  *
+ * @param onLimit called when a message exceeds a bound.
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/transports#stdio
  */
 export async function serveStdio(
@@ -66,6 +68,7 @@ export async function serveStdio(
   view: string,
   { input, output }: StdioStreams,
   log: Logger,
+  onLimit: (limit: LimitName) => void,
 ): Promise<void> {
   const { promise: ended, resolve: end } = Promise.withResolvers<void>();
   const working = new ArraySet<Promise<void>>();
@@ -76,7 +79,7 @@ export async function serveStdio(
     (isStalled) => (isStalled ? input.pause() : input.resume()),
     log,
   );
-  const peer = new Peer({ front, principal: LOCAL, view, sink, log, onEnd: end });
+  const peer = new Peer({ front, principal: LOCAL, view, sink, log, onLimit, onEnd: end });
 
   const lines = new LineSplitter(MAX_LINE_BYTES, (line, isCut) => {
     if (isCut) {
@@ -88,6 +91,7 @@ export async function serveStdio(
       working.add(work);
     } catch (thrown) {
       if (!(thrown instanceof MessageError)) throw thrown;
+      if (thrown.limit !== undefined) onLimit(thrown.limit);
       sink.send(refusal(toRefusal(thrown), thrown.id));
     }
   });

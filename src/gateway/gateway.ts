@@ -140,10 +140,10 @@ export class Gateway implements Front {
   #begin(session: Session, request: Request, sink: MessageSink): OpenExchange {
     const { id } = request;
     if (session.inFlight.has(id)) {
-      throw new GatewayError('invalid-request', { message: `a request with id ${id} is already under way` });
+      throw new GatewayError('invalid-request', { message: `a request with id ${id} is already in flight` });
     }
     if (session.inFlight.size >= this.#parts.inFlightPerSession) {
-      throw new GatewayError('overloaded', { message: `this session has ${session.inFlight.size} requests under way` });
+      throw new GatewayError('overloaded', { message: `this session has ${session.inFlight.size} requests in flight` });
     }
     const exchange = new OpenExchange(session, session, request, sink);
     session.addExchange(exchange);
@@ -202,7 +202,7 @@ export class Gateway implements Front {
       this.#onNotification(session, notification);
     } catch (thrown) {
       if (!(thrown instanceof JsonTextError)) throw thrown;
-      this.#parts.log.debug({ method: notification.method }, 'broken notification ignored');
+      this.#parts.log.debug({ method: notification.method }, 'malformed notification ignored');
     }
   }
 

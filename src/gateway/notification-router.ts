@@ -112,7 +112,10 @@ export class NotificationRouter {
     const to = this.#recipient(link, about);
     if (to === undefined || params === undefined) {
       this.#parts.onDropped('log-unattributable');
-      this.#parts.log.debug({ upstream: link.upstream, level: params?.string('level') }, 'log message of nobody');
+      this.#parts.log.debug(
+        { upstream: link.upstream, level: params?.string('level') },
+        'log message dropped: it belongs to no known client',
+      );
       return;
     }
     const { client, exchange } = to;
@@ -242,7 +245,12 @@ export class NotificationRouter {
       }
       upstream
         .relist(holder.era, holder)
-        .catch((thrown: unknown) => log.warn({ err: thrown, upstream: upstreamId }, 'changed lists not had'));
+        .catch((thrown: unknown) =>
+          log.warn(
+            { err: thrown, upstream: upstreamId },
+            'changed lists not fetched for clients with certain capabilities',
+          ),
+        );
     }
   }
 

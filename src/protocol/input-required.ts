@@ -107,7 +107,7 @@ export function inputRequiredResult({ inputRequests, requestState }: InputRequir
     .with('requestState', requestState);
 }
 
-/** What a client sends with a retry: raw responses by key, and the raw state that it received. */
+/** The additions of a retry: raw responses by key, and the raw state that the client received. */
 export interface Retry {
   readonly inputResponses: RawObject | undefined;
   readonly requestState: string | undefined;

@@ -8,8 +8,10 @@ import {
   rawItemsStrictly,
   UPSTREAM_BOUNDS,
 } from '../json/json.ts';
-import { LIMITS } from '../limits.ts';
+import { LIMITS, type LimitName } from '../limits.ts';
 import { TextCache } from '../json/memo.ts';
+import { CLOSE_OBJECT, OPEN_OBJECT, QUOTE } from '../json/scan.ts';
+import { RPC } from './rpc-codes.ts';
 
 /** A request id as raw JSON text (`7`, `"a"`): comparable, and echoed byte for byte. */
 export type Id = string;
@@ -46,6 +48,11 @@ export interface Result {
 /** The outcome of a request: its result, or an error with all its members. */
 export type Answer = Result | { readonly kind: 'error'; readonly error: RpcError };
 
+/** Returns an answer with an error. */
+export function errorAnswer(code: number, message: string): Answer {
+  return { kind: 'error', error: { code, message } };
+}
+
 /** An empty result. */
 export const EMPTY_RESULT: Answer = { kind: 'result', result: '{}' };
 
@@ -60,20 +67,26 @@ export type Response = Answer & { readonly id: Id };
 
 export type Message = Request | Notification | Response;
 
+type MessageFault = typeof RPC.parseError | typeof RPC.invalidRequest;
+
 /** Reports a text that is not a JSON-RPC message. `id` is the raw id if it could be read, else `null`. */
 export class MessageError extends Error {
   override readonly name = 'MessageError';
-  /** -32700: the text is not JSON. -32600: it is JSON, but not a message, or it exceeds a bound. */
-  readonly code: -32700 | -32600;
+  readonly code: MessageFault;
   readonly id: Id;
   /** The bound that the text exceeds, or `duplicate` if an object names a member twice. */
   readonly refused: JsonTextError['refused'];
 
-  constructor(code: -32700 | -32600, message: string, id: Id = 'null', refused?: JsonTextError['refused']) {
+  constructor(code: MessageFault, message: string, id: Id = 'null', refused?: JsonTextError['refused']) {
     super(message);
     this.code = code;
     this.id = id;
     this.refused = refused;
+  }
+
+  /** The bound that the text exceeds; undefined if the message is invalid for another reason. */
+  get limit(): LimitName | undefined {
+    return this.refused === 'duplicate' ? undefined : this.refused;
   }
 }
 
@@ -144,20 +157,26 @@ function isId(raw: string): boolean {
   return raw.startsWith('"') ? isStringId(raw) : INTEGER_ID.test(raw);
 }
 
+function invalidId(raw: string | undefined): MessageError {
+  const isLong = raw !== undefined && raw.length > LIMITS.requestIdChars;
+  const message = `"id" must be a string or an integer of at most ${LIMITS.requestIdChars} characters`;
+  return new MessageError(RPC.invalidRequest, message, 'null', isLong ? 'requestIdChars' : undefined);
+}
+
 function refuseLookalikes(object: RawObject, spelling: MemberNames, id: Id): void {
   const key = spelling.findLookalike(object);
   if (key === undefined) return;
-  throw new MessageError(-32600, `member "${key.slice(0, 40)}" could be mistaken for another one`, id);
+  throw new MessageError(RPC.invalidRequest, `member "${key.slice(0, 40)}" could be mistaken for another one`, id);
 }
 
 function toError(raw: string, id: Id): RpcError {
   const value: unknown = JSON.parse(raw);
   if (typeof value !== 'object' || value === null || !('code' in value) || !('message' in value)) {
-    throw new MessageError(-32600, '"error" needs a code and a message', id);
+    throw new MessageError(RPC.invalidRequest, '"error" needs a code and a message', id);
   }
   const { code, message } = value;
   if (typeof code !== 'number' || !Number.isInteger(code) || typeof message !== 'string') {
-    throw new MessageError(-32600, '"error" needs an integer code and a message text', id);
+    throw new MessageError(RPC.invalidRequest, '"error" needs an integer code and a message text', id);
   }
   return { ...value, code, message };
 }
@@ -167,23 +186,23 @@ function toMessage(envelope: RawObject): Message {
   const id = rawId !== undefined && isId(rawId) ? rawId : 'null';
   refuseLookalikes(envelope, ENVELOPE, id);
   if (envelope.raw('jsonrpc') !== '"2.0"') {
-    throw new MessageError(-32600, '"jsonrpc" must be "2.0"', id);
+    throw new MessageError(RPC.invalidRequest, '"jsonrpc" must be "2.0"', id);
   }
 
   if (envelope.raw('method') !== undefined) {
     const method = envelope.string('method');
-    if (method === undefined) throw new MessageError(-32600, '"method" must be a string', id);
+    if (method === undefined) throw new MessageError(RPC.invalidRequest, '"method" must be a string', id);
     if (envelope.raw('result') !== undefined || envelope.raw('error') !== undefined) {
-      throw new MessageError(-32600, 'a message is a request or a response, not both', id);
+      throw new MessageError(RPC.invalidRequest, 'a message is a request or a response, not both', id);
     }
     const params = envelope.object('params');
     if (params === undefined && envelope.raw('params') !== undefined) {
-      throw new MessageError(-32600, '"params" must be an object', id);
+      throw new MessageError(RPC.invalidRequest, '"params" must be an object', id);
     }
     if (params !== undefined) refuseLookalikes(params, ROUTED, id);
     if (rawId === undefined) return { kind: 'notification', method, params };
     if (id === 'null') {
-      throw new MessageError(-32600, '"id" must be a string of at most 128 characters or a safe integer');
+      throw invalidId(rawId);
     }
     return { kind: 'request', id, method, params };
   }
@@ -191,13 +210,14 @@ function toMessage(envelope: RawObject): Message {
   const result = envelope.raw('result');
   const error = envelope.raw('error');
   if ((result === undefined) === (error === undefined)) {
-    throw new MessageError(-32600, 'expected one of "method", "result" and "error"', id);
+    throw new MessageError(RPC.invalidRequest, 'expected one of "method", "result" and "error"', id);
   }
   if (id === 'null' && (rawId !== 'null' || result !== undefined)) {
-    throw new MessageError(-32600, 'a response needs the id of its request');
+    throw new MessageError(RPC.invalidRequest, 'a response needs the id of its request');
   }
   if (error !== undefined) return { kind: 'error', id, error: toError(error, id) };
-  if (result === undefined || !result.startsWith('{')) throw new MessageError(-32600, '"result" must be an object', id);
+  if (result === undefined || !result.startsWith('{'))
+    throw new MessageError(RPC.invalidRequest, '"result" must be an object', id);
   const parsedResult = envelope.preparsed('result');
   return parsedResult === undefined ? { kind: 'result', id, result } : { kind: 'result', id, result, parsedResult };
 }
@@ -205,10 +225,10 @@ function toMessage(envelope: RawObject): Message {
 function toMessageError(thrown: unknown, id: Id = 'null'): MessageError {
   if (thrown instanceof MessageError) return thrown;
   if (thrown instanceof JsonTextError && thrown.refused !== undefined) {
-    return new MessageError(-32600, `refused: ${thrown.message}`, id, thrown.refused);
+    return new MessageError(RPC.invalidRequest, `refused: ${thrown.message}`, id, thrown.refused);
   }
   if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) {
-    return new MessageError(-32700, `not JSON: ${thrown.message}`, id);
+    return new MessageError(RPC.parseError, `not JSON: ${thrown.message}`, id);
   }
   throw thrown;
 }
@@ -219,9 +239,41 @@ function idOf(text: string): Id {
     const id = RawObject.parse(text).raw('id');
     return id !== undefined && isId(id) ? id : 'null';
   } catch (thrown) {
-    if (thrown instanceof JsonTextError) return 'null';
-    throw thrown;
+    if (!(thrown instanceof JsonTextError)) throw thrown;
+    return thrown.refused === 'jsonDepth' ? idOfDeepResponse(text) : 'null';
   }
+}
+
+const BACKSLASH = 0x5c;
+
+/** The text between the name `id` and the end of its value, if the value is one of the gateway's own ids. */
+const OWN_ID_VALUE = /[\t\n\r ]*:[\t\n\r ]*(\d{1,16})[\t\n\r ]*[,}]/y;
+
+/**
+ * Returns the id of a response that is nested too deeply, so that its request can fail. Only scans the text, because
+ * parsing it would take memory in proportion to its depth.
+ */
+function idOfDeepResponse(text: string): Id {
+  let id: Id | undefined;
+  let depth = 0;
+  for (let i = 0; i < text.length; i++) {
+    const code = text.charCodeAt(i);
+    // Brackets and braces differ in one bit.
+    if ((code | 0x20) === OPEN_OBJECT) depth++;
+    else if ((code | 0x20) === CLOSE_OBJECT) depth--;
+    if (code !== QUOTE) continue;
+    const start = i;
+    for (i++; i < text.length && text.charCodeAt(i) !== QUOTE; i++) if (text.charCodeAt(i) === BACKSLASH) i++;
+    if (depth !== 1) continue;
+    const name = text.slice(start, i + 1);
+    if (name === '"method"') return 'null';
+    if (name !== '"id"') continue;
+    OWN_ID_VALUE.lastIndex = i + 1;
+    const [, value] = OWN_ID_VALUE.exec(text) ?? [];
+    if (value === undefined || id !== undefined) return 'null';
+    id = value;
+  }
+  return id ?? 'null';
 }
 
 /**
@@ -269,7 +321,7 @@ export function parseBatch(text: string): (Message | MessageError)[] {
 export function parseClientBatch(text: string, maxItems: number): (Message | MessageError)[] {
   const items = splitBatch(text, CLIENT_BATCH_BOUNDS, maxItems);
   if (items.length === 0 || items.length > maxItems) {
-    throw new MessageError(-32600, `a batch holds 1 to ${maxItems} messages`);
+    throw new MessageError(RPC.invalidRequest, `a batch holds 1 to ${maxItems} messages`);
   }
   return items.map((item) => readItem(item, parseClientMessage));
 }

@@ -27,7 +27,7 @@ export function eraOf(revision: string): Era {
 
 export type Revision = LegacyRevision | ModernRevision;
 
-/** What messages of a revision can carry. Holds every difference between revisions that is not a conversation. */
+/** The features of messages in a revision. Has every difference between revisions that is not a conversation. */
 export interface RevisionFeatures {
   /** A POST body may be an array. */
   readonly batches: boolean;

@@ -9,6 +9,7 @@
 import { isObjectText, RawObject } from '../json/json.ts';
 import type { RpcError } from './jsonrpc.ts';
 import { META } from './meta.ts';
+import { RPC } from './rpc-codes.ts';
 
 /** Name of the tasks extension. */
 export const TASKS_EXTENSION = 'io.modelcontextprotocol/tasks';
@@ -91,5 +92,5 @@ export function taskError(task: RawObject): RpcError {
   const code = Number(error?.raw('code'));
   const message = error?.string('message') ?? task.string('statusMessage') ?? 'the task failed';
   const data = error?.value('data');
-  return { code: Number.isInteger(code) ? code : -32603, message, ...(data === undefined ? {} : { data }) };
+  return { code: Number.isInteger(code) ? code : RPC.internalError, message, ...(data === undefined ? {} : { data }) };
 }

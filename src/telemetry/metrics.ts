@@ -50,7 +50,7 @@ export interface Metrics {
   limitReached(limit: LimitName): void;
   /** Counts a list item that is changed or withheld. */
   listRepaired(repair: string): void;
-  /** Counts a question of an upstream that did not go to a client. */
+  /** Counts a refused question of an upstream. */
   questionRefused(reason: string): void;
   /** Counts a failed write to the state directory. */
   stateWriteFailed(): void;
@@ -79,7 +79,7 @@ export type StreamKind = (typeof STREAM_KINDS)[number];
 
 /** Gauges that are read at each scrape: name and help. */
 const SCRAPED = {
-  readCacheBytes: ['linkspan_read_cache_bytes', 'Bytes of resources kept as long as their upstreams allow.'],
+  readCacheBytes: ['linkspan_read_cache_bytes', 'Bytes of cached resources.'],
 } as const;
 export type ScrapedGauge = keyof typeof SCRAPED;
 /** `events`: events kept for resumption. `unsent`: output for slow readers. `bodies`: requests being received. */
@@ -179,7 +179,7 @@ function upstreamStates(registry: Registry): (upstream: string, state: string) =
   });
   const info = new Gauge({
     name: 'linkspan_upstream_state_info',
-    help: 'Always 1; the labels say which state the upstream is in.',
+    help: 'Always 1; the labels are the upstream and its state.',
     labelNames: ['upstream', 'state'],
     registers: [registry],
   });
@@ -199,7 +199,7 @@ function upstreamStates(registry: Registry): (upstream: string, state: string) =
 function upstreamEras(registry: Registry): Metrics['upstreamEras'] {
   const gauge = new Gauge({
     name: 'linkspan_upstream_era',
-    help: '1 where the upstream speaks the era, 0 where it does not. Missing while that is not known.',
+    help: '1 if the upstream supports the era, 0 if not. Absent while that is unknown.',
     labelNames: ['upstream', 'era'],
     registers: [registry],
   });
@@ -221,13 +221,13 @@ export function createMetrics(version: string): Metrics {
 
   const server = new Durations(
     'mcp_server_operation_duration_seconds',
-    'How long clients waited for the answer to a request.',
+    'Time from the request of a client to its answer.',
     OPERATION_LABELS,
     registry,
   );
   const client = new Durations(
     'mcp_client_operation_duration_seconds',
-    'How long the gateway waited for the answer of an upstream.',
+    'Time from a request to an upstream to its answer.',
     [...OPERATION_LABELS, 'upstream'],
     registry,
   );
@@ -241,14 +241,14 @@ export function createMetrics(version: string): Metrics {
   const updates: (() => Promise<void>)[] = [];
   new Gauge({
     name: 'linkspan_build_info',
-    help: 'Always 1; the labels say what is running.',
+    help: 'Always 1; the label is the version of the gateway.',
     labelNames: ['version'],
     registers: [registry],
   }).set({ version }, 1);
 
   const limits = new Counter({
     name: 'linkspan_limit_reached_total',
-    help: 'Things refused or removed because a fixed bound was reached.',
+    help: 'Refusals and removals because a fixed bound was reached.',
     labelNames: ['limit'],
     registers: [registry],
   });
@@ -262,7 +262,7 @@ export function createMetrics(version: string): Metrics {
   const stateLossUpstreams = new Bounded(MAX_UPSTREAMS);
   const stateWriteFailures = new Counter({
     name: 'linkspan_state_write_failures_total',
-    help: 'Writes to the state directory that failed; those of sessions are tried again.',
+    help: 'Failed writes to the state directory; those of sessions are repeated.',
     registers: [registry],
   });
 
@@ -272,7 +272,7 @@ export function createMetrics(version: string): Metrics {
     upstreamState: upstreamStates(registry),
     upstreamRestarted: tally(
       'linkspan_upstream_restarts_total',
-      'Connections of an upstream (for stdio: processes) that ended by themselves.',
+      'Connections of an upstream (for stdio: processes) that ended unexpectedly.',
       'upstream',
       MAX_UPSTREAMS,
       registry,
@@ -280,7 +280,7 @@ export function createMetrics(version: string): Metrics {
     upstreamStateLost: (id, reason) => stateLost.inc({ upstream: stateLossUpstreams.label(id), reason }),
     stdioJunk: tally(
       'linkspan_stdio_junk_lines_total',
-      'Lines on the stdout of an upstream that are no message.',
+      'Lines on the stdout of an upstream that are not messages.',
       'upstream',
       MAX_UPSTREAMS,
       registry,
@@ -288,8 +288,8 @@ export function createMetrics(version: string): Metrics {
     catalogTools: (view, era, count) => tools.set({ view: view === '' ? '_merged' : views.label(view), era }, count),
     upstreamEras: upstreamEras(registry),
     sessions: level('linkspan_sessions', 'Sessions of clients held in memory.', registry),
-    parked: level('linkspan_parked_calls', 'Calls under way that wait for an answer of their client.', registry),
-    requestsInFlight: level('linkspan_requests_in_flight', 'Requests of clients not answered yet.', registry),
+    parked: level('linkspan_parked_calls', 'Parked calls, which wait for an answer of their client.', registry),
+    requestsInFlight: level('linkspan_requests_in_flight', 'Requests of clients in flight.', registry),
     processes: level('linkspan_processes', 'Processes of stdio upstreams.', registry),
     streams: streamLevels(registry),
     authFailed: tally(
@@ -299,17 +299,23 @@ export function createMetrics(version: string): Metrics {
       MAX_REASONS,
       registry,
     ),
-    shed: tally('linkspan_shed_total', 'Requests refused to protect the rest.', 'reason', MAX_REASONS, registry),
+    shed: tally(
+      'linkspan_shed_total',
+      'Requests and connections refused because of a limit.',
+      'reason',
+      MAX_REASONS,
+      registry,
+    ),
     dropped: tally(
       'linkspan_dropped_messages_total',
-      'Messages that could be delivered to nobody.',
+      'Messages dropped before they reached a client.',
       'reason',
       MAX_REASONS,
       registry,
     ),
     questionRefused: tally(
       'linkspan_questions_refused_total',
-      'Questions of upstreams that did not go to a client.',
+      'Questions of upstreams that were refused.',
       'reason',
       MAX_REASONS,
       registry,
@@ -326,7 +332,7 @@ export function createMetrics(version: string): Metrics {
     ),
     budgetExceeded: tally(
       'linkspan_budget_exceeded_total',
-      'Things refused or removed because all of their kind held too many bytes.',
+      'Refusals and removals because a budget of bytes was exceeded.',
       'kind',
       HELD_KINDS.length,
       registry,

@@ -78,7 +78,7 @@ export class TerminalLog {
     const rows: [string, string][] = [
       ['Clients', paint('bold', String(url))],
       ['Connect', `claude mcp add --transport http linkspan ${String(url)}${header}`],
-      ['', 'or the URL in any client that speaks Streamable HTTP'],
+      ['', 'or the URL in any client with Streamable HTTP'],
       ['Upstreams', names.length === 0 ? 'none' : names.join(', ')],
       ['', 'each starts when a client first needs it'],
       ['Status', operatorUrl === undefined ? 'no port for it' : `${textOf(operatorUrl)}/status`],

@@ -21,7 +21,7 @@ export class UpstreamSet<Owner, User extends LinkUser> {
 
   /** Adds an upstream. @throws {RangeError} if there is one with this id. */
   add(upstream: Upstream<Owner, User>): void {
-    if (this.#members.has(upstream.id)) throw new RangeError(`upstream "${upstream.id}" is there already`);
+    if (this.#members.has(upstream.id)) throw new RangeError(`upstream "${upstream.id}" exists already`);
     this.#members.set(upstream.id, upstream);
   }
 

@@ -8,7 +8,7 @@ import { TOOLS } from '../../bench/tools.ts';
 const CALL = { method: 'tools/call', tool: 'text_10kb' } as const;
 const LIST = { method: 'tools/list' } as const;
 
-/** What the fixture says to a client. */
+/** Returns the answer of the fixture. */
 function answer(ask: typeof CALL | typeof LIST, id: number): string {
   const fixture = answerTo(dialectOf('2025-11-25').request(id, ask, ''));
   assert.ok(fixture);
@@ -23,7 +23,7 @@ for (const ask of [CALL, LIST]) {
     for (const id of [9, 10, 11, 1_000]) check.answer(Buffer.from(answer(ask, id)), id);
   });
 
-  test(`an answer to ${ask.method} that spells the same differently is right`, () => {
+  test(`an answer to ${ask.method} in another notation is right`, () => {
     const check = new Check(ask, '');
     check.answer(Buffer.from(answer(ask, 1)), 1);
     const { jsonrpc, id, result } = JSON.parse(answer(ask, 2));
@@ -53,7 +53,7 @@ for (const { what, body } of WRONG) {
   });
 }
 
-test('a list is wrong without one of its tools, with a changed schema, or with names that lack the prefix', () => {
+test('a list with a missing tool, a changed schema or a name without prefix is wrong', () => {
   const list = answer(LIST, 1);
   const named = (text: string) => text.replaceAll(/"name":"(\w+)","title"/g, '"name":"bench__$1","title"');
   new Check(LIST, 'bench__').answer(Buffer.from(named(list)), 1);

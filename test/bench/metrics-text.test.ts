@@ -13,14 +13,14 @@ const TEXT = [
   '',
 ].join('\n');
 
-test('every sample is read, whatever its labels hold, and no comment', () => {
+test('every sample is read with any labels, and no comment', () => {
   assert.deepEqual(
     parseSamples(TEXT).map(({ value }) => value),
     [1, 0, 1, 0.125, 3],
   );
 });
 
-test('a metric is added up over its labels', () => {
+test('a metric is summed over its labels', () => {
   assert.equal(total(parseSamples(TEXT), 'linkspan_upstream_up'), 2);
   assert.equal(total(parseSamples(TEXT), 'linkspan_sessions'), 3);
 });

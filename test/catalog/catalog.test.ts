@@ -247,7 +247,7 @@ test('M-006 quarantined, renamed and reserved names do not go to the fallback', 
 
 const app = tool('refresh', { _meta: { ui: { resourceUri: 'ui://app' } } });
 
-test('§3.7 the HTML of an app may call its tools by the upstream’s own names', () => {
+test('the HTML of an app may call its tools by the upstream’s own names', () => {
   const catalog = catalogOf(pair, { a: { tools: [app] }, b: { tools: [tool('refresh'), tool('plain')] } });
   assert.deepEqual(resolveTool(catalog, 'refresh'), { upstream: 'a', name: 'refresh' });
   assert.equal(resolveTool(catalog, 'plain'), undefined);
@@ -273,7 +273,7 @@ const refusedApps = [
 ];
 
 for (const { why, shown, offers } of refusedApps) {
-  test(`§3.7 a bare name is refused where ${why}`, () => {
+  test(`a bare name is refused: ${why}`, () => {
     const catalog = catalogOf(shown, offers);
     for (const name of ['refresh', 'b__pay']) {
       const owner = resolveTool(catalog, name);

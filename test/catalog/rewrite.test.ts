@@ -141,7 +141,7 @@ const loggers = [
 ];
 
 for (const { params, said } of loggers) {
-  test(`§4.2 a log message ${params} names its upstream`, () => {
+  test(`a log message ${params} names its upstream`, () => {
     assert.equal(loggerToClient(view([a, upstream('b')]), a, RawObject.parse(params)).toString(), said);
     assert.equal(loggerToClient(view([a]), a, RawObject.parse(params)).toString(), params);
   });

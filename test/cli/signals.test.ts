@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, watch } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -7,15 +6,13 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { Child } from '../support/child.ts';
+import type { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
+import { startOnTerminal } from '../support/terminal.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const BOUNDED = { timeout: 30_000 };
 const WAIT_MS = 15_000;
-
-/** `script` of util-linux runs a command on a terminal of its own. */
-const NEEDS_PTY = { ...BOUNDED, skip: spawnSync('script', ['--version']).status !== 0 && 'there is no `script`' };
 
 /** Resolves with the first line of a growing file that matches. */
 async function lineOf(file: string, pattern: RegExp): Promise<string> {
@@ -55,7 +52,7 @@ async function onTerminal(): Promise<OnTerminal> {
   const gateway = { listen: '127.0.0.1:0', operator: false, stateDir: join(dir, 'state') };
   await writeFile(config, JSON.stringify({ mcpServers: {}, gateway }));
   const command = `exec '${process.execPath}' '${MAIN}' run --config '${config}' 2> '${log}'`;
-  const terminal = await Child.start('script', ['--quiet', '--return', '--command', command, join(dir, 'typescript')]);
+  const terminal = await startOnTerminal(command, join(dir, 'typescript'));
   const { pid, url } = JSON.parse(await lineOf(log, /"msg":"listening"/));
   return {
     terminal,
@@ -69,7 +66,7 @@ async function onTerminal(): Promise<OnTerminal> {
   };
 }
 
-test('N-08 a gateway whose terminal is closed stops in order', NEEDS_PTY, async () => {
+test('N-08 a gateway whose terminal is closed stops in order', BOUNDED, async () => {
   await using gateway = await onTerminal();
   gateway.terminal.kill('SIGKILL');
   await gateway.terminal.ended;
@@ -77,7 +74,7 @@ test('N-08 a gateway whose terminal is closed stops in order', NEEDS_PTY, async 
   assert.match(await lineOf(gateway.log, /"msg":"stopped"/), /"code":0/);
 });
 
-/** Resolves when the process has ended. */
+/** Resolves when the process has ended. It is no child of this one, so its end is no event here. */
 async function ended(pid: number): Promise<void> {
   for (let deadline = Date.now() + WAIT_MS; ; await delay(20)) {
     try {
@@ -93,7 +90,7 @@ for (const { format, up } of [
   { format: 'json', up: /"msg":"listening"/ },
   { format: 'pretty', up: /Ctrl-C stops it/ },
 ]) {
-  test(`N-08 a gateway that logs to its terminal (${format}) ends when it is closed`, NEEDS_PTY, async () => {
+  test(`N-08 a gateway that logs to its terminal (${format}) ends when it is closed`, BOUNDED, async () => {
     const dir = await mkdtemp(join(tmpdir(), 'linkspan-signal-'));
     try {
       const [config, typescript] = [join(dir, 'config.json'), join(dir, 'typescript')];
@@ -101,7 +98,7 @@ for (const { format, up } of [
       await writeFile(config, JSON.stringify({ mcpServers: {}, gateway }));
       const run = `'${process.execPath}' '${MAIN}' run --config '${config}' --log-format ${format}`;
       const command = `echo "pid $$"; exec ${run}`;
-      await using terminal = await Child.start('script', ['--quiet', '--flush', '--command', command, typescript]);
+      await using terminal = await startOnTerminal(command, typescript);
       const pid = Number(/pid (\d+)/.exec(await lineOf(typescript, /pid \d+/))?.[1]);
       await lineOf(typescript, up);
       terminal.kill('SIGKILL');
@@ -112,7 +109,7 @@ for (const { format, up } of [
   });
 }
 
-test('N-08 SIGHUP does not stop a gateway whose terminal is open', NEEDS_PTY, async () => {
+test('N-08 SIGHUP does not stop a gateway whose terminal is open', BOUNDED, async () => {
   await using gateway = await onTerminal();
   process.kill(gateway.pid, 'SIGHUP');
   await lineOf(gateway.log, /"signal":"SIGHUP".*not read again/);
@@ -125,6 +122,6 @@ test('N-08 SIGHUP does not stop a gateway whose terminal is open', NEEDS_PTY, as
 test('N-08 SIGHUP does not stop a gateway that was started without a terminal', BOUNDED, async () => {
   await using gateway = await startGateway({ mcpServers: {} });
   process.kill(gateway.pid, 'SIGHUP');
-  await gateway.logging((line) => (/"signal":"SIGHUP".*not read again/.test(line) ? true : undefined));
+  await gateway.waitForLog((line) => (/"signal":"SIGHUP".*not read again/.test(line) ? true : undefined));
   assert.equal((await fetch(`${gateway.operatorUrl}/livez`)).status, 200);
 });

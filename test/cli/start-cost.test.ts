@@ -36,7 +36,7 @@ process.on('exit', () => {
 
 interface Recorded {
   readonly loaded: readonly string[];
-  /** Empty where there is none. */
+  /** Empty if there is none. */
   readonly compileCache: string;
 }
 

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
@@ -11,13 +10,13 @@ import { stripVTControlCharacters } from 'node:util';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
 import { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
+import { startOnTerminal } from '../support/terminal.ts';
 
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const MEMORY = fileURLToPath(
   new URL('../../node_modules/@modelcontextprotocol/server-memory/dist/index.js', import.meta.url),
 );
 const BOUNDED = { timeout: 30_000 };
-const NEEDS_PTY = { ...BOUNDED, skip: spawnSync('script', ['--version']).status !== 0 && 'there is no `script`' };
 const WAIT_MS = 15_000;
 
 let dir = '';
@@ -42,13 +41,7 @@ async function configFile(gateway: object, mcpServers: object = {}): Promise<str
 /** Runs the gateway on a terminal. */
 function onTerminal(config: string, ...args: readonly string[]): Promise<Child> {
   const command = [process.execPath, MAIN, 'run', '--config', config, ...args].map((arg) => `'${arg}'`).join(' ');
-  return Child.start(
-    'script',
-    ['--quiet', '--return', '--flush', '--command', `exec ${command}`, join(dir, 'typescript')],
-    {
-      env: { TERM: 'xterm' },
-    },
-  );
+  return startOnTerminal(`exec ${command}`, join(dir, 'typescript'), { TERM: 'xterm' });
 }
 
 function plain(text: string): string {
@@ -57,20 +50,20 @@ function plain(text: string): string {
 
 const urlIn = (line: string) => /Clients\s+(http:\S+)/.exec(plain(line))?.[1];
 
-test('N-10 a terminal shows the URL, how to connect, and why upstreams fail', NEEDS_PTY, async () => {
+test('N-10 a terminal shows the URL, how to connect, and why upstreams fail', BOUNDED, async () => {
   const servers = {
     memory: { command: process.execPath, args: [MEMORY], env: { MEMORY_FILE_PATH: join(dir, 'memory') } },
     missing: { command: 'no-such-program-anywhere' },
     socket: { type: 'ws', url: 'ws://127.0.0.1/mcp' },
   };
   await using terminal = await onTerminal(await configFile({}, servers));
-  const url = await terminal.saying(urlIn, WAIT_MS);
-  await terminal.saying((line) => (line.includes('Ctrl-C') ? true : undefined), WAIT_MS);
+  const url = await terminal.waitForLine(urlIn, WAIT_MS);
+  await terminal.waitForLine((line) => (line.includes('Ctrl-C') ? true : undefined), WAIT_MS);
   const client = new Client({ name: 'person', version: '1' });
   await client.connect(new StreamableHTTPClientTransport(new URL(url)));
   await client.listTools();
-  await terminal.saying((line) => (/missing .*failed/.test(plain(line)) ? true : undefined), WAIT_MS);
-  await terminal.saying((line) => (/memory .*ready/.test(plain(line)) ? true : undefined), WAIT_MS);
+  await terminal.waitForLine((line) => (/missing .*failed/.test(plain(line)) ? true : undefined), WAIT_MS);
+  await terminal.waitForLine((line) => (/memory .*ready/.test(plain(line)) ? true : undefined), WAIT_MS);
   await client.close();
 
   const said = plain(terminal.logs());
@@ -81,13 +74,16 @@ test('N-10 a terminal shows the URL, how to connect, and why upstreams fail', NE
   assert.doesNotMatch(said, /"level"|\n\s+at |tools\/list/);
 });
 
-test('N-10 --log-format overrides the choice by terminal in both directions', NEEDS_PTY, async () => {
+test('N-10 --log-format overrides the choice by terminal in both directions', BOUNDED, async () => {
   await using terminal = await onTerminal(await configFile({}), '--log-format', 'json');
-  await terminal.saying((line) => (line.startsWith('{') && line.includes('"listening"') ? true : undefined), WAIT_MS);
+  await terminal.waitForLine(
+    (line) => (line.startsWith('{') && line.includes('"listening"') ? true : undefined),
+    WAIT_MS,
+  );
 
   const args = [MAIN, 'run', '--config', await configFile({}), '--log-format', 'pretty'];
   await using piped = await Child.start(process.execPath, args);
-  await piped.saying(urlIn, WAIT_MS);
+  await piped.waitForLine(urlIn, WAIT_MS);
   assert.doesNotMatch(piped.logs(), /"level"|\p{Cc}\[/u);
 });
 

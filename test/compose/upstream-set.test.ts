@@ -68,6 +68,6 @@ test('a set has at most one upstream with each id', TIMEOUT, async () => {
   const { upstreams } = gateway.core;
   const upstream = upstreams.get('up');
   assert.ok(upstream !== undefined);
-  assert.throws(() => upstreams.add(upstream), /"up" is there already/);
+  assert.throws(() => upstreams.add(upstream), /"up" exists already/);
   await assert.rejects(upstreams.remove('none', 0), /there is no upstream "none"/);
 });

@@ -299,7 +299,7 @@ for (const { gateway, refused } of safety) {
 test('SEC-14 --listen overrides the file, and needs authentication beyond loopback', () => {
   assert.match(
     problemsOf(ONE, { listen: '0.0.0.0:80' }).join('\n'),
-    /^--listen: 0\.0\.0\.0 is open to the network, and nobody is asked for credentials/,
+    /^--listen: 0\.0\.0\.0 is open to the network without authentication/,
   );
   assert.deepEqual(problemsOf(ONE, { listen: '8080' }), [
     '--listen: expected host:port such as "127.0.0.1:3000", got "8080" (did you mean "127.0.0.1:8080"?)',
@@ -307,10 +307,7 @@ test('SEC-14 --listen overrides the file, and needs authentication beyond loopba
   const open = `${ONE}gateway: {listen: 0.0.0.0:3000}\n`;
   assert.deepEqual(loadText(open, { listen: '127.0.0.1:9' }).config.listen, { host: '127.0.0.1', port: 9 });
   const { warnings } = loadText(`${ONE}gateway: {${KEY}, operator: 0.0.0.0:1}\n`, { listen: '[::]:80' });
-  assert.match(
-    warnings.join('\n'),
-    /without publicUrl or allowedHosts.*\n.*nobody is asked for credentials on this port/,
-  );
+  assert.match(warnings.join('\n'), /without publicUrl or allowedHosts.*\n.*this port has no authentication/);
 });
 
 test('public names are normalised', () => {
@@ -330,7 +327,7 @@ test('a file that is missing, too large, a folder or not text is refused', () =>
   assert.deepEqual(problemsOf(Buffer.from([0x61, 0xff])), ['config.yaml: is not UTF-8 text']);
 });
 
-test('N-28 sampling is left out by default for URLs off this machine, and any list can be set', () => {
+test('N-28 sampling is off by default for URLs on other machines, and can be set', () => {
   const { config } = loadText(
     'mcpServers: {a: {command: x}, b: {url: "http://127.0.0.1/mcp"}, c: {url: "http://[::1]/mcp"}, d: {url: "http://server/mcp"}, ' +
       'e: {url: "https://x/mcp", clientFeatures: [sampling]}, f: {command: x, clientFeatures: []}}',

@@ -1,6 +1,7 @@
 /**
- * What the suite starts as the client under test: a gateway with the suite's scripted server as its only upstream, and
- * in front of it the official SDK doing what the scenario needs. So what the suite judges is the gateway as a client.
+ * The program that the suite starts as the client under test: a gateway with the suite's scripted server as its only
+ * upstream, and the official SDK as its client, which performs the scenario. So the suite checks the gateway as a
+ * client.
  *
  *     node client-driver.ts [--direct] [--front 2025-11-25|2026-07-28] URL       --direct leaves the gateway out
  */

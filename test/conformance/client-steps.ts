@@ -1,16 +1,17 @@
 import * as z from 'zod';
 import type { Front, Interruption } from './front.ts';
 
-/** Tool names that have to be listed, and then what to do. */
+/** Tool names that must be listed, and the actions after that. */
 export interface Step {
   readonly tools: readonly string[];
-  /** @param isDirect where no gateway is between. */
+  /** @param isDirect whether there is no gateway in between. */
   readonly play: (front: Front, isDirect: boolean) => Promise<unknown>;
-  /** With the first question still open. */
+  /** Runs while the first question is open. */
   readonly interrupt?: Interruption;
   /**
-   * Whether the suite holds every request to 2026-07-28, also the `initialize` that a client of a session makes the gateway try
-   * first. The gateway is told the era of the server then.
+   * Whether the suite checks every request against 2026-07-28, also the `initialize` that the gateway sends first
+   * for a legacy client.
+   * The config then names the era of the server.
    */
   readonly isModernOnly?: boolean;
 }
@@ -19,7 +20,7 @@ const CONTEXT = z.object({
   toolCalls: z.array(z.object({ name: z.string(), arguments: z.record(z.string(), z.unknown()) })),
 });
 
-/** What the suite wants called; told to the client in its environment. */
+/** Returns the calls that the suite requests in the environment of the client. */
 function toldCalls(): z.infer<typeof CONTEXT>['toolCalls'] {
   return CONTEXT.parse(JSON.parse(process.env['MCP_CONFORMANCE_CONTEXT'] ?? '{}')).toolCalls;
 }
@@ -33,7 +34,7 @@ const calls = (name: string, args?: Readonly<Record<string, unknown>>): Step => 
   play: (front) => front.call(name, args),
 });
 
-/** What the client in front has to do in each scenario, so that the one behind it is judged. */
+/** The actions of the client in each scenario, which make the gateway show the behaviour under test. */
 export const STEPS: Readonly<Record<string, Step>> = {
   initialize: { tools: [], play: (front) => front.tools() },
   tools_call: calls('add_numbers', { a: 2, b: 3 }),
@@ -64,11 +65,11 @@ export const STEPS: Readonly<Record<string, Step>> = {
       for (const { name, arguments: args } of toldCalls()) await front.call(name, args);
     },
   },
-  // Version 2 of the SDK drops what has to be dropped by itself, so only the older client in front proves something.
+  // Version 2 of the SDK drops these headers itself, so only a legacy client in front tests the gateway.
   'http-invalid-tool-headers': { tools: ['valid_tool'], play: (front) => callAll(front, { region: 'us' }) },
   'json-schema-ref-no-deref': {
     tools: ['lookup_user'],
-    // The scripted server only lists. Whether anybody fetches what the schema refers to is all it looks at.
+    // The scripted server only lists. The scenario checks whether a client fetches the schema's references.
     play: (front) => front.call('lookup_user', { id: 'a' }).catch(() => {}),
   },
   'sep-2322-client-request-state': {
@@ -77,7 +78,7 @@ export const STEPS: Readonly<Record<string, Step>> = {
     async play(front, isDirect) {
       await front.call('test_mrtr_echo_state');
       await front.call('test_mrtr_no_state');
-      // The SDK refuses such a result. A gateway takes it for complete, and says so in front.
+      // The SDK refuses such a result. The gateway treats it as complete, and adds the type for its client.
       const untyped = front.call('test_mrtr_no_result_type');
       await (isDirect ? untyped.catch(() => {}) : untyped);
     },

@@ -46,7 +46,7 @@ const GREETING = [{ type: 'text', text: 'Hello, Ada!' }];
 
 const POSTAL = { name: 'Ada', contactMethod: 'email', email: 'ada@example.com' };
 
-/** All there is to be had: by name, what came of it. */
+/** Returns the outcome of every operation, by name. */
 async function everything(client: Client): Promise<Readonly<Record<string, unknown>>> {
   const { tools } = await client.listTools();
   const { prompts } = await client.listPrompts();
@@ -65,7 +65,7 @@ async function everything(client: Client): Promise<Readonly<Record<string, unkno
   return found;
 }
 
-test('the fixtures answer alike in each era and over each transport', async () => {
+test('the fixtures answer equally in each era and over each transport', async () => {
   const model = await visit('http', 'modern', MODERN, everything);
   assert.deepEqual(
     Object.keys(model).filter((name) => model[name] === 'failed'),
@@ -82,12 +82,12 @@ test('the fixtures answer alike in each era and over each transport', async () =
 
 for (const kind of TRANSPORTS) {
   for (const era of ['legacy', 'both'] as const) {
-    test(`the ${era} fixture over ${kind} serves a session and asks in the middle of a call`, async () => {
+    test(`the ${era} fixture over ${kind} serves a session and asks during a call`, async () => {
       assert.deepEqual(await visit(kind, era, 'legacy', askedForName), GREETING);
     });
   }
   for (const era of ['modern', 'both'] as const) {
-    test(`the ${era} fixture over ${kind} serves 2026-07-28 and has a call come again with the answer`, async () => {
+    test(`the ${era} fixture over ${kind} serves 2026-07-28 and asks by input_required`, async () => {
       assert.deepEqual(await visit(kind, era, MODERN, askedForName), GREETING);
     });
   }
@@ -103,7 +103,7 @@ for (const kind of TRANSPORTS) {
     ['legacy', 'legacy'],
     ['modern', MODERN],
   ] as const) {
-    test(`the ${era} fixture over ${kind} tells when its tools change`, async () => {
+    test(`the ${era} fixture over ${kind} announces changes of its tools`, async () => {
       await visit(kind, era, mode, async (client) => {
         const told = Promise.withResolvers<void>();
         client.setNotificationHandler('notifications/tools/list_changed', () => told.resolve());

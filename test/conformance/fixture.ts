@@ -8,13 +8,13 @@ const READY_MS = 20_000;
 const READY = z.object({ url: z.url() });
 
 export const ERAS = ['legacy', 'modern', 'both'] as const;
-/** Which revisions an upstream speaks: up to 2025-11-25, 2026-07-28 alone, or all of them. */
+/** The revisions that an upstream supports: up to 2025-11-25, only 2026-07-28, or all. */
 export type Era = (typeof ERAS)[number];
 
 export const TRANSPORTS = ['http', 'stdio'] as const;
 export type TransportKind = (typeof TRANSPORTS)[number];
 
-/** A server for Node to run. */
+/** A server that Node runs. */
 export interface Program {
   readonly file: string;
   readonly args: readonly string[];
@@ -24,13 +24,13 @@ export const conformanceProgram = (era: Era): Program => ({ file: file('server.t
 export const TASKS_PROGRAM: Program = { file: file('tasks-server.ts'), args: [] };
 export const OTHER_PROGRAM: Program = { file: file('other.ts'), args: [] };
 
-/** What a config says to start it over stdio. */
+/** Returns the config entry that starts it over stdio. */
 export const overStdio = (program: Program) => ({
   command: process.execPath,
   args: [program.file, '--stdio', ...program.args],
 });
 
-/** A fixture that listens. */
+/** A fixture that is listening. */
 export interface Served extends AsyncDisposable {
   readonly url: string;
   logs(): string;
@@ -39,7 +39,7 @@ export interface Served extends AsyncDisposable {
 export async function overHttp(program: Program): Promise<Served> {
   const child = await Child.start(process.execPath, [program.file, '--http', ...program.args]);
   try {
-    const { url } = await child.saying((line) => READY.parse(JSON.parse(line)), READY_MS);
+    const { url } = await child.waitForLine((line) => READY.parse(JSON.parse(line)), READY_MS);
     return { url, logs: () => child.logs(), [Symbol.asyncDispose]: () => child[Symbol.asyncDispose]() };
   } catch (error) {
     await child.stop();

@@ -3,7 +3,7 @@ import { ElicitRequestSchema, type ElicitResult } from '@modelcontextprotocol/sd
 import { connectSdk1, connectSdk2 } from '../support/sdk-client.ts';
 
 export const FRONTS = ['2025-11-25', '2026-07-28'] as const;
-/** The revision of the client in front. */
+/** The revision of the client in front of the gateway. */
 export type FrontRevision = (typeof FRONTS)[number];
 
 interface Named {
@@ -11,9 +11,9 @@ interface Named {
   readonly inputSchema: unknown;
 }
 
-/** A client in front of whatever is tried, in the words of neither SDK. */
+/** A client in front of the target, independent of the SDK. */
 export interface Front extends AsyncDisposable {
-  /** Empty where the server says it has none. */
+  /** Returns the tools; none if the server declares none. */
   tools(): Promise<readonly Named[]>;
   call(name: string, args?: Readonly<Record<string, unknown>>): Promise<unknown>;
   resources(): Promise<readonly string[]>;
@@ -22,12 +22,12 @@ export interface Front extends AsyncDisposable {
   prompt(name: string): Promise<unknown>;
 }
 
-/** What the user does first, with the form still open. */
+/** An action of the user while the form is open. */
 export type Interruption = (front: Front) => Promise<unknown>;
 
 const CAPABILITIES = { elicitation: { form: {} } };
 
-/** The user accepts what the form proposes, and says yes. */
+/** Accepts a form with its default values, and yes. */
 function fillIn(params: ModernElicitRequest['params']): ElicitResult {
   if (params.mode === 'url') return { action: 'decline' };
   const content = Object.entries(params.requestedSchema.properties).flatMap(([name, field]) => {
@@ -37,7 +37,7 @@ function fillIn(params: ModernElicitRequest['params']): ElicitResult {
   return { action: 'accept', content: Object.fromEntries(content) };
 }
 
-/** Version 1 of the official SDK for sessions, version 2 for 2026-07-28. */
+/** Connects version 1 of the official SDK for sessions, version 2 for 2026-07-28. */
 export async function connectFront(revision: FrontRevision, url: string, interrupt?: Interruption): Promise<Front> {
   let front: Front | undefined;
   let interruption = interrupt;

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { setImmediate as turn } from 'node:timers/promises';
 import { inLanes } from './lanes.ts';
 
-test('as many jobs run at a time as there are lanes, in their order', async () => {
+test('as many jobs run at a time as there are lanes, in order', async () => {
   let running = 0;
   let most = 0;
   const begun: number[] = [];

@@ -1,4 +1,4 @@
-/** Does all the jobs, so many at a time, in their order. @throws what a job throws, once those begun have ended. */
+/** Runs all jobs in order, a number of them at a time. @throws the error of a job, after those in flight have ended. */
 export async function inLanes(jobs: readonly (() => Promise<void>)[], lanes: number): Promise<void> {
   const queue = jobs.values();
   async function lane(): Promise<void> {

@@ -1,8 +1,8 @@
 /**
- * Preloaded into the suite: its scripted servers listen on every interface, ours to run stay on 127.0.0.1.
+ * Preloaded into the suite. Its scripted servers listen on every interface; with this they stay on 127.0.0.1.
  *
- * `listen(0)` binds at once and `listen(0, '127.0.0.1')` a tick later. The suite reads `address()` straight away, so
- * this goes through the function underneath, which binds at once.
+ * `listen(0)` binds at once, and `listen(0, '127.0.0.1')` a tick later. The suite reads `address()` at once, so
+ * this uses the internal function that binds at once.
  */
 import { Server, type ListenOptions } from 'node:net';
 

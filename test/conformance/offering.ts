@@ -12,10 +12,11 @@ async function missing(listing: Listing, wanted: readonly string[]): Promise<str
 }
 
 /**
- * A client connected to something that lists the wanted tools. Each look is a new connection: the scripted servers of
- * the suite come up at their own pace, and what a server can do may be said once, when a session begins.
+ * Returns a client connected to a target that lists the wanted tools. Each try is a new connection: the scripted
+ * servers of
+ * the suite start at their own pace, and a server may declare its capabilities only when a session begins.
  *
- * @throws {Error} where they are not all listed after `limitMs`.
+ * @throws {Error} if they are not all listed after `limitMs`.
  */
 export async function offering<T extends Listing>(
   connect: () => Promise<T>,

@@ -1,6 +1,7 @@
 /**
- * Scenarios about the server that answers, not about what it offers: a gateway has to pass them by itself, whatever is
- * behind it. Of the others it carries the question and the answer, or bridges them.
+ * Scenarios about the behaviour of the server itself, not about its offer. A gateway must pass them with any
+ * upstream.
+ * In all others it relays the request and the answer, or translates them.
  */
 const OWN: ReadonlySet<string> = new Set([
   'server-initialize',

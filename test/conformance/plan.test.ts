@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { choose, clientPlans, serverPlans } from './plan.ts';
 
-/** `<transport> <endpoint> <behind> <selection>[ again]`, one for each line of the table. */
+/** Returns `<transport> <endpoint> <behind> <selection>[ again]` for each row of the table. */
 function lines(options: Parameters<typeof choose>[0]): string[] {
   return serverPlans(choose(options)).flatMap(({ behind, transport, cells }) =>
     cells.map(({ endpoint, selection, times }) =>
@@ -17,7 +17,7 @@ function clients(options: Parameters<typeof choose>[0]): string[] {
   );
 }
 
-test('every revision runs in front of every era over each transport and at each endpoint', () => {
+test('every revision runs with every era, transport and endpoint', () => {
   const all = lines({});
   for (const transport of ['http', 'stdio']) {
     for (const endpoint of ['single', 'merged']) {
@@ -41,7 +41,7 @@ test('clients of both eras are in front of scripted servers of both eras', () =>
   ]);
 });
 
-test('directly, a fixture is asked only what it speaks, and by nobody of another revision', () => {
+test('directly, a fixture gets only clients and scenarios of its own revisions', () => {
   const dated = lines({ direct: true }).filter((line) => !line.endsWith('again'));
   assert.deepEqual(dated, [
     'http single legacy 2025-06-18',
@@ -74,7 +74,7 @@ for (const { options, servers, clients: fronts } of narrowed) {
 }
 
 for (const option of ['upstream', 'era', 'revision', 'endpoint', 'leg']) {
-  test(`a value that --${option} does not have is refused by name`, () => {
+  test(`an unknown value of --${option} is refused by name`, () => {
     assert.throws(() => choose({ [option]: 'nonsense' }), new RegExp(`--${option} is one of `));
   });
 }

@@ -9,10 +9,10 @@ export type Endpoint = (typeof ENDPOINTS)[number];
 const LEGS = ['server', 'tasks', 'client'] as const;
 type Leg = (typeof LEGS)[number];
 
-/** What is behind the gateway. */
+/** The upstream behind the gateway. */
 export type Behind = Era | 'tasks';
 
-/** The command line, checked. */
+/** The checked options of the command line. */
 export interface Choice {
   readonly direct: boolean;
   readonly only?: string | undefined;
@@ -23,7 +23,7 @@ export interface Choice {
   readonly leg?: Leg | undefined;
 }
 
-/** One line of the table. */
+/** One row of the table. */
 export interface Cell {
   readonly endpoint: Endpoint;
   readonly selection: SelectionName;
@@ -31,7 +31,7 @@ export interface Cell {
   readonly times: number;
 }
 
-/** One gateway, or a fixture with none, and what is asked of it one after the other. */
+/** One gateway, or a fixture without one, and its cells in order. */
 export interface ServerPlan {
   readonly behind: Behind;
   readonly transport: TransportKind;
@@ -39,18 +39,18 @@ export interface ServerPlan {
   readonly cells: readonly Cell[];
 }
 
-/** Client scenarios of one revision, played by a client of another. */
+/** Client scenarios of one revision, with a client of another. */
 export interface ClientPlan {
   readonly front: FrontRevision;
   readonly revision: FrontRevision;
   readonly scenarios: readonly string[];
 }
 
-/** A race between the last notification and the answer: once proves little. */
+/** This scenario has a race between the last notification and the answer, so one run proves little. */
 const RACY = 'tools-call-with-progress';
 const RACY_TIMES = 5;
 
-/** Those that need no OAuth. */
+/** The client scenarios without OAuth. */
 const CLIENT_SCENARIOS: Readonly<Record<FrontRevision, readonly string[]>> = {
   '2025-11-25': [
     'initialize',
@@ -71,7 +71,7 @@ const CLIENT_SCENARIOS: Readonly<Record<FrontRevision, readonly string[]>> = {
   ],
 };
 
-/** Revisions the fixture speaks itself; a gateway in front speaks them all whatever is behind it. */
+/** The revisions that the fixture supports. A gateway in front supports them all. */
 const SPOKEN: Readonly<Record<Behind, readonly SelectionName[]>> = {
   legacy: ['2025-06-18', '2025-11-25'],
   modern: ['2026-07-28'],
@@ -86,7 +86,7 @@ function oneOf<T extends string>(all: readonly T[], option: string, value: strin
   return found;
 }
 
-/** @throws {Error} that names the option, for a value there is not. */
+/** @throws {Error} that names the option, for an unknown value. */
 export function choose(options: {
   readonly direct?: boolean;
   readonly [option: string]: string | boolean | undefined;
@@ -116,7 +116,7 @@ function selections(behind: Behind, choice: Choice): readonly SelectionName[] {
   return picked(behind === 'legacy' ? [...spoken, '0.1.16'] : spoken, choice.revision);
 }
 
-/** The race is run again, in the revision that the upstream itself speaks. */
+/** Returns further runs of the race, in a revision that the upstream supports. */
 function race(behind: Behind, chosen: readonly SelectionName[], { only }: Choice): readonly SelectionName[] {
   if (behind === 'tasks' || (only !== undefined && only !== RACY)) return [];
   const at = behind === 'legacy' ? '2025-11-25' : '2026-07-28';
@@ -154,7 +154,7 @@ export function clientPlans(choice: Choice): ClientPlan[] {
   const wanted = FRONTS.filter((front) => revision === undefined || front === revision);
   return wanted
     .flatMap((upstream) => {
-      // Without a gateway nobody translates.
+      // Without a gateway there is no translation.
       const fronts = direct ? [upstream] : FRONTS;
       const scenarios = CLIENT_SCENARIOS[upstream].filter((scenario) => only === undefined || scenario === only);
       return fronts.map((front) => ({ front, revision: upstream, scenarios }));

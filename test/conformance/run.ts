@@ -1,11 +1,11 @@
 /**
- * Runs the official conformance suite against a gateway, and prints what it found.
+ * Runs the official conformance suite against a gateway, and prints the results.
  *
  *     node test/conformance/run.ts [--direct] [--only SCENARIO] [--json FILE]
  *                                  [--leg server|tasks|client] [--upstream http|stdio] [--era legacy|modern|both]
  *                                  [--revision 2025-06-18|2025-11-25|2026-07-28|0.1.16|tasks] [--endpoint single|merged]
  *
- * `--direct` leaves the gateway out.
+ * `--direct` runs without the gateway.
  */
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { availableParallelism, tmpdir } from 'node:os';
@@ -34,7 +34,7 @@ const { values: options } = parseArgs({
 });
 const choice = choose(options);
 
-/** What has not begun by then fails, so that a gateway that hangs does not hang everything. */
+/** Cells that have not begun by then fail, so that a gateway that hangs does not block the run. */
 const LATEST_MS = 20 * 60_000;
 const LANES = Math.min(2, availableParallelism());
 const DRIVER = fileURLToPath(new URL('client-driver.ts', import.meta.url));
@@ -58,7 +58,7 @@ async function add(row: Measured, run: (dir: string) => Promise<Score[]>): Promi
 
 async function measure({ selection, only, times }: Cell, url: string, dir: string): Promise<Score[]> {
   const found: Score[] = [];
-  // Whether it answers is for the suite to say.
+  // The suite decides whether the server answers.
   if (selection === '2026-07-28') await warm(url).catch(() => undefined);
   for (let time = 1; time <= times; time++) {
     const own = join(dir, String(time));
@@ -68,13 +68,13 @@ async function measure({ selection, only, times }: Cell, url: string, dir: strin
   return found;
 }
 
-/** What every scenario of a cell gets that could not be run. */
+/** Returns a failure for every scenario of a cell that could not run. */
 async function unmeasured({ selection, only, times }: Cell, dir: string, why: string): Promise<Score[]> {
   const names = await scenarios(selection, only, dir);
   return Array.from({ length: times }, () => names.map((name) => score(name, undefined, why))).flat();
 }
 
-/** A target that does not start fails its lines; one that does not end when asked fails a line of its own. */
+/** A target that does not start fails its rows. One that does not end on request fails a row of its own. */
 async function server(plan: ServerPlan): Promise<void> {
   const { behind, transport, cells } = plan;
   const way = plan.direct ? 'direct fixture' : undefined;

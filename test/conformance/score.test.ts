@@ -16,7 +16,7 @@ const cases: readonly { name: string; checks: Check[] | undefined; failure?: str
 ];
 
 for (const { name, checks, failure, passed } of cases) {
-  test(`a scenario with ${name} has ${passed ? '' : 'not '}passed`, () => {
+  test(`a scenario with ${name} ${passed ? 'passes' : 'fails'}`, () => {
     const scored = score('scenario', checks, failure);
     assert.equal(scored.passed, passed);
     assert.equal(scored.reasons.length > 0, !passed);

@@ -1,4 +1,4 @@
-/** One line of a `checks.json` the suite writes. */
+/** One entry of a `checks.json` of the suite. */
 export interface Check {
   readonly id: string;
   readonly status: string;
@@ -6,12 +6,12 @@ export interface Check {
   readonly errorMessage?: string | undefined;
 }
 
-/** What became of one scenario. */
+/** The result of one scenario. */
 export interface Score {
   readonly scenario: string;
   readonly passed: boolean;
   readonly checks: number;
-  /** Why it did not pass. */
+  /** The reasons for a failure. */
   readonly reasons: readonly string[];
 }
 
@@ -21,10 +21,10 @@ function reason({ id, status, errorMessage, description }: Check): string {
 }
 
 /**
- * Strictly: a warning fails, and so does a scenario in which nothing but the wire schema was looked at.
+ * Is strict: a warning is a failure, and so is a scenario that has checked only the wire schema.
  *
- * @param checks undefined where the suite left none.
- * @param failure what else went wrong, such as an exit code.
+ * @param checks undefined if the suite wrote none.
+ * @param failure another failure, such as an exit code.
  */
 export function score(scenario: string, checks: readonly Check[] | undefined, failure?: string): Score {
   const proven = checks?.filter(({ id, status }) => status === 'SUCCESS' && !id.startsWith('wire-schema')) ?? [];

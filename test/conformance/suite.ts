@@ -16,21 +16,21 @@ const STABLE = fileURLToPath(import.meta.resolve('conformance-stable/dist/index.
 const LIST_MS = 30_000;
 const BATCH_MS = 120_000;
 const SCENARIO_MS = 25_000;
-/** Scenarios run one by one wait for tasks most of their time. */
+/** Scenarios in single runs mostly wait for tasks. */
 const AT_ONCE = 3;
 
 export const SELECTIONS = ['2025-06-18', '2025-11-25', '2026-07-28', '0.1.16', 'tasks'] as const;
 export type SelectionName = (typeof SELECTIONS)[number];
 
-/** Which scenarios of which version of the suite. */
+/** Scenarios of one version of the suite. */
 interface Selection {
   readonly cli: string;
   readonly args: readonly string[];
-  /** Of those listed. */
+  /** Returns whether a listed scenario belongs to the selection. */
   readonly takes: (scenario: string) => boolean;
-  /** How many it has to have: an update of the suite that drops one is noticed. */
+  /** The expected number of scenarios, so that an update of the suite that drops one is noticed. */
   readonly size: number;
-  /** Where the suite cannot be told to run exactly these. */
+  /** Whether the scenarios run one by one, because the suite cannot select exactly these. */
   readonly oneByOne: boolean;
 }
 
@@ -47,7 +47,7 @@ const SELECTED: Readonly<Record<SelectionName, Selection>> = {
   '2025-11-25': dated('2025-11-25', 33),
   '2026-07-28': dated('2026-07-28', 40),
   '0.1.16': { cli: STABLE, args: [], takes: () => true, size: 32, oneByOne: false },
-  // The suite itself always skips the one about notifications.
+  // The suite itself always skips the scenario about notifications.
   tasks: {
     cli: ALPHA,
     args: [],
@@ -73,7 +73,7 @@ interface Run {
 }
 
 async function conformance(cli: string, args: readonly string[], limitMs: number, out: string): Promise<Run> {
-  // In a group of its own: in the client leg the suite kills the shell it started and nothing below it.
+  // In a group of its own, because in the client leg the suite kills only the shell that it has started.
   const child = await Child.start(process.execPath, ['--import', LOOPBACK, cli, ...args], {
     group: true,
     cwd: out,
@@ -95,14 +95,14 @@ async function list(name: SelectionName, out: string): Promise<readonly string[]
   return names;
 }
 
-/** Names of the scenarios of a selection; asked once. */
+/** Returns the names of the scenarios of a selection. The suite is asked once. */
 export async function scenarios(name: SelectionName, only: string | undefined, out: string): Promise<string[]> {
   const names = listed.get(name) ?? list(name, out);
   listed.set(name, names);
   return (await names).filter((scenario) => only === undefined || scenario === only);
 }
 
-/** The suite leaves `[server-]<scenario>-<time>/checks.json`. */
+/** The suite writes `[server-]<scenario>-<time>/checks.json`. */
 async function collect(dir: string): Promise<Map<string, Check[]>> {
   const found = new Map<string, Check[]>();
   for (const entry of await readdir(dir)) {
@@ -130,10 +130,10 @@ async function runServer(name: SelectionName, url: string, what: readonly string
 }
 
 /**
- * Points the suite at a server.
+ * Runs the suite against a server.
  *
  * @param only one scenario, or all of the selection.
- * @param out an existing directory for what the suite leaves.
+ * @param out an existing folder for the files of the suite.
  */
 export async function serverLeg(
   name: SelectionName,
@@ -160,10 +160,10 @@ export async function serverLeg(
 }
 
 /**
- * Lets the suite play the server for one client scenario.
+ * Runs the suite as the server of one client scenario.
  *
- * @param revision what the scripted server speaks.
- * @param command for `sh -c`; the URL of the scripted server is appended.
+ * @param revision of the scripted server.
+ * @param command for `sh -c`. The suite appends the URL of the scripted server.
  */
 export async function clientScenario(
   scenario: string,

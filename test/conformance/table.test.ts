@@ -30,7 +30,7 @@ const rows = [
   row('tasks', 'tasks', [scored('tasks-lifecycle')]),
 ];
 
-test('the matrix has a figure for each revision and era, and what is beside it is not in its sums', () => {
+test('the matrix has a figure per revision and era, and its sums exclude repetitions', () => {
   const fields = matrixLines(rows).map((line) => line.trim().split(/\s{2,}/));
   assert.deepEqual(fields, [
     ['http merged', 'legacy', 'modern', 'both', 'sum'],
@@ -41,7 +41,7 @@ test('the matrix has a figure for each revision and era, and what is beside it i
   ]);
 });
 
-test('what the gateway does by itself is counted apart from what it carries', () => {
+test('scenarios of the gateway itself are counted apart from relayed ones', () => {
   const fields = ownerLines(rows).map((line) => line.trim().split(/\s{2,}/));
   assert.deepEqual(fields, [
     ["the gateway's own", '2/3'],
@@ -54,7 +54,7 @@ test('each reason of a failure is a line with its scenario', () => {
   assert.deepEqual(failureLines(failed), ['  FAIL caching: first', '  FAIL caching: second']);
 });
 
-test('scenarios that all failed for one reason are one line', () => {
+test('many scenarios that failed for one reason are one line', () => {
   const names = ['ping', 'caching', 'tools-list', 'prompts-list'];
   const failed = row(
     'both',

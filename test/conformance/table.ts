@@ -3,13 +3,13 @@ import type { Behind, Endpoint } from './plan.ts';
 import type { Score } from './score.ts';
 import type { SelectionName } from './suite.ts';
 
-/** What became of one cell. */
+/** The result of one cell. */
 export interface Row {
   readonly target: string;
   /** Undefined in the client leg. */
   readonly server?: { readonly behind: Behind; readonly endpoint: Endpoint; readonly selection: SelectionName };
   readonly name: string;
-  /** The same scenarios once more: not part of the matrix. */
+  /** Whether the scenarios are run again. Repetitions are not in the matrix. */
   readonly isRepeat: boolean;
   readonly seconds: number;
   readonly scores: readonly Score[];
@@ -36,10 +36,10 @@ export function rowLine({ target, name, seconds, scores }: Row): string {
   return `${target.padEnd(24)}${name.padEnd(28)}${shown(count(scores)).padStart(7)}${seconds.toFixed(1).padStart(7)} s`;
 }
 
-/** More than so many scenarios that failed for one reason are not named one by one. */
+/** Up to this number of scenarios that failed for one reason are named. */
 const NAMED = 3;
 
-/** `FAIL scenario: check: why`, one line for each reason. */
+/** Returns `FAIL scenario: check: why`, one line per reason. */
 export function failureLines({ scores }: Row): string[] {
   const failures = scores.flatMap(({ scenario, reasons }) => reasons.map((reason) => ({ scenario, reason })));
   const byReason = Map.groupBy(failures, ({ reason }) => reason);
@@ -49,7 +49,7 @@ export function failureLines({ scores }: Row): string[] {
   });
 }
 
-/** Revision of the client by era of the upstream, for each way to the upstream. Empty without rows for it. */
+/** Returns the revisions of clients by the eras of upstreams, for each transport and endpoint. Empty without rows. */
 export function matrixLines(rows: readonly Row[]): string[] {
   const cells = rows.filter(({ server, isRepeat }) => !isRepeat && server !== undefined);
   const scoresOf = (target: string, behind: Behind | undefined, selection: SelectionName | undefined): Score[] =>
@@ -79,7 +79,7 @@ export function matrixLines(rows: readonly Row[]): string[] {
 const isColumn = (behind: Behind | undefined): boolean => COLUMNS.some((era) => era === behind);
 const isLine = (selection: SelectionName | undefined): boolean => LINES.some((revision) => revision === selection);
 
-/** What the gateway does by itself, whatever is behind it, and what it carries. */
+/** Returns the numbers of scenarios about the gateway itself, and of those that it relays. */
 export function ownerLines(rows: readonly Row[]): string[] {
   const scores = rows.filter(({ server, isRepeat }) => server !== undefined && !isRepeat).flatMap((row) => row.scores);
   const own = scores.filter(({ scenario }) => isGatewaysOwn(scenario));

@@ -14,7 +14,7 @@ import type { Behind, Endpoint } from './plan.ts';
 
 const READY_MS = 20_000;
 
-/** Something the suite can be pointed at. */
+/** A server that the suite tests. */
 export interface Target extends AsyncDisposable {
   url(endpoint: Endpoint): string;
   logs(): string;
@@ -22,10 +22,10 @@ export interface Target extends AsyncDisposable {
 
 const programOf = (behind: Behind) => (behind === 'tasks' ? TASKS_PROGRAM : conformanceProgram(behind));
 
-/** A tool that is there once the upstream is. */
+/** Returns a tool that is listed once the upstream is up. */
 const known = (behind: Behind): string => (behind === 'tasks' ? 'greet' : 'test_simple_text');
 
-/** The fixture with nothing in front: what it cannot do itself, it cannot prove of a gateway. */
+/** Starts the fixture alone: what it cannot do itself, it cannot prove of a gateway. */
 export async function direct(behind: Behind): Promise<Target> {
   const served = await overHttp(programOf(behind));
   return {
@@ -51,9 +51,9 @@ async function awaitTools(url: string, wanted: readonly string[]): Promise<void>
 }
 
 /**
- * A gateway in front of the fixture and of a second upstream, once it lists what it has.
+ * Starts a gateway in front of the fixture and a second upstream. Resolves when it lists their tools.
  *
- * @param cacheDir where the fixture keeps compiled code: over stdio each of some hundred sessions is a process.
+ * @param cacheDir the folder of compiled code: over stdio each of some hundred sessions is a process.
  */
 export async function gateway(behind: Behind, transport: TransportKind, cacheDir: string): Promise<Target> {
   const stack = new AsyncDisposableStack();

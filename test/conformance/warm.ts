@@ -1,6 +1,7 @@
 /**
- * Lets servers that are processes start: a client whose capabilities are new to the gateway gets one of its own, and the suite gives
- * a first event 600 ms, which is for the event and not for starting Node on a busy machine.
+ * Starts the processes behind the gateway in advance. A client with new capabilities gets a process of its own, and
+ * the suite
+ * allows 600 ms for the first event, which is too short for the start of Node on a busy machine.
  */
 export async function warm(url: string): Promise<void> {
   for (const capabilities of [{}, { elicitation: {} }]) {

@@ -3,14 +3,11 @@ import { test } from 'node:test';
 import { ResultSchema } from '@modelcontextprotocol/sdk/types.js';
 import { RawObject } from '../../src/json/json.ts';
 import { connectSdk1, connectSdk2 } from '../support/sdk-client.ts';
+import { waitUntil } from '../support/wait-until.ts';
 import { getEvents, initialize, post, postForEvents, rpc, send } from './client.ts';
 import { type Edge, startEdge } from './edge.ts';
 
 const OPTIONS = { timeout: 30_000 };
-
-async function until(holds: () => boolean): Promise<void> {
-  while (!holds()) await new Promise((resolve) => setImmediate(resolve));
-}
 
 function cancelText(requestId: number): string {
   return JSON.stringify({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId } });
@@ -39,7 +36,7 @@ test('N-48 a cancelled request without a stream gets an empty one without event 
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
   const call = post(url, rpc(1, 'wait', { gate: 'g' }), id);
-  await until(() => edge.front.began.length === 1);
+  await waitUntil(() => edge.front.began.length === 1);
   edge.front.handleNotification(edge.front.own(id), {
     kind: 'notification',
     method: 'notifications/cancelled',
@@ -56,7 +53,7 @@ test('N-48 a cancelled request of a client that takes only JSON gets 202', OPTIO
   const url = `${edge.url}/mcp`;
   const id = await initialize(url);
   const call = post(url, rpc(1, 'wait', { gate: 'g' }), id, { accept: 'application/json' });
-  await until(() => edge.front.began.length === 1);
+  await waitUntil(() => edge.front.began.length === 1);
   await cancel(edge, id, 1);
   const got = await call;
   assert.equal(got.status, 202);
@@ -69,7 +66,7 @@ test('N-48 a batch leaves out the response to a cancelled request', OPTIONS, asy
   const id = await initialize(url, '2025-03-26');
   const batch = `[${rpc(1, 'wait', { gate: 'g' })},${rpc(2, 'ping')}]`;
   const call = post(url, batch, id, { accept: 'application/json' });
-  await until(() => edge.front.finished.length === 1);
+  await waitUntil(() => edge.front.finished.length === 1);
   await cancel(edge, id, 1);
   assert.deepEqual(JSON.parse((await call).text), [{ jsonrpc: '2.0', id: 2, result: {} }]);
 });
@@ -81,10 +78,10 @@ test('N-48 SDK client 1 cancels a streaming call and continues', OPTIONS, async 
   const call = sdk.client.request({ method: 'count', params: { to: 2, gate: 'g' } }, ResultSchema, {
     signal: aborting.signal,
   });
-  await until(() => edge.front.began.includes('count'));
+  await waitUntil(() => edge.front.began.includes('count'));
   aborting.abort('enough');
   await assert.rejects(call);
-  await until(() => edge.front.finished.includes('count'));
+  await waitUntil(() => edge.front.finished.includes('count'));
   assert.deepEqual((await sdk.client.listTools()).tools, []);
 });
 

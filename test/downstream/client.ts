@@ -5,6 +5,9 @@ import { createParser } from 'eventsource-parser';
 
 export const BOTH = 'application/json, text/event-stream';
 
+/** Longest wait for the next event. */
+const WAIT_MS = 15_000;
+
 type Headers = Readonly<Record<string, string | undefined>>;
 
 interface Sent {
@@ -144,16 +147,31 @@ export class Events {
     );
   }
 
+  /** Resolves at the next event or the end of the stream. @throws {Error} with the events so far, if there is none. */
+  async #change(): Promise<void> {
+    const late = Promise.withResolvers<never>();
+    const timer = setTimeout(
+      () => late.reject(new Error(`no event within ${WAIT_MS} ms; received: ${JSON.stringify(this.seen)}`)),
+      WAIT_MS,
+    );
+    try {
+      await Promise.race([this.#changed.promise, late.promise]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** Waits until a condition on the events holds. @throws {Error} if the stream ends or stays silent before that. */
   async until(holds: (events: this) => boolean): Promise<this> {
     while (!holds(this)) {
       if (this.isEnded) throw new Error(`the stream ended after ${JSON.stringify(this.seen)}`);
-      await this.#changed.promise;
+      await this.#change();
     }
     return this;
   }
 
   async ended(): Promise<this> {
-    while (!this.isEnded) await this.#changed.promise;
+    while (!this.isEnded) await this.#change();
     return this;
   }
 

@@ -4,6 +4,7 @@ import { Agent, request } from 'node:http';
 import { test } from 'node:test';
 import { type Edge, type Overrides, startEdge } from './edge.ts';
 import { BOTH, getEvents, initialize, post, postForEvents, rpc, send } from './client.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const OPTIONS = { timeout: 20_000 };
 const REVISIONS = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25'] as const;
@@ -164,12 +165,12 @@ test('T-027 REL-05 a disconnect cancels nothing', OPTIONS, async () => {
     headers: { 'content-type': 'application/json', accept: BOTH, 'mcp-session-id': at.id },
     body: rpc(2, 'wait', { gate: 'later' }),
   });
-  while (at.front.began.length < 2) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil(() => at.front.began.length >= 2);
   hangUp.abort();
   await assert.rejects(undecided);
 
   at.front.release('later');
-  while (at.front.finished.length < 2) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil(() => at.front.finished.length >= 2);
   assert.deepEqual(at.front.notifications, []);
   assert.equal((await post(at.url, rpc(3, 'ping'), at.id)).status, 200);
 });

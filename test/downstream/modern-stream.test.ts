@@ -27,7 +27,7 @@ function progressText({ meta }: Served, progress: number | undefined): string {
   return JSON.stringify({ jsonrpc: '2.0', method: 'notifications/progress', params: { progressToken, progress } });
 }
 
-/** The name of a tool says what it does. */
+/** Returns the handler of tool calls. The name of the tool decides its behaviour. */
 function act(result: Readonly<Record<string, unknown>>) {
   return (served: Served) => {
     const { id, params, response } = served;

@@ -4,6 +4,7 @@ import { BY_NAME, startEdge } from './edge.ts';
 import { getEvents, initialize, post, postForEvents, rpc, send } from './client.ts';
 import { HonestFront } from './honest-front.ts';
 import { usedBytes } from '../support/used-bytes.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const OPTIONS = { timeout: 20_000 };
 
@@ -61,7 +62,7 @@ test('T-030 an answer during a disconnect is delivered when the stream is resume
   first.close();
   await first.ended();
   edge.front.release('g');
-  while (edge.front.finished.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil(() => edge.front.finished.length > 0);
 
   const [primed, one] = first.seen;
   const again = await (await getEvents(url, id, { 'last-event-id': one?.id ?? '' })).ended();
@@ -107,7 +108,7 @@ test('the GET stream is resumed too, and continues', OPTIONS, async () => {
   await first.until(({ numbers }) => numbers.length === 5);
   first.close();
   await first.ended();
-  while (edge.front.own(id).sink !== undefined) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil(() => edge.front.own(id).sink === undefined);
   edge.front.own(id).notify(6);
 
   const again = await getEvents(url, id, { 'last-event-id': first.seen[2]?.id ?? '' });
@@ -132,7 +133,7 @@ test('a new GET stream replaces the previous one, which ends', OPTIONS, async ()
   }
   open.close();
   await open.ended();
-  while (edge.front.own(id).sink !== undefined) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil(() => edge.front.own(id).sink === undefined);
   assert.match(await edge.metrics.text(), /^linkspan_streams\{kind="get"\} 0$/m);
 });
 
@@ -299,7 +300,7 @@ test('a client without event ids loses its answer; other messages go to the sess
   call.close();
   await call.ended();
   edge.front.release('first');
-  while (edge.front.finished.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil(() => edge.front.finished.length > 0);
   edge.front.own(id).notify(9);
   await listening.until(({ numbers }) => numbers.length === 1);
   assert.ok(listening.messages.every((message) => !('result' in message)));
@@ -316,7 +317,7 @@ test('REL-20 a stalled reader loses only droppable messages, and uses little mem
   const call = await postForEvents(url, rpc(2, 'count', { to: 15_000, pad: 4_000 }), id);
   await call.until(({ seen }) => seen.length > 0);
   call.pause();
-  while (edge.front.finished.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil(() => edge.front.finished.length > 0);
   // The messages have 60 MB in total.
   const heldBytes = usedBytes() - usedBefore;
   assert.ok(heldBytes < 20 * 1_048_576, `${heldBytes / 1_048_576} MiB`);

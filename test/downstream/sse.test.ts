@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { BY_NAME, type Edge, type Overrides, startEdge } from './edge.ts';
 import { type Events, getEvents, type Got, post, rpc } from './client.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const OPTIONS = { timeout: 20_000 };
 
@@ -62,7 +63,7 @@ test('questions come on the only stream, and the answer reaches the gateway', OP
 test('the session ends with the stream', OPTIONS, async () => {
   await using at = await greeted();
   at.events.close();
-  while (at.front.sessions.size > 0) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil(() => at.front.sessions.size === 0);
   assert.equal((await at.say(rpc(1, 'ping'))).status, 404);
 });
 
@@ -80,10 +81,10 @@ test('a disconnect before initialize is answered leaves no session', OPTIONS, as
   const accepted = await greeting.catch(() => undefined);
   if (accepted?.status === 202) {
     // Without this, the session may not exist yet when the test looks for it.
-    while (edge.front.initialized === 0) await new Promise((resolve) => setImmediate(resolve));
+    await waitUntil(() => edge.front.initialized > 0);
   }
-  while (/kind="sse"\} [^0]/.test(await edge.metrics.text())) await new Promise((resolve) => setImmediate(resolve));
-  while (edge.front.sessions.size > 0) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil(async () => !/kind="sse"\} [^0]/.test(await edge.metrics.text()));
+  await waitUntil(() => edge.front.sessions.size === 0);
 });
 
 test('an idle stream carries comments', OPTIONS, async () => {

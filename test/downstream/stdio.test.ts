@@ -5,6 +5,7 @@ import { pino } from 'pino';
 import { serveStdio } from '../../src/downstream/stdio.ts';
 import { rpc } from './client.ts';
 import { HonestFront } from './honest-front.ts';
+import { waitUntil } from '../support/wait-until.ts';
 
 const OPTIONS = { timeout: 20_000 };
 
@@ -15,12 +16,14 @@ class Pipes {
   readonly output: PassThrough;
   readonly over: Promise<void>;
   readonly lines: string[] = [];
+  readonly limits: string[] = [];
   #rest = '';
   #changed = Promise.withResolvers<void>();
 
   constructor(highWaterMark = 65_536) {
     this.output = new PassThrough({ highWaterMark });
-    this.over = serveStdio(this.front, '', { input: this.input, output: this.output }, pino({ level: 'silent' }));
+    const streams = { input: this.input, output: this.output };
+    this.over = serveStdio(this.front, '', streams, pino({ level: 'silent' }), (limit) => this.limits.push(limit));
   }
 
   read(): this {
@@ -108,12 +111,12 @@ test('T-033 a batch gets a batch at 2025-03-26, and is refused at other revision
 test('input of a client that does not read is paused; it loses only notifications', OPTIONS, async () => {
   await using pipes = new Pipes(1_000);
   pipes.say(hello(), rpc(1, 'count', { to: 2_000, pad: 1_000 }));
-  while (pipes.front.finished.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil(() => pipes.front.finished.length > 0);
   assert.ok(pipes.input.isPaused());
   pipes.say(rpc(2, 'echo', { last: true }));
   assert.deepEqual(pipes.front.began, ['count']);
   pipes.read();
-  while (!pipes.front.began.includes('echo')) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil(() => pipes.front.began.includes('echo'));
   let count = pipes.lines.length;
   while (!pipes.lines.some((line) => line.includes('"id":2'))) await pipes.until(++count);
   const ids = pipes.lines.map((line) => JSON.parse(line).id).filter((id) => id !== undefined);
@@ -145,5 +148,15 @@ test('serveStdio resolves when the gateway ends the session', OPTIONS, async () 
   pipes.say(hello());
   await pipes.until(1);
   await pipes.front.endSession(pipes.front.onlySession);
+  await pipes.over;
+});
+
+test('N-27 a refused line counts the bound that it exceeds', OPTIONS, async () => {
+  const pipes = new Pipes().read();
+  pipes.say(`{"jsonrpc":"2.0","id":1,"method":"ping","params":{"a":${'['.repeat(65)}${']'.repeat(65)}}}`);
+  const [refusal] = await pipes.until(1);
+  assert.equal(refusal?.error?.code, -32600);
+  assert.deepEqual(pipes.limits, ['jsonDepth']);
+  pipes.input.end();
   await pipes.over;
 });

@@ -15,7 +15,7 @@ const asked = z.object({
   params: z.object({ uri: z.string().optional() }).loose().optional(),
 });
 
-/** A server of 2026-07-28 whose resources say how long they hold, and that counts how often they are read. */
+/** A server of 2026-07-28 that declares how long its resources may be cached, and counts how often they are read. */
 class Library implements AsyncDisposable {
   readonly reads: string[] = [];
   readonly #server = createServer((request, response) => {
@@ -100,41 +100,37 @@ class Library implements AsyncDisposable {
   }
 }
 
-test(
-  'M-013 M-014 M-015 a resource is kept as long and for whom its server says, and not a moment after it changed',
-  TIMEOUT,
-  async () => {
-    await using library = await Library.open();
-    await using gateway = await startGateway({ mcpServers: { lib: { url: library.url, prefix: '' } } });
-    const endpoint = gateway.endpoint();
-    const withRoots = await initialize(endpoint, '2025-11-25', {}, { roots: {} });
-    const without = await initialize(endpoint);
-    const read = async (session: string, name: string) =>
-      JSON.stringify(
-        messagesOf(await post(endpoint, rpc(name, 'resources/read', { uri: `lib://${name}` }), session))[0]?.result,
-      );
+test('M-013 M-014 M-015 a resource is cached as its server declares, until it changes', TIMEOUT, async () => {
+  await using library = await Library.open();
+  await using gateway = await startGateway({ mcpServers: { lib: { url: library.url, prefix: '' } } });
+  const endpoint = gateway.endpoint();
+  const withRoots = await initialize(endpoint, '2025-11-25', {}, { roots: {} });
+  const without = await initialize(endpoint);
+  const read = async (session: string, name: string) =>
+    JSON.stringify(
+      messagesOf(await post(endpoint, rpc(name, 'resources/read', { uri: `lib://${name}` }), session))[0]?.result,
+    );
 
-    assert.equal(await read(without, 'public'), await read(withRoots, 'public'));
-    assert.equal(await read(without, 'private'), await read(without, 'private'));
-    await read(withRoots, 'private');
-    await read(without, 'never');
-    await read(without, 'never');
-    // Other capabilities make another client, to whom a private resource may look different.
-    assert.deepEqual(library.reads.toSorted(), [
-      'lib://never',
-      'lib://never',
-      'lib://private',
-      'lib://private',
-      'lib://public',
-    ]);
+  assert.equal(await read(without, 'public'), await read(withRoots, 'public'));
+  assert.equal(await read(without, 'private'), await read(without, 'private'));
+  await read(withRoots, 'private');
+  await read(without, 'never');
+  await read(without, 'never');
+  // A client with other capabilities may get another private resource, so it shares no cached one.
+  assert.deepEqual(library.reads.toSorted(), [
+    'lib://never',
+    'lib://never',
+    'lib://private',
+    'lib://private',
+    'lib://public',
+  ]);
 
-    assert.ok(library.isHeard);
-    library.changed('lib://public');
-    const before = library.reads.length;
-    for (let i = 0; i < 200 && library.reads.length === before; i++) {
-      await read(without, 'public');
-      await new Promise((resolve) => setTimeout(resolve, 10));
-    }
-    assert.equal(library.reads.length, before + 1);
-  },
-);
+  assert.ok(library.isHeard);
+  library.changed('lib://public');
+  const before = library.reads.length;
+  for (let i = 0; i < 200 && library.reads.length === before; i++) {
+    await read(without, 'public');
+    await new Promise((resolve) => setTimeout(resolve, 10));
+  }
+  assert.equal(library.reads.length, before + 1);
+});

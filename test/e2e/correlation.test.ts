@@ -9,21 +9,21 @@ import { type Ledger, NONCE_STDIO, NonceHttp } from '../support/swarm-upstream.t
 
 const SESSIONS = 200;
 const CALLS = 100;
-/** Sessions with a process of their own. */
+/** Number of sessions with a process of their own. */
 const WITH_PROCESS = 24;
-/** How many faults are worth reading. */
+/** Number of faults that the failure shows. */
 const SHOWN = 20;
 
 const SEED = Number(process.env['LINKSPAN_SEED'] ?? Math.floor(Math.random() * 2 ** 32));
 
-// On a connection that many share, nobody can be asked; over stdio, not even a log message tells whose it is.
+// On a shared connection the gateway relays no questions. Over stdio it cannot attribute log messages either.
 const SHARED_STDIO: PlannedUpstream = { id: 'shared', steps: ['progress', 'log'] };
 const SHARED_HTTP: PlannedUpstream = { id: 'pool', steps: ['progress', 'log'] };
 const OWN_HTTP: PlannedUpstream = { id: 'http', steps: ['progress', 'log', 'aside', 'elicit', 'sample'] };
 const OWN_STDIO: PlannedUpstream = { id: 'own', steps: ['progress', 'log', 'elicit', 'sample'] };
 const OF_ALL = [SHARED_STDIO, SHARED_HTTP, OWN_HTTP];
 
-/** A narrow gate with a long queue: calls wait before they are sent, and may be cancelled there. */
+/** A low concurrency with a long queue: calls wait before they are sent, and may be cancelled in the queue. */
 const LIMITS = { concurrency: 48, queue: 10_000, queueWait: '1m', timeouts: { call: '1m' } };
 
 function config(http: NonceHttp) {
@@ -42,7 +42,7 @@ function countOf({ steps }: Act, ...kinds: readonly string[]): number {
   return steps.filter((step) => kinds.includes(step)).length;
 }
 
-/** What is wrong with what an upstream did for one call. */
+/** Returns the faults in the upstream's ledger of one call. */
 function auditCall({ act, cancel }: PlannedCall, ledger: Ledger): string[] {
   const { nonce } = act;
   const entry = ledger.entries[nonce];
@@ -64,7 +64,7 @@ function auditCall({ act, cancel }: PlannedCall, ledger: Ledger): string[] {
 }
 
 test(
-  'G2 X-022 of 20 000 calls in 200 sessions with the same ids, none hears or answers anything that is not its own, nor misses or doubles anything',
+  'G2 X-022 of 20 000 calls with equal ids in 200 sessions, each gets exactly its own messages',
   { timeout: 170_000 },
   async (t) => {
     t.diagnostic(`LINKSPAN_SEED=${SEED}`);
@@ -83,7 +83,7 @@ test(
     const sessions = await Promise.all(
       plan.map((planned) =>
         SwarmSession.open(pool, planned, ({ upstream }, step) => {
-          // What comes apart from the call may come after its answer, and then needs a stream to arrive on.
+          // A message that is not on the stream of its call may arrive after the answer, and then needs a GET stream.
           return upstream !== 'shared' && (step === 'log' || planned.listens);
         }),
       ),
@@ -92,13 +92,13 @@ test(
     t.diagnostic(`${SESSIONS * CALLS} calls in ${Math.round(performance.now() - startedMs)} ms`);
 
     const faults: string[] = [];
-    const heard: Record<string, number> = {};
+    const received: Record<string, number> = {};
     for (const { witness } of sessions) {
       witness.finish();
       faults.push(...witness.faults);
-      for (const [kind, count] of witness.tally) heard[kind] = (heard[kind] ?? 0) + count;
+      for (const [kind, count] of witness.tally) received[kind] = (received[kind] ?? 0) + count;
     }
-    t.diagnostic(JSON.stringify(heard));
+    t.diagnostic(JSON.stringify(received));
 
     const calls = plan.flatMap((session) => session.calls);
     const audit = (upstream: string, planned: readonly PlannedCall[], ledger: Ledger) => {

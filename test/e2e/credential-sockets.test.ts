@@ -1,4 +1,4 @@
-/** Sockets towards an HTTP upstream and the credentials that travel on them, seen by a server that looks at each socket. */
+/** Which credentials the gateway sends on which socket to an HTTP upstream, as a server sees it. */
 import assert from 'node:assert/strict';
 import { createHash, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -16,13 +16,13 @@ const PEOPLE = ['ada', 'bob'] as const;
 const apiKeys = PEOPLE.map((name) => ({ name, sha256: createHash('sha256').update(KEYS[name]).digest('hex') }));
 const as = (name: keyof typeof KEYS) => ({ authorization: `Bearer ${KEYS[name]}` });
 
-/** The accounts at one server, by the upstream that has each. */
+/** The credentials of each upstream at the same server. */
 const ACCOUNTS = { sales: 'Bearer of-sales', support: 'Bearer of-support', anyone: undefined } as const;
 const UPSTREAMS = ['sales', 'support', 'anyone'] as const;
 
 interface AccountServer extends AsyncDisposable {
   readonly url: string;
-  /** For each socket, the credentials of each request on it. */
+  /** The credentials of each request, by socket. */
   readonly bySocket: ReadonlyMap<Socket, readonly (string | undefined)[]>;
 }
 
@@ -36,7 +36,7 @@ function resultOf(method: unknown, authorization: string | undefined): object {
   return { supportedVersions: ['2026-07-28'], capabilities };
 }
 
-/** A server of one era that keeps its connections alive and says with whose credentials it was called. */
+/** Starts a server of one era that keeps its connections alive, and answers with the credentials of the request. */
 async function accountServer(era: 'legacy' | 'modern'): Promise<AccountServer> {
   const bySocket = new Map<Socket, (string | undefined)[]>();
   const answer = async (request: IncomingMessage, response: ServerResponse) => {
@@ -85,7 +85,7 @@ for (const era of ['legacy', 'modern'] as const) {
     await using gateway = await openGateway(Object.fromEntries(entries), { auth: { apiKeys } });
     const sessions = await Promise.all(PEOPLE.map((name) => initialize(gateway.url, '2025-11-25', as(name))));
     for (let round = 0; round < ROUNDS; round++) {
-      // One after the other, so that each request finds idle sockets of all others.
+      // One after the other, so that each request finds the idle sockets of all others.
       for (const id of UPSTREAMS) {
         const params = { name: `${id}__whoami`, arguments: {} };
         for (const [n, name] of PEOPLE.entries()) {

@@ -12,7 +12,7 @@ const TRIES = 10;
 const DELAYS_MS = [5, 12, 25];
 const TIMEOUT = { timeout: 60_000 };
 
-/** A session on one kept connection, so that its request is read in one turn of the gateway's event loop. */
+/** A session on one kept connection, so that the gateway reads its request in one turn of the event loop. */
 class User implements Disposable {
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 1 });
   readonly #url: string;
@@ -56,9 +56,10 @@ function entryOf(kind: Doubling, { url }: DoublingServer): Record<string, string
 }
 
 /**
- * Lets one user call, and another while the gateway stands still and the response of the first comes again.
+ * Sends a call of one user, and one of another user while the gateway is stopped and the first response arrives
+ * again.
  *
- * @returns what the other user got, each with what it should have got.
+ * @returns the answers to the other user, each with the expected text.
  */
 async function attack(
   gateway: RunningGateway,
@@ -85,7 +86,7 @@ async function attack(
     const text = await answer;
     assert.doesNotMatch(text, /secret/);
     got.push([text, nonce]);
-    // The connection is as good as before: its answers are not off by one.
+    // The connection still works: its answers are not shifted by one.
     assert.match(await victim.echo(`again-${nonce}`), new RegExp(`again-${nonce}`));
   }
   return got;
@@ -99,7 +100,8 @@ for (const kind of ['json', 'events', 'sse'] satisfies Doubling[]) {
         await using server = await doublingHttp(kind, delayMs, isHeld);
         await using gateway = await startGateway({ mcpServers: { up: entryOf(kind, server) } });
         for (const [text, nonce] of await attack(gateway, server, delayMs)) {
-          // Where nothing could be known before the request was written, it fails and says so.
+          // If the gateway cannot know the duplicate before it writes the request, the request fails with an error
+          // that says so.
           if (isHeld && kind !== 'sse') assert.match(text, new RegExp(`${nonce}|"executed":"unknown"`));
           else assert.match(text, new RegExp(nonce));
         }

@@ -1,4 +1,4 @@
-/** Upstreams of both eras, through the whole gateway: each client is served in the era it speaks itself. */
+/** Upstreams of both eras, through the whole gateway: each client is served in its own era. */
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
@@ -43,12 +43,12 @@ suite('a program of both eras', { concurrency: 2 }, () => {
     const modern = await modernResult(gateway.url, 'tools/list');
     assert.deepEqual(namesIn(modern), ['up__count', 'up__era', 'up__only_modern']);
     assert.equal(await modernCall(gateway.url, 'up__era'), 'modern');
-    // The list of one era is not disturbed by the other.
+    // The list of one era does not change that of the other.
     const again = messagesOf(await post(gateway.url, rpc(3, 'tools/list'), session)).at(-1)?.['result'];
     assert.deepEqual(namesIn(again), ['up__count', 'up__era', 'up__ask']);
   });
 
-  test('N-40 gives each client the instructions of its era, whichever came first', TIMEOUT, async () => {
+  test('N-40 gives each client the instructions of its era, in any order', TIMEOUT, async () => {
     await using gateway = await openGateway({ up: dual() });
     await initialize(gateway.url);
     const { instructions } = await modernResult(gateway.url, 'server/discover');
@@ -57,14 +57,14 @@ suite('a program of both eras', { concurrency: 2 }, () => {
     assert.match(client.instructions, /legacy/);
   });
 
-  test('N-40 asks in a session, which it can do only there', TIMEOUT, async () => {
+  test('N-40 sends its questions to clients with a session', TIMEOUT, async () => {
     await using gateway = await openGateway({ up: dual() });
     const human = { elicitation: () => ({ name: 'Ada' }) };
     await using client = await connect('SDK v1', gateway.url, { human });
     assert.equal(textOf(await client.call('up__ask')), 'Hello, Ada');
   });
 
-  test('N-40 is not probed in the other era before a client of it comes', TIMEOUT, async () => {
+  test('N-40 is not probed in an era before a client of that era arrives', TIMEOUT, async () => {
     await using gateway = await openGateway({ up: dual() });
     const session = await initialize(gateway.url);
     assert.equal(await sessionCall(gateway.url, session, 'up__era'), 'legacy');
@@ -83,7 +83,7 @@ suite('a program of both eras', { concurrency: 2 }, () => {
     );
   });
 
-  test('N-40 that the config holds to one era is bridged for clients of the other', TIMEOUT, async () => {
+  test('N-40 restricted to one era by the config is bridged for clients of the other', TIMEOUT, async () => {
     await using gateway = await openGateway({
       old: { ...dual(), era: 'legacy' },
       new: { ...dual(), era: 'modern' },
@@ -95,15 +95,15 @@ suite('a program of both eras', { concurrency: 2 }, () => {
   });
 
   for (const { options, why } of [
-    { options: ['late=2600', 'banner'], why: 'shows life and answers late' },
-    { options: ['late=5600'], why: 'is mute and answers late' },
-    { options: ['late=2600', 'banner', 'stuck'], why: 'gets stuck over the second handshake' },
-    { options: ['late=2600', 'banner', 'mute'], why: 'leaves the second handshake unanswered' },
+    { options: ['late=2600', 'banner'], why: 'prints a line and answers late' },
+    { options: ['late=5600'], why: 'prints nothing and answers late' },
+    { options: ['late=2600', 'banner', 'stuck'], why: 'hangs at the second handshake' },
+    { options: ['late=2600', 'banner', 'mute'], why: 'does not answer the second handshake' },
   ]) {
     test(`N-01 that ${why} serves a modern client as modern`, TIMEOUT, async () => {
       await using gateway = await openGateway({ up: dual(...options) }, {});
       let listed: readonly string[] = [];
-      // The first list is answered in bounded time, with what is known by then.
+      // The first list is answered in bounded time with the tools that are known by then.
       while (listed.length === 0) listed = namesIn(await modernResult(gateway.url, 'tools/list'));
       assert.ok(listed.includes('up__only_modern'), listed.join(' '));
       assert.equal(await modernCall(gateway.url, 'up__era'), 'modern');
@@ -157,7 +157,7 @@ suite('a program with state, used with two API keys', { concurrency: 2 }, () => 
     assert.deepEqual(said, ['1', '2', '1']);
   });
 
-  test('N-40 keeps two sessions apart where it speaks the modern era alone', TIMEOUT, async () => {
+  test('N-40 keeps two sessions apart if it supports only the modern era', TIMEOUT, async () => {
     await using gateway = await openGateway({ up: { ...dual(), era: 'modern' } });
     const first = await initialize(gateway.url);
     const second = await initialize(gateway.url);

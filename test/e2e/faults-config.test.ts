@@ -25,7 +25,7 @@ after(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** What `linkspan <args>` says and how it ends; it is expected to end by itself. */
+/** Runs `linkspan <args>`, which must end by itself. Returns its output and exit code. */
 async function run(...args: readonly string[]) {
   const { LINKSPAN_UNSET: _unset, ...env } = process.env;
   await using child = await Child.start(process.execPath, [MAIN, ...args], { cwd: dir, env: { HOME: dir, ...env } });
@@ -63,7 +63,7 @@ const WRONG = [
     says: /config\.yaml:\d+:\d+/,
   },
   {
-    what: 'a key for everyone to read',
+    what: 'a key that everyone can read',
     text: `${SERVERS}gateway:\n  auth:\n    apiKeys:\n      - { name: ci, key: s3cr3t-s3cr3t }\n`,
     says: /config\.yaml:5:\d+.*key/,
   },
@@ -73,7 +73,7 @@ const WRONG = [
     says: /config\.yaml:3:\d+.*LINKSPAN_UNSET/,
   },
   {
-    what: 'two upstreams of one id',
+    what: 'two upstreams with one id',
     text: 'mcpServers:\n  a b: { command: node }\n  a-b: { command: node }\n',
     says: /config\.yaml:3:\d+/,
   },
@@ -94,20 +94,20 @@ suite('a start', { concurrency: 3 }, () => {
     });
   }
 
-  test('every problem of a file is told at once', TIMEOUT, async () => {
+  test('all problems of a file are reported together', TIMEOUT, async () => {
     const { code, said } = await runFile('mcpServers:\n  a: { url: there }\ngateway:\n  listen: x\n  logLevel: loud\n');
     assert.equal(code, 1);
     for (const line of [2, 4, 5]) assert.match(said, new RegExp(`config\\.yaml:${line}:`));
   });
 
-  test('a file that is not there ends the start with its name', TIMEOUT, async () => {
+  test('a missing file ends the start with its name', TIMEOUT, async () => {
     const { code, said } = await run('run', '--config', 'nowhere.yaml');
     assert.equal(code, 1);
     assert.match(said, /nowhere\.yaml/);
     assert.doesNotMatch(said, /\n\s+at /);
   });
 
-  test('an unknown command and an unknown option say what there is', TIMEOUT, async () => {
+  test('an unknown command or option lists the known ones', TIMEOUT, async () => {
     for (const args of [['serve'], ['run', '--cofnig', 'x'], ['run']]) {
       const { code, said } = await run(...args);
       assert.equal(code, 2, said);
@@ -116,7 +116,7 @@ suite('a start', { concurrency: 3 }, () => {
   });
 
   for (const door of ['listen', 'operator'] as const) {
-    test(`a port that is taken ends the start in words (${door})`, TIMEOUT, async () => {
+    test(`a port in use ends the start with a sentence (${door})`, TIMEOUT, async () => {
       const taken = createServer().listen(0, '127.0.0.1');
       await once(taken, 'listening');
       try {
@@ -143,7 +143,7 @@ suite('a start', { concurrency: 3 }, () => {
     assert.ok(said.includes(file), said);
   });
 
-  test('M-028 upstreams that cannot be started are listed with the reason, and the rest goes on', TIMEOUT, async () => {
+  test('M-028 upstreams that cannot start are reported with the reason; the others work', TIMEOUT, async () => {
     const folder = join(dir, 'upstreams');
     const ledgers = new Ledgers(dir);
     const script = join(dir, 'not-executable.sh');

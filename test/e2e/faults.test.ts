@@ -7,10 +7,10 @@ import { startHostile } from '../support/hostile.ts';
 
 const TIMEOUT = { timeout: 30_000 };
 
-/** What a client may wait at most for anything here; the deadlines of these upstreams are a second or two. */
+/** Longest wait of a client. The timeouts of these upstreams are one or two seconds. */
 const PATIENCE_MS = 6_000;
 
-/** What a client reads after a call of `bad`. */
+/** The outcome of a call of `bad` for the client. */
 interface Outcome {
   readonly way: string;
   readonly is: string;
@@ -19,9 +19,9 @@ interface Outcome {
   readonly executed?: 'no' | 'unknown';
   readonly retryable?: boolean;
   readonly says?: RegExp;
-  /** Where it is answered after all. */
+  /** The text of the answer, if there is one in spite of the fault. */
   readonly answer?: string;
-  /** How often the upstream ran it. */
+  /** How often the upstream ran the call. */
   readonly ran: number;
 }
 
@@ -34,44 +34,44 @@ const REFUSED = { code: -31_010, row: 'upstream-unavailable', executed: 'unknown
 const OUTCOMES: readonly Outcome[] = [
   { ...LOST, way: 'crash', is: 'exits during a call', says: /exited with code 3/ },
   { ...LATE, way: 'hang', is: 'never answers a call', says: /did not answer tools\/call within [\d.]+ s/ },
-  { ...BROKEN, way: 'flood', is: 'prints junk without end', says: /printed too much that is no message/ },
-  { ...LARGE, way: 'giant', is: 'sends a line of a gibibyte', says: /more than 262144 bytes/ },
-  { ...LATE, way: 'wrong-id', is: 'answers under other ids', says: /did not answer/ },
+  { ...BROKEN, way: 'flood', is: 'prints other text endlessly', says: /printed too much that is no message/ },
+  { ...LARGE, way: 'giant', is: 'sends a line of 1 GiB', says: /more than 262144 bytes/ },
+  { ...LATE, way: 'wrong-id', is: 'answers with other ids', says: /did not answer/ },
   { ...LATE, way: 'half-json', is: 'sends half an answer', says: /did not answer/ },
   { ...BROKEN, way: 'no-result', is: 'answers with a result that is no object', says: /not JSON-RPC/ },
   { way: 'double', is: 'answers three times', answer: 'first', ran: 1 },
-  { way: 'junk', is: 'prints junk between its messages', answer: 'found', ran: 1 },
+  { way: 'junk', is: 'prints other text between messages', answer: 'found', ran: 1 },
   { ...REFUSED, way: 'http-500', is: 'answers HTTP 500', says: /answered HTTP 500$/ },
   { ...BROKEN, way: 'http-html', is: 'answers a web page', says: /text\/html/ },
-  { ...LATE, way: 'http-endless', is: 'streams without end', says: /did not answer tools\/call within [\d.]+ s/ },
-  { ...LARGE, way: 'http-endless-event', is: 'streams an event without end', says: /beyond the limit/ },
+  { ...LATE, way: 'http-endless', is: 'streams endlessly', says: /did not answer tools\/call within [\d.]+ s/ },
+  { ...LARGE, way: 'http-endless-event', is: 'streams an endless event', says: /beyond the limit/ },
   {
     ...BROKEN,
     way: 'http-wrong-id',
-    is: 'answers under another id',
+    is: 'answers with another id',
     says: /something that is no answer to the request/,
   },
   {
     ...LOST,
     way: 'http-wrong-id-stream',
-    is: 'streams an answer under another id',
+    is: 'streams an answer with another id',
     says: /ended the stream unanswered/,
   },
   { ...LOST, way: 'http-silent', is: 'ends the stream without an answer', says: /ended the stream unanswered/ },
   { way: 'http-double', is: 'streams two answers', answer: 'first', ran: 1 },
-  { ...LOST, way: 'http-reset', is: 'hangs up during a call', says: /broke the connection before it answered/ },
-  { ...LOST, way: 'http-half', is: 'hangs up during an answer', says: /broke the connection/ },
+  { ...LOST, way: 'http-reset', is: 'disconnects during a call', says: /broke the connection before it answered/ },
+  { ...LOST, way: 'http-half', is: 'disconnects during an answer', says: /broke the connection/ },
   { ...BROKEN, way: 'http-redirect', is: 'redirects', says: /redirect \(HTTP 302\), which is not followed/ },
   {
     ...LATE,
     way: 'http-hang',
-    is: 'takes a request and says nothing',
+    is: 'reads a request and sends nothing',
     says: /did not answer tools\/call within [\d.]+ s/,
   },
   { way: 'http-404', is: 'forgets its sessions', answer: 'bad', ran: 1 },
   {
     way: 'http-404-always',
-    is: 'never knows a session',
+    is: 'forgets every session',
     code: -31_010,
     row: 'upstream-session-lost',
     executed: 'no',
@@ -87,7 +87,7 @@ let client: EitherClient;
 before(async () => {
   hostile = await startHostile(OUTCOMES.map(({ way }) => way));
   client = await connect('SDK v1', hostile.gateway.endpoint());
-  // Every upstream has a process or session of its own from here on.
+  // From here on every upstream has a process or session of its own.
   assert.equal(textOf(await client.call('calm__fine')), 'fine');
 }, TIMEOUT);
 
@@ -109,8 +109,8 @@ async function inTime<T>(promise: Promise<T>): Promise<T> {
   }
 }
 
-/** Calls of the healthy server and lists, one after another for as long as the other call is under way. */
-async function bystand(until: Promise<unknown>): Promise<number> {
+/** Calls and lists the healthy server in turn for as long as the other call is in flight. */
+async function useHealthyServer(until: Promise<unknown>): Promise<number> {
   const call = { isOver: false };
   void until.catch(() => undefined).finally(() => (call.isOver = true));
   let rounds = 0;
@@ -126,35 +126,31 @@ async function bystand(until: Promise<unknown>): Promise<number> {
 
 suite('beside a healthy server', { concurrency: 4 }, () => {
   for (const { way, is, answer, code, row, executed, retryable, says, ran } of OUTCOMES) {
-    const outcome = answer === undefined ? `${row}, executed ${executed},` : 'its one answer';
-    test(
-      `R5 ${outcome} is what a caller gets of a server that ${is}, and nobody else notices (${way})`,
-      TIMEOUT,
-      async () => {
-        const call = inTime(client.call(`${way}__bad`));
-        const bystanding = bystand(call);
-        if (answer === undefined) {
-          await assert.rejects(call, (thrown: object) => {
-            assert.ok('code' in thrown && 'data' in thrown && 'message' in thrown, JSON.stringify(thrown));
-            const { code: seen, data, message } = thrown;
-            assert.deepEqual({ code: seen, data }, { code, data: { code: row, upstream: way, executed, retryable } });
-            assert.match(String(message), says ?? /./);
-            assert.ok(String(message).includes(`"${way}"`), String(message));
-            assert.doesNotMatch(String(message), /secret|127\.0\.0\.1|\/tmp\//);
-            return true;
-          });
-        } else assert.equal(textOf(await call), answer);
-        assert.ok((await bystanding) > 0);
-        assert.equal(hostile.calls(way, 'bad'), ran, 'a call is dispatched at most once');
-        // The next call works, unless there is no way to it.
-        if (ran > 0) assert.equal(textOf(await inTime(client.call(`${way}__fine`))), 'fine');
-      },
-    );
+    const outcome = answer === undefined ? `${row}, executed ${executed}` : 'one answer';
+    test(`R5 a call of a server that ${is} gets ${outcome}; others work (${way})`, TIMEOUT, async () => {
+      const call = inTime(client.call(`${way}__bad`));
+      const healthyRounds = useHealthyServer(call);
+      if (answer === undefined) {
+        await assert.rejects(call, (thrown: object) => {
+          assert.ok('code' in thrown && 'data' in thrown && 'message' in thrown, JSON.stringify(thrown));
+          const { code: seen, data, message } = thrown;
+          assert.deepEqual({ code: seen, data }, { code, data: { code: row, upstream: way, executed, retryable } });
+          assert.match(String(message), says ?? /./);
+          assert.ok(String(message).includes(`"${way}"`), String(message));
+          assert.doesNotMatch(String(message), /secret|127\.0\.0\.1|\/tmp\//);
+          return true;
+        });
+      } else assert.equal(textOf(await call), answer);
+      assert.ok((await healthyRounds) > 0);
+      assert.equal(hostile.calls(way, 'bad'), ran, 'a call is dispatched at most once');
+      // The next call works, if the upstream can be reached at all.
+      if (ran > 0) assert.equal(textOf(await inTime(client.call(`${way}__fine`))), 'fine');
+    });
   }
 });
 
-suite('after all of it', () => {
-  test('R2 a server that hung was told that nobody waits any more', TIMEOUT, () => {
+suite('after all faults', () => {
+  test('R2 a call that timed out was cancelled at the server', TIMEOUT, () => {
     assert.equal(hostile.ledgers.count('hang', 'cancelled'), 1);
   });
 
@@ -164,8 +160,8 @@ suite('after all of it', () => {
     assert.ok(peakKiB < 300_000, `${peakKiB} KiB`);
   });
 
-  test('the healthy server never started anew, and every list is whole', TIMEOUT, async () => {
-    // The process that listed is the client's own (N-07).
+  test('the healthy server never started again, and every list is complete', TIMEOUT, async () => {
+    // The process that listed belongs to the client (N-07).
     assert.equal(hostile.ledgers.count('calm', 'start'), 1);
     const names = (await client.tools()).map(({ name }) => name);
     const expected = [...OUTCOMES.map(({ way }) => way), 'calm'].flatMap((way) => [`${way}__fine`, `${way}__bad`]);

@@ -18,7 +18,7 @@ const RESULTS: ReadonlyMap<string | undefined, object> = new Map<string, object>
 ]);
 
 test(
-  'N-50 an upstream that never sends the headers of its own stream serves several sessions',
+  'N-50 an upstream that withholds the headers of its GET stream serves several sessions',
   { timeout: 20_000 },
   async () => {
     const held: ServerResponse[] = [];

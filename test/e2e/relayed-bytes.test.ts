@@ -9,7 +9,7 @@ import { modernHeaders, modernText } from '../support/modern-wire.ts';
 import { openGateway } from '../support/open-gateway.ts';
 
 const CALL = { name: 'up__t', arguments: {} };
-/** Stands for the bytes that the upstream puts there. */
+/** Marks the place where the upstream inserts the bytes. */
 const PLACE = '@@@@';
 
 interface Got {
@@ -55,8 +55,8 @@ for (const [what, bytes] of Object.entries(CONTENTS)) {
         const { announced, body } = await call(gateway.url, id);
         assert.equal(announced, body.length);
         assert.ok(isUtf8(body));
-        const { id: told, result } = JSON.parse(body.toString());
-        assert.equal(told, id);
+        const { id: answered, result } = JSON.parse(body.toString());
+        assert.equal(answered, id);
         assert.equal(result?.content[0].text, bytes.toString(), body.toString());
       }
     },

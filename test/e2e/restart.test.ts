@@ -20,7 +20,7 @@ type Ending = (typeof ENDINGS)[number];
 const DOCUMENT = 'everything+demo://resource/static/document/features.md';
 const EVERYTHING = 'everything__toggle-subscriber-updates';
 
-/** A port nobody listens on. */
+/** Returns a port that no program listens on. */
 async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -30,7 +30,7 @@ async function freePort(): Promise<number> {
   return typeof address === 'object' && address !== null ? address.port : 0;
 }
 
-/** One place of a gateway, where it is started again and again. */
+/** The folder of a gateway that is started several times. */
 class Place implements AsyncDisposable {
   readonly dir: string;
   readonly ledgers: Ledgers;
@@ -52,7 +52,7 @@ class Place implements AsyncDisposable {
     return this.#gateway;
   }
 
-  /** How many servers' offers are on disk. */
+  /** Returns how many offers of servers are on disk. */
   keptOffers(): number {
     return readdirSync(join(this.dir, 'state', 'offers')).filter((name) => name.endsWith('.json')).length;
   }
@@ -76,42 +76,38 @@ function messages(stream: Events, method: string) {
   return stream.messages.filter((message) => message.method === method);
 }
 
-// Each test has a gateway of its own, and waits more than it works.
+// Each test has a gateway of its own, and waits more than it computes.
 suite('a gateway that ends', { concurrency: 3 }, () => {
   for (const how of ENDINGS) {
-    test(
-      'D7 a session simply goes on with its log level and subscriptions, and one that was ended stays ended',
-      TIMEOUT,
-      async () => {
-        await using place = await Place.open();
-        const { everything } = referenceServers(place.dir);
-        const first = await place.start({ everything });
-        const url = first.endpoint();
-        const id = await initialize(url);
-        assert.equal((await post(url, rpc(1, 'logging/setLevel', { level: 'warning' }), id)).status, 200);
-        assert.equal((await post(url, rpc(2, 'resources/subscribe', { uri: DOCUMENT }), id)).status, 200);
-        const ended = await initialize(url);
-        const deleted = await send(url, { method: 'DELETE', headers: { 'mcp-session-id': ended } });
-        assert.equal(deleted.status, 204);
-        await place.end(how);
+    test('D7 a session continues with its level and subscriptions, an ended one stays ended', TIMEOUT, async () => {
+      await using place = await Place.open();
+      const { everything } = referenceServers(place.dir);
+      const first = await place.start({ everything });
+      const url = first.endpoint();
+      const id = await initialize(url);
+      assert.equal((await post(url, rpc(1, 'logging/setLevel', { level: 'warning' }), id)).status, 200);
+      assert.equal((await post(url, rpc(2, 'resources/subscribe', { uri: DOCUMENT }), id)).status, 200);
+      const ended = await initialize(url);
+      const deleted = await send(url, { method: 'DELETE', headers: { 'mcp-session-id': ended } });
+      assert.equal(deleted.status, 204);
+      await place.end(how);
 
-        await place.start({ everything });
-        assert.equal((await post(url, rpc(1, 'ping'), ended)).status, 404);
-        assert.equal((await getEvents(url, ended)).status, 404);
-        const stream = await getEvents(url, id);
-        assert.equal(stream.status, 200);
-        const echoed = await post(url, call(3, 'everything__echo', { message: 'again' }), id);
-        assert.match(echoed.text, /Echo: again/);
-        // The server says at level info that it was subscribed to, which this client does not want to hear.
-        await post(url, call(4, EVERYTHING), id);
-        await stream.until((events) => messages(events, 'notifications/resources/updated').length > 0);
-        assert.deepEqual(messages(stream, 'notifications/resources/updated')[0]?.params, { uri: DOCUMENT });
-        assert.deepEqual(messages(stream, 'notifications/message'), []);
-        stream.close();
-      },
-    );
+      await place.start({ everything });
+      assert.equal((await post(url, rpc(1, 'ping'), ended)).status, 404);
+      assert.equal((await getEvents(url, ended)).status, 404);
+      const stream = await getEvents(url, id);
+      assert.equal(stream.status, 200);
+      const echoed = await post(url, call(3, 'everything__echo', { message: 'again' }), id);
+      assert.match(echoed.text, /Echo: again/);
+      // The server logs the subscription at level info, which this client does not want.
+      await post(url, call(4, EVERYTHING), id);
+      await stream.until((events) => messages(events, 'notifications/resources/updated').length > 0);
+      assert.deepEqual(messages(stream, 'notifications/resources/updated')[0]?.params, { uri: DOCUMENT });
+      assert.deepEqual(messages(stream, 'notifications/message'), []);
+      stream.close();
+    });
 
-    test(`D4 after ${how} the whole list is there at once, however long a server takes to start`, TIMEOUT, async () => {
+    test(`D4 after ${how} the whole list is there at once, before slow servers have started`, TIMEOUT, async () => {
       await using place = await Place.open();
       const gate = join(place.dir, 'gate');
       await writeFile(gate, '');
@@ -123,7 +119,7 @@ suite('a gateway that ends', { concurrency: 3 }, () => {
       const id = await initialize(first.endpoint());
       const listed = await post(first.endpoint(), rpc(1, 'tools/list'), id);
       assert.match(listed.text, /gated-start__fine.*calm__bad/);
-      // What a server offers is on disk a moment after it is known. SIGKILL leaves no time to catch up.
+      // An offer is written shortly after it is known. SIGKILL leaves no time for it.
       await until(() => place.keptOffers() === 2, 'both offers are kept');
       await place.end(how);
 
@@ -132,18 +128,18 @@ suite('a gateway that ends', { concurrency: 3 }, () => {
       const startedMs = performance.now();
       const old = await post(again.endpoint(), rpc(2, 'tools/list'), id);
       const fresh = await post(again.endpoint(), rpc(1, 'tools/list'), await initialize(again.endpoint()));
-      // Whoever waits for the server waits eight seconds.
+      // A list that waited for the server would take eight seconds.
       assert.ok(performance.now() - startedMs < 5_000);
       const [before, woken, begun] = [listed, old, fresh].map((got) => messagesOf(got)[0]?.result);
       assert.deepEqual(woken, before);
       assert.deepEqual(begun, before);
-      // A call waits for the server instead.
+      // A call waits for the server.
       const called = post(again.endpoint(), call(3, 'gated-start__fine'), id);
       await writeFile(gate, '');
       assert.match((await called).text, /"text":"fine"/);
     });
 
-    test(`R11 R10 no process survives ${how}, not even one that does not want to end`, TIMEOUT, async () => {
+    test(`R11 R10 no process survives ${how}, not even one that ignores SIGTERM`, TIMEOUT, async () => {
       await using place = await Place.open();
       const servers = { stubborn: hostileStdio('stubborn', place.ledgers), calm: hostileStdio('calm', place.ledgers) };
       const gateway = await place.start(servers);
@@ -172,15 +168,15 @@ suite('a gateway that ends', { concurrency: 3 }, () => {
         await place.start({ everything });
         assert.equal(textOf(await client.call('everything__echo', { message: 'x' })), 'Echo: x');
         assert.deepEqual(await client.tools(), before);
-        // Its stream for news was cut, and comes back by itself.
+        // The GET stream was cut, and the SDK opens it again by itself.
         await client.call(EVERYTHING);
-        const updated = await client.hear('notifications/resources/updated');
+        const updated = await client.waitForNotification('notifications/resources/updated');
         assert.deepEqual(updated.params, { uri: DOCUMENT });
       });
     }
   }
 
-  test('R10 a call under way when the gateway is told to stop gets its answer', TIMEOUT, async () => {
+  test('R10 a call in flight at SIGTERM gets its answer', TIMEOUT, async () => {
     await using place = await Place.open();
     const { everything } = referenceServers(place.dir);
     const gateway = await place.start({ everything });
@@ -194,7 +190,7 @@ suite('a gateway that ends', { concurrency: 3 }, () => {
     assert.equal((await gateway.ended).code, 0);
   });
 
-  test('R10 a second signal ends it at once', TIMEOUT, async () => {
+  test('R10 a second signal ends the gateway at once', TIMEOUT, async () => {
     await using place = await Place.open();
     const { everything } = referenceServers(place.dir);
     const gateway = await place.start({ everything });
@@ -206,7 +202,7 @@ suite('a gateway that ends', { concurrency: 3 }, () => {
     await begun.promise;
     const processes = childrenOf(gateway.pid);
     gateway.kill('SIGTERM');
-    await gateway.logging((line) => (line.includes('"stopping"') ? true : undefined));
+    await gateway.waitForLog((line) => (line.includes('"stopping"') ? true : undefined));
     gateway.kill('SIGTERM');
     assert.equal((await gateway.ended).code, 130);
     await until(() => processes.every(isGone), 'every process ended');

@@ -51,7 +51,7 @@ for (const sdk of SDKS) {
   });
 }
 
-test('A-002 every way in asks for a key, and says so', TIMEOUT, async () => {
+test('A-002 every route refuses a request without a key, and names the scheme', TIMEOUT, async () => {
   const id = await initialize(gateway.endpoint(), '2025-11-25', as('ada'));
   const session = { 'mcp-session-id': id };
   const answers = [
@@ -70,7 +70,7 @@ test('A-002 every way in asks for a key, and says so', TIMEOUT, async () => {
   assert.equal((await post(gateway.endpoint(), rpc(2, 'ping'), id, as('ada'))).status, 200);
 });
 
-test('S-001 the session of somebody else is unknown, and stays theirs', TIMEOUT, async () => {
+test('S-001 a session of another principal is unknown, and continues for its owner', TIMEOUT, async () => {
   const id = await initialize(gateway.endpoint(), '2025-11-25', as('ada'));
   const called = await post(gateway.endpoint(), rpc(1, 'ping'), id, as('bob'));
   assert.equal(called.status, 404);
@@ -88,7 +88,7 @@ test('S-001 the session of somebody else is unknown, and stays theirs', TIMEOUT,
   assert.equal((await post(gateway.endpoint(), rpc(3, 'ping'), id, as('ada'))).status, 404);
 });
 
-test('SEC-13 no upstream learns a key', TIMEOUT, async () => {
+test('SEC-13 no API key reaches an upstream', TIMEOUT, async () => {
   await using client = await connect('SDK v1', gateway.endpoint(), { headers: as('ada') });
   const environment = textOf(await client.call('everything__get-env'));
   assert.ok(!environment.includes(KEYS.ada), environment);
@@ -104,7 +104,7 @@ async function run(verb: string, config: object, ...args: readonly string[]) {
   return { code, said: child.logs() };
 }
 
-test('SEC-14 the gateway does not open itself to a network where nobody is asked who they are', TIMEOUT, async () => {
+test('SEC-14 the gateway does not listen on a network without authentication', TIMEOUT, async () => {
   const servers = { mcpServers: { a: { url: 'http://127.0.0.1:9/mcp' } } };
   const listen = '0.0.0.0:0';
   const open = await run('run', { ...servers, gateway: { listen, operator: false, stateDir: dir } });

@@ -21,7 +21,7 @@ after(async () => {
   await reference[Symbol.asyncDispose]();
 });
 
-/** Tools of server-everything that it has only for clients that can do something. */
+/** Tools that server-everything has only for clients with certain capabilities. */
 const CONDITIONAL = {
   roots: ['get-roots-list'],
   elicitation: ['trigger-elicitation-request', 'trigger-url-elicitation'],
@@ -46,14 +46,14 @@ async function conditionalOf(client: EitherClient): Promise<readonly string[]> {
   return known.filter((name) => tools.includes(`everything__${name}`));
 }
 
-/** A directory of its own for one client. */
+/** Returns a folder for the root of one client. */
 async function rootOf(name: string) {
   const path = join(reference.dir, name);
   await mkdir(path, { recursive: true });
   return { path, root: { uri: pathToFileURL(path).href, name } };
 }
 
-/** Servers ask for the roots when they are ready to, so the answer to the first calls may come before. */
+/** Servers request the roots at a time of their choice, so that the first calls may be answered before. */
 async function allowed(client: EitherClient, path: string): Promise<string> {
   for (;;) {
     const text = textOf(await client.call('filesystem__list_allowed_directories'));
@@ -77,55 +77,43 @@ suite('a client that can be asked', { concurrency: 2 }, () => {
         await asked[Symbol.asyncDispose]();
       });
 
-      test(
-        'X-023 each client sees the tools that its own features call for, and can call no other',
-        TIMEOUT,
-        async () => {
-          const everyone = human('x');
-          for (const key of ['roots', 'elicitation', 'sampling'] as const) {
-            await using client = await connect(sdk, gateway.endpoint(), { human: only(everyone, key) });
-            assert.deepEqual(await conditionalOf(client), CONDITIONAL[key]);
-          }
-          await using plain = await connect(sdk, gateway.endpoint());
-          assert.deepEqual(await conditionalOf(plain), []);
-          await assert.rejects(plain.call('everything__trigger-sampling-request', { prompt: 'x' }), { code: -32602 });
-        },
-      );
+      test('X-023 each client sees the tools for its capabilities, and can call no other', TIMEOUT, async () => {
+        const everyone = human('x');
+        for (const key of ['roots', 'elicitation', 'sampling'] as const) {
+          await using client = await connect(sdk, gateway.endpoint(), { human: only(everyone, key) });
+          assert.deepEqual(await conditionalOf(client), CONDITIONAL[key]);
+        }
+        await using plain = await connect(sdk, gateway.endpoint());
+        assert.deepEqual(await conditionalOf(plain), []);
+        await assert.rejects(plain.call('everything__trigger-sampling-request', { prompt: 'x' }), { code: -32602 });
+      });
 
-      test(
-        'S-007 a form reaches the client with the name of the server that asks, and its answer goes back',
-        TIMEOUT,
-        async () => {
-          const text = textOf(await asked.call('everything__trigger-elicitation-request'));
-          assert.match(text, /User provided the requested information/);
-          assert.match(text, /Name: Ada/);
-          assert.equal(messages.length, 1);
-          assert.match(messages[0] ?? '', /^\[everything\] /);
-        },
-      );
+      test('S-007 a form names the server that asks, and its answer reaches that server', TIMEOUT, async () => {
+        const text = textOf(await asked.call('everything__trigger-elicitation-request'));
+        assert.match(text, /User provided the requested information/);
+        assert.match(text, /Name: Ada/);
+        assert.equal(messages.length, 1);
+        assert.match(messages[0] ?? '', /^\[everything\] /);
+      });
 
-      test('a URL to open reaches the client, and its consent goes back', TIMEOUT, async () => {
+      test('a URL elicitation reaches the client, and its consent reaches the server', TIMEOUT, async () => {
         const args = { url: 'https://example.com/consent' };
         const text = textOf(await asked.call('everything__trigger-url-elicitation', args));
         assert.match(text, /User completed the URL elicitation flow/);
       });
 
-      test(
-        'a call that needs a URL opened first fails with the URL, and goes through when it is made again',
-        TIMEOUT,
-        async () => {
-          const args = { url: 'https://example.com/consent', errorPath: true };
-          await assert.rejects(asked.call('everything__trigger-url-elicitation', args), (thrown: object) => {
-            assert.ok('code' in thrown && thrown.code === -32042);
-            assert.match(JSON.stringify(thrown), /"elicitationId":"everything:/);
-            return true;
-          });
-          const text = textOf(await asked.call('everything__trigger-url-elicitation', args));
-          assert.match(text, /User completed the URL elicitation flow/);
-        },
-      );
+      test('a call that needs a URL opened fails with the URL, and works when it is repeated', TIMEOUT, async () => {
+        const args = { url: 'https://example.com/consent', errorPath: true };
+        await assert.rejects(asked.call('everything__trigger-url-elicitation', args), (thrown: object) => {
+          assert.ok('code' in thrown && thrown.code === -32042);
+          assert.match(JSON.stringify(thrown), /"elicitationId":"everything:/);
+          return true;
+        });
+        const text = textOf(await asked.call('everything__trigger-url-elicitation', args));
+        assert.match(text, /User completed the URL elicitation flow/);
+      });
 
-      test('questions of calls under way at once each reach the client whose call it is', TIMEOUT, async () => {
+      test('questions of simultaneous calls each reach the client of their call', TIMEOUT, async () => {
         const names = ['Ada', 'Bob', 'Eve'];
         const clients = await Promise.all(
           names.map((name) => connect(sdk, gateway.endpoint(), { human: only(human(name), 'sampling') })),
@@ -144,7 +132,7 @@ suite('a client that can be asked', { concurrency: 2 }, () => {
         }
       });
 
-      test('the roots of a client hold for its own sessions at the servers and for no other', TIMEOUT, async () => {
+      test('the roots of a client apply to its own sessions at the servers, and to no other', TIMEOUT, async () => {
         const [a, b] = await Promise.all([rootOf(`${sdk} a`), rootOf(`${sdk} b`)]);
         await using one = await connect(sdk, gateway.endpoint(), { human: { roots: [a.root] } });
         await using two = await connect(sdk, gateway.endpoint(), { human: { roots: [b.root] } });
@@ -154,7 +142,7 @@ suite('a client that can be asked', { concurrency: 2 }, () => {
         assert.match(textOf(await one.call('everything__get-roots-list')), new RegExp(`1\\. ${sdk} a\n`));
       });
 
-      test('roots that changed are asked for again', TIMEOUT, async () => {
+      test('changed roots are requested again', TIMEOUT, async () => {
         const [before, later] = await Promise.all([rootOf(`${sdk} before`), rootOf(`${sdk} later`)]);
         const roots = [before.root];
         await using client = await connect(sdk, gateway.endpoint(), { human: { roots } });

@@ -22,19 +22,19 @@ after(async () => {
 
 const LONG = 'everything__trigger-long-running-operation';
 
-/** Runs a long operation and returns the progress that was told. */
+/** Runs a long operation. Returns its progress. */
 async function operation(client: EitherClient, duration: number, steps: number): Promise<readonly number[]> {
-  const told: number[] = [];
+  const progressed: number[] = [];
   const onprogress = ({ progress, total }: { progress: number; total?: number | undefined }) => {
     assert.equal(total, steps);
-    told.push(progress);
+    progressed.push(progress);
   };
   assert.match(textOf(await client.call(LONG, { duration, steps }, { onprogress })), /completed/);
-  return told;
+  return progressed;
 }
 
 function heardOf(client: EitherClient, method: string) {
-  return client.heard.items.filter((heard) => heard.method === method);
+  return client.notifications.items.filter((notification) => notification.method === method);
 }
 
 for (const sdk of SDKS) {
@@ -44,16 +44,16 @@ for (const sdk of SDKS) {
       assert.deepEqual(await operation(client, 0.3, 3), [1, 2, 3]);
     });
 
-    test('progress of operations under way at once reaches each call alone', TIMEOUT, async () => {
+    test('progress of simultaneous operations reaches only the call that it belongs to', TIMEOUT, async () => {
       await using one = await connect(sdk, gateway.endpoint());
       await using two = await connect(sdk, gateway.endpoint());
-      const told = await Promise.all([
+      const progressed = await Promise.all([
         operation(one, 0.4, 2),
         operation(one, 0.4, 4),
         operation(two, 0.4, 2),
         operation(two, 0.4, 5),
       ]);
-      assert.deepEqual(told, [
+      assert.deepEqual(progressed, [
         [1, 2],
         [1, 2, 3, 4],
         [1, 2],
@@ -67,72 +67,64 @@ for (const sdk of SDKS) {
       const options = { signal: abort.signal, onprogress: () => abort.abort(new Error('changed my mind')) };
       await assert.rejects(client.call(LONG, { duration: 30, steps: 300 }, options), /changed my mind/);
       assert.equal(textOf(await client.call('everything__echo', { message: 'x' })), 'Echo: x');
-      await gateway.logging((line) => (line.includes(LONG) && line.includes('cancelled') ? true : undefined));
+      await gateway.waitForLog((line) => (line.includes(LONG) && line.includes('cancelled') ? true : undefined));
     });
 
-    test(
-      'X-030 each session hears what its servers log from the level it set, and names the server',
-      TIMEOUT,
-      async () => {
-        await using curious = await connect(sdk, gateway.endpoint());
-        await using calm = await connect(sdk, gateway.endpoint());
-        await curious.setLevel('debug');
-        await calm.setLevel('error');
-        await calm.subscribe(DOCUMENT);
-        await curious.subscribe(DOCUMENT);
-        const { params } = await curious.hear('notifications/message');
-        assert.equal(params?.['level'], 'info');
-        assert.equal(params['logger'], 'everything');
-        assert.match(String(params['data']), /Received Subscribe Resource request/);
-        await calm.call('everything__echo', { message: 'x' });
-        assert.deepEqual(heardOf(calm, 'notifications/message'), []);
-      },
-    );
+    test('X-030 each session gets log messages from its level on, with the name of the server', TIMEOUT, async () => {
+      await using curious = await connect(sdk, gateway.endpoint());
+      await using calm = await connect(sdk, gateway.endpoint());
+      await curious.setLevel('debug');
+      await calm.setLevel('error');
+      await calm.subscribe(DOCUMENT);
+      await curious.subscribe(DOCUMENT);
+      const { params } = await curious.waitForNotification('notifications/message');
+      assert.equal(params?.['level'], 'info');
+      assert.equal(params['logger'], 'everything');
+      assert.match(String(params['data']), /Received Subscribe Resource request/);
+      await calm.call('everything__echo', { message: 'x' });
+      assert.deepEqual(heardOf(calm, 'notifications/message'), []);
+    });
 
-    test('simulated logging arrives once its level is asked for', TIMEOUT, async () => {
+    test('simulated log messages arrive after their level is set', TIMEOUT, async () => {
       await using client = await connect(sdk, gateway.endpoint());
       await client.setLevel('debug');
       await client.call('everything__toggle-simulated-logging');
-      const { params } = await client.hear('notifications/message');
+      const { params } = await client.waitForNotification('notifications/message');
       assert.match(String(params?.['data']), /message/i);
     });
 
-    test('an update of a resource reaches those who subscribed to it, under the URI they know', TIMEOUT, async () => {
+    test('an update of a resource reaches its subscribers under the published URI', TIMEOUT, async () => {
       await using subscriber = await connect(sdk, gateway.endpoint());
       await using other = await connect(sdk, gateway.endpoint());
       await subscriber.subscribe(DOCUMENT);
       await other.subscribe(OTHER);
       await other.unsubscribe(OTHER);
       await Promise.all([subscriber, other].map((client) => client.call('everything__toggle-subscriber-updates')));
-      const { params } = await subscriber.hear('notifications/resources/updated');
+      const { params } = await subscriber.waitForNotification('notifications/resources/updated');
       assert.deepEqual(params, { uri: DOCUMENT });
       await other.call('everything__echo', { message: 'x' });
       assert.deepEqual(heardOf(other, 'notifications/resources/updated'), []);
     });
 
-    test(
-      'a resource that a call makes is announced to its own session, listed there and read there',
-      TIMEOUT,
-      async () => {
-        await using client = await connect(sdk, gateway.endpoint());
-        await using other = await connect(sdk, gateway.endpoint());
-        await other.call('everything__echo', { message: 'x' });
-        const args = { name: 'hello.gz', data: 'data:text/plain,hello' };
-        const { content } = await client.call('everything__gzip-file-as-resource', args);
-        const link = content[0]?.uri ?? '';
-        assert.equal(link, 'everything+demo://resource/session/hello.gz');
-        await client.hear('notifications/resources/list_changed');
-        assert.ok((await client.resources()).some(({ uri }) => uri === link));
-        const [file] = await client.read(link);
-        assert.equal(Buffer.from(file?.blob ?? '', 'base64').readUInt16BE(), 0x1f8b);
+    test('a resource that a call creates is announced, listed and read in its own session', TIMEOUT, async () => {
+      await using client = await connect(sdk, gateway.endpoint());
+      await using other = await connect(sdk, gateway.endpoint());
+      await other.call('everything__echo', { message: 'x' });
+      const args = { name: 'hello.gz', data: 'data:text/plain,hello' };
+      const { content } = await client.call('everything__gzip-file-as-resource', args);
+      const link = content[0]?.uri ?? '';
+      assert.equal(link, 'everything+demo://resource/session/hello.gz');
+      await client.waitForNotification('notifications/resources/list_changed');
+      assert.ok((await client.resources()).some(({ uri }) => uri === link));
+      const [file] = await client.read(link);
+      assert.equal(Buffer.from(file?.blob ?? '', 'base64').readUInt16BE(), 0x1f8b);
 
-        assert.ok(!(await other.resources()).some(({ uri }) => uri === link));
-        await assert.rejects(other.read(link));
-        assert.deepEqual(heardOf(other, 'notifications/resources/list_changed'), []);
-      },
-    );
+      assert.ok(!(await other.resources()).some(({ uri }) => uri === link));
+      await assert.rejects(other.read(link));
+      assert.deepEqual(heardOf(other, 'notifications/resources/list_changed'), []);
+    });
 
-    test('nothing of a list changes while the servers start for a session', TIMEOUT, async () => {
+    test('lists do not change while the servers start for a session', TIMEOUT, async () => {
       await using client = await connect(sdk, gateway.endpoint());
       const before = await client.tools();
       for (const tool of ['everything__get-sum', 'memory__read_graph']) {
@@ -140,7 +132,7 @@ for (const sdk of SDKS) {
       }
       assert.deepEqual(await client.tools(), before);
       assert.deepEqual(
-        client.heard.items.filter(({ method }) => method.endsWith('list_changed')),
+        client.notifications.items.filter(({ method }) => method.endsWith('list_changed')),
         [],
       );
     });

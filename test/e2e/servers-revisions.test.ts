@@ -31,12 +31,12 @@ const CALLED = z.looseObject({
   structuredContent: z.unknown().optional(),
 });
 
-/** A client of a time before ours: what it sends, and nothing more. */
+/** A client of an older revision, which sends nothing but the given messages. */
 async function oldClient(revision: string, capabilities: object = {}) {
   const params = { protocolVersion: revision, capabilities, clientInfo: { name: 'old', version: '1' } };
   const hello = await post(url, rpc(0, 'initialize', params));
   const sessionId = String(hello.headers['mcp-session-id']);
-  // Revisions before 2025-06-18 know no such header.
+  // Revisions before 2025-06-18 have no such header.
   const headers = revision < '2025-06-18' ? {} : { 'mcp-protocol-version': revision };
   await post(url, JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' }), sessionId, headers);
   return {
@@ -61,21 +61,17 @@ suite('a client of', { concurrency: 4 }, () => {
         client = await oldClient(revision, { sampling: {} });
       });
 
-      test(
-        'X-023 a server asks this client, which has not listed anything, on the stream of its call, and gets the answer it posts',
-        TIMEOUT,
-        async () => {
-          const events = await client.open('tools/call', call('trigger-sampling-request', { prompt: 'why' }));
-          await events.until(({ messages }) => messages.some(({ method }) => method === 'sampling/createMessage'));
-          const id = events.messages.find(({ method }) => method === 'sampling/createMessage')?.id;
-          const result = { role: 'assistant', content: { type: 'text', text: `because ${revision}` }, model: 'old' };
-          assert.equal((await client.post(JSON.stringify({ jsonrpc: '2.0', id, result }))).status, 202);
-          await events.ended();
-          assert.match(JSON.stringify(events.messages.at(-1)?.result), new RegExp(`because ${revision}`));
-        },
-      );
+      test('X-023 a question before any list arrives on the stream of the call, and is answered', TIMEOUT, async () => {
+        const events = await client.open('tools/call', call('trigger-sampling-request', { prompt: 'why' }));
+        await events.until(({ messages }) => messages.some(({ method }) => method === 'sampling/createMessage'));
+        const id = events.messages.find(({ method }) => method === 'sampling/createMessage')?.id;
+        const result = { role: 'assistant', content: { type: 'text', text: `because ${revision}` }, model: 'old' };
+        assert.equal((await client.post(JSON.stringify({ jsonrpc: '2.0', id, result }))).status, 202);
+        await events.ended();
+        assert.match(JSON.stringify(events.messages.at(-1)?.result), new RegExp(`because ${revision}`));
+      });
 
-      test('L-002 a client of this revision is answered in it, and calls a server of today', TIMEOUT, async () => {
+      test('L-002 a client gets its own revision, and calls a server of a later one', TIMEOUT, async () => {
         assert.equal(z.looseObject({ protocolVersion: z.string() }).parse(client.result).protocolVersion, revision);
         const { tools } = TOOLS.parse((await client.ask('tools/list')).result);
         assert.equal(tools.length, 23);
@@ -83,7 +79,7 @@ suite('a client of', { concurrency: 4 }, () => {
         assert.deepEqual(CALLED.parse(result).content, [{ type: 'text', text: 'Echo: then' }]);
       });
 
-      test('X-044 it is told only what its words can say, and loses nothing', TIMEOUT, async () => {
+      test('X-044 content that its revision lacks is translated, and nothing is lost', TIMEOUT, async () => {
         const isOld = revision < '2025-06-18';
         const { tools } = TOOLS.parse((await client.ask('tools/list')).result);
         const weather = tools.find(({ name }) => name === 'everything__get-structured-content');
@@ -100,11 +96,14 @@ suite('a client of', { concurrency: 4 }, () => {
         assert.match(JSON.stringify(linked.result), /everything\+demo:\/\/resource\/dynamic\/blob\/1/);
       });
 
-      test('M-019 progress carries the very token of the client', TIMEOUT, async () => {
+      test('M-019 progress has the token of the client, with its type', TIMEOUT, async () => {
         const request = call('trigger-long-running-operation', { duration: 0.2, steps: 2 });
-        const { before: told } = await client.ask('tools/call', { ...request, _meta: { progressToken: 'mine-7' } });
+        const { before: notifications } = await client.ask('tools/call', {
+          ...request,
+          _meta: { progressToken: 'mine-7' },
+        });
         assert.deepEqual(
-          told.map(({ params }) => params),
+          notifications.map(({ params }) => params),
           [1, 2].map((progress) => ({ progress, total: 2, progressToken: 'mine-7' })),
         );
       });
@@ -112,7 +111,7 @@ suite('a client of', { concurrency: 4 }, () => {
   }
 });
 
-test('a batch of a 2025-03-26 client is answered one for one', TIMEOUT, async () => {
+test('each request in a batch of a 2025-03-26 client is answered', TIMEOUT, async () => {
   const client = await oldClient('2025-03-26');
   const batch = [
     rpc('a', 'tools/call', call('echo', { message: 'one' })),
@@ -137,19 +136,19 @@ test('a batch of a client of any other revision is refused', TIMEOUT, async () =
   }
 });
 
-test('L-002 a revision nobody knows is answered with the latest one', TIMEOUT, async () => {
+test('L-002 an unknown revision is answered with the latest one', TIMEOUT, async () => {
   const { result } = await oldClient('2031-01-01');
   assert.equal(z.looseObject({ protocolVersion: z.string() }).parse(result).protocolVersion, '2025-11-25');
 });
 
-test('L-007 a client of the modern era that asks first finds out, and speaks the older one', TIMEOUT, async () => {
+test('L-007 a modern client discovers that a server is legacy, and initializes', TIMEOUT, async () => {
   await using modern = await connectSdk2(url, { mode: 'auto' });
   assert.equal((await modern.client.listTools()).tools.length, 22);
   const { content } = await modern.client.callTool({ name: 'everything__echo', arguments: { message: 'x' } });
   assert.deepEqual(content, [{ type: 'text', text: 'Echo: x' }]);
 });
 
-test('a session belongs to the endpoint it began at', TIMEOUT, async () => {
+test('a session is unknown at any other endpoint', TIMEOUT, async () => {
   const client = await oldClient('2025-11-25');
   const got = await post(gateway.endpoint('everything'), rpc(1, 'ping'), client.sessionId);
   assert.equal(got.status, 404);
@@ -159,26 +158,26 @@ test('a session belongs to the endpoint it began at', TIMEOUT, async () => {
 });
 
 for (const sdk of SDKS) {
-  test(`${sdk} over HTTP+SSE of 2024-11-05 lists, calls, is told and is asked`, TIMEOUT, async () => {
+  test(`${sdk} over HTTP+SSE lists, calls, and gets notifications and questions`, TIMEOUT, async () => {
     const human = { sampling: (prompt: string) => `heard ${prompt}` };
     await using client = await connectOver(sdk, { kind: 'sse', url: `${gateway.url}/sse` }, human);
     assert.equal((await client.tools()).length, 23);
     assert.equal(textOf(await client.call('everything__echo', { message: 'x' })), 'Echo: x');
-    const told: number[] = [];
-    const onprogress = ({ progress }: { progress: number }) => told.push(progress);
+    const progressed: number[] = [];
+    const onprogress = ({ progress }: { progress: number }) => progressed.push(progress);
     const args = { duration: 0.8, steps: 4 };
     await client.call('everything__trigger-long-running-operation', args, { onprogress });
-    // What comes in one piece with the answer is lost in the SDK, not on the way.
-    assert.equal(told[0], 1);
+    // The SDK loses messages that arrive in one piece with the answer.
+    assert.equal(progressed[0], 1);
     assert.match(textOf(await client.call('everything__trigger-sampling-request', { prompt: 'why' })), /heard .*why/);
     const uri = 'everything+demo://resource/static/document/features.md';
     await client.subscribe(uri);
     await client.call('everything__toggle-subscriber-updates');
-    const updated = await client.hear('notifications/resources/updated');
+    const updated = await client.waitForNotification('notifications/resources/updated');
     assert.deepEqual(updated.params, { uri });
   });
 
-  test(`${sdk} over HTTP+SSE reaches one server alone, unrenamed`, TIMEOUT, async () => {
+  test(`${sdk} over HTTP+SSE reaches one server alone, under original names`, TIMEOUT, async () => {
     await using client = await connectOver(sdk, { kind: 'sse', url: `${gateway.url}/sse/everything` });
     assert.equal(textOf(await client.call('echo', { message: 'x' })), 'Echo: x');
   });

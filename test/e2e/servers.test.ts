@@ -102,7 +102,7 @@ for (const sdk of SDKS) {
     test('M-001 one list holds every tool of all four servers, in the order of the config', TIMEOUT, async () => {
       assert.equal(client.revision, '2025-11-25');
       assert.deepEqual(names(await client.tools()), MERGED);
-      // The first client of a cold gateway gets its instructions before the servers are up (N-04).
+      // The first client of a new gateway gets its instructions before the servers are up (N-04).
       await using later = await connect(sdk, gateway.endpoint());
       assert.match(later.instructions, /^## everything\n/);
       assert.deepEqual(Object.keys(later.capabilities).sort(), [
@@ -135,17 +135,17 @@ for (const sdk of SDKS) {
       assert.match(textOf(await client.call('sequential-thinking__sequentialthinking', thought)), /"thoughtNumber": 1/);
     });
 
-    test('what a tool itself reports as failed is a result, word for word', TIMEOUT, async () => {
+    test('a failure that a tool reports is a result with its exact text', TIMEOUT, async () => {
       const result = await client.call('filesystem__read_text_file', { path: '/etc/passwd' });
       assert.equal(result.isError, true);
       assert.match(textOf(result), /^Access denied - path outside allowed directories/);
     });
 
-    test('M-006 an unknown tool is refused with its name', TIMEOUT, async () => {
+    test('M-006 an unknown tool is refused, and the error names it', TIMEOUT, async () => {
       await assert.rejects(client.call('echo', { message: 'x' }), { code: -32602, message: /Unknown tool: echo/ });
     });
 
-    test('resources of all servers are listed, and read under the URIs they are listed by', TIMEOUT, async () => {
+    test('resources of all servers are listed, and read by their listed URIs', TIMEOUT, async () => {
       assert.deepEqual(
         (await client.resources()).map(({ uri }) => uri),
         RESOURCES,
@@ -178,7 +178,7 @@ for (const sdk of SDKS) {
       });
     });
 
-    test(`M-016 links in results lead back through the gateway to the server they came from`, TIMEOUT, async () => {
+    test(`M-016 links in results can be read through the gateway at their server`, TIMEOUT, async () => {
       const links = linksOf(await client.call('everything__get-resource-links', { count: 2 }));
       assert.equal(links.length, 2);
       for (const link of links) {
@@ -194,7 +194,7 @@ for (const sdk of SDKS) {
       assert.match(JSON.stringify(messages), /"uri":"everything\+demo:\/\/resource\/dynamic\/text\/4"/);
     });
 
-    test('prompts take their arguments, and an unknown one is refused', TIMEOUT, async () => {
+    test('prompts get their arguments, and an unknown prompt is refused', TIMEOUT, async () => {
       assert.deepEqual(
         names(await client.prompts()),
         ['simple', 'args', 'completable', 'resource'].map((name) => `everything__${name}-prompt`),
@@ -223,12 +223,12 @@ for (const sdk of SDKS) {
       const [link] = linksOf(await alone.call('get-resource-links', { count: 1 }));
       assert.equal(link, 'demo://resource/dynamic/blob/1');
       assert.equal((await alone.read(link))[0]?.uri, link);
-      // What is not listed there is the server's own to judge.
+      // A tool that is not listed is passed on, because the server itself must refuse it.
       const unknown = await alone.call('everything__echo', { message: 'x' });
       assert.match(textOf(unknown), /Tool everything__echo not found/);
     });
 
-    test(`a profile shows its selection under its names, and hides the rest from calls too`, TIMEOUT, async () => {
+    test(`a profile lists its selection under its names, and refuses calls of the rest`, TIMEOUT, async () => {
       await using reader = await connect(sdk, gateway.endpoint('reading'));
       const reads = ['read_file', 'read_text_file', 'read_multiple_files'].map((name) => `filesystem__${name}`);
       assert.deepEqual(names(await reader.tools()), [...reads, 'say']);

@@ -37,7 +37,7 @@ async function readiness(gateway: RunningGateway): Promise<{ readonly status: nu
   return { status, reasons: Object(body).reasons };
 }
 
-/** Asks again and again; the time limit of the test ends it. */
+/** Requests `/readyz` until it is ready. The timeout of the test bounds it. */
 async function becomesReady(gateway: RunningGateway): Promise<void> {
   let status = 0;
   while (status !== 200) ({ status } = await readiness(gateway));
@@ -49,7 +49,7 @@ async function metric(gateway: RunningGateway, name: string): Promise<number> {
 }
 
 suite('two gateways on one state directory', { concurrency: 2 }, () => {
-  test('N-67 the second says that it keeps no sessions, and serves the lists of the first', TIMEOUT, async () => {
+  test('N-67 the second one warns that it stores no sessions, and serves the stored lists', TIMEOUT, async () => {
     await using dir = await testDir();
     await using second = await testDir();
     const servers = referenceServers(dir.path);
@@ -62,12 +62,12 @@ suite('two gateways on one state directory', { concurrency: 2 }, () => {
     const config = { ...file, mcpServers: { everything: { ...servers.everything, start: 'lazy' } } };
     await using other = await startGateway(config, { dir: second.path });
     const words = `another process uses the state directory ${join(dir.path, 'state')}`;
-    await other.logging((line) => (line.includes(words) ? true : undefined));
+    await other.waitForLog((line) => (line.includes(words) ? true : undefined));
     const own = await initialize(other.endpoint());
     const shared = await post(other.endpoint(), rpc(1, 'tools/list'), own);
     assert.deepEqual(messagesOf(shared)[0]?.result, messagesOf(listed)[0]?.result);
 
-    // Neither can serve or end a session of the other.
+    // Neither gateway can serve or end a session of the other.
     assert.equal((await ping(other, kept)).status, 404);
     assert.equal((await endSession(other, kept)).status, 404);
     assert.equal((await ping(first, own)).status, 404);
@@ -75,7 +75,7 @@ suite('two gateways on one state directory', { concurrency: 2 }, () => {
     assert.equal((await ping(other, own)).status, 200);
   });
 
-  test('N-67 the owner that was killed is followed by the next, which knows what has ended', TIMEOUT, async () => {
+  test('N-67 after SIGKILL of the owner the next one takes over, with all ended sessions', TIMEOUT, async () => {
     await using dir = await testDir();
     const file = { mcpServers: {}, gateway: { stateDir: join(dir.path, 'state') } };
     let ids: string[] = [];
@@ -96,7 +96,7 @@ suite('two gateways on one state directory', { concurrency: 2 }, () => {
     }
   });
 
-  test('N-67 stdio never takes the directory from a gateway that starts later', TIMEOUT, async () => {
+  test('N-67 the stdio command leaves the directory to a gateway that starts later', TIMEOUT, async () => {
     await using dir = await testDir();
     const { everything } = referenceServers(dir.path);
     const file = { mcpServers: { everything }, gateway: { stateDir: join(dir.path, 'state') } };
@@ -141,38 +141,34 @@ suite('a disk that is full', { concurrency: 2 }, () => {
     }
   }
 
-  test(
-    'N-31 DELETE and subscribe are answered, and a session that ended is unknown after SIGKILL',
-    TIMEOUT,
-    async () => {
-      await using disk = await smallDisk('1m');
-      await using dir = await testDir();
-      let [ended, subscribed] = ['', ''];
-      {
-        await using gateway = await startOn(disk, dir.path);
-        [ended, subscribed] = [await initialize(gateway.endpoint()), await initialize(gateway.endpoint())];
-        assert.equal((await readiness(gateway)).status, 200);
-        await fillUp(disk, gateway, subscribed);
-        assert.deepEqual(await readiness(gateway), {
-          status: 503,
-          reasons: [`state directory ${disk.path} cannot be written: ENOSPC`],
-        });
-        assert.ok((await metric(gateway, 'linkspan_state_write_failures_total')) >= 1);
-        assert.deepEqual(messagesOf(await subscribe(gateway, subscribed))[0]?.result, {});
-        assert.equal((await endSession(gateway, ended)).status, 204, 'it is written into the reserve');
-        assert.equal((await ping(gateway, ended)).status, 404);
-        const complaint = /state directory cannot be written/g;
-        await gateway.logging((line) => (line.search(complaint) < 0 ? undefined : line));
-        assert.equal(gateway.logs().match(complaint)?.length, 1);
-        await kill(gateway);
-      }
+  test('N-31 DELETE and subscribe work, and an ended session is unknown after SIGKILL', TIMEOUT, async () => {
+    await using disk = await smallDisk('1m');
+    await using dir = await testDir();
+    let [ended, subscribed] = ['', ''];
+    {
       await using gateway = await startOn(disk, dir.path);
+      [ended, subscribed] = [await initialize(gateway.endpoint()), await initialize(gateway.endpoint())];
+      assert.equal((await readiness(gateway)).status, 200);
+      await fillUp(disk, gateway, subscribed);
+      assert.deepEqual(await readiness(gateway), {
+        status: 503,
+        reasons: [`state directory ${disk.path} cannot be written: ENOSPC`],
+      });
+      assert.ok((await metric(gateway, 'linkspan_state_write_failures_total')) >= 1);
+      assert.deepEqual(messagesOf(await subscribe(gateway, subscribed))[0]?.result, {});
+      assert.equal((await endSession(gateway, ended)).status, 204, 'it is written into the reserve');
       assert.equal((await ping(gateway, ended)).status, 404);
-      assert.equal((await ping(gateway, subscribed)).status, 200);
-    },
-  );
+      const complaint = /state directory cannot be written/g;
+      await gateway.waitForLog((line) => (line.search(complaint) < 0 ? undefined : line));
+      assert.equal(gateway.logs().match(complaint)?.length, 1);
+      await kill(gateway);
+    }
+    await using gateway = await startOn(disk, dir.path);
+    assert.equal((await ping(gateway, ended)).status, 404);
+    assert.equal((await ping(gateway, subscribed)).status, 200);
+  });
 
-  test('N-31 DELETE without any room says in words what a restart would do, and is saved later', TIMEOUT, async () => {
+  test('N-31 DELETE without room explains the risk of a restart, and is saved later', TIMEOUT, async () => {
     await using disk = await smallDisk('1m');
     await using dir = await testDir();
     let id = '';
@@ -183,7 +179,7 @@ suite('a disk that is full', { concurrency: 2 }, () => {
       await disk.free();
       await disk.fill();
       let got = await endSession(gateway, await initialize(gateway.endpoint()));
-      // The last page of the journal may take some more.
+      // The last page of the journal may have room for some more.
       while (got.status === 204) got = await endSession(gateway, await initialize(gateway.endpoint()));
       got = await endSession(gateway, id);
       assert.equal(got.status, 500);
@@ -197,7 +193,7 @@ suite('a disk that is full', { concurrency: 2 }, () => {
     assert.equal((await ping(gateway, id)).status, 404);
   });
 
-  test('a state directory on a read-only file system ends the start with what to do', TIMEOUT, async () => {
+  test('a state directory on a read-only file system ends the start with advice', TIMEOUT, async () => {
     await using disk = await readOnlyDisk();
     await using dir = await testDir();
     const file = join(dir.path, 'config.json');
@@ -215,7 +211,7 @@ suite('a disk that is full', { concurrency: 2 }, () => {
   });
 });
 
-test('a state directory that does not exist is made, for this user alone', TIMEOUT, async () => {
+test('a missing state directory is created, with access for this user only', TIMEOUT, async () => {
   await using dir = await testDir();
   const stateDir = join(dir.path, 'a', 'b');
   await using _gateway = await startGateway({ mcpServers: {}, gateway: { stateDir } }, { dir: dir.path });

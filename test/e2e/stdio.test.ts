@@ -17,7 +17,7 @@ const TIMEOUT = { timeout: 20_000 };
 const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
 let dir = '';
-/** All four servers behind one client's own gateway, and smaller ones for what does not depend on them. */
+/** Config files: all four servers behind the gateway of one client, and smaller ones for the other tests. */
 let whole = '';
 let small = '';
 
@@ -40,7 +40,7 @@ after(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** The gateway as a program that a client starts. */
+/** Arguments of the gateway as a program that a client starts. */
 const args = (file: string) => [MAIN, 'stdio', '--config', file];
 
 function connect(sdk: Sdk, human?: Human) {
@@ -48,7 +48,7 @@ function connect(sdk: Sdk, human?: Human) {
   return connectOver(sdk, { kind: 'stdio', command: process.execPath, args: args(whole), env }, human);
 }
 
-/** Raw: what is on stdout is judged line by line. */
+/** Starts the program without an SDK, so that each line on stdout can be checked. */
 function start() {
   const child = spawn(process.execPath, args(small), {
     stdio: ['pipe', 'pipe', 'ignore'],
@@ -72,7 +72,7 @@ function start() {
 
 suite('the gateway as a program', { concurrency: 3 }, () => {
   for (const sdk of SDKS) {
-    test(`${sdk}: a client that only starts programs has all four servers, whole`, TIMEOUT, async () => {
+    test(`${sdk}: a client that can only start programs gets all four servers completely`, TIMEOUT, async () => {
       const human = { sampling: (prompt: string) => `heard ${prompt}`, elicitation: () => ({ name: 'Ada' }) };
       await using client = await connect(sdk, human);
       const owners = (await client.tools()).map(({ name }) => name.split('__')[0]);
@@ -82,11 +82,11 @@ suite('the gateway as a program', { concurrency: 3 }, () => {
       const uri = 'everything+demo://resource/static/document/features.md';
       assert.match((await client.read(uri))[0]?.text ?? '', /Features/);
 
-      const told: number[] = [];
-      const onprogress = ({ progress }: { progress: number }) => told.push(progress);
+      const progressed: number[] = [];
+      const onprogress = ({ progress }: { progress: number }) => progressed.push(progress);
       await client.call('everything__trigger-long-running-operation', { duration: 0.8, steps: 4 }, { onprogress });
-      // What comes in one piece with the answer is lost in the SDK, not on the way.
-      assert.equal(told[0], 1);
+      // The SDK loses messages that arrive in one piece with the answer.
+      assert.equal(progressed[0], 1);
       const sampled = await client.call('everything__trigger-sampling-request', { prompt: 'why' });
       assert.match(textOf(sampled), /heard .*why/);
       assert.match(textOf(await client.call('everything__trigger-elicitation-request')), /Name: Ada/);
@@ -94,9 +94,9 @@ suite('the gateway as a program', { concurrency: 3 }, () => {
       await client.setLevel('info');
       await client.subscribe(uri);
       await client.call('everything__toggle-subscriber-updates');
-      const updated = await client.hear('notifications/resources/updated');
+      const updated = await client.waitForNotification('notifications/resources/updated');
       assert.deepEqual(updated.params, { uri });
-      await client.hear('notifications/message');
+      await client.waitForNotification('notifications/message');
     });
   }
 

@@ -19,13 +19,13 @@ function membersOf(value: unknown): Members {
   return typeof value === 'object' && value !== null ? { ...value } : {};
 }
 
-/** Calls a tool in a session, and returns its answer: a result or an error. */
+/** Calls a tool in a session. Returns the answer: a result or an error. */
 async function call(url: string, session: string, name: string, given: object): Promise<Members> {
   const got = await post(url, rpc(1, 'tools/call', { name, arguments: given }), session);
   return membersOf(messagesOf(got).find(({ id }) => id === 1));
 }
 
-/** How many thoughts the server of this session remembers, and what the answer says of lost state. */
+/** Returns how many thoughts the server of this session remembers, and what the answer says about lost state. */
 async function think(url: string, session: string): Promise<{ readonly thoughts: unknown; readonly lost: unknown }> {
   const answer = await call(url, session, 'thinking__sequentialthinking', THOUGHT);
   const result = membersOf(answer['result']);
@@ -33,23 +33,19 @@ async function think(url: string, session: string): Promise<{ readonly thoughts:
   return { thoughts, lost: membersOf(result['_meta'])['io.linkspan/stateLost'] };
 }
 
-test(
-  'N-03 at the limit of processes each session keeps its thoughts, and the newcomer is refused with words',
-  TIMEOUT,
-  async () => {
-    const thinking = { ...referenceServers(tmpdir())['sequential-thinking'], queueWait: '300ms' };
-    await using gateway = await startGateway({ mcpServers: { thinking }, gateway: { limits: { processes: 2 } } });
-    const url = gateway.endpoint();
-    const [a, b] = [await initialize(url), await initialize(url)];
-    for (const session of [a, b]) assert.deepEqual(await think(url, session), { thoughts: 1, lost: undefined });
-    const refused = await call(url, await initialize(url), 'thinking__sequentialthinking', THOUGHT);
-    assert.partialDeepStrictEqual(refused['error'], {
-      data: { code: 'overloaded', upstream: 'thinking', executed: 'no', retryable: true },
-    });
-    assert.match(String(membersOf(refused['error'])['message']), /all 2 processes.*gateway\.limits\.processes/);
-    for (const session of [a, b]) assert.deepEqual(await think(url, session), { thoughts: 2, lost: undefined });
-  },
-);
+test('N-03 at the process limit each session keeps its state, and a new one is refused', TIMEOUT, async () => {
+  const thinking = { ...referenceServers(tmpdir())['sequential-thinking'], queueWait: '300ms' };
+  await using gateway = await startGateway({ mcpServers: { thinking }, gateway: { limits: { processes: 2 } } });
+  const url = gateway.endpoint();
+  const [a, b] = [await initialize(url), await initialize(url)];
+  for (const session of [a, b]) assert.deepEqual(await think(url, session), { thoughts: 1, lost: undefined });
+  const refused = await call(url, await initialize(url), 'thinking__sequentialthinking', THOUGHT);
+  assert.partialDeepStrictEqual(refused['error'], {
+    data: { code: 'overloaded', upstream: 'thinking', executed: 'no', retryable: true },
+  });
+  assert.match(String(membersOf(refused['error'])['message']), /all 2 processes.*gateway\.limits\.processes/);
+  for (const session of [a, b]) assert.deepEqual(await think(url, session), { thoughts: 2, lost: undefined });
+});
 
 test('N-03 after a restart of the gateway the first answer says that the thoughts are lost', TIMEOUT, async () => {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-state-'));
@@ -95,12 +91,12 @@ test('N-07 an npx server is one process, started once for its lists and its firs
   assert.match(later.advice, /isolation: principal.*isolation: shared/);
   const isAboutTwo = (line: string) =>
     line.includes('"msg":"processes of upstreams"') && line.includes('"processes":2');
-  const logged = JSON.parse(await gateway.logging((line) => (isAboutTwo(line) ? line : undefined)));
+  const logged = JSON.parse(await gateway.waitForLog((line) => (isAboutTwo(line) ? line : undefined)));
   assert.match(logged.byUpstream.thinking.advice, /isolation: shared/);
   assert.ok(logged.byUpstream.thinking.memoryBytes > 20 << 20);
 });
 
-test('N-60 200 sessions of a remote upstream: each keeps its connection on the defaults', TIMEOUT, async () => {
+test('N-60 with the defaults, 200 sessions of a remote upstream keep their connections', TIMEOUT, async () => {
   let sessions = 0;
   const initialized = {
     protocolVersion: '2025-11-25',

@@ -15,16 +15,16 @@ const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const TIMEOUT = { timeout: 60_000 };
 
 const { everything, 'sequential-thinking': thinking } = referenceServers(tmpdir());
-/** Reads nothing and prints nothing, until its stdin ends. */
+/** A server that reads and prints nothing until its stdin ends. */
 const hangs = {
   command: process.execPath,
   args: ['-e', "process.stdin.on('end', () => process.exit()).resume()"],
   timeouts: { start: '1s' },
 };
-/** A list waits for no upstream, so that a client sees what was there before it came. */
+/** Lists wait for no upstream, so that the client sees the tools that were known before its request. */
 const PATIENCE = { lists: { wait: '0s' } };
 
-/** The upstreams in the first list of the first client. */
+/** Returns the upstreams in the first list of the first client. */
 async function firstList(url: string): Promise<readonly string[]> {
   await using sdk = await connectSdk1(url);
   const { tools } = await sdk.client.listTools();
@@ -42,7 +42,7 @@ test('N-05 after run --warm the first client of a first start finds all tools', 
   assert.deepEqual(await firstList(gateway.endpoint()), ['everything', 'thinking']);
 });
 
-test('N-05 after run --warm initialize tells what the upstreams offer and how to use them', TIMEOUT, async () => {
+test('N-05 after run --warm initialize has the capabilities and instructions of upstreams', TIMEOUT, async () => {
   await using gateway = await startGateway({ mcpServers: { everything }, gateway: PATIENCE }, { args: ['--warm'] });
   await using sdk = await connectSdk1(gateway.endpoint());
   assert.ok(sdk.client.getServerCapabilities()?.logging);
@@ -73,7 +73,7 @@ test('N-05 run --warm ends at SIGTERM while it still waits for an upstream', TIM
     const gateway = { listen: '127.0.0.1:0', operator: '127.0.0.1:0', stateDir: join(dir, 'state') };
     await writeFile(config, JSON.stringify({ mcpServers: { slow }, gateway }));
     await using child = await Child.start(process.execPath, [MAIN, 'run', '--warm', '--config', config]);
-    await child.saying((line) => (line.includes('"phase":"starting"') ? line : undefined), 20_000);
+    await child.waitForLine((line) => (line.includes('"phase":"starting"') ? line : undefined), 20_000);
     assert.deepEqual(await child.stop(20_000), { code: 0, signal: null });
   } finally {
     await rm(dir, { recursive: true, force: true });

@@ -18,7 +18,7 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
       assert.equal(status, 200);
       assert.deepEqual(headers['x-one'], ['a', 'b']);
       assert.equal(body.toString(), 'hello');
-      assert.deepEqual(asked.told, ['start', 'response 200', 'data', 'end']);
+      assert.deepEqual(asked.events, ['start', 'response 200', 'data', 'end']);
       // undici releases the socket only after onResponseEnd.
       await new Promise((resolve) => {
         setImmediate(resolve);
@@ -26,7 +26,7 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
     }
     assert.equal(to.sockets.length, 1);
     assert.match(
-      to.came[0] ?? '',
+      to.received[0] ?? '',
       /^POST \/mcp HTTP\/1.1\r\n(?:.+\r\n)*x-test: y\r\ncontent-length: 2\r\n\r\n\{\}POST/,
     );
     await wire.destroy();
@@ -40,7 +40,7 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
     await heard;
     asked.abort();
     await closed(to.sockets[0] ?? assert.fail());
-    assert.ok(!asked.told.includes('end'));
+    assert.ok(!asked.events.includes('end'));
     await wire.destroy();
   });
 
@@ -53,7 +53,7 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
     assert.equal((await ask(wire, { body: '{"not":"sent"}', on: { onRequestStart } }).failure).message, 'too late');
     await ask(wire).answer;
     assert.equal(to.sockets.length, 1);
-    assert.ok(!to.came.join('').includes('not'));
+    assert.ok(!to.received.join('').includes('not'));
     await wire.destroy();
   });
 
@@ -143,10 +143,10 @@ function wireContract(name: string, connect: (url: URL) => Wire): void {
     await heard;
     await wire.destroy();
     await asked.failure;
-    assert.deepEqual(asked.told, ['start', 'error']);
+    assert.deepEqual(asked.events, ['start', 'error']);
     const late = ask(wire);
     await late.failure;
-    assert.deepEqual(late.told, ['error']);
+    assert.deepEqual(late.events, ['error']);
     await closed(to.sockets[0] ?? assert.fail());
   });
 }

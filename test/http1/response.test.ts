@@ -14,16 +14,16 @@ interface Read {
 
 /** Reads one response from these pieces, in a buffer that is reused. */
 function read(pieces: readonly Uint8Array[], isClosed: boolean): Read {
-  const told: Read = { statuses: [], body: '', isClean: undefined, error: undefined };
+  const outcome: Read = { statuses: [], body: '', isClean: undefined, error: undefined };
   const reader = new ResponseReader({
-    onHead: ({ status }) => told.statuses.push(status),
+    onHead: ({ status }) => outcome.statuses.push(status),
     onBody: (bytes, from, to) => {
       assert.ok(to > from);
-      told.body += bytes.toString('latin1', from, to);
+      outcome.body += bytes.toString('latin1', from, to);
     },
     onEnd: (isClean) => {
-      assert.equal(told.isClean, undefined);
-      told.isClean = isClean;
+      assert.equal(outcome.isClean, undefined);
+      outcome.isClean = isClean;
     },
   });
   const buffer = Buffer.alloc(Math.max(1, ...pieces.map(({ length }) => length)));
@@ -35,9 +35,9 @@ function read(pieces: readonly Uint8Array[], isClosed: boolean): Read {
     }
     if (isClosed) reader.onConnectionEnd();
   } catch (thrown) {
-    told.error = thrown;
+    outcome.error = thrown;
   }
-  return told;
+  return outcome;
 }
 
 function cut(bytes: Buffer, at: readonly number[]): Buffer[] {
@@ -140,14 +140,14 @@ test('any body in any framing is read unchanged, with any chunk boundaries', () 
   fc.assert(
     fc.property(bodies, places, framings, sizes, (body, at, framing, chunkSizes) => {
       const bytes = Buffer.concat(framed(Buffer.from(body), framing, chunkSizes));
-      const told = read(
+      const outcome = read(
         cut(
           bytes,
           at.map((place) => place % bytes.length),
         ),
         framing === 'close',
       );
-      assert.deepEqual(told, {
+      assert.deepEqual(outcome, {
         statuses: [200],
         body: Buffer.from(body).toString('latin1'),
         isClean: true,
@@ -174,12 +174,12 @@ test('no input makes it report a response twice, or a body before a head', () =>
   );
   fc.assert(
     fc.property(fc.array(pieces, { maxLength: 12 }), fc.boolean(), (texts, isClosed) => {
-      const told = read(
+      const outcome = read(
         texts.map((text) => Buffer.from(text)),
         isClosed,
       );
-      assert.ok(told.statuses.length <= 1);
-      if (told.statuses.length === 0) assert.equal(told.body, '');
+      assert.ok(outcome.statuses.length <= 1);
+      if (outcome.statuses.length === 0) assert.equal(outcome.body, '');
     }),
     { numRuns: 2_000 },
   );

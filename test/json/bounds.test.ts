@@ -50,7 +50,7 @@ for (const [name, bounds] of [
   });
 }
 
-test('N-27 limit jsonDepth: deeper nesting is refused as invalid request, not as invalid JSON', () => {
+test('N-27 limit jsonDepth: deeper nesting is an invalid request, not invalid JSON', () => {
   assert.equal(refusedAs(`{"a":${nested(LIMITS.jsonDepth)}}`, CLIENT_BOUNDS), undefined);
   assert.equal(refusedAs(`{"a":${nested(LIMITS.jsonDepth + 1)}}`, CLIENT_BOUNDS)?.refused, 'jsonDepth');
 });
@@ -173,4 +173,22 @@ test('N-27 a batch of too many messages is read no further than the first too ma
   // The rest is not even JSON.
   assert.throws(() => parseClientBatch(`[${`${ping},`.repeat(4)}oops`, 3), /1 to 3 messages/);
   assert.equal(parseClientBatch(`[${ping},${ping},${ping}]`, 3).length, 3);
+});
+
+test('N-27 a response that is nested too deeply names its request, a deep request does not', () => {
+  const deep = nested(LIMITS.jsonDepth + 1);
+  const cases = [
+    [`{"jsonrpc":"2.0","id":7,"result":{"a":${deep}}}`, '7'],
+    [`{"jsonrpc":"2.0","result":{"a":${deep}},"id":7}`, '7'],
+    [`{"jsonrpc":"2.0","id":7,"method":"x","params":{"a":${deep}}}`, 'null'],
+    [`{"jsonrpc":"2.0","id":7,"id":8,"result":{"a":${deep}}}`, 'null'],
+    [`{"jsonrpc":"2.0","id":"7","result":{"a":${deep}}}`, 'null'],
+    [`{"a":"\\"id\\":8","jsonrpc":"2.0","id" : 7 ,"result":{"id":9,"a":${deep}}}`, '7'],
+  ] as const;
+  for (const [text, id] of cases) {
+    assert.throws(
+      () => parseMessage(text),
+      (thrown) => thrown instanceof MessageError && thrown.id === id,
+    );
+  }
 });

@@ -1,4 +1,4 @@
-/** A client that opens with `initialize`, over whichever transport. */
+/** A client that begins with `initialize`, over any transport. */
 import type { Asked, Call, CallOptions, Client, Disconnect, Heard, Reply } from './client.ts';
 import { News } from './client.ts';
 import { HttpWire, SseWire, StdioWire, type Wire } from './client-wire.ts';
@@ -7,7 +7,7 @@ import { clientCapabilities } from './offering.ts';
 import { errorProblems, messageProblems, resultProblems } from './strict.ts';
 import type { Revision } from './words.ts';
 
-/** Where the server is: an address, or what to start. */
+/** The address of the server, or the command that starts it. */
 export type Address =
   | { readonly kind: 'http'; readonly url: string }
   | { readonly kind: 'stdio'; readonly args: readonly string[] };
@@ -23,7 +23,7 @@ interface Pending {
 
 const REPLY_MS = 8_000;
 
-/** @throws {Error} of the promise, or where it takes too long. */
+/** @throws {Error} of the promise, or if it takes too long. */
 export async function inTime<T>(promise: Promise<T>, what: string): Promise<T> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(() => late.reject(new Error(`no answer to ${what} within ${REPLY_MS} ms`)), REPLY_MS);
@@ -104,7 +104,7 @@ export class LegacyClient implements Client {
 
   call(method: string, params: Members, options: CallOptions = {}): Call {
     const id = ++this.#lastId;
-    // Ids of both types must come back as they were.
+    // Ids of both types must be returned unchanged.
     const own: Id = id % 2 === 0 ? `id-${id}` : id;
     const pending: Pending = {
       method,
@@ -115,7 +115,7 @@ export class LegacyClient implements Client {
       isCancelled: false,
     };
     this.#pending.set(own, pending);
-    // A call may be given up before anybody waits for it.
+    // A call may be cancelled before its answer is awaited.
     pending.answered.promise.catch(() => undefined);
     const call: Call = {
       reply: inTime(this.#say(own, pending), method),
@@ -194,7 +194,7 @@ export class LegacyClient implements Client {
     }
     this.#pending.delete(id);
     if (on !== undefined && on !== id) this.violations.push(`the answer to ${id} came on the stream of ${on ?? 'GET'}`);
-    // An error may still come, where a transport wants every request answered.
+    // A cancelled call may still get an error if its transport requires an answer to every request.
     if (pending.isCancelled && error === undefined)
       this.violations.push(`a result of ${pending.method}, which was cancelled`);
     if (isMembers(result)) {
@@ -208,7 +208,7 @@ export class LegacyClient implements Client {
     });
   }
 
-  /** Tasks have shapes of their own, which are compared whole. */
+  /** Task requests have different results, which are compared whole. */
   #shapeOf(method: string): string {
     return method === 'tasks/result' ? 'tools/call' : method.startsWith('tasks/') ? '' : method;
   }
@@ -242,7 +242,7 @@ export class LegacyClient implements Client {
         whose[1].heard.push(heard);
       }
     } else if (method === 'notifications/message') {
-      // Where streams do not tell, the one call that is under way is meant.
+      // Without a stream per request, the message belongs to the only call in flight.
       const whose = typeof on === 'number' || (on !== undefined && on !== null) ? this.#pending.get(on) : undefined;
       const underWay = [...this.#pending.values()].findLast(({ isCancelled }) => !isCancelled);
       (whose ?? underWay)?.heard.push(heard);
@@ -251,7 +251,7 @@ export class LegacyClient implements Client {
   }
 }
 
-/** A gateway may have its own progress token in there. */
+/** The gateway may have replaced the progress token. */
 function withoutMeta(params: Members): Members {
   return Object.fromEntries(Object.entries(params).filter(([key]) => key !== '_meta'));
 }

@@ -1,4 +1,4 @@
-/** A client of 2026-07-28: requests that stand alone, and come again with answers where the server needs some. */
+/** A client of 2026-07-28: its requests are independent, and are sent again with answers if the server needs input. */
 import type { Call, CallOptions, Client, Disconnect, Heard, Reply } from './client.ts';
 import { News } from './client.ts';
 import { type Address, inTime } from './client-legacy.ts';
@@ -13,7 +13,7 @@ interface Pending {
   readonly options: CallOptions;
   readonly heard: Heard[];
   readonly answered: PromiseWithResolvers<Message>;
-  /** Of `subscriptions/listen`. */
+  /** The filter of a `subscriptions/listen`. */
   readonly filter: Members | undefined;
   isCancelled: boolean;
 }
@@ -47,7 +47,7 @@ export class ModernClient implements Client {
   instructions: string | undefined;
   disconnectMeans: Disconnect = 'the call is cancelled';
   readonly #pending = new Map<Id, Pending>();
-  /** By tool, argument → header. */
+  /** The header of each argument, by tool. */
   readonly #mirrored = new Map<string, ReadonlyMap<string, string>>();
   #wire: Wire | undefined;
   #isStdio = false;

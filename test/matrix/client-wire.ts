@@ -1,4 +1,4 @@
-/** How a client's messages travel. */
+/** The transports of a client. */
 import { spawn, type ChildProcess } from 'node:child_process';
 import { once } from 'node:events';
 import { Agent, request as send, type ClientRequest, type IncomingMessage } from 'node:http';
@@ -7,15 +7,16 @@ import { EventReader } from './events.ts';
 import { idOf, parse, type Id, type Message } from './json.ts';
 
 /**
- * @param on id of the request on whose own stream it came; null for the standing stream; undefined where a transport has one
- *   stream for all.
+ * @param on id of the request on whose stream it arrived; null for the GET stream; undefined if the transport has
+ * one
+ * stream for all messages.
  */
 export type Received = (message: Message, on: Id | null | undefined) => void;
 
 export interface Wire {
-  /** @throws {Error} where it is refused without a message that says why. */
+  /** @throws {Error} if the server refuses it without a message. */
   send(message: Message): Promise<void>;
-  /** Breaks off what answers this request. */
+  /** Breaks the connection of the response to this request. */
   drop(id: Id): void;
   close(): Promise<void>;
 }
@@ -26,18 +27,18 @@ export interface HttpOptions {
   readonly url: string;
   readonly received: Received;
   headers(message: Message | undefined): Readonly<Record<string, string>>;
-  /** Headers of every answer. */
+  /** Called with the headers of every response. */
   answered(headers: IncomingMessage['headers']): void;
-  /** An event without data. */
+  /** Called at an event without data. */
   primed(): void;
 }
 
-/** POST for each message, GET for the standing stream. */
+/** Streamable HTTP: a POST for each message, and a GET stream. */
 export class HttpWire implements Wire {
   readonly #options: HttpOptions;
   readonly #agent = new Agent({ keepAlive: true });
   readonly #open = new Map<Id | null, IncomingMessage>();
-  /** Requests that wait for the head of their answer. */
+  /** Requests whose response has not begun. */
   readonly #sent = new Map<Id, ClientRequest>();
   readonly #lastEvents = new Map<Id | null, string>();
 
@@ -69,7 +70,7 @@ export class HttpWire implements Wire {
     this.#options.received(parse(text), id);
   }
 
-  /** @returns false where there is none to be had. */
+  /** @returns false if the server offers no GET stream. */
   async listen(): Promise<boolean> {
     const response = await this.#get({});
     if (response === undefined) return false;
@@ -77,7 +78,7 @@ export class HttpWire implements Wire {
     return true;
   }
 
-  /** Comes back for what was missed on the stream of a request. */
+  /** Resumes the stream of a request. */
   async resume(id: Id): Promise<void> {
     const last = this.#lastEvents.get(id);
     if (last === undefined) throw new Error('the stream that broke had no event ids');
@@ -91,7 +92,7 @@ export class HttpWire implements Wire {
     this.#open.get(id)?.destroy();
   }
 
-  /** DELETE, where there is a session to end. */
+  /** Sends DELETE, if there is a session. */
   async end(): Promise<void> {
     const response = await this.#request('DELETE', this.#options.headers(undefined), '');
     response.resume();
@@ -140,7 +141,7 @@ export class HttpWire implements Wire {
     });
     response.setEncoding('utf8');
     response.on('data', (chunk) => reader.push(String(chunk)));
-    // Breaking it off is an error to Node.
+    // Node reports an aborted response as an error.
     response.on('error', () => undefined);
     response.on('close', () => {
       if (this.#open.get(on) === response) this.#open.delete(on);
@@ -148,7 +149,7 @@ export class HttpWire implements Wire {
   }
 }
 
-/** The stream of 2024-11-05, and POST to where it says. */
+/** HTTP+SSE of 2024-11-05: one event stream, and POSTs to the endpoint that it names. */
 export class SseWire implements Wire {
   readonly #agent = new Agent({ keepAlive: true });
   readonly #stream: IncomingMessage;
@@ -201,7 +202,7 @@ export class SseWire implements Wire {
   }
 }
 
-/** A process of our own, a message per line. */
+/** A child process with one message per line. */
 export class StdioWire implements Wire {
   readonly #child: ChildProcess;
   readonly #exited: Promise<unknown>;
@@ -212,7 +213,7 @@ export class StdioWire implements Wire {
     if (this.#child.stdout !== null) {
       createInterface({ input: this.#child.stdout }).on('line', (line) => received(parse(line), undefined));
     }
-    // It may have ended before we do.
+    // The process may end first.
     this.#child.stdin?.on('error', () => undefined);
   }
 

@@ -1,4 +1,4 @@
-/** A client of exactly one revision, by hand. What differs between the eras is behind these few words. */
+/** A client of exactly one revision, without an SDK. This interface hides the differences between the eras. */
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Id, Members } from './json.ts';
 import type { Revision } from './words.ts';
@@ -11,7 +11,7 @@ export interface Heard {
 export interface Reply {
   readonly result: Members | undefined;
   readonly error: Members | undefined;
-  /** What was said between the request and its answer that belongs to it. */
+  /** The messages about this request before its answer. */
   readonly heard: readonly Heard[];
 }
 
@@ -26,15 +26,15 @@ export interface CallOptions {
 
 export interface Call {
   readonly reply: Promise<Reply>;
-  /** So far. */
+  /** The messages about this call so far. */
   readonly heard: readonly Heard[];
-  /** As the revision says it. */
+  /** Cancels the call as the revision defines it. */
   cancel(): void;
   /** Breaks the connection that waits for the answer. */
   disconnect(): void;
 }
 
-/** What a broken connection means to a call. */
+/** The effect of a broken connection on a call. */
 export type Disconnect = 'the call goes on' | 'the call is cancelled' | 'the session ends';
 
 export interface Client {
@@ -42,16 +42,16 @@ export interface Client {
   readonly capabilities: Members;
   readonly instructions: string | undefined;
   readonly disconnectMeans: Disconnect;
-  /** Notifications that belong to no request, in order. */
+  /** The notifications that belong to no request, in order. */
   readonly news: News;
-  /** What the revision does not know and was sent all the same. */
+  /** The received messages that the revision does not define. */
   readonly violations: string[];
   call(method: string, params: Members, options?: CallOptions): Call;
-  /** Comes back for the answer of a call whose connection broke. */
+  /** Resumes a call whose connection was broken. */
   resume(call: Call): void;
-  /** From now on hears of these resources, and of changed lists. */
+  /** Subscribes to these resources, and to changes of lists. */
   watch(uris: readonly string[]): Promise<{ end(): Promise<void> }>;
-  /** Tells of changed roots, where the revision has words for it. */
+  /** Announces changed roots. Resolves with false if the revision has no such notification. */
   rootsChanged(): Promise<boolean>;
   close(): Promise<void>;
 }
@@ -62,7 +62,7 @@ const NEWS_MS = 5_000;
 export class News {
   readonly heard: Heard[] = [];
 
-  /** The first that fits among those from `since` on. @throws {Error} where none comes in time. */
+  /** Resolves with the first matching notification from `since` on. @throws {Error} if none arrives in time. */
   async wait(method: string, fits: (params: Members) => boolean, since = 0): Promise<Members> {
     const deadline = performance.now() + NEWS_MS;
     for (;;) {

@@ -1,11 +1,11 @@
-/** One event of a stream; `data` is what its lines held together. */
+/** One event of a stream. `data` joins its data lines. */
 export interface Event {
   readonly id: string | undefined;
   readonly event: string;
   readonly data: string;
 }
 
-/** Cuts the text of an event stream into events, as the HTML standard says. */
+/** Parses the text of an event stream into events, as the HTML standard defines it. */
 export class EventReader {
   #rest = '';
   readonly #found: (event: Event) => void;

@@ -1,6 +1,7 @@
 /**
- * What must come of each feature, by the revisions of the two sides and the upstream's transport. The rules are those of the
- * era bridge: what both can express is carried whole, what one cannot is said in the other's words, and nothing fails.
+ * The expected outcome of each feature, by the revisions of both sides and the upstream's transport. The rules:
+ * content that both
+ * revisions can express is relayed whole, other content is translated, and nothing fails.
  */
 import { degraded, HOW, LOSSLESS, NOT_DEFINED, type Outcome } from './outcome.ts';
 import { defines, MODERN, type Feature, type Revision, type Transport } from './words.ts';
@@ -16,7 +17,7 @@ function hows(...parts: readonly (readonly [boolean, string])[]): Outcome {
   return degraded(...parts.filter(([isSo]) => isSo).map(([, how]) => how));
 }
 
-/** Output schemas and structured content came with 2025-06-18, and became more than objects with 2026-07-28. */
+/** Output schemas and structured content exist since 2025-06-18, and are more than objects since 2026-07-28. */
 function list({ client, upstream }: Cell): Outcome {
   return hows(
     [client < '2025-06-18' && upstream >= '2025-06-18', HOW.noOutputSchema],
@@ -35,7 +36,7 @@ function call({ client, upstream }: Cell): Outcome {
   );
 }
 
-/** A question that one side has no words for: nobody is asked, and whoever asks is told. */
+/** If one side lacks the question, no client is asked, and the upstream gets an error. */
 function question({ feature, client, upstream }: Cell, both: Outcome): Outcome {
   const [isClients, isUpstreams] = [defines(client, feature), defines(upstream, feature)];
   if (isClients && isUpstreams) return both;
@@ -43,7 +44,10 @@ function question({ feature, client, upstream }: Cell, both: Outcome): Outcome {
   return isUpstreams ? degraded(HOW.clientCannot) : NOT_DEFINED;
 }
 
-/** Core tasks and the extension are each carried whole; the extension's are driven to their end for anybody else. */
+/**
+ * Core tasks and the extension are each relayed whole. For other clients the gateway waits for the end of the
+ * extension's tasks.
+ */
 function tasks(cell: Cell): Outcome {
   const { client, upstream } = cell;
   if (!defines(upstream, 'tasks')) return question(cell, LOSSLESS);
@@ -65,7 +69,7 @@ export function expected(cell: Cell): Outcome {
     case 'elicitation form':
       return question(cell, LOSSLESS);
     case 'elicitation url':
-      // A notice of completion is of 2025-11-25 alone.
+      // Only 2025-11-25 has a notification of completion.
       return question(cell, client === upstream ? LOSSLESS : degraded(HOW.noCompletion));
     case 'tasks':
       return tasks(cell);

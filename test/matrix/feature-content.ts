@@ -1,10 +1,10 @@
-/** Drivers of what is carried whole where both revisions know it, and said in older words where one does not. */
+/** Drivers of content that is relayed whole if both revisions define it, and translated otherwise. */
 import { listAll, newNonce, toolResult, type Driver, type Scene } from './features.ts';
 import { array, object, same, string, without, type Members } from './json.ts';
 import { instructions, prompts, resources, templates, tools, valuesResult } from './offering.ts';
 import { degraded, HOW, mustEqual, type Outcome } from './outcome.ts';
 
-/** A tool as it may come through; the ways in which it became less are added to `hows`. */
+/** Compares a tool with the expected one. Adds the ways in which it was reduced to `hows`. */
 function mustBeTool(expected: Members, actual: Members, hows: Set<string>): void {
   let wanted = expected;
   const schema = expected['outputSchema'];
@@ -25,7 +25,7 @@ function mustBeTool(expected: Members, actual: Members, hows: Set<string>): void
   mustEqual(wanted, actual, `tool ${string(expected['name'])}`);
 }
 
-/** The lists of a client that lists again when it hears that they have changed. */
+/** Lists again when the lists change. */
 async function list(scene: Scene): Promise<Outcome> {
   const since = scene.client.news.heard.length;
   try {

@@ -1,4 +1,4 @@
-/** Drivers of what an upstream asks in the middle of a call. */
+/** Drivers of the questions of an upstream during a call. */
 import { isOffered, listening, newNonce, said, toolResult, type Driver, type Scene } from './features.ts';
 import { array, object, string, without, type Members } from './json.ts';
 import { formQuestion, ROOTS_QUESTION, samplingQuestion, shortSampling, textResult, urlQuestion } from './offering.ts';
@@ -15,7 +15,7 @@ function rootsOf(nonce: string): Members {
   return { roots: [{ uri: `file:///home/${nonce}`, name: 'Home' }] };
 }
 
-/** One message per block, as older revisions say it. */
+/** Splits messages into one per block, as older revisions have it. */
 function splitMessages(params: Members): Members {
   const messages = array(params['messages']).flatMap((raw) => {
     const { role, content } = object(raw);
@@ -53,7 +53,7 @@ async function roots(scene: Scene): Promise<Outcome> {
   return LOSSLESS;
 }
 
-/** Where a tool that asks is not there, or cannot ask this client; undefined where all is as it should be. */
+/** Returns the outcome if the asking tool is missing or cannot ask this client; undefined if all is as expected. */
 async function missing(scene: Scene, feature: Feature, tool: string): Promise<Outcome | undefined> {
   const isKnown = defines(scene.client.revision, feature);
   if (!(await isOffered(scene, tool))) return isKnown ? degraded(HOW.upstreamCannot) : NOT_DEFINED;
@@ -65,7 +65,7 @@ async function missing(scene: Scene, feature: Feature, tool: string): Promise<Ou
   return degraded(HOW.clientCannot);
 }
 
-/** A titled choice in the words of 2025-06-18. */
+/** Returns a form whose titled choices are in the notation of 2025-06-18. */
 function oldForm(params: Members): Members {
   const schema = object(params['requestedSchema']);
   const properties = object(schema['properties']);
@@ -104,12 +104,12 @@ async function elicitationForm(scene: Scene): Promise<Outcome> {
   return LOSSLESS;
 }
 
-/** Without a mode, a form is meant. */
+/** Returns a form without `mode`, which is the default. */
 function modeless(params: Members): Members {
   return params['mode'] === 'form' ? without(params, 'mode') : params;
 }
 
-/** The other way of 2025-11-25: an error says which URL comes first, and the call is made again afterwards. */
+/** The alternative of 2025-11-25: an error names the URL that must be opened before the call is repeated. */
 async function urlFirst(scene: Scene): Promise<void> {
   const { client, upstream } = scene;
   const nonce = newNonce();

@@ -1,4 +1,4 @@
-/** One driver for each feature: does it, compares what came through with what the upstream says, and judges. */
+/** One driver per feature: uses it, compares the received content with the upstream's, and returns the outcome. */
 import { randomBytes } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Asked, Call, CallOptions, Client, Reply } from './client.ts';
@@ -19,13 +19,13 @@ import {
 import { HOW, LOSSLESS, NOT_DEFINED, degraded, mustEqual, type Outcome } from './outcome.ts';
 import { META, MODERN, type Feature, type Revision } from './words.ts';
 
-/** Where a feature is tried. */
+/** The surroundings of one feature. */
 export interface Scene {
   readonly client: Client;
-  /** Revision of the upstream. */
+  /** The revision of the upstream. */
   readonly upstream: Revision;
   readonly ledger: Ledger;
-  /** Another client like this one. */
+  /** Connects another client of the same kind. */
   connect(): Promise<Client>;
 }
 
@@ -39,7 +39,7 @@ export function newNonce(): string {
   return randomBytes(6).toString('hex');
 }
 
-/** The result as its sender meant it: without what belongs to the envelope of a revision. @throws {Error} where it is an error. */
+/** Returns the result without the members of the revision's envelope. @throws {Error} if it is an error. */
 function resultOf({ result, error }: Reply, what: string): Members {
   if (result === undefined) throw new Error(`${what}: ${JSON.stringify(error)}`);
   const bare = without(result, 'resultType', 'ttlMs', 'cacheScope');
@@ -55,7 +55,7 @@ export async function toolResult(scene: Scene, name: string, args: Members, opti
   return resultOf(await callTool(scene, name, args, options).reply, name);
 }
 
-/** All pages of a list. */
+/** Returns all pages of a list. */
 export async function listAll({ client }: Scene, method: string, member: string): Promise<readonly Members[]> {
   const items: Members[] = [];
   let more: Members = {};
@@ -71,7 +71,7 @@ export async function isOffered(scene: Scene, tool: string): Promise<boolean> {
   return (await listAll(scene, 'tools/list', 'tools')).some(({ name }) => name === tool);
 }
 
-/** The JSON that a tool put into its only text. */
+/** Returns the parsed only text of a tool result. */
 export function said(result: Members): Members {
   const value = tryParse(string(object(array(result['content'])[0])['text']));
   if (!isMembers(value)) throw new Error(`the tool said ${JSON.stringify(result)}`);
@@ -122,7 +122,7 @@ async function cancel(scene: Scene): Promise<Outcome> {
   return LOSSLESS;
 }
 
-/** @throws {Error} where nothing is heard in time. */
+/** @throws {Error} if no message about the call arrives in time. */
 async function heardSomething(call: Call): Promise<void> {
   const deadline = performance.now() + UPSTREAM_MS;
   while (call.heard.length === 0) {
@@ -131,7 +131,7 @@ async function heardSomething(call: Call): Promise<void> {
   }
 }
 
-/** What a broken connection means is said by the client's revision. */
+/** The client's revision defines the effect of a broken connection. */
 async function disconnect(scene: Scene): Promise<Outcome> {
   const client = await scene.connect();
   try {
@@ -144,7 +144,7 @@ async function disconnect(scene: Scene): Promise<Outcome> {
       await scene.ledger.wait(['cancelled'], nonce, UPSTREAM_MS);
       return LOSSLESS;
     }
-    // Before the first event there is nothing to come back to.
+    // A stream cannot be resumed before its first event.
     await heardSomething(call);
     call.disconnect();
     mustEqual(textResult('released'), await toolResult(own, 'release', { nonce }), 'result of release');
@@ -170,7 +170,7 @@ async function log(scene: Scene): Promise<Outcome> {
     'log',
   );
   if (scene.client.revision === MODERN) {
-    // Nobody asked for messages, so the strict client complains of any.
+    // The client did not ask for log messages, so that it records each of them as a violation.
     await toolResult(scene, 'logs', { nonce });
   }
   return LOSSLESS;
@@ -226,7 +226,7 @@ async function subscribe(scene: Scene): Promise<Outcome> {
 
 const LISTS = ['tools', 'prompts', 'resources'] as const;
 
-/** Lists after each change that is announced, since the first lists of an upstream may be announced in between. */
+/** Lists after each announced change, because the first lists of an upstream may be announced in between. */
 async function listUntil(
   scene: Scene,
   list: (typeof LISTS)[number],
@@ -324,7 +324,7 @@ async function extensionTasks(scene: Scene, created: Members, done: Members): Pr
   return LOSSLESS;
 }
 
-/** Answers questions with what is given, and keeps them. */
+/** Returns a responder that answers questions with these answers, and records the questions. */
 export function listening(answers: (method: string) => Members): { readonly asked: Members[]; readonly listen: Asked } {
   const asked: Members[] = [];
   return {

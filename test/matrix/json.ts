@@ -3,14 +3,14 @@ import { isDeepStrictEqual } from 'node:util';
 export type Members = Readonly<Record<string, unknown>>;
 export type Id = string | number;
 
-/** A JSON-RPC message of either kind, as it was parsed. */
+/** A parsed JSON-RPC message of either kind. */
 export type Message = Members;
 
 export function isMembers(value: unknown): value is Members {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** The object, or an empty one where it is something else. */
+/** Returns the object, or an empty one if the value is something else. */
 export function object(value: unknown): Members {
   return isMembers(value) ? value : {};
 }
@@ -32,12 +32,12 @@ export function same(one: unknown, other: unknown): boolean {
   return isDeepStrictEqual(one, other);
 }
 
-/** The object without some of its members. */
+/** Returns the object without some of its members. */
 export function without(value: Members, ...names: readonly string[]): Members {
   return Object.fromEntries(Object.entries(value).filter(([name]) => !names.includes(name)));
 }
 
-/** @throws {SyntaxError} where the text is no JSON object. */
+/** @throws {SyntaxError} if the text is no JSON object. */
 export function parse(text: string): Message {
   const value: unknown = JSON.parse(text);
   if (!isMembers(value)) throw new SyntaxError(`not a message: ${text.slice(0, 100)}`);
@@ -48,12 +48,12 @@ export function tryParse(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    // Text that is no JSON is compared as text.
+    // Text that is not JSON is compared as text.
     return text;
   }
 }
 
-/** First place where two values differ, for people; undefined where they are equal. */
+/** Returns a description of the first place where two values differ; undefined if they are equal. */
 export function difference(expected: unknown, actual: unknown, at = '$'): string | undefined {
   if (same(expected, actual)) return undefined;
   if (Array.isArray(expected) && Array.isArray(actual) && expected.length === actual.length) {

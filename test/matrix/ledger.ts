@@ -3,10 +3,13 @@ import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { object, string, parse } from './json.ts';
 
-/** What an upstream tells past the gateway: what it did, and what it was sent that its revision does not know. */
+/**
+ * A record that an upstream writes past the gateway: an action, or a received message that its revision does not
+ * define.
+ */
 export interface Entry {
   readonly kind: string;
-  /** Nonce of the call or URI of the subscription; empty where it belongs to none. */
+  /** The nonce of the call or the URI of the subscription; empty if there is none. */
   readonly about: string;
   readonly detail: string;
 }
@@ -33,7 +36,7 @@ export class LedgerWriter {
   }
 }
 
-/** What all processes of one upstream wrote, in order. */
+/** The records of all processes of one upstream, in order. */
 export class Ledger {
   readonly #file: string;
   readonly #entries: Entry[] = [];
@@ -64,7 +67,7 @@ export class Ledger {
     return this.#entries;
   }
 
-  /** The first such entry from `since` on. @throws {Error} where it is not written within `timeoutMs`. */
+  /** Resolves with the first such record from `since` on. @throws {Error} if none is written within `timeoutMs`. */
   async wait(kinds: readonly string[], about: string, timeoutMs: number, since = 0): Promise<Entry> {
     const deadline = performance.now() + timeoutMs;
     for (;;) {

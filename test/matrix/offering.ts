@@ -1,11 +1,12 @@
 /**
- * What an upstream of a revision offers and asks, with every member its revision knows. Both sides read it: the upstream to
- * say it, the client to compare what came through with what was said.
+ * The lists, results and questions of an upstream of a revision, with every member that the revision defines. The
+ * upstream sends
+ * them, and the client compares the received content with them.
  */
 import type { Members } from './json.ts';
 import { MODERN, TASKS_EXTENSION, type Revision } from './words.ts';
 
-/** Spreads `members` from a revision on. */
+/** Returns the members from a revision on, otherwise none. */
 function since(revision: Revision, first: Revision, members: Members): Members {
   return revision >= first ? members : {};
 }
@@ -143,7 +144,7 @@ export function noteContents(uri: string): readonly Members[] {
   return [{ uri, mimeType: 'text/plain', text: `note ${uri}` }];
 }
 
-/** What the tool `values` returns, given the arguments that reached it. */
+/** Returns the result of the tool `values` for the arguments that it received. */
 export function valuesResult(revision: Revision, args: Members): Members {
   const rows = [{ nonce: args['nonce'], n: 0.1 }, { deep: { list: [null, true, 'ü'] } }];
   const structured = revision === MODERN ? rows : { rows };
@@ -177,7 +178,7 @@ export function valuesResult(revision: Revision, args: Members): Members {
   };
 }
 
-/** Blocks of text alone. */
+/** Returns a result with these texts. */
 export function textResult(...texts: readonly string[]): Members {
   return { content: texts.map((text) => ({ type: 'text', text })) };
 }
@@ -186,14 +187,14 @@ export function failedResult(nonce: string): Members {
   return { ...textResult(`failed on purpose: ${nonce}`), isError: true };
 }
 
-/** Of the tool `refuses`. Outside the range that the specification keeps for itself. */
+/** Returns the error of the tool `refuses`. Its code is outside the range that the specification reserves. */
 export function refusalError(nonce: string): Members {
   return { code: 7001, message: `refused on purpose: ${nonce}`, data: { nonce, reasons: [1, { deep: 'ß' }] } };
 }
 
 export const PROGRESS_STEPS = 3;
 
-/** Without the token, which is the client's own. */
+/** Returns the params of a progress notification without the token, which the client chooses. */
 export function progress(revision: Revision, nonce: string, step: number): Members {
   return {
     progress: step * 1.5,
@@ -217,12 +218,12 @@ export function completed(
   return { values: [`${String(argument['value'])}-1`, JSON.stringify(ref), ...chosen], total: 7, hasMore: true };
 }
 
-/** What the tool `task` comes to. */
+/** Returns the result of the tool `task`. */
 export function taskResult(nonce: string): Members {
   return textResult(`task done: ${nonce}`);
 }
 
-/** Something an upstream asks in the middle of a call. */
+/** A question of an upstream during a call. */
 export interface Question {
   readonly method: string;
   readonly params: Members;

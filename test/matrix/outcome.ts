@@ -1,13 +1,13 @@
 import { difference } from './json.ts';
 
-/** What became of one feature between one client and one upstream. */
+/** The outcome of one feature between one client and one upstream. */
 export type Outcome =
   | { readonly kind: 'lossless' }
   | { readonly kind: 'degraded'; readonly how: string }
   | { readonly kind: 'not defined' }
   | { readonly kind: 'fails'; readonly why: string };
 
-/** The ways in which something can become less without being lost; the words stand in docs/interop.md. */
+/** The ways in which content can be reduced without being lost. The texts are in docs/interop.md. */
 export const HOW = {
   noOutputSchema: 'output schemas left out',
   noTaskSupport: 'task support of tools left out',
@@ -26,7 +26,7 @@ export const HOW = {
 export const LOSSLESS: Outcome = { kind: 'lossless' };
 export const NOT_DEFINED: Outcome = { kind: 'not defined' };
 
-/** Lossless where nothing became less. */
+/** Returns `lossless` if nothing was reduced. */
 export function degraded(...hows: readonly string[]): Outcome {
   return hows.length === 0 ? LOSSLESS : { kind: 'degraded', how: [...new Set(hows)].join('; ') };
 }
@@ -44,7 +44,7 @@ export function outcomeText(outcome: Outcome): string {
   }
 }
 
-/** @throws {Error} that says where the two differ. */
+/** @throws {Error} that names the place where the two differ. */
 export function mustEqual(expected: unknown, actual: unknown, what: string): void {
   const found = difference(expected, actual);
   if (found !== undefined) throw new Error(`${what} ${found}`);

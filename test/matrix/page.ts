@@ -1,4 +1,4 @@
-/** `docs/interop.md`, from what was observed. */
+/** Writes `docs/interop.md` from the observed outcomes. */
 import { outcomeText, type Outcome } from './outcome.ts';
 import type { Cell } from './expected.ts';
 import { FEATURES, REVISIONS, transportsOf, type Feature, type Revision } from './words.ts';
@@ -42,7 +42,7 @@ function table(all: readonly Observed[], feature: Feature): string {
   return `## ${feature}\n\n${head}\n${rows.join('\n')}\n`;
 }
 
-/** Of upstreams that speak both eras only the number is told: each of their cells is one of the tables. */
+/** For upstreams of both eras, only the number of cells is given, because each cell equals one in the tables. */
 function dualText(duals: readonly Observed[]): string {
   return `## Upstreams of both eras
 

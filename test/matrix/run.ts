@@ -1,12 +1,14 @@
 /**
- * Every client revision against every upstream revision over every transport, for every feature:
+ * Tries every feature with every revision of clients, every revision of upstreams, and every transport:
  *
  *     node test/matrix/run.ts [--check] [--direct] [--client REVISION] [--upstream REVISION] [--transport stdio|http]
  *                             [--feature FEATURE] [--json FILE] [--verbose]
  *
- * `legacy` and `modern` stand for revisions too, `dual` for upstreams that speak both eras. `--direct` leaves the gateway out and joins clients to upstreams of their own
- * revision, which shows that the two are right. A full run in which nothing fails writes `docs/interop.md`; with `--check` it fails
- * where that would change.
+ * `legacy` and `modern` stand for revisions too, `dual` for upstreams of both eras. `--direct` connects clients to
+ * upstreams of their own
+ * revision without a gateway, which shows that both are correct. A full run without failures writes
+ * `docs/interop.md`; with `--check` it
+ * fails if that would change the file.
  */
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -48,7 +50,7 @@ const { values: options } = parseArgs({
 
 const PAGE = fileURLToPath(new URL('../../docs/interop.md', import.meta.url));
 
-/** Upstreams tried at once; the cells of one are tried one after the other, so that what it notes belongs to one. */
+/** Upstreams tried at once. The cells of one are tried one after the other, so that each record belongs to one cell. */
 const AT_ONCE = 4;
 
 const DRIVERS: Partial<Record<Feature, Driver>> = { ...PLAIN_DRIVERS, ...CONTENT_DRIVERS, ...QUESTION_DRIVERS };
@@ -69,7 +71,7 @@ const places: readonly Place[] = REVISIONS.filter((revision) => isWanted(revisio
       .map((transport) => ({ upstream, transport, isDual: false })),
 );
 
-/** Upstreams of both eras, tried where all revisions of upstreams are. */
+/** The upstreams of both eras, tried if all revisions of upstreams are. */
 const duals: readonly Place[] = transportsOf(DUAL_LEGACY)
   .filter((transport) => options.transport === undefined || (transport === 'stdio') === (options.transport === 'stdio'))
   .filter(() => options.upstream === undefined || options.upstream === DUAL)
@@ -89,7 +91,7 @@ async function observe(feature: Feature, scene: Scene): Promise<Outcome> {
   }
 }
 
-/** What either side was sent that its revision does not know, since it was last asked. */
+/** Returns the messages since the last call that violate the revision of the client or of the upstream. */
 function complaints({ client, ledger }: Scene, seen: { client: number; ledger: number }): string[] {
   const entries = ledger.entries.slice(seen.ledger).filter(({ kind }) => kind === 'violation');
   const found = [
@@ -101,7 +103,7 @@ function complaints({ client, ledger }: Scene, seen: { client: number; ledger: n
   return [...new Set(found)];
 }
 
-/** Directly, a feature that the revision does not define is not there to try. */
+/** Directly, a feature that the revision does not define cannot be tried. */
 function wantedOf(cell: Cell): Outcome {
   return options.direct && defines(cell.client, cell.feature) ? LOSSLESS : expected(cell);
 }
@@ -110,7 +112,7 @@ async function runClient(target: Target, revision: Revision): Promise<Observed[]
   const { transport, isDual, ledger } = target;
   const upstream = facing(target, revision);
   const seen = { client: 0, ledger: ledger.entries.length };
-  // It asks in sessions alone: reached directly, these fail for a modern client too.
+  // A dual upstream asks only in sessions, so these features fail for a modern client that reaches it directly.
   const tried = isDual && revision === MODERN ? features.filter((one) => !(one in QUESTION_DRIVERS)) : features;
   const cells = tried.map((feature) => ({ feature, client: revision, upstream, transport, isDual }));
   let client: Client;
@@ -138,7 +140,7 @@ async function runClient(target: Target, revision: Revision): Promise<Observed[]
     await client.close();
     return observed;
   } catch (thrown) {
-    // One upstream whose end goes wrong leaves the others to be tried.
+    // If one upstream does not end properly, its last cell fails, and the others are tried.
     const last = observed.splice(-1).map((cell): Observed => ({ ...cell, outcome: failure(thrown) }));
     for (const cell of last) report(cell, 0);
     return [...observed, ...last];
@@ -177,7 +179,7 @@ async function runAll(targets: readonly Target[]): Promise<Observed[]> {
 }
 
 const root = await mkdtemp(join(tmpdir(), 'linkspan-matrix-'));
-// Upstreams over stdio are started many times: Node compiles them once.
+// Node compiles the upstreams once, because those over stdio start many times.
 process.env['NODE_COMPILE_CACHE'] ??= join(root, 'code');
 const began = performance.now();
 const observed: Observed[] = [];

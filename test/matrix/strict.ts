@@ -1,13 +1,14 @@
 /**
- * What a revision's wire may hold, by hand from its schema. Each check returns what is wrong, and nothing where all is well.
+ * The messages that a revision allows, written by hand from its schema. Each check returns a list of violations.
  *
- * Members that an older schema does not name and that its typed parsers ignore may stay (`HARMLESS`): a gateway that removed
- * them would lose more than it saves.
+ * Members that an older schema does not name and that its parsers ignore are allowed (`HARMLESS`): removing them
+ * would lose
+ * more than it saves.
  */
 import { array, isMembers, object, string, type Members } from './json.ts';
 import { META, MODERN, REVISIONS, type Revision } from './words.ts';
 
-/** First and last revision that knows a member. */
+/** The first and the last revision that defines a member. */
 type Span = readonly [first: Revision, last: Revision];
 
 const [R24, R25_03, R25_06, R25_11, R26] = REVISIONS;
@@ -123,7 +124,7 @@ const SHAPES: Readonly<Record<string, Readonly<Record<string, Span>>>> = {
   'params completion/complete': { ...META_ONLY, ref: ALL, argument: ALL, context: from(R25_06) },
 };
 
-/** Newer members that older parsers pass over. */
+/** Newer members that older parsers ignore. */
 const HARMLESS = new Set(['title', 'icons', 'annotations', '_meta', 'execution', 'message', 'size', 'mode']);
 
 const METHODS: Readonly<Record<string, Span>> = {
@@ -169,7 +170,7 @@ function within(revision: Revision, [first, last]: Span): boolean {
   return first <= revision && revision <= last;
 }
 
-/** Keys of `_meta` that the specification keeps for itself, by the revision that defines them. */
+/** Returns violations in `_meta`: keys that the specification reserves, by the revision that defines them. */
 function metaProblems(revision: Revision, meta: unknown, what: string): string[] {
   const ours: Readonly<Record<string, Span>> = {
     [META.task]: ONLY_25_11,
@@ -192,7 +193,7 @@ function shapeProblems(revision: Revision, shape: string, value: unknown): strin
     const span = spans[key];
     if (span !== undefined && within(revision, span)) continue;
     if (span !== undefined && revision < span[0] && HARMLESS.has(key)) continue;
-    // What a modern client is sent beyond its shapes is for it to ignore, except for what was taken back.
+    // A modern client ignores unknown members, except those that its revision has removed.
     if (key === 'execution' && revision !== MODERN) continue;
     found.push(`${shape} has "${key}", which ${revision} does not know`);
   }
@@ -224,7 +225,7 @@ const CACHEABLE = new Set([
   'resources/read',
 ]);
 
-/** Of a final result, as a client of the revision reads it. */
+/** Returns violations in a final result for a client of the revision. */
 export function resultProblems(revision: Revision, method: string, result: Members): string[] {
   const found = shapeProblems(revision, `result ${method}`, result);
   for (const [member, shape] of ITEMS) {
@@ -252,7 +253,7 @@ export function resultProblems(revision: Revision, method: string, result: Membe
   return found;
 }
 
-/** Of a request or notification, as the side that gets it reads it. */
+/** Returns violations in a request or notification for its receiver. */
 export function messageProblems(revision: Revision, method: string, params: unknown): string[] {
   const span = METHODS[method];
   if (span === undefined || !within(revision, span)) return [`${method}, which ${revision} does not know`];
@@ -271,7 +272,7 @@ export function messageProblems(revision: Revision, method: string, params: unkn
   return found;
 }
 
-/** Codes of errors that only some revisions may use. */
+/** Returns violations of an error code that only some revisions may use. */
 export function errorProblems(revision: Revision, code: unknown): string[] {
   if (revision === MODERN && (code === -32002 || code === -32042)) return [`error ${code} in ${revision}`];
   if (revision !== MODERN && typeof code === 'number' && code <= -32020 && code >= -32099 && code !== -32042) {

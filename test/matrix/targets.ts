@@ -1,4 +1,4 @@
-/** The upstreams of the matrix, and the ways to them: through a gateway, or straight. */
+/** The upstreams of the matrix, reached through a gateway or directly. */
 import { mkdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -20,7 +20,7 @@ export interface Target extends Place {
 }
 
 export interface Place {
-  /** What it is to clients of the legacy era, where it is dual. */
+  /** The revision of the upstream for clients of the legacy era, if it is dual. */
   readonly upstream: Revision;
   readonly isDual: boolean;
   readonly transport: Transport;
@@ -34,7 +34,7 @@ interface Started extends Place {
   readonly ledger: Ledger;
 }
 
-/** The revision in which an upstream meets a client of this one. */
+/** Returns the revision in which an upstream serves a client of this revision. */
 export function facing({ upstream, isDual }: Place, client: Revision): Revision {
   return isDual && client === MODERN ? MODERN : upstream;
 }
@@ -55,11 +55,11 @@ async function start(place: Place, root: string): Promise<Started> {
   const ledger = new Ledger(dir);
   if (kind === 'stdio') return { ...place, id, args, url: undefined, child: undefined, ledger };
   const child = await Child.start(process.execPath, args);
-  const url = await child.saying((line) => /listening on (\S+)/.exec(line)?.[1], START_MS);
+  const url = await child.waitForLine((line) => /listening on (\S+)/.exec(line)?.[1], START_MS);
   return { ...place, id, args, url, child, ledger };
 }
 
-/** What is under test, and how to end it. */
+/** The targets under test, with their end. */
 export interface Stage extends AsyncDisposable {
   readonly targets: readonly Target[];
   logs(): string;

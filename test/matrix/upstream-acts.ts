@@ -1,4 +1,4 @@
-/** The tools of the upstream, the same for every revision; how a question reaches the client is the revision's business. */
+/** The tools of the upstream, the same for every revision. The revision decides how a question reaches the client. */
 import { object, string, type Members } from './json.ts';
 import type { LedgerWriter } from './ledger.ts';
 import {
@@ -26,21 +26,21 @@ export interface Act {
   readonly name: string;
   readonly args: Members;
   readonly nonce: string;
-  /** What the client declared. */
+  /** The capabilities that the client declared. */
   readonly capabilities: Members;
   readonly ledger: LedgerWriter;
   readonly world: World;
-  /** Aborts when the client cancels. */
+  /** Aborted when the client cancels. */
   readonly signal: AbortSignal;
   readonly progress: (params: Members) => void;
   readonly log: (params: Members) => void;
-  /** Asks all at once. @throws {NotAsked} @throws {Refusal} where the client answers with an error. */
+  /** Asks all questions at once. @throws {NotAsked} @throws {Refusal} if the client answers with an error. */
   readonly ask: (questions: Readonly<Record<string, Question>>) => Promise<Readonly<Record<string, Members>>>;
-  /** Tells the client that what a URL was opened for is done, where the revision has words for it. */
+  /** Notifies the client that the page of a URL is complete, if the revision has such a notification. */
   readonly elicited: (elicitationId: string, isLate: boolean) => void;
 }
 
-/** The client's answer to the call is this error. */
+/** Reports that the client's call must get this error. */
 export class Refusal extends Error {
   readonly error: Members;
 
@@ -50,7 +50,7 @@ export class Refusal extends Error {
   }
 }
 
-/** The client did not declare that it can be asked this. */
+/** Reports that the client did not declare the capability for a question. */
 export class NotAsked extends Error {
   readonly required: Members;
 
@@ -76,7 +76,7 @@ export function mustBeAskable(capabilities: Members, { method, params }: Questio
 
 const VISIT_MS = 30;
 
-/** Calls of `waits` that are let go by `release`, by nonce. */
+/** Calls of `waits` that `release` ends, by nonce. */
 const waiting = new Map<string, () => void>();
 
 async function waits({ nonce, ledger, signal, revision, progress: tell }: Act): Promise<Members> {
@@ -97,7 +97,7 @@ async function samples({ revision, nonce, capabilities, ask }: Act): Promise<Mem
   return textResult(JSON.stringify({ nonce, withTools, sample }));
 }
 
-/** Two questions at once, and then one that depends on their answers. */
+/** Asks two questions at once, and then one that depends on their answers. */
 async function rounds({ nonce, ask }: Act): Promise<Members> {
   const first = await ask({ roots: ROOTS_QUESTION, sample: shortSampling(`one ${nonce}`) });
   const heard = string(object(object(first['sample'])['content'])['text']);
@@ -111,7 +111,7 @@ async function elicitsUrl({ revision, nonce, ask, elicited }: Act): Promise<Memb
   return textResult(JSON.stringify({ nonce, visit }));
 }
 
-/** Refuses until somebody went to the URL, which they do at once. @throws {Refusal} */
+/** Refuses the call until the URL was visited, which happens at once. @throws {Refusal} */
 function needsUrl({ revision, nonce, capabilities, world, elicited }: Act): Members {
   if (world.visited.has(nonce)) return textResult(`visited: ${nonce}`);
   const question = urlQuestion(revision, nonce);

@@ -1,4 +1,4 @@
-/** Streamable HTTP with sessions, of 2025-03-26 to 2025-11-25: streams have event ids, and what was missed can be had again. */
+/** Streamable HTTP with sessions, of 2025-03-26 to 2025-11-25. Streams have event ids and can be resumed. */
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { eventText } from './events.ts';
@@ -10,7 +10,7 @@ import type { World } from './world.ts';
 
 const EVENTS = { 'content-type': 'text/event-stream', 'cache-control': 'no-cache' };
 
-/** One stream of events and who reads it now. */
+/** One event stream and its current reader. */
 class Stream {
   readonly name = randomUUID();
   readonly #sent: string[] = [];
@@ -51,7 +51,7 @@ class Session {
     this.upstream = new LegacyUpstream(revision, ledger, world, (message, about) => this.#say(message, about));
   }
 
-  /** A lone answer is JSON; whatever comes before one opens a stream. */
+  /** Sends a single answer as JSON. Any earlier message opens a stream. */
   #say(message: Message, about: Id | undefined): void {
     if (about === undefined) {
       this.standing.send(JSON.stringify(message));
@@ -69,7 +69,7 @@ class Session {
       const stream = new Stream();
       this.streams.set(stream.name, stream);
       stream.attach(post, 0);
-      // The first event of a stream may hold an id alone, for clients that know it.
+      // The first event of a stream may have only an id, for clients that support it.
       if (this.#revision >= '2025-11-25') stream.send('');
       this.posts.set(about, stream);
       post = stream;

@@ -1,4 +1,4 @@
-/** An upstream that opens with `initialize`: one conversation, over whichever transport. */
+/** An upstream that begins with `initialize`: one session, over any transport. */
 import { randomUUID } from 'node:crypto';
 import { idOf, isMembers, object, string, type Id, type Members, type Message } from './json.ts';
 import type { LedgerWriter } from './ledger.ts';
@@ -9,7 +9,7 @@ import { reading } from './upstream-reads.ts';
 import { META, TASKS_EXTENSION, type Revision } from './words.ts';
 import type { World } from './world.ts';
 
-/** @param about id of the request whose stream it belongs on, where the transport has such a thing. */
+/** @param about id of the request on whose stream it is sent, if the transport has such streams. */
 type Say = (message: Message, about: Id | undefined) => void;
 
 const LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'];
@@ -61,7 +61,7 @@ export class LegacyUpstream {
       return;
     }
     if (method === 'server/discover') {
-      // A newer client may try that first.
+      // A client of a later revision may send this first.
       if (id !== undefined) this.#fail(id, { code: -32601, message: 'Method not found' });
       return;
     }
@@ -78,7 +78,7 @@ export class LegacyUpstream {
     void this.#serve(id, method, object(params));
   }
 
-  /** The client is gone. */
+  /** Ends the session after the client has disconnected. */
   close(): void {
     this.#unlisten();
     for (const running of this.#running.values()) running.abort();

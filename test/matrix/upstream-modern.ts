@@ -1,4 +1,4 @@
-/** An upstream of 2026-07-28: every request stands alone, and questions are answered by coming again. */
+/** An upstream of 2026-07-28: every request is independent, and questions are answered by retries. */
 import { createHash, createHmac, randomUUID } from 'node:crypto';
 import { array, idOf, isMembers, object, same, string, type Id, type Members, type Message } from './json.ts';
 import type { LedgerWriter } from './ledger.ts';
@@ -11,7 +11,7 @@ import type { Change, World } from './world.ts';
 
 const LEVELS = ['debug', 'info', 'notice', 'warning', 'error', 'critical', 'alert', 'emergency'];
 const TASK_MS = 30;
-/** Every process of the matrix can open what another sealed. */
+/** All processes of the matrix share this key, so that each can open the others' handles. */
 const KEY = 'matrix';
 const CACHEABLE = new Set([
   'tools/list',
@@ -33,7 +33,7 @@ class InputRequired extends Error {
   }
 }
 
-/** One request under way. */
+/** The surroundings of one request in flight. */
 export interface Served {
   readonly notify: (message: Message) => void;
   readonly signal: AbortSignal;
@@ -47,7 +47,7 @@ interface Task {
   readonly timer: NodeJS.Timeout;
 }
 
-/** Of one process; a task is there for every connection. */
+/** The tasks of one process, shared by all its connections. */
 const tasks = new Map<string, Task>();
 
 function seal(value: Members): string {
@@ -73,18 +73,18 @@ function digestOf(params: Members): string {
 export class ModernUpstream {
   readonly #ledger: LedgerWriter;
   readonly #world: World;
-  /** How many listens have a URI. */
+  /** The number of listen requests for each URI. */
   readonly #listened = new Map<string, number>();
   readonly #canAsk: boolean;
 
-  /** @param canAsk false for a server of both eras that asks in sessions alone. */
+  /** @param canAsk false for a server of both eras that asks only in sessions. */
   constructor(ledger: LedgerWriter, world: World, canAsk = true) {
     this.#ledger = ledger;
     this.#world = world;
     this.#canAsk = canAsk;
   }
 
-  /** The response; undefined where nobody waits for one any more. */
+  /** Returns the response; undefined if no client waits for one. */
   async serve(request: Message, served: Served): Promise<Message | undefined> {
     const id = idOf(request);
     const method = string(request['method']);
@@ -189,7 +189,7 @@ export class ModernUpstream {
     }
   }
 
-  /** All answers so far: those sealed before, and those of this round. */
+  /** Returns all answers so far: the sealed ones, and those of this round. */
   #answersOf(params: Members): Answers {
     const { requestState, inputResponses } = params;
     if (requestState === undefined) {

@@ -1,4 +1,4 @@
-/** Requests that an upstream answers alike in every revision. */
+/** Requests that an upstream answers equally in every revision. */
 import { array, object, string, type Members } from './json.ts';
 import {
   completed,
@@ -38,7 +38,7 @@ function get(params: Members): Members {
   return { description: 'A greeting', messages: [{ role: 'user', content: block }] };
 }
 
-/** Undefined where it is no such request. @throws {Refusal} */
+/** Returns the result; undefined for other requests. @throws {Refusal} */
 export function reading(
   revision: Revision,
   grown: ReadonlySet<string>,

@@ -1,4 +1,4 @@
-/** HTTP+SSE of 2024-11-05: everything is said on the one stream, and comes in by POST. */
+/** HTTP+SSE of 2024-11-05: one event stream for all messages to the client, and POSTs from it. */
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { eventText } from './events.ts';

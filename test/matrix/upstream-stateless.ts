@@ -1,4 +1,4 @@
-/** Streamable HTTP of 2026-07-28: POST alone, headers that say again what the body says, and no session. */
+/** Streamable HTTP of 2026-07-28: only POST, with headers that repeat parts of the body, and without sessions. */
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { eventText } from './events.ts';
 import { idOf, object, parse, string, type Members, type Message } from './json.ts';
@@ -7,7 +7,7 @@ import { ModernUpstream } from './upstream-modern.ts';
 import { META, MODERN } from './words.ts';
 import type { World } from './world.ts';
 
-/** Where a method's `Mcp-Name` comes from. */
+/** The param that `Mcp-Name` repeats, by method. */
 const NAMES: Readonly<Record<string, string>> = {
   'tools/call': 'name',
   'prompts/get': 'name',
@@ -31,7 +31,7 @@ function decoded(header: string | string[] | undefined): string | undefined {
   return base64 === undefined ? header.trim() : Buffer.from(base64, 'base64').toString('utf8');
 }
 
-/** Header and body must say the same. */
+/** Returns the error if headers and body differ. */
 function mismatch(headers: IncomingMessage['headers'], method: string, params: Members): string | undefined {
   const version = object(params['_meta'])[META.revision];
   if (headers['mcp-protocol-version'] !== version)

@@ -19,7 +19,7 @@ function read(line: string, ledger: LedgerWriter): Message | undefined {
   }
 }
 
-/** The messages that a process is sent, and the end of them. */
+/** The lines of a process, and their end. */
 type Input = Pick<Interface, 'on'>;
 
 function serveLegacy(revision: Revision, ledger: LedgerWriter, world: World, lines: Input): void {
@@ -30,7 +30,7 @@ function serveLegacy(revision: Revision, ledger: LedgerWriter, world: World, lin
   });
   lines.on('close', () => {
     upstream.close();
-    // What was aborted writes its last lines into the ledger first.
+    // Aborted calls first write their last records into the ledger.
     setTimeout(() => process.exit(0), 20);
   });
 }
@@ -62,7 +62,7 @@ function serveModern(ledger: LedgerWriter, world: World, canAsk: boolean, lines:
   });
 }
 
-/** The first message settles the era of the process, as in the SDKs. */
+/** The first message decides the era of the process, as in the SDKs. */
 function serveDual(ledger: LedgerWriter, world: World, lines: Interface): void {
   lines.once('line', (line) => {
     const message = read(line, ledger);

@@ -1,10 +1,11 @@
 /**
- * An MCP server of exactly one revision over exactly one transport, by hand:
+ * An MCP server of exactly one revision over exactly one transport, without an SDK:
  *
  *     node test/matrix/upstream.ts REVISION|dual stdio|http DIR
  *
- * A dual one speaks two: 2025-11-25 in sessions, and 2026-07-28, in which it cannot ask its clients anything.
- * Over HTTP it says its address on stdout. What it did and what it should not have been sent is written to `DIR/ledger.jsonl`.
+ * A dual one supports two revisions: 2025-11-25 in sessions, and 2026-07-28, in which it asks no questions.
+ * Over HTTP it prints its address on stdout. It writes its actions and every violation of its revision to
+ * `DIR/ledger.jsonl`.
  */
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { parse } from './json.ts';

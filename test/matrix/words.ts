@@ -1,20 +1,20 @@
-/** What the matrix is made of. */
+/** The names of the matrix: revisions, transports, features. */
 
 export const REVISIONS = ['2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25', '2026-07-28'] as const;
 export type Revision = (typeof REVISIONS)[number];
 
 export const MODERN: Revision = '2026-07-28';
 
-/** The legacy revision of upstreams that speak both eras, as those made with current SDKs do. */
+/** The legacy revision of upstreams of both eras, which is that of current SDKs. */
 export const DUAL_LEGACY: Revision = '2025-11-25';
 
-/** The argument by which such an upstream is started. */
+/** The argument that starts such an upstream. */
 export const DUAL = 'dual';
 
 export const TRANSPORTS = ['stdio', 'Streamable HTTP', 'HTTP+SSE'] as const;
 export type Transport = (typeof TRANSPORTS)[number];
 
-/** Each revision on stdio, and on the HTTP transport of its time. */
+/** Returns stdio, and the HTTP transports of the revision. */
 export function transportsOf(revision: Revision): readonly Transport[] {
   return revision === '2024-11-05' ? ['stdio', 'HTTP+SSE'] : ['stdio', 'Streamable HTTP'];
 }
@@ -54,7 +54,7 @@ export const META = {
   task: 'io.modelcontextprotocol/related-task',
 } as const;
 
-/** What was not there from the beginning. None of it was ever taken back; tasks became an extension. */
+/** The first revision of features that are not in all. None was removed later; tasks became an extension. */
 const FIRST: Partial<Record<Feature, Revision>> = {
   'elicitation form': '2025-06-18',
   'elicitation url': '2025-11-25',

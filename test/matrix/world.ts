@@ -2,7 +2,7 @@ import { appendFileSync, closeSync, openSync, readFileSync, readSync, watch, wri
 import { join } from 'node:path';
 import { object, parse, string } from './json.ts';
 
-/** What happens outside every process of an upstream, as files change under a real server. */
+/** A change outside the processes of an upstream, as when files change below a real server. */
 export type Change =
   | { readonly kind: 'grown' | 'shrunk' | 'visited'; readonly nonce: string }
   | { readonly kind: 'touched'; readonly uri: string };
@@ -10,7 +10,7 @@ export type Change =
 /** A file of changes that all processes of one upstream watch. */
 export class World {
   readonly grown = new Set<string>();
-  /** Nonces of URLs that somebody went to. */
+  /** The nonces of the URLs that were visited. */
   readonly visited = new Set<string>();
   readonly #file: string;
   readonly #listeners = new Set<(change: Change) => void>();

@@ -1,15 +1,15 @@
-/** What a user does with a server. Each check passes, or throws with what it saw. */
+/** The operations of a user at a server. Each check passes, or throws with what it has observed. */
 import assert from 'node:assert/strict';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Mode, PeerClient, Question } from './clients/client.ts';
 
-/** A server as one client sees it: behind the merged endpoint its names carry a prefix. */
+/** A server as one client sees it. At the merged endpoint its names have a prefix. */
 export interface View {
   readonly client: PeerClient;
   readonly id: string;
-  /** How long a notification may take. */
-  readonly hearMs: number;
-  /** Another connection of the same kind. */
+  /** Longest wait for a notification. */
+  readonly waitMs: number;
+  /** Opens another connection of the same kind. */
   connect(declares: readonly Question[]): Promise<PeerClient>;
 }
 
@@ -25,7 +25,7 @@ const SESSIONS: readonly Mode[] = ['legacy'];
 const POLL_MS = 50;
 const CANCEL_MS = 8_000;
 
-/** The published form of a name: as it is, or after `<id>__`. */
+/** Returns the published form of a name: unchanged, or after `<id>__`. */
 function published(id: string, names: readonly string[], name: string): string {
   const found = names.find((one) => one === name || one === `${id}__${name}`);
   assert.ok(found, `${name} is not listed; ${names.length} are`);
@@ -51,7 +51,7 @@ async function cancelledCount(view: View): Promise<number> {
   return Number(await textOf(view, 'count_cancelled'));
 }
 
-/** The call runs where its sibling is answered, since servers begin calls in order. */
+/** The call has begun when its sibling is answered, because servers begin calls in order. */
 async function cancels(view: View): Promise<void> {
   const before = await cancelledCount(view);
   const slow = await tool(view, 'slow');
@@ -76,12 +76,12 @@ async function readsTemplate(view: View): Promise<void> {
   assert.equal(await client.read(template.replace('{name}', 'ada')), 'the user ada');
 }
 
-async function hearsUpdate(view: View): Promise<void> {
-  const { client, id, hearMs } = view;
+async function getsUpdate(view: View): Promise<void> {
+  const { client, id, waitMs } = view;
   const uri = publishedUri(id, await client.resources(), 'watched');
   await client.watch(uri);
   await textOf(view, 'touch');
-  await client.hear('notifications/resources/updated', hearMs, ({ params }) => params?.['uri'] === uri);
+  await client.waitForNotification('notifications/resources/updated', waitMs, ({ params }) => params?.['uri'] === uri);
 }
 
 async function survivesRefusal(view: View): Promise<void> {
@@ -113,7 +113,7 @@ export const CHECKS: readonly Check[] = [
     },
   },
   {
-    name: 'reads why a tool failed',
+    name: 'reads the error of a tool',
     modes: BOTH,
     run: async (view) => {
       const { isError, text } = await view.client.call(await tool(view, 'fail'));
@@ -122,7 +122,7 @@ export const CHECKS: readonly Check[] = [
     },
   },
   {
-    name: 'makes 20 calls at once',
+    name: 'makes 20 simultaneous calls',
     modes: BOTH,
     run: async (view) => {
       const echo = await tool(view, 'echo');
@@ -135,7 +135,7 @@ export const CHECKS: readonly Check[] = [
     },
   },
   {
-    name: 'hears progress',
+    name: 'gets progress',
     modes: BOTH,
     run: async (view) => {
       const { progress } = await view.client.call(await tool(view, 'progress'));
@@ -143,20 +143,20 @@ export const CHECKS: readonly Check[] = [
     },
   },
   {
-    name: 'hears the log of a call without having set a level',
+    name: 'gets the log of a call without setting a level',
     modes: SESSIONS,
     run: async (view) => {
       await textOf(view, 'log');
-      await view.client.hear('notifications/message', view.hearMs);
+      await view.client.waitForNotification('notifications/message', view.waitMs);
     },
   },
   {
-    name: 'hears the log of a call at the level it chose',
+    name: 'gets the log of a call from its level on',
     modes: BOTH,
     run: async (view) => {
       if (view.client.revision !== '2026-07-28') await view.client.setLevel('debug');
       await view.client.call(await tool(view, 'log'), {}, { logLevel: 'debug' });
-      await view.client.hear('notifications/message', view.hearMs);
+      await view.client.waitForNotification('notifications/message', view.waitMs);
     },
   },
   {
@@ -197,7 +197,7 @@ export const CHECKS: readonly Check[] = [
     },
   },
   { name: 'reads a resource of a template', modes: BOTH, run: readsTemplate },
-  { name: 'hears that a resource was updated', modes: BOTH, run: hearsUpdate },
+  { name: 'gets an update of a resource', modes: BOTH, run: getsUpdate },
   {
     name: 'gets a prompt',
     modes: BOTH,
@@ -225,14 +225,14 @@ export const CHECKS: readonly Check[] = [
     },
   },
   {
-    name: 'hears that the tools changed',
+    name: 'gets the notification that tools changed',
     modes: BOTH,
     run: async (view) => {
       await view.client.watch();
       await textOf(view, 'change');
-      await view.client.hear('notifications/tools/list_changed', view.hearMs);
+      await view.client.waitForNotification('notifications/tools/list_changed', view.waitMs);
     },
   },
   { name: 'pings', modes: SESSIONS, run: ({ client }) => client.ping() },
-  { name: 'goes on after a question it could not be asked', modes: BOTH, run: survivesRefusal },
+  { name: 'continues after a refused question', modes: BOTH, run: survivesRefusal },
 ];

@@ -1,12 +1,12 @@
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Child } from '../support/child.ts';
-import { findGo, goPrograms } from './install/go.ts';
+import { goPrograms } from './install/go.ts';
 import { pythonWith } from './install/python.ts';
 import { typescriptConformanceServer } from './install/typescript.ts';
 import { freePort, listening } from './port.ts';
 
-/** The conformance servers that SDKs bring along, unmodified. Each speaks both eras. */
+/** The conformance servers of the SDKs, unmodified. Each supports both eras. */
 export const DUAL_SERVERS = ['python', 'typescript', 'go'] as const;
 export type DualServer = (typeof DUAL_SERVERS)[number];
 
@@ -29,11 +29,9 @@ async function startTypescript(port: number): Promise<Started> {
   return { child: await Child.start(process.execPath, args, { env: { PORT: String(port) } }), path: '/mcp' };
 }
 
-/** Its own default is to serve without sessions. */
+/** Starts the server with its default, which is without sessions. */
 async function startGo(port: number): Promise<Started> {
-  const go = findGo();
-  if (go === undefined) throw new Error('this machine has no Go');
-  const program = join(await goPrograms(go), 'everything-server');
+  const program = join(await goPrograms(), 'everything-server');
   return { child: await Child.start(program, [`-http=127.0.0.1:${port}`]), path: '/' };
 }
 
@@ -43,18 +41,13 @@ const STARTS: Readonly<Record<DualServer, (port: number) => Promise<Started>>> =
   go: startGo,
 };
 
-/** A conformance server that listens. */
+/** A conformance server that is listening. */
 export interface RunningDual extends AsyncDisposable {
   readonly url: string;
   logs(): string;
 }
 
-/** Whether this machine can run it; words otherwise. */
-export function missing(server: DualServer): string | undefined {
-  return server === 'go' && findGo() === undefined ? 'no Go on this machine' : undefined;
-}
-
-/** @throws {Error} with its log, where it does not come to listen. */
+/** @throws {Error} with its log, if it does not listen in time. */
 export async function startDual(server: DualServer): Promise<RunningDual> {
   const port = await freePort();
   const { child, path } = await STARTS[server](port);

@@ -9,7 +9,7 @@ export interface Forwarder extends AsyncDisposable {
   open(): Promise<void>;
 }
 
-/** The server reads its own address in `Host`, since some servers judge it. */
+/** Sends the server's own address in `Host`, because some servers check it. */
 export async function createForwarder(target: string): Promise<Forwarder> {
   const { origin, host } = new URL(target);
   const server = createServer((from, to) => {

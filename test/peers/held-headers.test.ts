@@ -8,11 +8,11 @@ import { startSetting } from './setting.ts';
 
 interface Held extends AsyncDisposable {
   readonly url: string;
-  /** How many GETs wait. */
+  /** Returns the number of waiting GETs. */
   count(): number;
 }
 
-/** Passes everything on to `url` but GETs, which it never answers. */
+/** Forwards everything to `url` except GETs, which it never answers. */
 async function holdingGets(url: string): Promise<Held> {
   let held = 0;
   const server = createServer((from, to) => {
@@ -44,7 +44,7 @@ async function holdingGets(url: string): Promise<Held> {
 }
 
 for (const id of ['python1-http', 'typescript1-http']) {
-  test(`N-50 ${id} whose GET streams get no headers serves every session as before`, async () => {
+  test(`N-50 ${id} without headers on its GET streams serves every session`, async () => {
     await using stack = new AsyncDisposableStack();
     let held: Held | undefined;
     const hold = async ({ place }: RunningServer) => {

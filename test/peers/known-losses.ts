@@ -1,16 +1,16 @@
 import type { Mode } from './clients/client.ts';
 
-/** A check that passes directly, fails through the gateway, and is not the gateway's to mend. */
+/** A check that passes directly and fails through the gateway, for a reason that the gateway cannot change. */
 export interface KnownLoss {
   readonly check: string;
   readonly mode: Mode;
   readonly servers: readonly string[];
   readonly why: string;
-  /** Whether it depends on timing, so that the check passes now and then. */
+  /** Whether the check depends on timing, so that it passes sometimes. */
   readonly isRace: boolean;
 }
 
-/** A run fails where one of these passes that is no race, so that the list cannot grow old. */
+/** A run fails if one of these passes and is no race, so that the list stays current. */
 export const KNOWN_LOSSES: readonly KnownLoss[] = [
   {
     check: 'is asked for its name by a result',
@@ -20,7 +20,7 @@ export const KNOWN_LOSSES: readonly KnownLoss[] = [
     isRace: false,
   },
   {
-    check: 'hears that the tools changed',
+    check: 'gets the notification that tools changed',
     mode: 'modern',
     servers: ['go-stdio'],
     why: 'the Go SDK 1.8.0 drops all list subscriptions of a stdio connection when any one subscriptions/listen on it ends',

@@ -1,4 +1,4 @@
-/** Published servers of the Python SDK 2.x that need longer to import than the gateway waits for their first answer. */
+/** Published servers of the Python SDK 2.x whose imports take longer than the gateway waits for their first answer. */
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -10,12 +10,12 @@ import { startGateway } from '../support/gateway.ts';
 import { command } from './install/command.ts';
 import { pythonWith } from './install/python.ts';
 
-/** Longer than a cold start of `uvx` takes that has to fetch nothing. */
+/** Longer than `uvx` takes to start without a download. */
 const UP_MS = 20_000;
 
 const python = await pythonWith('mcp2');
 
-/** `sh` sleeps in place of a slow disk: the process lives, and says nothing. */
+/** `sh` sleeps first, as on a slow disk: the process runs, and prints nothing. */
 const late = (seconds: number, module: string, ...args: readonly string[]) => ({
   command: 'sh',
   args: ['-c', `sleep ${seconds}; exec "$0" "$@"`, python, '-m', module, ...args],
@@ -48,7 +48,7 @@ test('N-01 mcp-server-git that starts 3 s late is listed and answers', async () 
 
 test('N-01 mcp-server-fetch that starts 3 s late is listed and answers', async () => {
   const server = late(3, 'mcp_server_fetch', '--ignore-robots-txt');
-  // Nothing listens there: the tool itself says so.
+  // Nothing listens at this address, so the text is the tool's own error.
   const text = await textFrom(server, 'fetch', { url: 'http://127.0.0.1:9/' });
   assert.match(text, /127\.0\.0\.1:9/);
 });

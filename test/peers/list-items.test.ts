@@ -1,6 +1,7 @@
 /**
- * Malformed items of lists, read by the Python SDKs 1.x and 2.x. Part of `npm test`, which installs them; `npm run check` reads the same
- * items with the TypeScript SDKs alone, in `test/catalog/items/`.
+ * Malformed list items, read by the Python SDKs 1.x and 2.x. Part of `npm test`, which installs them. `npm run
+ * check` reads the
+ * same items with the TypeScript SDKs only, in `test/catalog/items/`.
  */
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -50,7 +51,7 @@ function* cases(): Generator<Case> {
 }
 
 for (const set of ['mcp1', 'mcp2'] as const) {
-  test(`N-02 one bad item costs the Python SDK of ${set} no other`, async () => {
+  test(`N-02 one malformed item costs the Python SDK of ${set} no other item`, async () => {
     const reader = spawn(await pythonWith(set), ['-B', READER], { stdio: ['pipe', 'pipe', 'inherit'] });
     const ended = once(reader, 'exit');
     try {
@@ -63,7 +64,7 @@ for (const set of ['mcp1', 'mcp2'] as const) {
           typeof answer === 'object' && answer !== null && 'keys' in answer && Array.isArray(answer.keys)
             ? answer.keys
             : [];
-        // The SDK 1.x does not speak 2026-07-28.
+        // The SDK 1.x does not support 2026-07-28.
         if (String(value) === '{"unknown": true}') continue;
         for (const key of keys) assert.ok(listed.includes(key), `${question.revision} ${what}: ${String(value)}`);
       }

@@ -1,4 +1,4 @@
-/** Changes of lists and resources that nobody has, from servers of other people. */
+/** Changes of lists, and resources that do not exist, at servers of other SDKs. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { initialize, post, postForEvents, rpc } from '../downstream/client.ts';
@@ -8,10 +8,10 @@ import { startSetting } from './setting.ts';
 const SESSION = { client: 'typescript1', mode: 'legacy' } as const;
 const MODERN = { client: 'typescript2', mode: 'modern' } as const;
 const INVALID_PARAMS = -32_602;
-const HEAR_MS = 10_000;
+const WAIT_MS = 10_000;
 
 for (const id of ['python1-http', 'python2-http', 'fastmcp4-http', 'typescript1-http', 'typescript2-http']) {
-  test(`N-46 a resource that ${id} does not know is -32602 for a client of 2026`, async () => {
+  test(`N-46 an unknown resource of ${id} is -32602 for a modern client`, async () => {
     await using setting = await startSetting(id);
     const uri = setting.uri('nothing/of/the/kind');
     const { error } = answerOf(await modernPost(setting.gateway.endpoint(id), 'resources/read', { uri }));
@@ -21,20 +21,21 @@ for (const id of ['python1-http', 'python2-http', 'fastmcp4-http', 'typescript1-
 
 for (const id of ['typescript1-http', 'python1-stdio', 'typescript2-http']) {
   for (const kind of [SESSION, MODERN]) {
-    // A server of the Python SDK 1.x never says that it announces changes, so that nobody can listen for them in 2026.
+    // A server of the Python SDK 1.x does not declare that it announces changes, so no modern client can listen for
+    // them.
     if (id === 'python1-stdio' && kind === MODERN) continue;
-    test(`N-48 each change that ${id} announces reaches a ${kind.mode} client, also of an equal list`, async () => {
+    test(`N-48 each change that ${id} announces reaches a ${kind.mode} client`, async () => {
       await using setting = await startSetting(id);
       await using client = await setting.connect(kind);
       await client.watch();
-      // The first adds a tool, or nothing; `touch` and `echo` change no list.
+      // `change` adds a tool, or nothing; `touch` and `echo` change no list.
       await client.call('change');
-      await client.hear('notifications/tools/list_changed', HEAR_MS);
+      await client.waitForNotification('notifications/tools/list_changed', WAIT_MS);
     });
   }
 }
 
-test('N-48 a cancelled call of a session is not answered: its stream ends', async () => {
+test('N-48 a cancelled call of a session gets no answer, and its stream ends', async () => {
   await using setting = await startSetting('python1-stdio');
   const endpoint = setting.gateway.endpoint('python1-stdio');
   const session = await initialize(endpoint);
@@ -43,7 +44,7 @@ test('N-48 a cancelled call of a session is not answered: its stream ends', asyn
   await notify('notifications/initialized');
   const slow = rpc(7, 'tools/call', { name: 'slow', arguments: {}, _meta: { progressToken: 'slow' } });
   const calling = postForEvents(endpoint, slow, session);
-  // Answered after the call has begun, since both go down one pipe.
+  // Answered after the call has begun, because both use one pipe.
   await post(endpoint, rpc(8, 'tools/call', { name: 'echo', arguments: { text: 'meanwhile' } }), session);
   await notify('notifications/cancelled', { requestId: 7 });
   const stream = await (await calling).ended();
@@ -53,7 +54,7 @@ test('N-48 a cancelled call of a session is not answered: its stream ends', asyn
   );
 });
 
-test('N-48 ids beyond 2^53 and of 200 characters are answered as they are', async () => {
+test('N-48 ids beyond 2^53 and of 200 characters are returned unchanged', async () => {
   await using setting = await startSetting('typescript1-http');
   const endpoint = setting.gateway.endpoint('typescript1-http');
   const session = await initialize(endpoint);

@@ -5,7 +5,7 @@ import type { Child } from '../support/child.ts';
 
 const POLL_MS = 50;
 
-/** Returns a port that was free a moment ago, for programs that cannot choose one and say which. */
+/** Returns a port that is free now, for programs that cannot choose one themselves. */
 export async function freePort(): Promise<number> {
   const server = createServer();
   server.listen(0, '127.0.0.1');
@@ -25,7 +25,7 @@ function accepts(port: number): Promise<boolean> {
   return promise.finally(() => socket.destroy());
 }
 
-/** Waits until something listens on a port. @throws {Error} with the log, where the program ends or takes too long. */
+/** Waits until something listens on a port. @throws {Error} with the log, if the program ends or takes too long. */
 export async function listening(child: Child, port: number, limitMs: number): Promise<void> {
   const deadline = Date.now() + limitMs;
   while (!(await accepts(port))) {

@@ -1,15 +1,18 @@
 /**
- * Tries what passes directly through the gateway: every server, over every transport, with every client.
+ * Checks that everything that works directly works through the gateway: every server, over every transport, with
+ * every client.
  *
  *     node test/peers/run.ts [--all|--quick] [--late] [--server ID] [--client NAME] [--mode legacy|modern]
  *                            [--way single|merged] [--check TEXT] [--json FILE]
  *
- * `--server` is part of an id such as `python2-stdio`. Each server meets one client of either era, with `--all` every client, and
- * with `--quick` one client: of either era by turns, and with `--late` of the other era.
- * With `--late` every server starts 5 s late and meets the TypeScript clients: over stdio each process does, over HTTP and SSE
- * its port refuses connections until 5 s after the gateway listens.
+ * `--server` is part of an id such as `python2-stdio`. Each server is tried with one client of either era; with
+ * `--all` with every
+ * client; with `--quick` with one client: of either era in turn, or with `--late` of the other era.
+ * With `--late` every server starts 5 s late, and is tried with the TypeScript clients. Over stdio each process
+ * starts late. Over HTTP
+ * and SSE the port refuses connections until 5 s after the gateway listens.
  *
- * A check that fails directly is not counted. What `known-losses.ts` lists has to fail.
+ * A check that fails directly is not counted. The checks in `known-losses.ts` must fail.
  */
 import { writeFile } from 'node:fs/promises';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -23,7 +26,7 @@ import { type PeerClient, type Place, QUESTIONS } from './clients/client.ts';
 import { closePythonDrivers } from './clients/driven.ts';
 import { createForwarder, type Forwarder } from './forwarder.ts';
 import { KNOWN_LOSSES, knownLoss } from './known-losses.ts';
-import { missing, type RunningServer, SERVER_CELLS, startServer } from './servers.ts';
+import { type RunningServer, SERVER_CELLS, startServer } from './servers.ts';
 
 const { values: options } = parseArgs({
   options: {
@@ -40,15 +43,15 @@ const { values: options } = parseArgs({
 });
 
 const LATE_SECONDS = 5;
-/** The lanes wait more than they compute; for late servers most of the time. */
+/** The lanes wait more than they compute, and for late servers most of the time. */
 const LANES = options.late ? 6 : 3;
 const CHECK_MS = 25_000;
 const UP_MS = 30_000;
-/** Directly, nothing stands between; and what is missed there is not counted. */
-const HEAR_MS = { direct: 2_500, through: 8_000 };
+/** Longest wait for a notification. One that is missed directly is not counted. */
+const WAIT_MS = { direct: 2_500, through: 8_000 };
 const WAYS = (['single', 'merged'] as const).filter((way) => options.way === undefined || way === options.way);
 
-/** What each check saw: undefined where it passed. */
+/** The failure of each check; undefined if it passed. */
 type Outcomes = ReadonlyMap<string, string | undefined>;
 
 interface Loss {
@@ -59,7 +62,7 @@ interface Loss {
 
 let passed = 0;
 const losses: Loss[] = [];
-/** Those of `known-losses.ts` that were seen. */
+/** The losses that `known-losses.ts` lists and that have occurred. */
 const known: Loss[] = [];
 
 const seconds = (since: number): string => `, ${((performance.now() - since) / 1000).toFixed(1)} s`;
@@ -77,12 +80,12 @@ async function within<T>(promise: Promise<T>, limitMs: number): Promise<T> {
   }
 }
 
-/** Makes the checks in order, those of `wanted`. A client that cannot connect fails all of them. */
+/** Runs the `wanted` checks in order. If the client cannot connect, all of them fail. */
 async function tryAll(
   connect: (declares: Parameters<View['connect']>[0]) => Promise<PeerClient>,
   id: string,
   mode: ClientCell['mode'],
-  hearMs: number,
+  waitMs: number,
   wanted: (check: string) => boolean,
 ): Promise<Outcomes> {
   const chosen = CHECKS.filter(({ name, modes }) => modes.includes(mode) && wanted(name));
@@ -98,14 +101,14 @@ async function tryAll(
   try {
     for (const check of chosen) {
       try {
-        await within(check.run({ client, id, hearMs, connect }), CHECK_MS);
+        await within(check.run({ client, id, waitMs, connect }), CHECK_MS);
         outcomes.set(check.name, undefined);
       } catch (thrown) {
         outcomes.set(check.name, words(thrown));
       }
     }
   } finally {
-    // What a client says when it leaves is not what is tried.
+    // Errors at the end of a client are not tested here.
     await Promise.allSettled([client[Symbol.asyncDispose]()]);
   }
   return outcomes;
@@ -116,7 +119,7 @@ function record(list: Loss[], label: string, loss: Loss): void {
   console.log(`  ${label} ${loss.check}: ${loss.why}`);
 }
 
-/** Makes the checks directly, and those that passed through the gateway. */
+/** Runs the checks directly, and through the gateway those that have passed. */
 async function compare(server: RunningServer, client: ClientCell, gateway: RunningGateway): Promise<void> {
   const { id } = server.cell;
   const began = performance.now();
@@ -124,7 +127,7 @@ async function compare(server: RunningServer, client: ClientCell, gateway: Runni
     (declares) => connectClient(client, server.place, declares),
     id,
     client.mode,
-    HEAR_MS.direct,
+    WAIT_MS.direct,
     (name) => name.includes(options.check),
   );
   const able = [...direct].flatMap(([name, why]) => (why === undefined ? [name] : []));
@@ -139,7 +142,7 @@ async function compare(server: RunningServer, client: ClientCell, gateway: Runni
       (declares) => connectClient(client, place, declares),
       id,
       client.mode,
-      HEAR_MS.through,
+      WAIT_MS.through,
       (name) => able.includes(name),
     );
     const kept = [...through].filter(([, why]) => why === undefined).length;
@@ -160,7 +163,7 @@ const LATE_CLIENTS: readonly ClientCell[] = [
   { client: 'typescript2', mode: 'modern' },
 ];
 
-/** Returns the clients that a server meets. */
+/** Returns the clients that a server is tried with. */
 function clientsOf(index: number): readonly ClientCell[] {
   const cells = options.late && !options.all && options.client === undefined ? LATE_CLIENTS : CLIENT_CELLS;
   const clients = cells.filter(
@@ -178,12 +181,14 @@ function clientsOf(index: number): readonly ClientCell[] {
   return [...byMode.values()].flatMap((kind) => kind.filter((_, at) => at === index % kind.length));
 }
 
-/** One client after the other: what one does to the server, such as adding a tool, the next would see. */
+/**
+ * One client after the other, because the effects of one at the server, such as a new tool, are visible to the next.
+ */
 async function tryServer(server: RunningServer, index: number): Promise<void> {
   for (const client of clientsOf(index)) await compare(server, client, gateway);
 }
 
-/** Waits until the gateway lists what every server offers, as a user would before the first call. */
+/** Waits until the gateway lists the tools of every server, as a user does before the first call. */
 async function awaitListed(gateway: RunningGateway, servers: readonly RunningServer[]): Promise<void> {
   const wanted = servers.map(({ cell }) => `${cell.id}__echo`);
   const connect = async () => {
@@ -211,7 +216,7 @@ stack.defer(closePythonDrivers);
 const servers: RunningServer[] = [];
 const forwarders: Forwarder[] = [];
 const mcpServers: Record<string, RunningServer['config']> = {};
-for (const cell of cells.filter((one) => missing(one) === undefined)) {
+for (const cell of cells) {
   const server = stack.use(await startServer(cell, options.late ? LATE_SECONDS : 0));
   servers.push(server);
   mcpServers[cell.id] = server.config;
@@ -221,7 +226,7 @@ for (const cell of cells.filter((one) => missing(one) === undefined)) {
   mcpServers[cell.id] = { ...server.config, url: forwarder.url };
 }
 const gateway = stack.use(await startGateway({ mcpServers }));
-/** The gateway connects on first use, so that it meets closed ports only while somebody lists. */
+/** The gateway connects at the first use, so that it finds the ports closed only while a client lists. */
 async function openForwarders(): Promise<void> {
   if (forwarders.length === 0) return;
   await delay(LATE_SECONDS * 1000);
@@ -238,10 +243,6 @@ console.log('');
 for (const { check, why } of KNOWN_LOSSES) {
   const count = known.filter((one) => one.check === check).length;
   if (count > 0) console.log(`known ${count} × ${check}: ${why}`);
-}
-for (const cell of cells) {
-  const why = missing(cell);
-  if (why !== undefined) console.log(`NOT TRIED ${cell.id}: ${why}`);
 }
 for (const [check, same] of byCheck) console.log(`LOST ${same.length} × ${check}`);
 if (options.json !== undefined)

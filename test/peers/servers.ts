@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { Child } from '../support/child.ts';
 import type { Place } from './clients/client.ts';
-import { findGo, goPrograms } from './install/go.ts';
+import { goPrograms } from './install/go.ts';
 import { pythonWith } from './install/python.ts';
 
 const file = (name: string) => fileURLToPath(new URL(`servers/${name}`, import.meta.url));
@@ -11,13 +11,11 @@ const file = (name: string) => fileURLToPath(new URL(`servers/${name}`, import.m
 const READY_MS = 45_000;
 const READY = z.object({ url: z.url() });
 
-/** Words of a shell command: the program, and what precedes the id and the transport. */
+/** A command: the program, and the arguments before the id and the transport. */
 type Program = readonly [string, ...string[]];
 
 async function goPeer(): Promise<Program> {
-  const go = findGo();
-  if (go === undefined) throw new Error('this machine has no Go');
-  return [join(await goPrograms(go), 'peer')];
+  return [join(await goPrograms(), 'peer')];
 }
 
 const python = async (set: 'mcp1' | 'mcp2' | 'fastmcp', name: string): Promise<Program> => [
@@ -28,7 +26,7 @@ const python = async (set: 'mcp1' | 'mcp2' | 'fastmcp', name: string): Promise<P
   file(name),
 ];
 
-/** The SDK of a server, and what it can be reached by. `http-sessions` is Go's choice: with sessions, or dual. */
+/** The program and transports of each SDK. Go serves HTTP either with sessions (`http-sessions`) or in both eras. */
 const PROGRAMS = {
   python1: { program: () => python('mcp1', 'python_mcp1.py'), transports: ['stdio', 'http', 'sse'] },
   python2: { program: () => python('mcp2', 'python_mcp2.py'), transports: ['stdio', 'http', 'sse'] },
@@ -47,9 +45,9 @@ const PROGRAMS = {
   { program: () => Promise<Program>; transports: readonly ('stdio' | 'http' | 'http-sessions' | 'sse')[] }
 >;
 
-export type ServerName = keyof typeof PROGRAMS;
+type ServerName = keyof typeof PROGRAMS;
 
-/** One server over one transport. Its id is that of the upstream, and is in the URIs of its resources. */
+/** One server over one transport. Its id is the id of the upstream, and part of its resource URIs. */
 export interface ServerCell {
   readonly id: string;
   readonly server: ServerName;
@@ -62,16 +60,11 @@ export const SERVER_CELLS: readonly ServerCell[] = SERVER_NAMES.flatMap((server)
   PROGRAMS[server].transports.map((transport) => ({ id: `${server}-${transport}`, server, transport })),
 );
 
-/** Why this machine cannot run a server, in words; undefined where it can. */
-export function missing({ server }: Pick<ServerCell, 'server'>): string | undefined {
-  return server === 'go' && findGo() === undefined ? 'no Go on this machine' : undefined;
-}
-
-/** A server that can be connected to. Over stdio each connection starts its own. */
+/** A running server. Over stdio each connection starts a process of its own. */
 export interface RunningServer extends AsyncDisposable {
   readonly cell: ServerCell;
   readonly place: Place;
-  /** What a user writes into the config. */
+  /** The entry in the config file. */
   readonly config: Readonly<Record<string, unknown>>;
   logs(): string;
 }
@@ -94,7 +87,7 @@ export async function startServer(cell: ServerCell, lateSeconds = 0): Promise<Ru
   }
   const child = await Child.start(command, args);
   try {
-    const { url } = await child.saying((line) => READY.safeParse(jsonOf(line)).data, READY_MS);
+    const { url } = await child.waitForLine((line) => READY.safeParse(jsonOf(line)).data, READY_MS);
     const kind = transport === 'sse' ? ('sse' as const) : ('http' as const);
     return {
       cell,

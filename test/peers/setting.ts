@@ -6,13 +6,13 @@ import { type RunningServer, SERVER_CELLS, startServer } from './servers.ts';
 
 const UP_MS = 30_000;
 
-/** A server of other people, and a gateway with the default config in front of it. */
+/** A server of another project, and a gateway with the default config in front of it. */
 export interface Setting extends AsyncDisposable {
   readonly gateway: RunningGateway;
   readonly server: RunningServer;
-  /** The server's own endpoint at the gateway. */
+  /** How to reach the server's own endpoint at the gateway. */
   readonly place: Place;
-  /** `peer://<id>/<path>` */
+  /** Returns `peer://<id>/<path>`. */
   uri(path: string): string;
   connect(client: ClientCell, declares?: readonly Question[]): Promise<PeerClient>;
 }
@@ -20,11 +20,11 @@ export interface Setting extends AsyncDisposable {
 type Config = Readonly<Record<string, unknown>>;
 
 interface SettingOptions {
-  /** What a user writes into the config, if not what `startServer` proposes. */
+  /** The config entry, if it differs from the one of `startServer`. */
   readonly config?: (server: RunningServer) => Config | Promise<Config>;
 }
 
-/** @param id such as `python2-stdio`. @throws {Error} where the gateway does not come to list the server's tools. */
+/** @param id such as `python2-stdio`. @throws {Error} if the gateway does not list the server's tools in time. */
 export async function startSetting(id: string, { config }: SettingOptions = {}): Promise<Setting> {
   const cell = SERVER_CELLS.find((one) => one.id === id);
   if (cell === undefined) throw new Error(`no such server: ${id}`);

@@ -1,4 +1,4 @@
-/** Subscriptions to resources of servers of other people. */
+/** Subscriptions to resources of servers of other projects. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { getEvents, initialize, post, rpc } from '../downstream/client.ts';
@@ -11,7 +11,7 @@ const TIMEOUT = { timeout: 120_000 };
 
 // The Python SDK 1.x serves `resources/subscribe` and declares `subscribe: false`.
 for (const id of ['python1-stdio', 'python1-http', 'typescript1-http']) {
-  test(`a session subscribes to a resource of ${id} and hears of it`, TIMEOUT, async () => {
+  test(`a session that subscribes to a resource of ${id} gets its updates`, TIMEOUT, async () => {
     await using setting = await startSetting(id);
     const endpoint = setting.gateway.endpoint(id);
     const session = await initialize(endpoint);
@@ -24,7 +24,7 @@ for (const id of ['python1-stdio', 'python1-http', 'typescript1-http']) {
     stream.close();
   });
 
-  test(`N-47 a listener at ${id} hears what a call with other capabilities changes`, TIMEOUT, async () => {
+  test(`N-47 a listener at ${id} gets changes by a call with other capabilities`, TIMEOUT, async () => {
     await using setting = await startSetting(id);
     const endpoint = setting.gateway.endpoint(id);
     const notifications = { resourceSubscriptions: [setting.uri('watched')] };

@@ -1,4 +1,4 @@
-/** A published Python server, configured as its authors say: by `uvx`. */
+/** A published Python server, configured as its authors recommend: with `uvx`. */
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
@@ -20,7 +20,7 @@ function commandOf(pid: number): string {
   return readFileSync(`/proc/${pid}/cmdline`, 'latin1').replaceAll('\0', ' ');
 }
 
-test("N-07 a uvx server runs without uv beside it, and keeps the lock on uv's cache", async () => {
+test("N-07 a uvx server runs without the process of uv, and holds uv's cache lock", async () => {
   await using gateway = await startGateway({ mcpServers: { time } });
   await using client = await offering(() => connect('SDK v1', gateway.endpoint()), [NAME], UP_MS);
   assert.match(textOf(await client.call(NAME, { timezone: 'Europe/Paris' })), /Europe\/Paris/);
@@ -30,16 +30,16 @@ test("N-07 a uvx server runs without uv beside it, and keeps the lock on uv's ca
   assert.equal(servers.length, 1, servers.join('\n'));
   assert.match(servers[0] ?? '', /python/);
   assert.doesNotMatch(servers[0] ?? '', /uvx? /);
-  // uv would take the files of a server away whose wrapper has ended, if nothing held its lock.
+  // uv would remove the files of a server whose wrapper has ended, if nothing held its lock.
   const cache = spawnSync(uvFile, ['cache', 'dir'], { encoding: 'utf8' }).stdout.trim();
   assert.equal(spawnSync('flock', ['--exclusive', '--nonblock', join(cache, '.lock'), 'true']).status, 1);
 });
 
-test('N-07 a uvx server that does not exist fails with the words of uv', async () => {
+test('N-07 a uvx server that does not exist fails with the error text of uv', async () => {
   const missing = { ...time, args: ['linkspan-test-there-is-no-such-package'] };
   await using gateway = await startGateway({ mcpServers: { missing } });
   await using _client = await connect('SDK v1', gateway.endpoint());
-  await gateway.logging(
+  await gateway.waitForLog(
     (line) => (line.includes('"phase":"failed"') && line.includes('package') ? line : undefined),
     UP_MS,
   );

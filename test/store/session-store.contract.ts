@@ -112,7 +112,7 @@ export function sessionStoreContract(name: string, open: () => Promise<SessionSt
     assert.equal(await store.load(session), undefined);
   });
 
-  test(`${name}: limit subscriptionsPerSession, subscriptionUriBytes refuse and change nothing`, OPTIONS, async () => {
+  test(`${name}: limit subscriptionsPerSession and limit subscriptionUriBytes refuse`, OPTIONS, async () => {
     await using store = await open();
     const session = await newSession(store);
     const long = `é${'x'.repeat(4_094)}`;

@@ -106,7 +106,7 @@ function fillRecord(testing: ReturnType<typeof testTable>, session: SessionRef):
   return undefined;
 }
 
-test('N-23 limit sessionRecordBytesPerPrincipal refuses until a session of the principal ends', OPTIONS, () => {
+test('N-23 limit sessionRecordBytesPerPrincipal refuses until a session ends', OPTIONS, () => {
   const testing = testTable();
   const first = testing.newSession('greedy');
   assert.equal(fillRecord(testing, first), undefined);

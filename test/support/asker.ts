@@ -7,7 +7,7 @@ const TOOL = { inputSchema: { type: 'object' } };
 export interface AskingCall {
   readonly peer: Peer;
   readonly request: Request;
-  /** What it was told, by the name it gave the question: a result, or an error. */
+  /** The answers to its questions, results or errors, by the name of the question. */
   readonly told: Map<string, unknown[]>;
   isCancelled: boolean;
 }
@@ -17,16 +17,16 @@ export interface Asker {
   /** Every call so far, by the nonce in its arguments. */
   readonly calls: ReadonlyMap<string, AskingCall>;
   readonly call: (nonce: string) => AskingCall;
-  /** Asks about this call. */
+  /** Sends a question about this call. */
   readonly ask: (nonce: string, question: string, method: string, params: object) => void;
-  /** Answers the call with everything it was told. */
+  /** Answers the call with all answers to its questions. */
   readonly finish: (nonce: string) => void;
 }
 
 export interface AskerOptions {
-  /** Whether what it says about a call comes on the stream of that call, as over Streamable HTTP. */
+  /** Whether messages about a call are on the stream of that call, as over Streamable HTTP. */
   readonly isAttributed?: boolean;
-  /** Asks nothing by itself. */
+  /** Sends no questions unless the test calls `ask`. */
   readonly isQuiet?: boolean;
   readonly script?: Script;
 }
@@ -35,7 +35,7 @@ function nonceOf({ params }: Request): string {
   return params?.object('arguments')?.string('nonce') ?? '';
 }
 
-/** An older server whose tool `ask` asks its user about the nonce it is called with, and answers with what it was told. */
+/** A legacy server. Its tool `ask` sends questions about the nonce in its arguments, and returns the answers. */
 export function asker({ isAttributed = false, isQuiet = false, script = {} }: AskerOptions = {}): Asker {
   const calls = new Map<string, AskingCall>();
   const call = (nonce: string) => {

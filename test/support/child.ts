@@ -7,7 +7,7 @@ interface ChildOptions {
   /** Added to our own environment. */
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
-  /** In a process group of its own, which is killed as a whole once the child has ended. */
+  /** Whether the child leads a process group, which is killed as a whole after the child has ended. */
   readonly group?: boolean;
 }
 
@@ -21,7 +21,7 @@ const DRAIN_MS = 1_000;
 const living = new Set<Child>();
 let guarded = false;
 
-/** Children end with us: node:test ends a test file that takes too long with SIGTERM. */
+/** Ends the children together with this process: node:test ends a test file that takes too long with SIGTERM. */
 function guard(): void {
   if (guarded) return;
   guarded = true;
@@ -33,7 +33,7 @@ function guard(): void {
   }
 }
 
-/** A program we started: what it says is kept, and it never outlives us. */
+/** A child process. Keeps its output, and ends no later than this process. */
 export class Child implements AsyncDisposable {
   readonly pid: number;
   readonly ended: Promise<Ending>;
@@ -46,7 +46,7 @@ export class Child implements AsyncDisposable {
     this.pid = pid;
     this.#process = child;
     this.#group = group;
-    // The pipes close later than the program ends where a grandchild holds them; what is not there by then is not ours.
+    // Pipes that a grandchild holds stay open after the child has ended. Later output is not the child's.
     const closed = once(child, 'close');
     this.ended = once(child, 'exit').then(async () => {
       living.delete(this);
@@ -63,7 +63,7 @@ export class Child implements AsyncDisposable {
     }
   }
 
-  /** @throws {Error} where the program cannot be started. */
+  /** @throws {Error} if the program cannot be started. */
   static async start(command: string, args: readonly string[], options: ChildOptions = {}): Promise<Child> {
     guard();
     const { NODE_TEST_CONTEXT: _inherited, ...env } = process.env;
@@ -81,7 +81,7 @@ export class Child implements AsyncDisposable {
     return started;
   }
 
-  /** Lines of stdout and stderr as they came. */
+  /** Returns the lines of stdout and stderr, in the order of arrival. */
   logs(): string {
     return this.#lines.join('\n');
   }
@@ -96,11 +96,11 @@ export class Child implements AsyncDisposable {
   }
 
   /**
-   * The first thing `find` makes of a line, past lines included.
+   * Returns the first value that `find` returns for a line, including earlier lines.
    *
-   * @throws {Error} with the log, where the program ends or `timeoutMs` pass before that.
+   * @throws {Error} with the log, if the program ends or `timeoutMs` pass before that.
    */
-  async saying<T>(find: (line: string) => T | undefined, timeoutMs: number): Promise<T> {
+  async waitForLine<T>(find: (line: string) => T | undefined, timeoutMs: number): Promise<T> {
     for (const line of this.#lines) {
       const found = find(line);
       if (found !== undefined) return found;
@@ -122,7 +122,7 @@ export class Child implements AsyncDisposable {
     }
   }
 
-  /** SIGTERM, and after `graceMs` SIGKILL. @returns how it ended, or undefined where it had to be killed. */
+  /** Sends SIGTERM, and SIGKILL after `graceMs`. @returns how the child ended; undefined if it was killed. */
   async stop(graceMs = 5_000): Promise<Ending | undefined> {
     this.kill('SIGTERM');
     const timer = new AbortController();
@@ -143,7 +143,7 @@ export class Child implements AsyncDisposable {
     try {
       process.kill(-this.pid, signal);
     } catch (error) {
-      // Nobody left in the group.
+      // The group has no process any more.
       if (!(error instanceof Error && 'code' in error && error.code === 'ESRCH')) throw error;
     }
   }

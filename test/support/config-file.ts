@@ -6,7 +6,7 @@ import type { Loaded, LoadOptions } from '../../src/config/load.ts';
 import { loadConfig } from '../../src/config/load.ts';
 import { ConfigError } from '../../src/config/document/problem.ts';
 
-/** Loads a text as the file `config.yaml` in a folder of its own, which is gone when this returns. */
+/** Loads a text as the file `config.yaml` in a folder of its own, which is removed afterwards. */
 export function loadText(
   text: string | Uint8Array,
   { name = 'config.yaml', env = {}, ...options }: Partial<LoadOptions> & { name?: string } = {},
@@ -21,7 +21,7 @@ export function loadText(
   }
 }
 
-/** The problems of a text, a line each, without the folder; none where it loads. */
+/** Returns the problems of a text, one per line, without the folder. Empty if the text is valid. */
 export function problemsOf(text: string | Uint8Array, options: Parameters<typeof loadText>[1] = {}): string[] {
   try {
     loadText(text, options);

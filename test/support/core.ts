@@ -16,13 +16,13 @@ import type { MemoryUpstream } from './memory-upstream.ts';
 
 const UNTIL_MS = 3_000;
 
-/** The core with scripted upstreams behind it and scripted clients before it: no sockets, no processes. */
+/** The core with scripted upstreams and scripted clients, without sockets and processes. */
 export interface TestCore extends AsyncDisposable {
   readonly core: Core;
   readonly config: Config;
   readonly metrics: Metrics;
   connect(options?: ConnectOptions): Promise<TestClient>;
-  /** Stops it and starts another one on the same state. */
+  /** Stops the core, and starts another one with the same state. */
   restart(): Promise<void>;
 }
 
@@ -31,7 +31,7 @@ export interface ConnectOptions {
   readonly revision?: string;
   readonly view?: string;
   readonly principal?: Principal;
-  /** Whether the client keeps a stream open for what belongs to no request. */
+  /** Whether the client keeps a stream open for messages that belong to no request. */
   readonly listens?: boolean;
 }
 
@@ -60,11 +60,11 @@ interface RequestOptions {
   readonly onMessage?: (message: Message) => void;
 }
 
-/** One client: its session, and everything it was sent, in order. */
+/** One client with its session, and every message to it, in order. */
 export class TestClient {
   readonly initialized: RawObject;
   readonly session: ClientSession;
-  /** What came on the listening stream. */
+  /** The messages on the stream that belongs to no request. */
   readonly listened: Message[] = [];
   readonly #core: () => Core;
   readonly #arrived = new Set<() => void>();
@@ -89,7 +89,7 @@ export class TestClient {
     };
   }
 
-  /** One request: its answer, and what came on its own stream before. */
+  /** Sends a request. Returns its answer, and the messages on its stream before the answer. */
   async request(
     method: string,
     params: object = {},
@@ -100,7 +100,7 @@ export class TestClient {
     return { answer, said };
   }
 
-  /** The same for a request that may be cancelled: it has no answer then. */
+  /** Like `request`, for a request that may be cancelled and then has no answer. */
   async send(
     method: string,
     params: object = {},
@@ -122,7 +122,7 @@ export class TestClient {
     return { answer, said };
   }
 
-  /** The result of a request that must succeed, parsed. */
+  /** Returns the parsed result of a request that must succeed. */
   async result(method: string, params: object = {}): Promise<Record<string, unknown>> {
     const { answer } = await this.request(method, params);
     if (answer.kind === 'error') throw new Error(`${method}: ${JSON.stringify(answer.error)}`);
@@ -144,7 +144,10 @@ export class TestClient {
     this.#core().gateway.handleResponse(this.session, { kind: 'error', id, error: { code, message: 'Refused' } });
   }
 
-  /** Resolves when `found` yields something, looking again whenever this client is sent anything. Bounded in time. */
+  /**
+   * Resolves with the first defined value of `found`, which runs again after each message to this client. Bounded in
+   * time.
+   */
   async until<T>(found: () => T | undefined): Promise<T> {
     let isLate = false;
     const timer = setTimeout(() => {
@@ -169,7 +172,7 @@ export class TestClient {
     }
   }
 
-  /** Resolves when a notification of this method has come on the listening stream. */
+  /** Resolves when a notification of this method has arrived on the stream that belongs to no request. */
   heard(method: string): Promise<Message> {
     return this.until(() => this.listened.find((message) => 'method' in message && message.method === method));
   }
@@ -180,10 +183,10 @@ export class TestClient {
 }
 
 export async function testCore(
-  /** Those without a `memory` are reached over their own wire. */
+  /** Upstreams without `memory` are reached over real transports. */
   upstreams: Readonly<Record<string, { readonly memory?: MemoryUpstream } & Partial<UpstreamConfig>>>,
   overrides: Partial<Config> = {},
-  /** Of cores that stand for replicas of one gateway. */
+  /** The cores that act as replicas of one gateway. */
   owners: CallOwners = new LocalCallOwners(),
 ): Promise<TestCore> {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-core-'));

@@ -17,15 +17,15 @@ import { connectSdk1Over, connectSdk2Over } from './sdk-client.ts';
 export const SDKS = ['SDK v1', 'SDK v2'] as const;
 export type Sdk = (typeof SDKS)[number];
 
-/** What a client does when it is asked; it declares the capabilities of those it has. */
+/** The answers of a user to questions. The client declares the capabilities that have an answer here. */
 export interface Human {
   readonly sampling?: (prompt: string) => string;
-  /** Forms are filled in with this; URLs are opened. */
+  /** Returns the content of a form. URLs are opened. */
   readonly elicitation?: (message: string) => Record<string, string | number | boolean>;
   readonly roots?: readonly { readonly uri: string; readonly name: string }[];
 }
 
-interface Heard {
+interface ReceivedNotification {
   readonly method: string;
   readonly params?: Readonly<Record<string, unknown>> | undefined;
 }
@@ -49,12 +49,12 @@ const RESULT = z.looseObject({
 });
 export type Result = z.infer<typeof RESULT>;
 
-/** A client of either SDK, connected; results as that SDK has judged and returned them. */
+/** A connected client of either SDK. Results are as the SDK has validated and returned them. */
 export interface EitherClient extends AsyncDisposable {
-  /** Notifications other than progress, in order. */
-  readonly heard: Waitlist<Heard>;
-  /** The first notification of this method, past or to come. @throws {Error} when it does not come. */
-  hear(method: string): Promise<Heard>;
+  /** The notifications except progress, in order. */
+  readonly notifications: Waitlist<ReceivedNotification>;
+  /** Resolves with the first notification of this method, past or future. @throws {Error} if it does not arrive. */
+  waitForNotification(method: string): Promise<ReceivedNotification>;
   readonly sessionId: string;
   readonly revision: string;
   readonly instructions: string;
@@ -85,21 +85,24 @@ interface EitherOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-const HEAR_MS = 15_000;
+const WAIT_MS = 15_000;
 
-async function hear(heard: Waitlist<Heard>, method: string): Promise<Heard> {
+async function waitForNotification(
+  notifications: Waitlist<ReceivedNotification>,
+  method: string,
+): Promise<ReceivedNotification> {
   const { promise, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => {
-    reject(new Error(`${method} did not come; heard: ${JSON.stringify(heard.items)}`));
-  }, HEAR_MS);
+    reject(new Error(`${method} did not arrive; received: ${JSON.stringify(notifications.items)}`));
+  }, WAIT_MS);
   try {
-    return await Promise.race([promise, heard.find((item) => item.method === method)]);
+    return await Promise.race([promise, notifications.find((item) => item.method === method)]);
   } finally {
     clearTimeout(timer);
   }
 }
 
-/** A gateway that starts again may take longer than the SDKs would by themselves try to reach it. */
+/** Retries for longer than the SDKs' defaults, because the gateway may take longer to start again. */
 const PATIENT = {
   initialReconnectionDelay: 500,
   maxReconnectionDelay: 500,
@@ -113,7 +116,7 @@ const model = (text: string) => ({
   model: 'test',
 });
 
-/** The text a model is asked about. */
+/** Returns the text of a sampling request. */
 function promptOf(messages: readonly { readonly content: unknown }[]): string {
   return messages.map(({ content }) => JSON.stringify(content)).join(' ');
 }
@@ -126,10 +129,13 @@ function capabilitiesOf({ sampling, elicitation, roots }: Human): ClientCapabili
   };
 }
 
-/** What both have under the same name. */
+/** The methods that both SDKs have under the same name. */
 function common(
   client: Client | sdk2.Client,
-): Omit<EitherClient, 'heard' | 'hear' | 'sessionId' | 'revision' | 'call' | keyof AsyncDisposable> {
+): Omit<
+  EitherClient,
+  'notifications' | 'waitForNotification' | 'sessionId' | 'revision' | 'call' | keyof AsyncDisposable
+> {
   return {
     instructions: client.getInstructions() ?? '',
     capabilities: { ...client.getServerCapabilities() },
@@ -156,21 +162,21 @@ function common(
   };
 }
 
-/** Where the gateway is: an endpoint's URL, the URL of its 2024-11-05 stream, or what to run and speak to over stdio. */
+/** How to reach the gateway: the URL of an endpoint, the URL of its 2024-11-05 stream, or a command for stdio. */
 type Way =
   | {
       readonly kind: 'http' | 'sse';
       readonly url: string;
       readonly headers?: Readonly<Record<string, string>>;
-      /** Whether it goes on trying for its stream of news while the gateway is away. */
+      /** Whether the client goes on reopening its GET stream while the gateway is down. */
       readonly isPatient?: boolean;
     }
   | { readonly kind: 'stdio'; readonly command: string; readonly args: string[]; readonly env: Record<string, string> };
 
 async function connect1(way: Way, human: Human): Promise<EitherClient> {
-  const heard = new Waitlist<Heard>();
+  const notifications = new Waitlist<ReceivedNotification>();
   const connected = await connectSdk1Over(transport1(way), capabilitiesOf(human), (client) => {
-    client.fallbackNotificationHandler = async (notification) => heard.push(notification);
+    client.fallbackNotificationHandler = async (notification) => notifications.push(notification);
     const { sampling, elicitation, roots } = human;
     if (sampling !== undefined) {
       client.setRequestHandler(CreateMessageRequestSchema, ({ params }) => model(sampling(promptOf(params.messages))));
@@ -187,8 +193,8 @@ async function connect1(way: Way, human: Human): Promise<EitherClient> {
   return {
     ...common(client),
     ...sessionOf(transport),
-    heard,
-    hear: (method) => hear(heard, method),
+    notifications,
+    waitForNotification: (method) => waitForNotification(notifications, method),
     call: async (name, args = {}, options = {}) =>
       RESULT.parse(await client.callTool({ name, arguments: args }, undefined, options)),
     [Symbol.asyncDispose]: () => connected[Symbol.asyncDispose](),
@@ -196,9 +202,9 @@ async function connect1(way: Way, human: Human): Promise<EitherClient> {
 }
 
 async function connect2(way: Way, human: Human): Promise<EitherClient> {
-  const heard = new Waitlist<Heard>();
+  const notifications = new Waitlist<ReceivedNotification>();
   const connected = await connectSdk2Over(transport2(way), capabilitiesOf(human), 'legacy', (client) => {
-    client.fallbackNotificationHandler = async (notification) => heard.push(notification);
+    client.fallbackNotificationHandler = async (notification) => notifications.push(notification);
     const { sampling, elicitation, roots } = human;
     if (sampling !== undefined) {
       client.setRequestHandler('sampling/createMessage', ({ params }) => model(sampling(promptOf(params.messages))));
@@ -215,8 +221,8 @@ async function connect2(way: Way, human: Human): Promise<EitherClient> {
   return {
     ...common(client),
     ...sessionOf(transport),
-    heard,
-    hear: (method) => hear(heard, method),
+    notifications,
+    waitForNotification: (method) => waitForNotification(notifications, method),
     call: async (name, args = {}, options = {}) =>
       RESULT.parse(await client.callTool({ name, arguments: args }, options)),
     [Symbol.asyncDispose]: () => connected[Symbol.asyncDispose](),
@@ -262,7 +268,7 @@ export function connect(sdk: Sdk, url: string, { human, headers = {} }: EitherOp
   return connectOver(sdk, { kind: 'http', url, headers }, human);
 }
 
-/** All text of a result. */
+/** Returns all text of a result. */
 export function textOf({ content }: Result): string {
   return content.flatMap(({ text }) => (text === undefined ? [] : [text])).join('\n');
 }

@@ -10,19 +10,19 @@ const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** The file as a user writes it. Ports and the state directory are ours unless given. */
+/** A config file as a user writes it. Ports and the state directory are chosen by the test unless they are given. */
 export interface GatewayFile extends Members {
   readonly mcpServers?: Readonly<Record<string, Members>>;
   readonly gateway?: Members;
 }
 
 interface GatewayOptions {
-  /** After `run --config FILE`. */
+  /** Arguments after `run --config FILE`. */
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
-  /** Holds `config.json` and `state/`, and is left alone by `stop`: for a test that starts a gateway twice. */
+  /** Folder with `config.json` and `state/`. `stop` does not remove it, so that a test can start a gateway twice. */
   readonly dir?: string;
-  /** Until it listens. */
+  /** Longest time until the gateway listens. */
   readonly timeoutMs?: number;
 }
 
@@ -35,18 +35,18 @@ function parseLine(line: string): Listening | undefined {
   try {
     return LISTENING.safeParse(JSON.parse(line)).data;
   } catch {
-    // Node itself says things in plain text.
+    // Node's own messages are plain text.
     return undefined;
   }
 }
 
-/** Where Node keeps compiled code, so that it is compiled once for all the servers of a test run. */
+/** Returns the folder of Node's compile cache, so that all servers of a test run share compiled code. */
 function compiledCode(): Members {
   const { NODE_COMPILE_CACHE } = process.env;
   return NODE_COMPILE_CACHE === undefined ? {} : { NODE_COMPILE_CACHE };
 }
 
-/** The file with ports, state directory and the mark by which a leftover process is found. */
+/** Adds ports, the state directory, and the mark that identifies leftover processes. */
 function complete(file: GatewayFile, dir: string): GatewayFile {
   const mcpServers = Object.entries(file.mcpServers ?? {}).map(([id, server]): [string, Members] => {
     if (!('command' in server)) return [id, server];
@@ -57,7 +57,7 @@ function complete(file: GatewayFile, dir: string): GatewayFile {
   return { ...file, mcpServers: Object.fromEntries(mcpServers), gateway: { ...ours, ...file.gateway } };
 }
 
-/** A gateway as a user runs it: its own process, a config file, ports it chose itself. */
+/** A gateway as a user runs it: its own process with a config file, on ports that the system chose. */
 export class RunningGateway implements AsyncDisposable {
   /** `http://127.0.0.1:<port>` */
   readonly url: string;
@@ -80,18 +80,18 @@ export class RunningGateway implements AsyncDisposable {
     this.#keepDir = keepDir;
   }
 
-  /** `http://127.0.0.1:<port>` of the operator's port. */
+  /** `http://127.0.0.1:<port>` of the operator's listener. */
   get operatorUrl(): string {
     if (this.#operatorUrl === undefined) throw new Error('this gateway has no operator port');
     return this.#operatorUrl;
   }
 
-  /** `/mcp`, or `/mcp/<name>` of an upstream or profile. */
+  /** Returns the URL of `/mcp`, or of `/mcp/<name>` for an upstream or profile. */
   endpoint(name?: string): string {
     return `${this.url}/mcp${name === undefined ? '' : `/${name}`}`;
   }
 
-  /** Replaces the config file, as an editor would. */
+  /** Replaces the config file, as an editor does. */
   async configure(file: GatewayFile): Promise<void> {
     await writeFile(this.configFile, JSON.stringify(complete(file, this.dir), undefined, 2));
   }
@@ -100,9 +100,9 @@ export class RunningGateway implements AsyncDisposable {
     return this.#child.logs();
   }
 
-  /** The first thing `find` makes of a line of the log. @throws {Error} after `timeoutMs`. */
-  logging<T>(find: (line: string) => T | undefined, timeoutMs = 10_000): Promise<T> {
-    return this.#child.saying(find, timeoutMs);
+  /** Resolves with the first value that `find` returns for a line of the log. @throws {Error} after `timeoutMs`. */
+  waitForLog<T>(find: (line: string) => T | undefined, timeoutMs = 10_000): Promise<T> {
+    return this.#child.waitForLine(find, timeoutMs);
   }
 
   get ended(): Child['ended'] {
@@ -114,7 +114,7 @@ export class RunningGateway implements AsyncDisposable {
     this.#child.kill(signal);
   }
 
-  /** @throws {Error} with the log, where it had died by itself or does not end when asked to. */
+  /** @throws {Error} with the log, if the gateway had died by itself, or does not end on SIGTERM. */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
     return this.#stopped;
@@ -135,7 +135,7 @@ export class RunningGateway implements AsyncDisposable {
   }
 }
 
-/** @throws {Error} with the log, where it does not come to listen. */
+/** @throws {Error} with the log, if the gateway does not listen in time. */
 export async function startGateway(file: GatewayFile, options: GatewayOptions = {}): Promise<RunningGateway> {
   const dir = options.dir ?? (await mkdtemp(join(tmpdir(), 'linkspan-test-')));
   const configFile = join(dir, 'config.json');
@@ -143,7 +143,7 @@ export async function startGateway(file: GatewayFile, options: GatewayOptions = 
   const args = [MAIN, 'run', '--config', configFile, ...(options.args ?? [])];
   const child = await Child.start(process.execPath, args, options.env === undefined ? {} : { env: options.env });
   try {
-    const listening = await child.saying(parseLine, options.timeoutMs ?? 20_000);
+    const listening = await child.waitForLine(parseLine, options.timeoutMs ?? 20_000);
     return new RunningGateway(child, listening, dir, configFile, options.dir !== undefined);
   } catch (error) {
     await child.stop();

@@ -8,13 +8,13 @@ import { type RunningGateway, startGateway } from './gateway.ts';
 
 const FIXTURE = fileURLToPath(new URL('../fixtures/servers/hostile-stdio.ts', import.meta.url));
 
-/** Times short enough for a test to see their end. */
+/** Timeouts that are short enough for a test to reach them. */
 const TIMEOUTS = { start: '3s', call: '1s', max: '2s', firstByte: '1s' };
 
-/** Below a gibibyte, and above every honest message here. */
+/** Less than the endless answers, and more than every valid message of these tests. */
 const MESSAGE = '256KiB';
 
-/** What servers of one test did. */
+/** The ledgers in which the servers of one test record their actions. */
 export class Ledgers {
   readonly #dir: string;
 
@@ -26,7 +26,7 @@ export class Ledgers {
     return join(this.#dir, `${upstream}.ledger`);
   }
 
-  /** Lines of what the processes of an upstream noted: what, and by which process. */
+  /** Returns the records of an upstream's processes: the action, and the process that performed it. */
   of(upstream: string): readonly { readonly what: string; readonly pid: number }[] {
     const file = this.file(upstream);
     if (!existsSync(file)) return [];
@@ -42,7 +42,7 @@ export class Ledgers {
   }
 }
 
-/** The entry of a config for one way to misbehave over stdio. */
+/** Returns the config entry of a stdio server that misbehaves in this way. */
 export function hostileStdio(
   way: string,
   ledgers: Ledgers,
@@ -55,11 +55,13 @@ export function hostileStdio(
 interface HostileGateway extends AsyncDisposable {
   readonly gateway: RunningGateway;
   readonly ledgers: Ledgers;
-  /** How often an upstream of any kind ran a tool. */
+  /** Returns how often an upstream of any kind ran a tool. */
   calls(upstream: string, tool: string): number;
 }
 
-/** One gateway before servers that misbehave, each in its own way and named by it, and one healthy server, `calm`. */
+/**
+ * Starts a gateway in front of servers that misbehave, each named by the way it does, and one healthy server, `calm`.
+ */
 export async function startHostile(ways: readonly string[]): Promise<HostileGateway> {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-hostile-'));
   const ledgers = new Ledgers(dir);
@@ -71,8 +73,8 @@ export async function startHostile(ways: readonly string[]): Promise<HostileGate
       remote.set(way, server);
       mcpServers[way] = { url: server.url, timeouts: TIMEOUTS };
     } else {
-      // One of them is given all the time that servers usually have.
-      // Slow enough is enough: how long it takes on a busy machine is not what is tested.
+      // One of them has the default timeouts.
+      // Any slow speed will do: the time that it takes on a busy machine is not tested.
       const start = way === 'never-starts' ? '30s' : way === 'slow-start' ? '12s' : TIMEOUTS.start;
       const timeouts = { ...TIMEOUTS, start };
       mcpServers[way] = hostileStdio(way, ledgers, timeouts, { DELAY_MS: '1500' });

@@ -12,32 +12,32 @@ import {
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** What a server says; everything else is as an ordinary server of its era has it. */
+/** The scripted parts of a server; all else is as in an ordinary server of its era. */
 export interface ServerScript {
   readonly capabilities?: Members;
   readonly tools?: readonly Members[];
   readonly prompts?: readonly Members[];
   readonly resources?: readonly Members[];
   readonly resourceTemplates?: readonly Members[];
-  /** 2026-07-28: `ttlMs` and `cacheScope` of the lists and of discover. */
+  /** 2026-07-28: `ttlMs` and `cacheScope` of the lists and of `server/discover`. */
   readonly caching?: Members;
-  /** 2026-07-28: what is agreed to of a `subscriptions/listen`; everything unless given. */
+  /** 2026-07-28: the part of a `subscriptions/listen` that the server acknowledges; by default all of it. */
   readonly honoured?: (filter: Members) => Members;
-  /** By method; undefined leaves it to the script to write the response. */
+  /** Responses by method. If one returns undefined, the script writes the response. */
   readonly answers?: Readonly<Record<string, (served: Served) => Members | undefined>>;
-  /** 2026-07-28: writes the response to every other request; "Method not found" unless given. */
+  /** 2026-07-28: writes the response to every other request; by default "Method not found". */
   readonly request?: (served: Served) => void;
 }
 
 export interface HttpUpstream extends Omit<Upstream, 'received'> {
   readonly received: Waitlist<Served>;
-  /** What a config says of it. */
+  /** The entry for a config file. */
   readonly config: Pick<UpstreamConfig, 'target' | 'era'>;
-  /** The requests of this method so far. */
+  /** Returns the requests of this method so far. */
   requests(method: string): readonly Served[];
-  /** The `subscriptions/listen` streams that are still open. */
+  /** The number of `subscriptions/listen` streams that are open. */
   listens(): readonly Served[];
-  /** On each of them. */
+  /** Sends a message on each open `subscriptions/listen` stream. */
   tell(method: string, params?: Members): void;
 }
 
@@ -66,7 +66,7 @@ export function errorText(id: unknown, error: Members): string {
   return JSON.stringify({ jsonrpc: '2.0', id, error });
 }
 
-/** One request to a scripted server, and the ways in which one of 2026-07-28 says something to it. */
+/** One request to a scripted server, with the ways in which a server of 2026-07-28 can respond. */
 export class Served {
   readonly method: string;
   readonly headers: IncomingHttpHeaders;
@@ -97,7 +97,7 @@ export class Served {
     this.response.write(event(JSON.stringify({ jsonrpc: '2.0', method, params })));
   }
 
-  /** On the subscription that this request is. */
+  /** Sends a notification on the subscription stream that this request opened. */
   tell(method: string, params: object): void {
     this.notify(method, { ...params, _meta: { [SUBSCRIPTION]: this.id } });
   }
@@ -110,7 +110,7 @@ export class Served {
     this.#end(errorText(this.id, { code, message, data }), code === -32601 ? 404 : 400);
   }
 
-  /** Ends the stream in the middle. */
+  /** Breaks the stream before its end. */
   breakOff(): void {
     this.#open();
     setImmediate(() => this.response.destroy());
@@ -162,7 +162,7 @@ async function started(
   };
 }
 
-/** A server of 2026-07-28 over HTTP. */
+/** Starts a server of 2026-07-28 over HTTP. */
 export async function modernUpstream(script: ServerScript): Promise<HttpUpstream> {
   const { honoured = (filter) => filter, request = (served) => served.error(-32601, 'Method not found') } = script;
   const caching = { ttlMs: 0, cacheScope: 'private', ...script.caching };
@@ -182,7 +182,7 @@ export async function modernUpstream(script: ServerScript): Promise<HttpUpstream
   });
 }
 
-/** A server of 2025-11-25 over HTTP, without sessions and without a stream of its own. */
+/** Starts a server of 2025-11-25 over HTTP, without sessions and without a GET stream. */
 export async function legacyUpstream(script: ServerScript): Promise<HttpUpstream> {
   return await started('legacy', script, ({ method, rpc, id, response }) => {
     if (method !== 'POST') {

@@ -7,13 +7,13 @@ interface Leftover {
   readonly command: string;
 }
 
-/** What a process started with a cleaned environment must be given to be found again; nothing outside a test run. */
+/** Returns the environment that marks a process whose environment is cleaned. Empty outside a test run. */
 export function marker(): Readonly<Record<string, string>> {
   const id = process.env[NAME];
   return id === undefined ? {} : { [NAME]: id };
 }
 
-/** From here on, everything we start carries our mark. */
+/** Marks all processes that this one starts from now on. */
 export function mark(): void {
   process.env[NAME] ??= `${process.pid}-${Date.now()}`;
 }
@@ -22,12 +22,12 @@ async function content(path: string): Promise<string> {
   try {
     return await readFile(path, 'latin1');
   } catch {
-    // It ended in the meantime, or is not ours to read.
+    // The process has ended in the meantime, or belongs to another user.
     return '';
   }
 }
 
-/** Processes other than this one that carry the mark. Empty where there is no `/proc`. */
+/** Returns the other processes with the mark. Empty if there is no `/proc`. */
 export async function leftovers(): Promise<Leftover[]> {
   const id = process.env[NAME];
   if (id === undefined || process.platform !== 'linux') return [];

@@ -10,20 +10,20 @@ import {
 import type { StartTransport, TransportEvents } from '../../src/upstream/rpc/transport.ts';
 import { GatewayError } from '../../src/errors.ts';
 
-/** What a test waits for comes at once or, after a backoff of ours, within this. */
+/** Longest wait for an event. Events come at once, or after a backoff of the gateway. */
 const UNTIL_MS = 3_000;
 
-/** One conversation with a scripted server, seen from the server's side. */
+/** One connection to a scripted server, seen from the server's side. */
 export interface Peer {
-  /** What `initialize` declared. */
+  /** The capabilities that `initialize` declared. */
   readonly capabilities: RawObject;
   readonly heard: Message[];
-  /** @param about id of the request on whose stream it is said, as Streamable HTTP has it. */
+  /** Sends a message. @param about id of the request on whose stream it is sent, as in Streamable HTTP. */
   say(text: string, about?: number): void;
   crash(why?: string): void;
-  /** Ends the conversation with this error, as a transport reports it. */
+  /** Closes the connection with this error, as a transport reports it. */
   end(error: GatewayError): void;
-  /** Fails one request alone, as a transport reports it. */
+  /** Fails one request only, as a transport reports it. */
   fail(id: string, error: GatewayError): void;
 }
 
@@ -31,15 +31,15 @@ export interface Script {
   readonly capabilities?: object;
   readonly revision?: string;
   readonly lists?: Partial<Record<'tools' | 'prompts' | 'resources' | 'resourceTemplates', readonly object[]>>;
-  /** What this conversation's lists are, where they are not everybody's. */
+  /** The lists of one connection, if connections have different ones. */
   listsOf?(peer: Peer): Script['lists'];
-  /** Awaited before a list is answered. */
+  /** Awaited before a list request is answered. */
   hold?(peer: Peer, request: Request): Promise<void>;
-  /** Awaited before a conversation begins, which it can prevent. */
+  /** Awaited before a connection opens; may reject to prevent it. */
   start?(): Promise<void>;
-  /** Whether `initialize`, too, is left to the script. */
+  /** Whether the script answers `initialize` too. */
   readonly isRaw?: boolean;
-  /** Answers a request by `peer.say`; undefined methods get an empty result. */
+  /** Answers a request with `peer.say`. Other methods get an empty result. */
   request?(peer: Peer, request: Request): void;
   notification?(peer: Peer, notification: Notification): void;
   response?(peer: Peer, response: Response): void;
@@ -47,14 +47,17 @@ export interface Script {
 
 export interface MemoryUpstream {
   readonly start: StartTransport;
-  /** Every conversation so far, in order of opening. */
+  /** All connections so far, in order of opening. */
   readonly peers: Peer[];
   readonly open: Set<Peer>;
-  /** How often a conversation was asked for. */
+  /** How many connections were requested. */
   readonly starts: number;
-  /** Every request of this method so far, in all conversations, in order of arrival. */
+  /** Returns all requests of this method so far, on all connections, in order of arrival. */
   requests(method: string): Request[];
-  /** Resolves when `found` yields something, looking again whenever a conversation begins, goes on or ends. Bounded in time. */
+  /**
+   * Resolves with the first defined value of `found`, which runs again at each event of a connection. Bounded in
+   * time.
+   */
   until<T>(found: () => T | undefined): Promise<T>;
 }
 

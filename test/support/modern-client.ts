@@ -14,7 +14,7 @@ export interface ModernOptions {
   readonly view?: string;
   readonly logLevel?: Severity;
   readonly progressToken?: string | number;
-  /** Raw JSON; a new number unless given. */
+  /** The id as raw JSON; by default a new number. */
   readonly id?: string;
   readonly onMessage?: (message: Message) => void;
 }
@@ -24,14 +24,14 @@ export interface ModernReply {
   readonly error: { readonly code: number; readonly message: string; readonly data?: unknown } | undefined;
 }
 
-/** One request under way: what was said about it so far, and how it ends. */
+/** One request in flight: the messages about it so far, and its outcome. */
 export interface ModernRequest {
   readonly call: ModernCall;
   readonly said: readonly Message[];
   readonly reply: Promise<ModernReply>;
 }
 
-/** What a call was answered with that has to come again. */
+/** The answer to a call that must be sent again. */
 export interface Asked {
   readonly inputRequests: Readonly<Record<string, { readonly method: string; readonly params?: object }>>;
   readonly requestState: string;
@@ -39,7 +39,7 @@ export interface Asked {
 
 let lastId = 0;
 
-/** Makes one request of 2026-07-28 at the core, as the edge would. */
+/** Sends one request of 2026-07-28 to the core, as the client's edge does. */
 export function modernRequest(
   { core }: Pick<TestCore, 'core'>,
   method: string,
@@ -83,7 +83,7 @@ export function modernRequest(
   return { call, said, reply };
 }
 
-/** A client whose requests all say the same of it, and have the ids 1, 2, 3 and so on. */
+/** A client whose requests all have the same envelope, and the ids 1, 2, 3 and so on. */
 export class ModernClient {
   readonly #core: TestCore;
   readonly #capabilities: object;
@@ -101,14 +101,14 @@ export class ModernClient {
     return modernRequest(this.#core, method, params, { ...own, ...options });
   }
 
-  /** The result of a request that must succeed. */
+  /** Returns the result of a request that must succeed. */
   async result(method: string, params: object = {}): Promise<NonNullable<ModernReply['result']>> {
     const { result, error } = await this.request(method, params).reply;
     if (result === undefined) throw new Error(`${method}: ${JSON.stringify(error)}`);
     return result;
   }
 
-  /** The error of a request that must fail. */
+  /** Returns the error of a request that must fail. */
   async error(method: string, params: object = {}): Promise<NonNullable<ModernReply['error']>> {
     const { result, error } = await this.request(method, params).reply;
     if (error === undefined) throw new Error(`${method}: ${JSON.stringify(result)}`);
@@ -116,7 +116,7 @@ export class ModernClient {
   }
 }
 
-/** The questions in a reply that must hold some. */
+/** Returns the questions in a reply that must have some. */
 export function askedIn({ result, error }: ModernReply): Asked {
   assert.equal(result?.['resultType'], 'input_required', JSON.stringify(result ?? error));
   const { inputRequests, requestState } = result;
@@ -125,7 +125,7 @@ export function askedIn({ result, error }: ModernReply): Asked {
   return { inputRequests: JSON.parse(JSON.stringify(inputRequests)), requestState };
 }
 
-/** Of a result that must be a final one: its first block of text, parsed. */
+/** Returns the parsed first text of a result that must be complete. */
 export function toldIn({ result, error }: ModernReply): unknown {
   assert.equal(result?.['resultType'], 'complete', JSON.stringify(result ?? error));
   const { content } = result;

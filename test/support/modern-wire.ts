@@ -8,15 +8,15 @@ const KEY = 'io.modelcontextprotocol/';
 export interface WireOptions {
   readonly id?: number | string;
   readonly capabilities?: object;
-  /** Further members of `params._meta`; undefined leaves a usual one out. */
+  /** Further members of `params._meta`. Undefined removes a default one. */
   readonly meta?: Readonly<Record<string, unknown>>;
-  /** Over the usual ones; undefined leaves one out. */
+  /** Further headers. Undefined removes a default one. */
   readonly headers?: Readonly<Record<string, string | undefined>>;
 }
 
 type Params = Readonly<Record<string, unknown>>;
 
-/** The text of one request of 2026-07-28. */
+/** Returns the text of one request of 2026-07-28. */
 export function modernText(method: string, params: Params = {}, options: WireOptions = {}): string {
   const { id = 1, capabilities = {}, meta = {} } = options;
   const _meta = {
@@ -28,7 +28,7 @@ export function modernText(method: string, params: Params = {}, options: WireOpt
   return JSON.stringify({ jsonrpc: '2.0', id, method, params: { ...params, _meta } });
 }
 
-/** The headers that belong to it, for names and URIs that need no encoding. */
+/** Returns the headers of a request, for names and URIs that need no encoding. */
 export function modernHeaders(
   method: string,
   params: Params = {},
@@ -47,12 +47,12 @@ export function modernPost(url: string, method: string, params?: Params, options
   return post(url, modernText(method, params, options), undefined, modernHeaders(method, params, options));
 }
 
-/** The same, read as it comes. */
+/** Sends a request, and reads its response event by event. */
 export function modernEvents(url: string, method: string, params?: Params, options?: WireOptions): Promise<Events> {
   return postForEvents(url, modernText(method, params, options), undefined, modernHeaders(method, params, options));
 }
 
-/** The answer: the last message of what came, JSON or events. */
+/** Returns the answer: the last message of the response, JSON or events. */
 export function answerOf(got: Got): ModernReply & { readonly id?: unknown } {
   const { id, result, error } = messagesOf(got).at(-1) ?? {};
   return { id, result: isMembers(result) ? result : undefined, error: isFailure(error) ? error : undefined };
@@ -66,7 +66,7 @@ function isFailure(value: unknown): value is NonNullable<ModernReply['error']> {
   return isMembers(value) && typeof value['code'] === 'number' && typeof value['message'] === 'string';
 }
 
-/** The result of a request that must succeed. */
+/** Returns the result of a request that must succeed. */
 export async function modernResult(
   url: string,
   method: string,

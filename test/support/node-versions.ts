@@ -11,8 +11,8 @@ const INSTALL_MS = 120_000;
 const exec = promisify(execFile);
 
 /**
- * Returns our environment with this Node in front of PATH, as in a shell of somebody who has it: without the settings of an
- * `npm test` around us, and without the programs of our own `node_modules`.
+ * Returns the environment with this Node in front of `PATH`, as in the shell of a user: without the settings of an
+ * `npm test` around this process, and without the programs of our own `node_modules`.
  */
 export function environmentOn(nodeFolder: string, more: Readonly<Record<string, string>> = {}): Record<string, string> {
   const env: Record<string, string> = {};
@@ -30,7 +30,7 @@ export async function nodeFolder(version: string): Promise<string> {
   const folder = join(CACHE, version);
   const bin = join(folder, 'node_modules', name, 'bin');
   if (existsSync(join(bin, 'node'))) return bin;
-  // Installed beside its place and moved there, so that an install that is cut off leaves nothing half done.
+  // Installed in another folder and then moved, so that an interrupted installation leaves nothing incomplete.
   const making = `${folder}.${process.pid}`;
   await mkdir(making, { recursive: true });
   const args = ['install', '--prefix', making, '--no-save', '--no-audit', '--no-fund', `${name}@${version}`];

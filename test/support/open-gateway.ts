@@ -8,19 +8,19 @@ import { marker } from './leftovers.ts';
 
 type Members = Readonly<Record<string, unknown>>;
 
-/** The whole gateway in the process of the test: real sockets on both sides, real child processes. */
+/** The whole gateway in the process of the test, with real sockets on both sides and real child processes. */
 export interface OpenGateway extends AsyncDisposable {
-  /** Of the merged endpoint. */
+  /** URL of the merged endpoint. */
   readonly url: string;
-  /** The operator's /metrics as text. */
+  /** Returns the text of `/metrics`. */
   metrics(): Promise<string>;
-  /** What it logged, one JSON object a line. */
+  /** The log, one JSON object per line. */
   readonly lines: readonly string[];
-  /** Stops it as SIGTERM does; disposing does no more. */
+  /** Stops the gateway as SIGTERM does. Disposing it does the same. */
   stop(): Promise<void>;
 }
 
-/** @param mcpServers as a user writes them. */
+/** @param mcpServers as in a config file. */
 export async function openGateway(
   mcpServers: Readonly<Record<string, Members>>,
   own: Members = {},

@@ -14,7 +14,7 @@ const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8');
 const VERSION = String(JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')).version);
 
-/** What `npm ci && npm start` and the package need of the checkout. */
+/** The files of the checkout that `npm ci && npm start` and the package need. */
 const CHECKOUT = ['package.json', 'package-lock.json', '.npmrc', 'tsconfig.json', 'src', 'scripts', 'config'];
 const PAPERS = ['README.md', 'LICENSE', 'CHANGELOG.md'];
 
@@ -27,7 +27,7 @@ interface Ran {
   readonly stderr: string;
 }
 
-/** The commands of the first block of shell in the README, without their comments. */
+/** Returns the commands of the first shell block of the README, without their comments. */
 function firstCommands(): readonly string[] {
   const [, block = ''] = /```sh\n([^]*?)```/.exec(README) ?? [];
   return block
@@ -37,10 +37,10 @@ function firstCommands(): readonly string[] {
 }
 
 /**
- * Runs the commands of the README with this Node as the machine's own: those of a checkout, and the package that
- * `npm install --global` takes.
+ * Runs the commands of the README with this version of Node: those of a checkout, and the package that
+ * `npm install --global` installs.
  *
- * @param runsPackage whether the package runs on it; otherwise it has to say which Node it needs.
+ * @param runsPackage whether the package runs on this version; otherwise it must report the version that it needs.
  */
 export function readmeCommands(version: string, runsPackage: boolean): void {
   let dir = '';
@@ -59,7 +59,7 @@ export function readmeCommands(version: string, runsPackage: boolean): void {
   const serves = async (cwd: string, command: string, ...args: readonly string[]): Promise<void> => {
     const ports = ['--listen', '127.0.0.1:0', '--operator', '127.0.0.1:0'];
     await using program = await Child.start(command, [...args, ...ports], { cwd, env, group: true });
-    const url = await program.saying((line) => /"url":"([^"]+)".*"msg":"listening"/.exec(line)?.[1], STEP_MS / 2);
+    const url = await program.waitForLine((line) => /"url":"([^"]+)".*"msg":"listening"/.exec(line)?.[1], STEP_MS / 2);
     const client = new Client({ name: 'reader', version: '1' });
     await client.connect(new StreamableHTTPClientTransport(new URL(url)));
     const { tools } = await client.listTools();

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type RunningGateway, startGateway } from './gateway.ts';
 
-/** The entry file of a package, however deep it is installed. */
+/** Returns the entry file of a package, however deep it is installed. */
 const entry = (name: string): string =>
   fileURLToPath(import.meta.resolve(`@modelcontextprotocol/${name}/dist/index.js`));
 
@@ -14,9 +14,9 @@ const node = (name: string, ...args: readonly string[]) => ({
 });
 
 /**
- * The four public servers everybody knows, as a config names them.
+ * Returns the config of the four public reference servers.
  *
- * @param dir an existing directory: what the file server may touch, and where the graph of the memory server is kept.
+ * @param dir an existing folder: the file server may read and write it, and the memory server keeps its graph there.
  */
 export function referenceServers(dir: string) {
   return {
@@ -29,13 +29,16 @@ export function referenceServers(dir: string) {
 
 interface ReferenceGateway extends AsyncDisposable {
   readonly gateway: RunningGateway;
-  /** The file server's, and nobody else's. */
+  /** The folder of the file server only. */
   readonly dir: string;
 }
 
 type Name = keyof ReturnType<typeof referenceServers>;
 
-/** A gateway before all four, or those of them that a test is about: each costs a process per session and its start. */
+/**
+ * Starts a gateway in front of all four servers, or of some: each costs a process per session, and the time of its
+ * start.
+ */
 export async function startReferenceGateway(
   names: readonly Name[] = ['everything', 'filesystem', 'memory', 'sequential-thinking'],
   section: Readonly<Record<string, unknown>> = {},

@@ -19,7 +19,7 @@ interface Connected<C, T> extends AsyncDisposable {
 export type Sdk1 = Connected<Client, StreamableHTTPClientTransport>;
 type Sdk2 = Connected<sdk2.Client, sdk2.StreamableHTTPClientTransport>;
 
-/** Ends the session too, where there is one and the gateway still lives. */
+/** Closes the client. Ends its session too, if there is one and the gateway still runs. */
 async function leave(client: { close(): Promise<void> }, transport: Transport | sdk2.Transport) {
   if ('terminateSession' in transport && typeof transport.terminateSession === 'function') {
     await Promise.resolve(transport.terminateSession()).catch(() => {});
@@ -28,9 +28,9 @@ async function leave(client: { close(): Promise<void> }, transport: Transport | 
 }
 
 /**
- * The official SDK, version 1, over Streamable HTTP.
+ * Connects the official SDK, version 1, over Streamable HTTP.
  *
- * @param prepare sets handlers before the connection is made.
+ * @param prepare sets handlers before the connection opens.
  */
 export async function connectSdk1(
   url: string,
@@ -41,7 +41,7 @@ export async function connectSdk1(
   return await connectSdk1Over(transport, capabilities, prepare);
 }
 
-/** The same, over any transport that has not been started. */
+/** Connects the same client over any transport that has not been started. */
 export async function connectSdk1Over<T extends Transport>(
   transport: T,
   capabilities: ClientCapabilities,
@@ -54,10 +54,10 @@ export async function connectSdk1Over<T extends Transport>(
 }
 
 /**
- * The official SDK, version 2, over Streamable HTTP.
+ * Connects the official SDK, version 2, over Streamable HTTP.
  *
- * @param mode `legacy` initializes a session, `auto` asks which era it is, `{ pin }` insists on a revision.
- * @param prepare sets handlers before the connection is made.
+ * @param mode `legacy` initializes a session, `auto` discovers the era, `{ pin }` requires a revision.
+ * @param prepare sets handlers before the connection opens.
  */
 export async function connectSdk2(
   url: string,
@@ -72,7 +72,7 @@ export async function connectSdk2(
   return await connectSdk2Over(transport, capabilities, mode, prepare);
 }
 
-/** The same, over any transport that has not been started. */
+/** Connects the same client over any transport that has not been started. */
 export async function connectSdk2Over<T extends sdk2.Transport>(
   transport: T,
   capabilities: sdk2.ClientCapabilities,

@@ -8,7 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 /** A directory on a real file system that is small enough to be filled. */
 export interface SmallDisk extends AsyncDisposable {
   readonly path: string;
-  /** Leaves no byte free, apart from the rest of the last page of each file. */
+  /** Fills the disk, apart from the rest of the last page of each file. */
   fill(): Promise<void>;
   free(): Promise<void>;
 }
@@ -27,10 +27,10 @@ const POLL_MS = 100;
 const REMEDY = 'Run the tests as root, in a container, or by: unshare --map-root-user --mount npm test';
 
 /**
- * Returns a disk of its own, mounted with this size, or a directory in the small `/dev/shm` of a container, for one test at a time.
+ * Returns a small mounted disk, or a folder in the small `/dev/shm` of a container, for one test at a time.
  *
- * @param size as a tmpfs takes it, such as `2m`. A disk that is not mounted is larger.
- * @throws {Error} with words, where this user has neither.
+ * @param size in the notation of tmpfs, such as `2m`. A disk that is not mounted is larger.
+ * @throws {Error} that says what to do, if this user has neither.
  */
 export async function smallDisk(size: string): Promise<SmallDisk> {
   const mounted = mountTmpfs(`size=${size}`);
@@ -52,9 +52,9 @@ export async function smallDisk(size: string): Promise<SmallDisk> {
 }
 
 /**
- * Returns a disk that is mounted read-only for this, or one of the system's.
+ * Returns a disk that is mounted read-only for this test, or a read-only one of the system.
  *
- * @throws {Error} with words, where this user has neither.
+ * @throws {Error} that says what to do, if this user has neither.
  */
 export async function readOnlyDisk(): Promise<ReadOnlyDisk> {
   const mounted = mountTmpfs('size=1m,ro');
@@ -65,7 +65,7 @@ export async function readOnlyDisk(): Promise<ReadOnlyDisk> {
   throw new Error(`no file system is read-only here, and this user may not mount one. ${REMEDY}`);
 }
 
-/** Returns undefined where this user may not mount. */
+/** Returns undefined if this user may not mount. */
 function mountTmpfs(options: string): (ReadOnlyDisk & { readonly path: string }) | undefined {
   const path = mkdtempSync(join(tmpdir(), 'linkspan-disk-'));
   if (spawnSync('mount', ['-t', 'tmpfs', '-o', options, 'tmpfs', path]).status !== 0) {
@@ -105,7 +105,7 @@ async function writeUntilFull(write: () => Promise<unknown>): Promise<void> {
   }
 }
 
-/** Resolves when no other test has the disk. A test that was killed has it no longer. */
+/** Resolves when no other test uses the disk. The lock of a test that was killed is removed. */
 async function lock(): Promise<void> {
   const owner = join(LOCK, 'pid');
   for (;;) {

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Logger, pino } from 'pino';
 import type { GatewayError } from '../../src/errors.ts';
+import type { LimitName } from '../../src/limits.ts';
 import type { Message } from '../../src/protocol/jsonrpc.ts';
 import { requestText } from '../../src/protocol/jsonrpc.ts';
 import { RawObject } from '../../src/json/json.ts';
@@ -13,7 +14,7 @@ import { marker } from './leftovers.ts';
 
 const PATIENCE_MS = 15_000;
 
-/** Waits until something is so. @throws when it takes too long. */
+/** Waits until a condition holds. @throws {Error} if it does not hold in time. */
 export async function until(isSo: () => boolean, what: string): Promise<void> {
   const lateMs = performance.now() + PATIENCE_MS;
   while (!isSo()) {
@@ -22,7 +23,7 @@ export async function until(isSo: () => boolean, what: string): Promise<void> {
   }
 }
 
-/** State letter and parent of a process, from `/proc/<pid>/stat`. */
+/** Returns the state letter and the parent of a process, from `/proc/<pid>/stat`. */
 function stat(pid: number): { readonly state: string; readonly parent: number } | undefined {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'latin1');
@@ -33,7 +34,7 @@ function stat(pid: number): { readonly state: string; readonly parent: number } 
   }
 }
 
-/** Whether it runs no more; a dead process that nobody reaped counts as gone. */
+/** Returns whether a process has ended. A zombie counts as ended. */
 export function isGone(pid: number): boolean {
   return (stat(pid)?.state ?? 'Z') === 'Z';
 }
@@ -49,12 +50,13 @@ interface StartOptions {
   readonly cwd?: string;
   readonly log?: Logger;
   readonly onMessage?: (message: Message) => void;
+  readonly onLimit?: (limit: LimitName) => void;
 }
 
-/** A transport to a process, and all it told. */
+/** A transport to a process, with the events that it has reported. */
 export class Stdio implements AsyncDisposable {
   readonly messages: Message[] = [];
-  /** Order of everything heard: `message`, `failed`, `closed`. */
+  /** The kinds of all events in order: `message`, `failed`, `closed`. */
   readonly order: string[] = [];
   readonly failed = new Map<number, GatewayError>();
   readonly closed: Promise<GatewayError>;
@@ -97,6 +99,7 @@ export class Stdio implements AsyncDisposable {
         log,
         guard: stdio.#guard,
         onNonProtocolOutput: () => stdio.junk++,
+        ...(options.onLimit === undefined ? {} : { onLimit: options.onLimit }),
       },
     );
     stdio.#transport = await start(events, new AbortController().signal);
@@ -113,7 +116,7 @@ export class Stdio implements AsyncDisposable {
     return this.#transport;
   }
 
-  /** Sends a request, and returns its id. */
+  /** Sends a request. Returns its id. */
   send(method: string, params: object = {}): number {
     const id = ++this.#lastId;
     this.transport.send({ text: requestText(id, method, RawObject.of(params)), id, method });
@@ -125,7 +128,7 @@ export class Stdio implements AsyncDisposable {
     return answer?.kind === 'result' ? RawObject.parse(answer.result) : undefined;
   }
 
-  /** The result of one request. */
+  /** Returns the result of one request. */
   async call(method: string, params: object = {}): Promise<RawObject> {
     const id = this.send(method, params);
     await until(

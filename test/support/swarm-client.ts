@@ -4,7 +4,7 @@ import { Pool } from 'undici';
 
 export type RpcId = number | string;
 
-/** One JSON-RPC message as it came. */
+/** One received JSON-RPC message. */
 export interface Rpc {
   readonly id?: RpcId;
   readonly method?: string;
@@ -13,18 +13,18 @@ export interface Rpc {
   readonly error?: { readonly code: number; readonly message: string };
 }
 
-/** Told of every message a client hears, in the order of arrival; `text` is what came over the wire. */
-export type Hear = (message: Rpc, text: string) => void;
+/** Called for each message to a client, in the order of arrival. `text` is the message as it was sent. */
+export type OnMessage = (message: Rpc, text: string) => void;
 
 export interface ClientOptions {
   readonly revision: string;
   readonly capabilities?: object;
-  readonly hear?: Hear;
-  /** An endpoint other than the merged one. */
+  readonly onMessage?: OnMessage;
+  /** The id of an endpoint; by default the merged one. */
   readonly endpoint?: string;
 }
 
-/** As many sockets to a gateway as its clients need. */
+/** Returns a pool of sockets to a gateway. */
 export function socketsTo(url: string): Pool {
   return new Pool(url, { pipelining: 1, headersTimeout: 0, bodyTimeout: 0 });
 }
@@ -37,27 +37,27 @@ function parse(text: string): Rpc {
 }
 
 /**
- * A client so light that one process can be hundreds of them: it says what it is told to, hears everything and judges nothing.
- * `2024-11-05` comes over HTTP+SSE, everything else over Streamable HTTP.
+ * A client that is light enough to run hundreds of them in one process. It judges no message.
+ * `2024-11-05` uses HTTP+SSE, all other revisions Streamable HTTP.
  */
 export class SwarmClient {
   readonly #pool: Pool;
   readonly #revision: string;
   readonly #path: string;
-  readonly #hear: Hear;
+  readonly #onMessage: OnMessage;
   readonly #awaited = new Map<RpcId, PromiseWithResolvers<Rpc>>();
-  /** Destroys all sockets that are in use. */
+  /** Aborted to destroy all sockets that are in use. */
   readonly #gone = new AbortController();
-  /** Of 2024-11-05: where to post to. */
+  /** In 2024-11-05: the path for POSTs. */
   readonly #posts = Promise.withResolvers<string>();
   #headers: Record<string, string> = { 'content-type': 'application/json', accept: BOTH };
   #listening: AbortController | undefined;
 
-  private constructor(pool: Pool, { revision, endpoint, hear = () => {} }: ClientOptions) {
+  private constructor(pool: Pool, { revision, endpoint, onMessage = () => {} }: ClientOptions) {
     this.#pool = pool;
     this.#revision = revision;
     this.#path = `${revision === '2024-11-05' ? '/sse' : '/mcp'}${endpoint === undefined ? '' : `/${endpoint}`}`;
-    this.#hear = hear;
+    this.#onMessage = onMessage;
     this.#posts.promise.catch(() => {});
   }
 
@@ -77,7 +77,7 @@ export class SwarmClient {
     return this.#revision === '2024-11-05';
   }
 
-  /** The first answer to come. @throws {Error} where the way there or back is broken before it. */
+  /** Resolves with the first answer. @throws {Error} if the request or its response breaks before that. */
   async request(id: RpcId, method: string, params?: object): Promise<Rpc> {
     const awaited = Promise.withResolvers<Rpc>();
     this.#awaited.set(id, awaited);
@@ -86,7 +86,7 @@ export class SwarmClient {
       if (!this.#isOld) failed(new Error(`the answer to ${id} (${method}) ended without one`));
     }, failed);
     const answer = await awaited.promise;
-    // Whoever goes on may count on having heard everything that was said with it.
+    // The caller may rely on having received everything that was sent with the answer.
     await sent;
     return answer;
   }
@@ -99,7 +99,7 @@ export class SwarmClient {
     return this.#post({ jsonrpc: '2.0', id, result });
   }
 
-  /** Opens the session's own stream, and resolves when it is open. It lasts until `unlisten`, `vanish`, or the gateway ends it. */
+  /** Opens the GET stream of the session. It stays open until `unlisten`, `vanish`, or the gateway closes it. */
   async listen(): Promise<void> {
     const listening = new AbortController();
     this.#listening = listening;
@@ -116,12 +116,12 @@ export class SwarmClient {
     });
   }
 
-  /** Destroys the socket of the session's own stream. */
+  /** Destroys the socket of the GET stream. */
   unlisten(): void {
     this.#listening?.abort();
   }
 
-  /** Ends the session as a client should. */
+  /** Ends the session as a client should: with DELETE. */
   async end(): Promise<void> {
     if (this.#isOld) {
       this.unlisten();
@@ -137,7 +137,7 @@ export class SwarmClient {
     this.unlisten();
   }
 
-  /** Destroys every socket in use, without a word. */
+  /** Destroys every socket in use, without ending the session. */
   vanish(): void {
     this.#gone.abort();
   }
@@ -164,7 +164,7 @@ export class SwarmClient {
       const parser = createParser({
         onEvent: ({ event, data }) => {
           if (event === 'endpoint') this.#posts.resolve(data);
-          else if (data !== '') this.#heard(data);
+          else if (data !== '') this.#receive(data);
         },
       });
       body.setEncoding('utf8');
@@ -172,13 +172,13 @@ export class SwarmClient {
       return;
     }
     const text = await body.text();
-    if (statusCode === 200) this.#heard(text);
+    if (statusCode === 200) this.#receive(text);
     else if (statusCode !== 202) throw new Error(`answered ${statusCode}: ${text}`);
   }
 
-  #heard(text: string): void {
+  #receive(text: string): void {
     const message = parse(text);
-    this.#hear(message, text);
+    this.#onMessage(message, text);
     if (message.method === undefined && message.id !== undefined) this.#awaited.get(message.id)?.resolve(message);
   }
 }

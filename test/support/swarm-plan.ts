@@ -1,14 +1,14 @@
 import type { Act, Step } from '../fixtures/servers/nonce-acts.ts';
 import type { RpcId } from './swarm-client.ts';
 
-/** Upstreams by who shares a connection to them, and what can be told apart on it. */
+/** An upstream, and the steps whose messages the gateway can attribute on its connections. */
 export interface PlannedUpstream {
   readonly id: string;
   readonly steps: readonly Step[];
 }
 
-/** When a call is cancelled, if it is: with the call, when it was first heard of, or after so many ms. */
-export type Cancel = 'at once' | 'when heard' | number | undefined;
+/** When a call is cancelled: with the call, at its first message, after this many ms, or never. */
+export type Cancel = 'at once' | 'at its first message' | number | undefined;
 
 export interface PlannedCall {
   readonly id: RpcId;
@@ -16,14 +16,14 @@ export interface PlannedCall {
   readonly upstream: string;
   readonly act: Act;
   readonly cancel: Cancel;
-  /** How long its client takes to answer what it is asked. */
+  /** How long the client takes to answer a question. */
   readonly thinkMs: number;
 }
 
 export interface PlannedSession {
   readonly number: number;
   readonly revision: string;
-  /** Whether it keeps a stream of its own open besides those of its calls. */
+  /** Whether the client keeps a GET stream open besides the streams of its calls. */
   readonly listens: boolean;
   readonly calls: readonly PlannedCall[];
 }
@@ -32,7 +32,7 @@ interface Swarm {
   readonly seed: number;
   readonly sessions: number;
   readonly callsPerSession: number;
-  /** Upstreams that a session uses. */
+  /** The upstreams that a session uses. */
   readonly upstreamsOf: (session: number) => readonly PlannedUpstream[];
 }
 
@@ -54,7 +54,7 @@ function nonceOf(session: number, call: number): string {
   return `nonce:${session}:${call};`;
 }
 
-/** What hundreds of clients do, all of it decided beforehand by the seed. Their ids and progress tokens are the same. */
+/** Plans the calls of hundreds of clients. The seed decides everything. Their ids and progress tokens are the same. */
 export function planSwarm({ seed, sessions, callsPerSession, upstreamsOf }: Swarm): PlannedSession[] {
   const random = randomFrom(seed);
   const below = (limit: number) => Math.floor(random() * limit);
@@ -64,25 +64,25 @@ export function planSwarm({ seed, sessions, callsPerSession, upstreamsOf }: Swar
     return item;
   };
   const cancel = (): Cancel =>
-    random() < 0.1 ? one(['at once', 'when heard', 1 + below(30), 1 + below(1_000)] as const) : undefined;
-  /** 1, "1", 2, "2" and so on: which of two is meant, only their type tells. */
+    random() < 0.1 ? one(['at once', 'at its first message', 1 + below(30), 1 + below(1_000)] as const) : undefined;
+  /** Returns 1, "1", 2, "2" and so on: only the type distinguishes the two of a pair. */
   const twin = (n: number): RpcId => (n % 2 === 0 ? n / 2 : String((n + 1) / 2));
 
   const planCall = (session: number, revision: string, n: number): PlannedCall => {
     const { id: upstream, steps } = one(upstreamsOf(session));
-    // A token that is another call's id is not mistaken for it.
+    // A token may equal the id of another call.
     const token = random() < 0.9 ? twin(callsPerSession - n + 1) : undefined;
     const possible = steps.filter((step) => {
       if (step === 'progress') return token !== undefined;
       return step !== 'elicit' || revision >= '2025-06-18';
     });
-    // People are asked less often than work goes on.
+    // Questions are rarer than other steps.
     const kinds = random() < 0.4 ? possible.filter((step) => !ASKING.includes(step)) : possible;
     const asks = kinds.filter((step) => ASKING.includes(step));
     const count = kinds.length === 0 || random() < 0.45 ? 0 : 1 + below(4);
     const act: Act = {
       nonce: nonceOf(session, n),
-      // Who is asked and then cancels, leaves an open question.
+      // A question at the start is still open when the call is cancelled.
       steps: Array.from({ length: count }, (_, step) =>
         step === 0 && asks.length > 0 && random() < 0.5 ? one(asks) : one(kinds),
       ),

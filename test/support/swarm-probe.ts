@@ -1,5 +1,6 @@
 /**
- * Loaded into a gateway with `--import`: on SIGUSR2 it tells on stderr what is alive in there after a full collection.
+ * Loaded into a gateway with `--import`. On SIGUSR2 it reports on stderr which objects are alive after a full
+ * collection.
  */
 import { Socket } from 'node:net';
 import { queryObjects } from 'node:v8';
@@ -13,7 +14,7 @@ import { ProcessGroup } from '../../src/upstream/stdio/process-group.ts';
 
 const { constructor: Timeout } = setTimeout(() => {}, 0);
 
-/** Each costs a look at the whole heap; what only these can hold is not looked for. */
+/** Each class costs a scan of the whole heap, so classes that only these retain are not counted. */
 const KINDS: readonly (readonly [string, Function])[] = [
   ['session', Session],
   ['exchange', OpenExchange],

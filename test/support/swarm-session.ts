@@ -7,7 +7,7 @@ import type { PlannedCall, PlannedSession } from './swarm-plan.ts';
 import { type Ledger, ledgerSchema } from './swarm-upstream.ts';
 import { Witness } from './swarm-witness.ts';
 
-/** Calls of one session that are under way at once. */
+/** Calls of one session that are in flight at once. */
 const LANES = 4;
 
 const ledgerResult = z.object({ content: z.tuple([z.object({ text: z.string() })]) });
@@ -16,27 +16,27 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null;
 }
 
-/** One session of a swarm: does what was planned for it, answers what it is asked, and bears witness of what it hears. */
+/** One session of a swarm: makes its planned calls, answers questions, and passes every message to its witness. */
 export class SwarmSession {
   readonly planned: PlannedSession;
   readonly witness: Witness;
   readonly #client: SwarmClient;
-  /** By nonce: what to do as soon as something is heard of it. */
-  readonly #onHeard: Map<string, () => void>;
-  readonly #saying: Set<Promise<void>>;
+  /** Actions for the first message about a call, by its nonce. */
+  readonly #onFirstMessage: Map<string, () => void>;
+  readonly #answering: Set<Promise<void>>;
 
   private constructor(
     planned: PlannedSession,
     witness: Witness,
     client: SwarmClient,
-    onHeard: Map<string, () => void>,
-    saying: Set<Promise<void>>,
+    onFirstMessage: Map<string, () => void>,
+    answers: Set<Promise<void>>,
   ) {
     this.planned = planned;
     this.witness = witness;
     this.#client = client;
-    this.#onHeard = onHeard;
-    this.#saying = saying;
+    this.#onFirstMessage = onFirstMessage;
+    this.#answering = answers;
   }
 
   static async open(
@@ -45,29 +45,29 @@ export class SwarmSession {
     logsReach: (call: PlannedCall, step: Step) => boolean,
   ): Promise<SwarmSession> {
     const witness = new Witness(planned, (call, step) => logsReach(call, step));
-    const onHeard = new Map<string, () => void>();
+    const onFirstMessage = new Map<string, () => void>();
     const thinkMs = new Map(planned.calls.map((call) => [call.act.nonce, call.thinkMs]));
-    const saying = new Set<Promise<void>>();
+    const answers = new Set<Promise<void>>();
     const client: SwarmClient = await SwarmClient.open(pool, {
       revision: planned.revision,
       capabilities: planned.revision >= '2025-06-18' ? { sampling: {}, elicitation: {} } : { sampling: {} },
-      hear: (message, text) => {
-        const nonce = witness.hears(message, text);
+      onMessage: (message, text) => {
+        const nonce = witness.onMessage(message, text);
         if (nonce === undefined) return;
-        onHeard.get(nonce)?.();
-        onHeard.delete(nonce);
+        onFirstMessage.get(nonce)?.();
+        onFirstMessage.delete(nonce);
         if (message.method === undefined || message.id === undefined) return;
         const answering: Promise<void> = answer(client, message, nonce, thinkMs.get(nonce) ?? 0)
           .catch((thrown: unknown) => void witness.faults.push(`answering ${nonce}: ${String(thrown)}`))
-          .finally(() => saying.delete(answering));
-        saying.add(answering);
+          .finally(() => answers.delete(answering));
+        answers.add(answering);
       },
     });
     if (planned.listens && planned.revision !== '2024-11-05') await client.listen();
-    return new SwarmSession(planned, witness, client, onHeard, saying);
+    return new SwarmSession(planned, witness, client, onFirstMessage, answers);
   }
 
-  /** Makes every call. Resolves when all are answered and nothing is left to be said. */
+  /** Makes every call. Resolves when all calls and all questions are answered. */
   async play(): Promise<void> {
     const calls = this.planned.calls.values();
     await Promise.all(
@@ -75,10 +75,10 @@ export class SwarmSession {
         for (const call of calls) await this.#make(call);
       }),
     );
-    await Promise.all(this.#saying);
+    await Promise.all(this.#answering);
   }
 
-  /** The ledger of a server that only tells it to its clients. */
+  /** Returns the ledger of a server that reports it only to its clients. */
   async ledger(upstream: string): Promise<Ledger> {
     const { result } = await this.#client.request('ledger', 'tools/call', { name: `${upstream}__ledger` });
     const { content } = ledgerResult.parse(result);
@@ -98,29 +98,31 @@ export class SwarmSession {
     };
     const cancelled = Promise.withResolvers<void>();
     let isCancelled = false;
-    const takeBack = () => {
+    const cancelCall = () => {
       isCancelled = true;
-      this.witness.cancels(call);
+      this.witness.onCancel(call);
       this.#client
         .notify('notifications/cancelled', { requestId: id, reason: act.nonce })
         .then(cancelled.resolve, cancelled.reject);
     };
-    if (cancel === 'when heard') this.#onHeard.set(act.nonce, takeBack);
+    if (cancel === 'at its first message') this.#onFirstMessage.set(act.nonce, cancelCall);
     else if (cancel === undefined) cancelled.resolve();
     const answered = this.#client.request(id, 'tools/call', params);
-    if (cancel === 'at once') takeBack();
-    else if (typeof cancel === 'number') void delay(cancel).then(takeBack);
+    if (cancel === 'at once') cancelCall();
+    else if (typeof cancel === 'number') void delay(cancel).then(cancelCall);
     const ended = answered.catch((thrown: unknown) => {
       // A cancelled call may end without an answer.
       if (!isCancelled) throw thrown;
     });
-    await (cancel === undefined ? ended : Promise.race([ended, cancelled.promise]));
-    // The answer is the first that is heard of most calls.
-    if (cancel !== 'when heard' || !this.#onHeard.delete(act.nonce)) await cancelled.promise;
+    // The stream of a cancelled call ends, and may bring a question before. In 2024-11-05 a call has no stream.
+    const mayStayOpen = cancel !== undefined && this.planned.revision === '2024-11-05';
+    await (mayStayOpen ? Promise.race([ended, cancelled.promise]) : ended);
+    // For most calls, the answer is the first message.
+    if (cancel !== 'at its first message' || !this.#onFirstMessage.delete(act.nonce)) await cancelled.promise;
   }
 }
 
-/** Some clients report how far they are before they answer. */
+/** Answers a question, with progress first if the server asked for it. */
 async function answer(
   client: SwarmClient,
   { id, method, params = {} }: Rpc,

@@ -4,10 +4,10 @@ import * as z from 'zod';
 import type { RunningGateway } from './gateway.ts';
 import { childrenOf } from './stdio.ts';
 
-/** Environment of a gateway that can be asked for its {@link Traces}. */
+/** The environment of a gateway that can report its {@link Traces}. */
 export const PROBED = { NODE_OPTIONS: `--import=${import.meta.resolve('./swarm-probe.ts')}` };
 
-/** A look at the whole heap takes a fraction of a second each. */
+/** Scanning the whole heap takes a fraction of a second per class. */
 const PROBE_MS = 30_000;
 
 const GAUGES = [
@@ -21,7 +21,7 @@ const GAUGES = [
 
 const told = z.object({ probe: z.int(), alive: z.record(z.string(), z.int()), heapBytes: z.int() });
 
-/** How many there are of what sessions leave behind, by name. */
+/** The number of each kind of thing that sessions may leave behind, by name. */
 export type Counts = Readonly<Record<string, number>>;
 
 function readTold(line: string): z.output<typeof told> | undefined {
@@ -29,7 +29,7 @@ function readTold(line: string): z.output<typeof told> | undefined {
   return told.parse(JSON.parse(line));
 }
 
-/** Open files of a process by kind: `socket`, `pipe`, and the like. */
+/** Returns the open files of a process by kind: `socket`, `pipe` and others. */
 function openFiles(pid: number): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const fd of readdirSync(`/proc/${pid}/fd`)) {
@@ -37,14 +37,14 @@ function openFiles(pid: number): Record<string, number> {
       const kind = `open ${readlinkSync(`/proc/${pid}/fd/${fd}`).split(':', 1)[0]}`;
       counts[kind] = (counts[kind] ?? 0) + 1;
     } catch {
-      // Closed in the meantime.
+      // The file was closed in the meantime.
     }
   }
   return counts;
 }
 
 async function gauges(gateway: RunningGateway): Promise<Record<string, number>> {
-  // On a socket of its own, so that looking leaves no trace.
+  // Uses a socket of its own, so that the measurement leaves no trace.
   const { body } = await request(`${gateway.operatorUrl}/metrics`, { reset: true });
   const lines = (await body.text()).split('\n');
   return Object.fromEntries(
@@ -56,7 +56,7 @@ async function gauges(gateway: RunningGateway): Promise<Record<string, number>> 
   );
 }
 
-/** Looks at a gateway from all sides. */
+/** Measures a gateway from outside and inside. */
 export class Onlooker {
   readonly #gateway: RunningGateway;
   #probes = 0;
@@ -65,19 +65,19 @@ export class Onlooker {
     this.#gateway = gateway;
   }
 
-  /** Its processes and open files, and what its metrics say. */
+  /** Returns its processes, open files and metrics. */
   async outside(): Promise<Counts> {
     const { pid } = this.#gateway;
-    // First, so that the socket of the metrics is not among them.
+    // Read first, so that the socket of the metrics request is not counted.
     const files = openFiles(pid);
     return { ...files, ...(await gauges(this.#gateway)), 'child process': childrenOf(pid).length };
   }
 
-  /** What is left in its memory after a full collection. Stops it for seconds. */
+  /** Returns the live objects after a full collection. Stops the gateway for seconds. */
   async inside(): Promise<{ readonly counts: Counts; readonly heapBytes: number }> {
     const number = ++this.#probes;
     process.kill(this.#gateway.pid, 'SIGUSR2');
-    const { alive, heapBytes } = await this.#gateway.logging((line) => {
+    const { alive, heapBytes } = await this.#gateway.waitForLog((line) => {
       const found = readTold(line);
       return found?.probe === number ? found : undefined;
     }, PROBE_MS);
@@ -85,7 +85,7 @@ export class Onlooker {
   }
 }
 
-/** What there is more of than before. */
+/** Returns the counts that have grown. */
 export function growth(before: Counts, after: Counts): Counts {
   return Object.fromEntries(
     Object.entries(after)

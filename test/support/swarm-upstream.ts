@@ -17,16 +17,16 @@ const entry = z.strictObject({
   reported: count,
 });
 
-/** What a server with nonces did and heard, see `nonce-acts.ts`. */
+/** The record of a server with nonces; see `nonce-acts.ts`. */
 export const ledgerSchema = z.strictObject({ entries: z.record(z.string(), entry), faults: z.array(z.string()) });
 export type Ledger = z.output<typeof ledgerSchema>;
 
 const state = z.object({ ledger: ledgerSchema, sessions: count, streams: count });
 
-/** How to run one over stdio, for a config file. */
+/** The command of the server over stdio, for a config file. */
 export const NONCE_STDIO = { command: process.execPath, args: [join(SERVERS, 'nonce-stdio.ts')] };
 
-/** One over Streamable HTTP, in a process of its own. */
+/** The server over Streamable HTTP, in a process of its own. */
 export class NonceHttp implements AsyncDisposable {
   readonly url: string;
   readonly #child: Child;
@@ -39,14 +39,14 @@ export class NonceHttp implements AsyncDisposable {
   static async start(): Promise<NonceHttp> {
     const child = await Child.start(process.execPath, [join(SERVERS, 'nonce-http.ts')], { env: marker() });
     try {
-      return new NonceHttp(child, await child.saying((line) => LISTENING.exec(line)?.[1], 10_000));
+      return new NonceHttp(child, await child.waitForLine((line) => LISTENING.exec(line)?.[1], 10_000));
     } catch (error) {
       await child.stop();
       throw error;
     }
   }
 
-  /** What it did, and how many sessions and standing streams it has. */
+  /** Returns its ledger, and the number of its sessions and GET streams. */
   async state(): Promise<z.output<typeof state>> {
     const { body } = await request(`${this.url}/ledger`);
     return state.parse(await body.json());

@@ -2,7 +2,7 @@ import type { Step } from '../fixtures/servers/nonce-acts.ts';
 import type { Rpc, RpcId } from './swarm-client.ts';
 import type { PlannedCall, PlannedSession } from './swarm-plan.ts';
 
-/** What a client has heard about one call of its own. */
+/** The messages that a client has received about one call of its own. */
 interface Account {
   readonly planned: PlannedCall;
   isCancelled: boolean;
@@ -22,22 +22,22 @@ function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === 'object' && value !== null;
 }
 
-/** Keeps account of everything one session hears, and says what it should not have heard or has missed. */
+/** Checks every message to one session, and records those that are wrong or missing. */
 export class Witness {
   readonly faults: string[] = [];
-  /** Questions taken back that have not been heard yet. */
+  /** Withdrawals that arrived before their questions. */
   readonly #early = new Map<RpcId, string>();
-  /** Messages heard, by what they are. */
+  /** The number of messages by kind. */
   readonly tally = new Map<string, number>();
   readonly #session: PlannedSession;
   readonly #byNonce = new Map<string, Account>();
   readonly #byId = new Map<RpcId, Account>();
   readonly #byToken = new Map<RpcId, Account>();
-  /** Questions, until the gateway takes them back. */
+  /** Questions that the gateway has not withdrawn. */
   readonly #questions = new Map<RpcId, Account>();
   readonly #logsReach: (call: PlannedCall, step: Step) => boolean;
 
-  /** @param logsReach whether a log message of this call can be told to be this session's. */
+  /** @param logsReach whether log messages of this call can be attributed to this session. */
   constructor(session: PlannedSession, logsReach: (call: PlannedCall, step: Step) => boolean) {
     this.#session = session;
     this.#logsReach = logsReach;
@@ -49,16 +49,16 @@ export class Witness {
     }
   }
 
-  cancels({ id }: PlannedCall): void {
+  onCancel({ id }: PlannedCall): void {
     const account = this.#byId.get(id);
     if (account !== undefined) account.isCancelled = true;
   }
 
-  /** Judges one message. @returns the nonce it speaks of, if it does. */
-  hears(message: Rpc, text: string): string | undefined {
-    // What a server did for everybody is asked for after the last call.
+  /** Checks one message. @returns the nonce in it, if there is one. */
+  onMessage(message: Rpc, text: string): string | undefined {
+    // The ledger is requested after the last call, and names the calls of all sessions.
     if (message.id === 'init' || message.id === 'ledger') return undefined;
-    // Lists that came after initialize are announced to every session.
+    // Lists that are ready after `initialize` are announced to every session.
     if (
       message.method !== undefined &&
       /^notifications\/(?:tools|prompts|resources)\/list_changed$/.test(message.method)
@@ -70,34 +70,36 @@ export class Witness {
     const account = nonce === undefined ? undefined : this.#byNonce.get(nonce);
     const kind = message.method ?? (nonce === undefined ? 'cancelled' : 'answered');
     this.tally.set(kind, (this.tally.get(kind) ?? 0) + 1);
-    if (nonce !== undefined && account === undefined) this.#fault(`heard what is not its own: ${text}`);
-    else if (message.method === undefined) this.#hearsAnswer(message, account, text);
-    else if (message.method === 'notifications/cancelled') this.#hearsWithdrawal(message, text);
-    else if (account === undefined) this.#fault(`heard of no call: ${text}`);
-    else this.#hearsAbout(account, message, text);
+    if (nonce !== undefined && account === undefined) this.#fault(`received a message of another session: ${text}`);
+    else if (message.method === undefined) this.#onAnswer(message, account, text);
+    else if (message.method === 'notifications/cancelled') this.#onWithdrawal(message, text);
+    else if (account === undefined) this.#fault(`received a message of no call: ${text}`);
+    else this.#onMessageAbout(account, message, text);
     return nonce;
   }
 
-  /** After the last message: what is missing. */
+  /** Records the messages that are missing after the last one. */
   finish(): void {
     for (const text of this.#early.values()) this.#fault(`takes back what was not asked: ${text}`);
     for (const account of this.#byId.values()) {
       const { planned, isCancelled, answers, progress, logs, asked } = account;
       const { act, upstream } = planned;
-      // The answer may have been on its way when the client cancelled.
+      // The answer may have been sent before the gateway received the cancellation.
       const isAnswered = answers === 1 || (answers === 0 && isCancelled);
       if (!isAnswered) this.#fault(`${act.nonce} was answered ${answers} times`);
       if (isCancelled) continue;
       const isExact = (step: Step) => (step === 'log' || step === 'aside') && this.#logsReach(planned, step);
-      const heard = { progress, logs: logs.size, asked };
+      const received = { progress, logs: logs.size, asked };
       const due = {
         progress: count(act.steps, 'progress'),
         logs: act.steps.filter((step) => isExact(step)).length,
         asked: count(act.steps, 'elicit', 'sample'),
       };
-      const hasAll = heard.progress === due.progress && heard.logs >= due.logs && heard.asked === due.asked;
+      const hasAll = received.progress === due.progress && received.logs >= due.logs && received.asked === due.asked;
       if (!hasAll) {
-        this.#fault(`${act.nonce} at ${upstream} heard ${JSON.stringify(heard)} and not ${JSON.stringify(due)}`);
+        this.#fault(
+          `${act.nonce} at ${upstream} received ${JSON.stringify(received)} instead of ${JSON.stringify(due)}`,
+        );
       }
     }
   }
@@ -106,7 +108,7 @@ export class Witness {
     this.faults.push(`session ${this.#session.number} (${this.#session.revision}): ${what}`);
   }
 
-  #hearsAnswer({ id, error }: Rpc, about: Account | undefined, text: string): void {
+  #onAnswer({ id, error }: Rpc, about: Account | undefined, text: string): void {
     const account = id === undefined ? undefined : this.#byId.get(id);
     if (account === undefined) {
       this.#fault(`answer to no request: ${text}`);
@@ -122,7 +124,7 @@ export class Witness {
     }
   }
 
-  #hearsAbout(account: Account, { id, method, params = {} }: Rpc, text: string): void {
+  #onMessageAbout(account: Account, { id, method, params = {} }: Rpc, text: string): void {
     const { planned } = account;
     switch (method) {
       case 'notifications/progress': {
@@ -136,7 +138,7 @@ export class Witness {
       case 'notifications/message': {
         const { data } = params;
         const number = isRecord(data) ? Number(data['number']) : Number.NaN;
-        if (account.logs.has(number)) this.#fault(`heard twice: ${text}`);
+        if (account.logs.has(number)) this.#fault(`received twice: ${text}`);
         account.logs.add(number);
         return;
       }
@@ -154,7 +156,7 @@ export class Witness {
     }
   }
 
-  #hearsWithdrawal({ params = {} }: Rpc, text: string): void {
+  #onWithdrawal({ params = {} }: Rpc, text: string): void {
     const id = params['requestId'];
     const isKnown = typeof id === 'number' || typeof id === 'string';
     if (!isKnown) {
@@ -162,7 +164,7 @@ export class Witness {
       return;
     }
     const account = this.#questions.get(id);
-    // The stream of a call that is over is not what it comes on, so it may be here before the question is.
+    // The withdrawal of an ended call is not on the stream of the question, so it may arrive before the question.
     if (account === undefined) this.#early.set(id, text);
     else if (!account.isCancelled) this.#fault(`takes back what is wanted: ${text}`);
   }

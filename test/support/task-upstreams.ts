@@ -2,15 +2,15 @@ import type { RawObject } from '../../src/json/json.ts';
 import type { Request } from '../../src/protocol/jsonrpc.ts';
 import { memoryUpstream, type MemoryUpstream, type Peer, result } from './memory-upstream.ts';
 
-/** A task of a scripted upstream; a test moves it by hand. */
+/** A task of a scripted upstream. The test changes its status. */
 export interface ScriptedTask {
   readonly id: string;
   status: string;
-  /** Of `tools/call`: as `tasks/result` returns it, or `tasks/get` of the extension. */
+  /** The result of `tools/call`: as `tasks/result` returns it, or `tasks/get` of the extension. */
   result: object | undefined;
   error: object | undefined;
   inputRequests: object | undefined;
-  /** Sends what waits in `tasks/result`, if anything does. */
+  /** Answers the waiting `tasks/result` requests, if there are any. */
   flush(): void;
 }
 
@@ -22,7 +22,7 @@ export interface TaskUpstream {
 const TIMES = { createdAt: '2026-01-01T00:00:00Z', lastUpdatedAt: '2026-01-01T00:00:00Z' };
 const SCHEMA = { type: 'object' };
 
-/** Ids that a client must never see. */
+/** Beginning of the task ids that a client must never see. */
 export const SECRET = 'inner-task';
 
 function error(request: Request, value: object): string {
@@ -50,7 +50,7 @@ function unknown(peer: Peer, request: Request): void {
   peer.say(error(request, { code: -32602, message: `no task ${request.params?.string('taskId')}` }));
 }
 
-/** A server of 2025-11-25 whose tools `job` (a task only) and `either` (a task where the client wants one) are moved by hand. */
+/** A server of 2025-11-25 with the tools `job` (always a task) and `either` (a task if the client asks for one). */
 export function coreTaskUpstream(onTask: (task: ScriptedTask, peer: Peer) => void = () => undefined): TaskUpstream {
   const tasks: ScriptedTask[] = [];
   const show = ({ id, status }: ScriptedTask) => ({ taskId: id, status, ...TIMES, ttl: 60_000, pollInterval: 10 });
@@ -98,7 +98,10 @@ export function coreTaskUpstream(onTask: (task: ScriptedTask, peer: Peer) => voi
   return { memory, tasks };
 }
 
-/** A server of 2026-07-28 with the extension: its tool `job` becomes a task for whoever declares it, and fails for others. */
+/**
+ * A server of 2026-07-28 with the tasks extension. Its tool `job` creates a task for clients that declare the
+ * extension, and fails for others.
+ */
 export function extensionUpstream(onTask: (task: ScriptedTask) => void = () => undefined): TaskUpstream {
   const tasks: ScriptedTask[] = [];
   const show = (task: ScriptedTask) => ({

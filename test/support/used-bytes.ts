@@ -5,13 +5,13 @@ import { runInNewContext } from 'node:vm';
 setFlagsFromString('--expose-gc');
 const gc: unknown = runInNewContext('gc');
 
-/** Collects garbage now: all of it, or of the young objects alone. */
+/** Collects garbage now: all of it, or only young objects. */
 export function collect(type: 'major' | 'minor' = 'major'): void {
   assert.ok(typeof gc === 'function');
   gc({ type });
 }
 
-/** What this process holds on to, garbage left out. */
+/** Returns the bytes that this process uses after a full collection. */
 export function usedBytes(): number {
   collect();
   const { heapUsed, arrayBuffers } = process.memoryUsage();

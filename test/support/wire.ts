@@ -6,15 +6,15 @@ import type { ResponseHeaders, Wire, WireController, WireHandler } from '../../s
 import { WirePool } from '../../src/http1/pool.ts';
 import { RequestHead } from '../../src/http1/request.ts';
 
-/** A TCP server, and the client under test that is pointed at it. */
+/** A TCP server, and the HTTP client under test that connects to it. */
 export interface Line extends AsyncDisposable {
   readonly wire: Wire;
   readonly server: Server;
   readonly port: number;
-  /** Of the connections so far, in their order, open or not. */
+  /** All connections so far, in order, open or not. */
   readonly sockets: readonly Socket[];
-  /** What came on each of them. */
-  readonly came: readonly string[];
+  /** The text received on each connection. */
+  readonly received: readonly string[];
   ask(options?: AskOptions): Asked;
 }
 
@@ -24,35 +24,37 @@ export interface AskOptions {
   readonly body?: string;
   readonly headersMs?: number;
   readonly bodyMs?: number;
-  /** Called before anything else is done about it. */
+  /** Further handlers. They run after the event is added to `events`. */
   readonly on?: Partial<WireHandler>;
 }
 
-/** One request, and what was told of it. */
+/** One request, with the events that its handler received. */
 export interface Asked {
-  /** In their order: `start`, `response 200`, `data`, `end`, `error`. */
-  readonly told: string[];
+  /** The events in order: `start`, `response 200`, `data`, `end`, `error`. */
+  readonly events: string[];
   /** Resolves with the body at the end of the response. */
   readonly answer: Promise<{ readonly status: number; readonly headers: ResponseHeaders; readonly body: Buffer }>;
-  /** Resolves with what it failed with. */
+  /** Resolves with the error that the request failed with. */
   readonly failure: Promise<Error>;
+  /** Resolves when `events` contains this event. */
+  until(event: string): Promise<void>;
   abort(): void;
 }
 
-/** Listens, and hands over what came on a socket so far, whenever more came. */
+/** Listens. Calls `talk` with all text of a connection each time more of it arrives. */
 export async function line(
   talk: (socket: Socket, soFar: string, index: number) => void,
   host = '127.0.0.1',
 ): Promise<Line> {
   const sockets: Socket[] = [];
-  const came: string[] = [];
+  const received: string[] = [];
   const server = createServer((socket) => {
     const index = sockets.push(socket) - 1;
-    came.push('');
+    received.push('');
     socket.on('error', () => undefined);
     socket.on('data', (chunk) => {
-      const soFar = `${came[index]}${chunk.toString('latin1')}`;
-      came[index] = soFar;
+      const soFar = `${received[index]}${chunk.toString('latin1')}`;
+      received[index] = soFar;
       talk(socket, soFar, index);
     });
   });
@@ -67,7 +69,7 @@ export async function line(
     server,
     port,
     sockets,
-    came,
+    received,
     ask: (options) => ask(wire, options),
     [Symbol.asyncDispose]: async () => {
       await wire.destroy();
@@ -92,41 +94,46 @@ function portOf(server: Server): number {
 export function ask(wire: Wire, options: AskOptions = {}): Asked {
   const { method = 'POST', headers = [], headersMs = 0, bodyMs = 0, on = {} } = options;
   const body = method === 'POST' ? (options.body ?? '{}') : undefined;
-  const told: string[] = [];
+  const events: string[] = [];
+  const waits = new Set<{ readonly event: string; resolve(): void }>();
+  const record = (event: string): void => {
+    events.push(event);
+    for (const wait of waits) if (wait.event === event) wait.resolve();
+  };
   const answer = Promise.withResolvers<Awaited<Asked['answer']>>();
   const failure = Promise.withResolvers<Error>();
   const chunks: Buffer[] = [];
   let controller: WireController | undefined;
   let head: { status: number; headers: ResponseHeaders } = { status: 0, headers: {} };
-  // Only one of them is looked at.
+  // A test awaits only one of the two.
   answer.promise.catch(() => undefined);
   failure.promise.catch(() => undefined);
   wire.dispatch(
     { head: new RequestHead(method, 'test.example', '/mcp', headers), body, headersMs, bodyMs },
     {
       onRequestStart(given) {
-        told.push('start');
+        record('start');
         controller = given;
         on.onRequestStart?.(given);
       },
       onResponseStart(given, status, responseHeaders) {
-        told.push(`response ${status}`);
+        record(`response ${status}`);
         head = { status, headers: responseHeaders };
         on.onResponseStart?.(given, status, responseHeaders);
       },
       onResponseData(given, chunk) {
-        if (told.at(-1) !== 'data') told.push('data');
+        if (events.at(-1) !== 'data') record('data');
         chunks.push(Buffer.from(chunk));
         on.onResponseData?.(given, chunk);
       },
       onResponseEnd(given) {
-        told.push('end');
+        record('end');
         on.onResponseEnd?.(given);
         answer.resolve({ ...head, body: Buffer.concat(chunks) });
         failure.reject(new Error('it was answered'));
       },
       onResponseError(given, thrown) {
-        told.push('error');
+        record('error');
         on.onResponseError?.(given, thrown);
         failure.resolve(thrown);
         answer.reject(new Error('it failed', { cause: thrown }));
@@ -134,14 +141,20 @@ export function ask(wire: Wire, options: AskOptions = {}): Asked {
     },
   );
   return {
-    told,
+    events,
     answer: answer.promise,
     failure: failure.promise,
+    until: (event) => {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      if (events.includes(event)) resolve();
+      else waits.add({ event, resolve });
+      return promise;
+    },
     abort: () => controller?.abort(new Error('aborted by the test')),
   };
 }
 
-/** Whether the text is so many whole requests with the body `{}`. */
+/** Returns whether the text is this number of whole requests with the body `{}`. */
 export function holds(soFar: string, requests: number): boolean {
   return soFar.split('\r\n\r\n{}').length - 1 === requests;
 }
@@ -157,8 +170,13 @@ const ASLEEP = `
   });
 `;
 const MAX_WAITING = 64;
+const FULL_MS = 300;
 
-/** A port whose server accepts nothing, with as many connections waiting as the system lets wait. */
+/**
+ * Returns a port whose server accepts no connection, with a full queue of waiting connections.
+ *
+ * Time is the subject: the queue is full when the system does not complete a connection within `FULL_MS`.
+ */
 export async function neverAccepting(): Promise<AsyncDisposable & { readonly port: number }> {
   const worker = new Worker(ASLEEP, { eval: true });
   const port = await new Promise<number>((resolve) => {
@@ -172,7 +190,7 @@ export async function neverAccepting(): Promise<AsyncDisposable & { readonly por
     isFull = await Promise.race([
       once(socket, 'connect').then(() => false),
       new Promise<boolean>((resolve) => {
-        setTimeout(() => resolve(true), 300);
+        setTimeout(() => resolve(true), FULL_MS);
       }),
     ]);
   }

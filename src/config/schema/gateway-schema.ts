@@ -31,7 +31,7 @@ const jwksUrl = text('expected an https:// URL')
     },
     { error: 'expected an https:// URL (http:// only to this machine)' },
   )
-  .describe("Where the issuer's public keys are (JWK Set). https, or http to this machine.");
+  .describe("URL of the issuer's public keys (JWK Set): https, or http to this machine.");
 
 const jwt = z.strictObject({
   issuer: text('expected the issuer, exactly as the tokens spell it').describe('`iss` of the tokens, exactly.'),
@@ -44,11 +44,11 @@ const jwt = z.strictObject({
     .min(1, { error: 'expected at least one algorithm' })
     .prefault(['RS256', 'ES256', 'EdDSA'])
     .describe('Accepted signature algorithms. Symmetric ones are never accepted.'),
-  requiredScopes: texts().prefault([]).describe('Scopes a token must carry to use the gateway at all.'),
+  requiredScopes: texts().prefault([]).describe('Scopes that every token must have.'),
 });
 
 const apiKey = z.strictObject({
-  name: text().describe('Who the key stands for, in logs.'),
+  name: text().describe('Name of the client or user of the key. It is the principal, and appears in logs.'),
   sha256: text('expected 64 hex digits')
     .regex(/^[0-9a-fA-F]{64}$/, { error: `expected 64 hex digits; make them with: ${HASH_COMMAND}` })
     .toLowerCase()
@@ -70,17 +70,17 @@ const limits = z.strictObject({
   parkedPerPrincipal: count(1, 1_000_000)
     .prefault(256)
     .describe(
-      'Calls of one principal that wait at an upstream until their client, of 2026-07-28, answers a question; and as many tasks.',
+      'Calls of one principal that wait at an older upstream for an answer of their 2026-07-28 client; and as many tasks.',
     ),
-  parkedPerUpstream: count(1, 1_000_000).prefault(1_024).describe('The same for one upstream.'),
-  inFlightPerSession: count(1, 100_000).prefault(256).describe('Requests under way in one session.'),
+  parkedPerUpstream: count(1, 1_000_000).prefault(1_024).describe('The same calls at one upstream.'),
+  inFlightPerSession: count(1, 100_000).prefault(256).describe('Requests in flight in one session.'),
   streamsPerPrincipal: count(1, 1_000_000)
     .prefault(1_000)
     .describe('Open subscriptions/listen streams of one principal, and as many GET /sse streams.'),
   bodyTotal: size('1MiB', '1024GiB')
     .optional()
     .describe(
-      'All requests that are being received, together; half of it for one principal. ' +
+      'All unfinished request bodies together; half of it for one principal. ' +
         'Default: an eighth of the heap limit, at most 128MiB, at least four times body.',
     ),
   unsentTotal: size('1MiB', '1024GiB')
@@ -94,12 +94,12 @@ const limits = z.strictObject({
 const sessions = z.strictObject({
   idle: duration('1s', '30d')
     .prefault('30m')
-    .describe('After this long unused, what a session holds is let go. Its id still works.'),
+    .describe('A session unused for this long is released from memory. Its id stays valid.'),
   park: duration('1s', '1d')
     .prefault('10m')
-    .describe('How long such a call waits for its client before the upstream is told that nobody answers.'),
-  maxAge: duration('1m', '365d').prefault('30d').describe('After this long a session id is refused.'),
-  keepAlive: duration('1s', '10m').prefault('15s').describe('Between comments on a silent event stream.'),
+    .describe('Longest wait of a parked call for the answer of its client. Then its questions are cancelled.'),
+  maxAge: duration('1m', '365d').prefault('30d').describe('Longest validity of a session id.'),
+  keepAlive: duration('1s', '10m').prefault('15s').describe('Interval between comments on a silent event stream.'),
   events: count(0, 1_000_000).prefault(1_000).describe('Events kept for Last-Event-ID, per session.'),
   eventBytes: size('0B', '1GiB').prefault('8MiB').describe('Size of those events, per session.'),
   eventBytesTotal: size('0B', '1024GiB')
@@ -110,14 +110,14 @@ const sessions = z.strictObject({
     ),
 });
 
-const globs = (what: string) => texts('expected a list of tool names; * stands for any text').describe(what);
+const globs = (what: string) => texts('expected a list of tool names; * matches any text').describe(what);
 
 const profile = z.strictObject({
   upstreams: texts('expected a list of upstreams')
     .optional()
-    .describe('Upstreams in order, by id or by the key they have in this file. Without it, all.'),
-  includeTools: globs('Published tool names to offer; * stands for any text. Without it, all.').optional(),
-  excludeTools: globs('Published tool names to leave out; * stands for any text.').prefault([]),
+    .describe('Upstreams in order, by id or by their key in this file. Default: all.'),
+  includeTools: globs('Published tool names to offer; * matches any text. Default: all.').optional(),
+  excludeTools: globs('Published tool names to leave out; * matches any text.').prefault([]),
   renames: z
     .record(
       z.string(),
@@ -132,14 +132,14 @@ const profile = z.strictObject({
 export const gatewaySchema = z.strictObject({
   listen: address()
     .prefault('127.0.0.1:3000')
-    .describe('host:port for MCP clients. Anything but this machine alone needs `auth`.'),
+    .describe('host:port for MCP clients. An address that other machines can reach needs `auth`.'),
   operator: z
     .union([z.literal(false), address()], { error: 'expected host:port such as "127.0.0.1:3001", or false' })
     .prefault('127.0.0.1:3001')
     .describe(
-      'host:port for health, metrics and status, or false for none. Where it is not set and taken, the next free port.',
+      'host:port for health, metrics and status, or false for none. If the default port is in use, the next free one.',
     ),
-  publicUrl: origin().optional().describe('Origin clients reach us by, where it is not http:// + listen.'),
+  publicUrl: origin().optional().describe('Origin by which clients reach the gateway. Default: http:// and `listen`.'),
   allowedHosts: z
     .array(
       text()
@@ -152,22 +152,24 @@ export const gatewaySchema = z.strictObject({
   allowedOrigins: z
     .array(origin(), { error: 'expected a list of origins' })
     .prefault([])
-    .describe('Origins of web pages that may call us besides our own.'),
+    .describe('Origins of web pages that may send requests, besides those of the gateway itself.'),
   stateDir: text()
     .optional()
     .describe(
       'Directory for sealing keys, session journal and the last good lists; relative to this file. ' +
         'Default: ${XDG_STATE_HOME:-~/.local/state}/linkspan/<12 hex digits made from the path of this file>.',
     ),
-  auth: auth.prefault({}).describe('Who may come in. Empty: everyone, which is allowed on loopback alone.'),
-  limits: limits.prefault({}).describe('What the gateway takes on at most.'),
-  sessions: sessions.prefault({}).describe('How long sessions of clients live.'),
-  legacySse: flag().prefault(true).describe('Whether clients of 2024-11-05 may come by GET /sse.'),
-  logLevel: oneOf(LOG_LEVELS).prefault('info').describe('Least severe log line that is written.'),
+  auth: auth
+    .prefault({})
+    .describe('Accepted credentials. Without any, no authentication, which is allowed only on loopback.'),
+  limits: limits.prefault({}).describe('Limits on the load of the gateway.'),
+  sessions: sessions.prefault({}).describe('Sessions of clients: their duration, and the events kept for them.'),
+  legacySse: flag().prefault(true).describe('Whether clients of 2024-11-05 may connect with GET /sse.'),
+  logLevel: oneOf(LOG_LEVELS).prefault('info').describe('Lowest level of the log lines that are written.'),
   accessLog: oneOf(ACCESS_LOGS)
     .prefault('auto')
     .describe(
-      'Which requests get a log line. `auto` is `none` on a terminal, `errors` over stdio and where only this machine can ' +
+      'Which requests get a log line. `auto` is `none` on a terminal, `errors` over stdio and if only this machine can ' +
         'connect (no publicUrl), and `all` elsewhere. Lines of requests have the level info.',
     ),
   names: z
@@ -187,7 +189,7 @@ export const gatewaySchema = z.strictObject({
       wait: duration('0s', '1m')
         .prefault('8s')
         .describe(
-          'How long a list waits for upstreams that were never listed. Those that failed last are not waited for.',
+          'Longest wait of a list for upstreams that were never listed. It does not wait for those whose last start failed.',
         ),
     })
     .prefault({})

@@ -39,9 +39,9 @@ const timeouts = z.strictObject(
   {
     start: limit('1ms', '1h', '30s', 'From start to the answer to `initialize`.'),
     connect: limit('1ms', '10m', '5s', 'HTTP: until the connection stands.'),
-    firstByte: limit('1ms', '1h', '30s', 'HTTP: until response headers, for requests answered at once.'),
+    firstByte: limit('1ms', '1h', '30s', 'HTTP: until the response headers, for messages that are answered at once.'),
     call: limit('1ms', '1d', '60s', 'One request without progress.'),
-    max: limit('1ms', '1d', '10m', 'One request, however much progress it reports.'),
+    max: limit('1ms', '1d', '10m', 'One request with any progress.'),
   },
   { error: 'expected a map such as {call: 30s}' },
 );
@@ -67,7 +67,7 @@ const OWN = {
     .optional()
     .describe(
       'Transport. Without it, a command means stdio and a url http. `http` is Streamable HTTP and falls back to the transport ' +
-        'of 2024-11-05; `sse` pins that one.',
+        'of 2024-11-05; `sse` is only that one.',
     ),
   command: z
     .union(
@@ -85,10 +85,8 @@ const OWN = {
     .optional()
     .describe('stdio: the program. No shell is involved. OpenCode writes a list, Zed a map.'),
   args: z.array(loose(), { error: 'expected a list of arguments' }).optional().describe('stdio: its arguments.'),
-  env: variables('stdio: environment variables, added to the few that every child gets (PATH, HOME and the like).'),
-  envFile: text()
-    .optional()
-    .describe('stdio: a file of NAME=value lines, relative to this file; `env` comes before it.'),
+  env: variables('stdio: environment variables, besides the few that every child gets (PATH, HOME and others).'),
+  envFile: text().optional().describe('stdio: a file of NAME=value lines, relative to this file; `env` overrides it.'),
   cwd: text().optional().describe('stdio: working directory, relative to this file.'),
   url: text('expected a URL').optional().describe('http, sse: the endpoint.'),
   headers: headers('http, sse: headers sent with every request.'),
@@ -102,7 +100,7 @@ const OWN = {
     })
     .optional()
     .describe(
-      'Put in front of tool and prompt names exactly as written, so end it with a separator ("git_"). Empty for none. ' +
+      'Prefix of tool and prompt names, exactly as written, so end it with a separator ("git_"). Empty for none. ' +
         'Default: the id and two underscores.',
     ),
   rawUris: flag()
@@ -113,13 +111,13 @@ const OWN = {
   isolation: oneOf(ISOLATIONS)
     .prefault('session')
     .describe(
-      'Who shares a connection (for stdio: a process): each client session has its own, each principal, everyone (`shared`; ' +
-        'the upstream is told of no client features), or none beyond one call.',
+      'Which clients share a connection (for stdio: a process): each session has its own, each principal, all clients share one (`shared`; ' +
+        'no client features are declared to the upstream), or each call has its own.',
     ),
   era: oneOf(ERAS)
     .prefault('auto')
     .describe(
-      'Which protocol it is spoken to in: `modern` is revision 2026-07-28, `legacy` all before it, `auto` that of each client where the upstream has both, else the one it has.',
+      'The era in which the upstream is used: `modern` is revision 2026-07-28, `legacy` all before it. `auto` is the era of each client if the upstream supports both, else the one that it supports.',
     ),
   clientFeatures: z
     .array(oneOf(CLIENT_FEATURES), {
@@ -127,23 +125,29 @@ const OWN = {
     })
     .optional()
     .describe(
-      'The features of clients that it may use. The others are not declared to it. Default: all for stdio and for a URL on this ' +
+      'The client features that the upstream may use. The others are not declared to it. Default: all for stdio and for a URL on this ' +
         'machine; `elicitation` and `roots` for any other URL.',
     ),
-  start: oneOf(['eager', 'lazy']).prefault('lazy').describe('Whether it is started with the gateway or on first use.'),
-  required: flag().prefault(false).describe('Whether the gateway is not ready without it.'),
-  timeouts: timeouts.prefault({}).describe('How long to wait for it.'),
+  start: oneOf(['eager', 'lazy'])
+    .prefault('lazy')
+    .describe('Whether the upstream is started with the gateway (`eager`) or at its first use.'),
+  required: flag().prefault(false).describe('Whether the gateway is ready only while this upstream is up.'),
+  timeouts: timeouts.prefault({}).describe('Timeouts of the upstream.'),
   concurrency: count(1, 100_000)
     .optional()
     .describe('Requests in flight at once. Default: 32 for stdio, 1 024 for remote upstreams.'),
   queue: count(0, 1_000_000)
     .optional()
-    .describe('Requests that wait when that many are in flight. Principals take turns. Default: twice `concurrency`.'),
-  queueWait: duration('0ms', '1h').prefault('5s').describe('How long they wait at most.'),
+    .describe(
+      'Requests that wait when `concurrency` requests are in flight. Principals take turns. Default: twice `concurrency`.',
+    ),
+  queueWait: duration('0ms', '1h')
+    .prefault('5s')
+    .describe('Longest wait of such a request, and of a new client at `maxConnections`.'),
   idle: duration('1s', '7d')
     .optional()
     .describe(
-      'A connection unused for this long is closed, and with it the state that the upstream keeps for the client. ' +
+      'A connection unused for this long is closed, and the state that the upstream keeps for the client is lost. ' +
         'Default: 10m for stdio, 1h for remote upstreams.',
     ),
   maxConnections: count(1, 100_000)
@@ -152,12 +156,12 @@ const OWN = {
       'Connections (for stdio: processes) at once. When all are in use, a client waits for `queueWait` and is then refused. ' +
         'Default: 64 for stdio, 10 000 for remote upstreams, together no more than the limit on open files allows.',
     ),
-  includeTools: texts('expected a list of tool names; * stands for any text')
+  includeTools: texts('expected a list of tool names; * matches any text')
     .optional()
-    .describe("The upstream's own tool names to offer; * stands for any text. Without it, all."),
-  excludeTools: texts('expected a list of tool names; * stands for any text')
+    .describe('Tool names of the upstream to offer; * matches any text. Default: all.'),
+  excludeTools: texts('expected a list of tool names; * matches any text')
     .prefault([])
-    .describe("The upstream's own tool names to leave out; * stands for any text."),
+    .describe('Tool names of the upstream to leave out; * matches any text.'),
 };
 
 /** The same settings in the spelling of clients. */
@@ -165,36 +169,34 @@ const SYNONYMS = {
   cmd: text().optional().describe('`command`, as Goose spells it.'),
   environment: variables('`env`, as OpenCode spells it.'),
   envs: variables('`env`, as Goose spells it.'),
-  env_keys: texts().optional().describe('Variables of the gateway to hand on, as Goose names them.'),
+  env_keys: texts().optional().describe('Variables of the gateway that the upstream gets, as Goose spells it.'),
   env_vars: z
     .array(z.union([text(), z.looseObject({ name: text() }).transform(({ name }) => name)]), {
       error: 'expected a list of names',
     })
     .optional()
-    .describe('Variables of the gateway to hand on, as Codex names them.'),
+    .describe('Variables of the gateway that the upstream gets, as Codex spells it.'),
   requestOptions: z
     .looseObject({ headers: textMap('expected a map of headers').nullish() })
     .optional()
     .describe('`headers` inside it are headers, as Continue spells them; the rest is ignored.'),
   serverUrl: text('expected a URL').optional().describe('`url`, as Windsurf and Antigravity spell it.'),
-  httpUrl: text('expected a URL')
-    .optional()
-    .describe('`url`, as Gemini CLI spells it; comes before a `url` beside it.'),
+  httpUrl: text('expected a URL').optional().describe('`url`, as Gemini CLI spells it; overrides `url`.'),
   uri: text('expected a URL').optional().describe('`url`, as Goose spells it.'),
   http_headers: headers('`headers`, as Codex spells it.'),
   env_http_headers: z
     .record(z.string(), text(), { error: 'expected a map from headers to environment variables' })
     .optional()
-    .describe('Header → environment variable that holds it, as Codex writes.'),
-  bearer_token_env_var: text().optional().describe('Environment variable with a bearer token, as Codex writes.'),
-  bearer_token: refused('a token has no place here; write headers: {Authorization: "Bearer ${VARIABLE}"}'),
+    .describe('Header → environment variable with its value, as Codex spells it.'),
+  bearer_token_env_var: text().optional().describe('Environment variable with a bearer token, as Codex spells it.'),
+  bearer_token: refused('tokens are not accepted here; write headers: {Authorization: "Bearer ${VARIABLE}"}'),
   timeout: z
     .union([z.number().positive(), duration('1ms', '1d').transform((ms) => ({ ms }))], {
       error: 'expected a duration such as "30s"',
     })
     .optional()
     .describe(
-      "`timeouts.call`, as clients spell it: milliseconds, or seconds where the number is under 1000 or in Goose's file. " +
+      "`timeouts.call`, as clients spell it: milliseconds, or seconds if the number is under 1000 or in Goose's file. " +
         'In the file of OpenCode, `timeouts.start`.',
     ),
   startup_timeout_sec: seconds('`timeouts.start` in seconds, as Codex spells it.'),

@@ -24,7 +24,7 @@ export interface Endpoints {
   readonly mcp: McpEndpoint;
   readonly sse: SseEndpoint;
   readonly bodies: BodyBudget;
-  /** Refuses new requests, and ends streams on which no answer is due. Requests under way go on. */
+  /** Refuses new requests, and ends streams on which no answer is due. Requests in flight continue. */
   drain(): void;
 }
 

@@ -123,7 +123,7 @@ export class EventStream implements MessageSink {
 
   send(text: string): boolean {
     if (this.#isFinished) return false;
-    // Nobody could ask for this event: there is no connection and no earlier event id.
+    // No client can request this event: there is no connection and no earlier event id.
     if (this.#writer === undefined && !this.#isResumable) return false;
     this.#append(text);
     return true;

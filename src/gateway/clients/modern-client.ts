@@ -2,7 +2,8 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import { GatewayError } from '../../errors.ts';
 import { mayRequireInput } from '../../protocol/input-required.ts';
 import type { RawObject } from '../../json/json.ts';
-import { notificationText } from '../../protocol/jsonrpc.ts';
+import { errorAnswer, notificationText } from '../../protocol/jsonrpc.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import type { ClientGroup } from './client-group.ts';
 import type { Caller } from '../exchange/caller.ts';
@@ -75,6 +76,6 @@ export class ModernClient<Holder extends ConnectionHolder = ClientGroup> impleme
       return;
     }
     const message = 'Only tools/call, prompts/get and resources/read may be answered with questions';
-    question.answer({ kind: 'error', error: { code: -32602, message } });
+    question.answer(errorAnswer(RPC.invalidParams, message));
   }
 }

@@ -4,8 +4,9 @@ import type { Catalog } from '../../catalog/catalog.ts';
 import type { SessionRef } from '../../store/session-store.ts';
 import { GatewayError, toAnswer } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
-import { type Answer, type Id, notificationText, requestText } from '../../protocol/jsonrpc.ts';
+import { type Answer, errorAnswer, type Id, notificationText, requestText } from '../../protocol/jsonrpc.ts';
 import { withToken } from '../../protocol/meta.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { ClientQuestion } from '../exchange/client-question.ts';
 import type { Recipient, Client, Exchange } from '../exchange/exchange.ts';
@@ -173,7 +174,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   ask(question: ClientQuestion, exchange: Exchange | undefined): void {
     if (this.#questions.size >= MAX_QUESTIONS) {
       const message = 'The client has too many unanswered questions';
-      question.answer({ kind: 'error', error: { code: -32603, message } });
+      question.answer(errorAnswer(RPC.internalError, message));
       return;
     }
     const { method, params } = question;

@@ -136,7 +136,7 @@ export class HolderLinks {
           await this.open(holder, upstream);
           return;
         } catch (thrown) {
-          this.#log.debug({ err: thrown, upstream }, 'subscriptions not back yet');
+          this.#log.debug({ err: thrown, upstream }, 'subscriptions not restored yet');
           await sleep(backoffMs(attempt, Math.random()), undefined, { ref: false });
         }
       }
@@ -223,7 +223,7 @@ export class HolderLinks {
       for (const [uri, holders] of link.subscribers) {
         if (!holders.has(holder)) continue;
         this.#subscriptions.remove(link, holder, uri).catch((thrown: unknown) => {
-          this.#log.debug({ err: thrown, upstream: link.upstream }, 'not unsubscribed');
+          this.#log.debug({ err: thrown, upstream: link.upstream }, 'cannot unsubscribe from a resource');
         });
       }
     }
@@ -242,7 +242,7 @@ export class HolderLinks {
       if (answer.kind === 'result')
         holder.announce('notifications/resources/updated', RawObject.of({ uri: publishedUri }));
     } catch (thrown) {
-      this.#log.warn({ err: thrown, upstream: link.upstream }, 'not subscribed again');
+      this.#log.warn({ err: thrown, upstream: link.upstream }, 'subscription not restored');
     }
   }
 

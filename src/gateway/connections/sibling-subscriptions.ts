@@ -88,7 +88,7 @@ export class SiblingSubscriptions {
       await subscriptions.add(link, holder, to.uri);
     } catch (thrown) {
       // The holder's own link is subscribed; only changes made over this link are missed.
-      log.debug({ err: thrown, upstream: link.upstream }, 'not subscribed on the connection of a sibling');
+      log.debug({ err: thrown, upstream: link.upstream }, 'cannot subscribe on the connection of a sibling group');
       return;
     }
     if (!isSubscribed(holder, to)) this.#remove(link, holder, to.uri);
@@ -97,7 +97,7 @@ export class SiblingSubscriptions {
   #remove(link: Link, holder: ConnectionHolder, uri: string): void {
     const { subscriptions, log } = this.#parts;
     subscriptions.remove(link, holder, uri).catch((thrown: unknown) => {
-      log.debug({ err: thrown, upstream: link.upstream }, 'not unsubscribed');
+      log.debug({ err: thrown, upstream: link.upstream }, 'cannot unsubscribe on the connection of a sibling group');
     });
   }
 }

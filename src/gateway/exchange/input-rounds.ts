@@ -1,6 +1,7 @@
 import type { InputRequest } from '../../protocol/input-required.ts';
 import { JsonTextError, type RawObject } from '../../json/json.ts';
-import type { Answer } from '../../protocol/jsonrpc.ts';
+import { errorAnswer } from '../../protocol/jsonrpc.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import { downgradeInputResponse } from '../../protocol/translation/input-response.ts';
 import { upgradeServerRequest } from '../../protocol/translation/upgrade.ts';
 import { LATEST_LEGACY } from '../../protocol/revisions.ts';
@@ -11,10 +12,6 @@ const COALESCE_MS = 20;
 const MAX_OPEN = 64;
 
 const NAME = /^[A-Za-z0-9_-]{1,64}$/;
-
-function errorAnswer(code: number, message: string): Answer {
-  return { kind: 'error', error: { code, message } };
-}
 
 /** Returns a readable name of a question, such as `user_name` for a form with the only field `name`. */
 function questionName(method: string, params: RawObject): string {
@@ -44,7 +41,7 @@ export class InputRounds {
   /** Adds a question to the next round. Answers it at once if the request contained the response. */
   add(question: ClientQuestion): void {
     if (this.#open.size >= MAX_OPEN) {
-      question.answer(errorAnswer(-32603, 'The client has too many unanswered questions'));
+      question.answer(errorAnswer(RPC.internalError, 'The client has too many unanswered questions'));
       return;
     }
     const key = this.#keyFor(question);
@@ -127,7 +124,9 @@ export class InputRounds {
       const result = downgradeInputResponse(question.method, LATEST_LEGACY, raw);
       // The caller has validated the responses before, so this is for questions that were added since.
       question.answer(
-        result === undefined ? errorAnswer(-32602, 'The client gave no valid answer') : { kind: 'result', result },
+        result === undefined
+          ? errorAnswer(RPC.invalidParams, 'The client gave no valid answer')
+          : { kind: 'result', result },
       );
     }
     this.#hasNewQuestions = this.#open.size > 0;
@@ -145,7 +144,7 @@ export class InputRounds {
       question.answer(
         question.method === 'elicitation/create'
           ? { kind: 'result', result: '{"action":"cancel"}' }
-          : errorAnswer(-32603, why),
+          : errorAnswer(RPC.internalError, why),
       );
     }
   }

@@ -219,7 +219,7 @@ export class Offers {
       if (limit !== undefined) this.#metrics.limitReached(limit);
     }
     if (fresh.length > MAX_LOGGED)
-      this.#log.warn({ upstream, era, more: fresh.length - MAX_LOGGED }, 'more list items changed');
+      this.#log.warn({ upstream, era, more: fresh.length - MAX_LOGGED }, 'further list items repaired or left out');
   }
 
   /** Runs writes one after another. Offers that cannot be written are still served; only a restart loses them. */

@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import { arrayText, RawObject } from '../../json/json.ts';
-import type { Answer } from '../../protocol/jsonrpc.ts';
+import { type Answer, errorAnswer } from '../../protocol/jsonrpc.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import { supportsClientTask, relatedTask, withRelatedTask } from '../../protocol/tasks.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
 import type { Client, Exchange } from '../exchange/exchange.ts';
@@ -17,10 +18,6 @@ interface HostedTask {
 const MAX_HOSTED = 256;
 
 const METHODS = new Set(['tasks/get', 'tasks/result', 'tasks/list', 'tasks/cancel']);
-
-function errorAnswer(code: number, message: string): Answer {
-  return { kind: 'error', error: { code, message } };
-}
 
 /**
  * Tasks of 2025-11-25 that clients run for upstreams. The upstream gets an id that is valid only on its connection, so
@@ -64,7 +61,7 @@ export class ClientTasks {
     const id = request.params.string('taskId') ?? '';
     const hosted = this.#tasksOf(link).get(id);
     if (hosted === undefined) {
-      request.answer(errorAnswer(-32602, `No client runs a task ${JSON.stringify(id)} for this connection`));
+      request.answer(errorAnswer(RPC.invalidParams, `No client runs a task ${JSON.stringify(id)} for this connection`));
       return;
     }
     askClient(link, hosted, request, (answer) => request.answer(toUpstream(answer, hosted.task, id)));

@@ -1,4 +1,5 @@
-import type { Answer } from '../../protocol/jsonrpc.ts';
+import { errorAnswer } from '../../protocol/jsonrpc.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
 import type { ServerRequest } from '../../upstream/rpc/connection.ts';
 import { canBeAsked } from '../exchange/client-capabilities.ts';
@@ -9,10 +10,6 @@ import type { ClientTasks } from './client-tasks.ts';
 import type { TaskMarks } from '../handles/task-marks.ts';
 
 const ASKABLE = new Set(['sampling/createMessage', 'elicitation/create', 'roots/list']);
-
-function errorAnswer(code: number, message: string): Answer {
-  return { kind: 'error', error: { code, message } };
-}
 
 /**
  * Finds the client that must answer a server request: the one whose call it is about, or the only one of the connection.
@@ -45,17 +42,19 @@ export class ServerRequests {
       return;
     }
     if (!ASKABLE.has(request.method)) {
-      request.answer(errorAnswer(-32601, `Method not found: ${request.method}`));
+      request.answer(errorAnswer(RPC.methodNotFound, `Method not found: ${request.method}`));
       return;
     }
     const recipient = recipientOf(link, request);
     if (recipient === undefined) {
-      request.answer(errorAnswer(-32602, 'This connection serves many clients, and nothing tells which one is asked'));
+      request.answer(
+        errorAnswer(RPC.invalidParams, 'This connection serves many clients, and nothing tells which one is asked'),
+      );
       return;
     }
     const refusal = this.#policy.refusal(link.upstream, request.method, request.params);
     if (refusal !== undefined) {
-      request.answer(errorAnswer(-32602, `The client is not asked: ${refusal}`));
+      request.answer(errorAnswer(RPC.invalidParams, `The client is not asked: ${refusal}`));
       return;
     }
     const { client, exchange } = recipient;
@@ -63,7 +62,7 @@ export class ServerRequests {
     const asked = this.#policy.toClient(client, link.upstream, { method: request.method, params: marked });
     const params = client.dialect.downgradeServerRequest(request.method, asked);
     if (params === undefined || !canBeAsked(client.clientCapabilities, request.method, request.params)) {
-      request.answer(errorAnswer(-32602, `The client cannot be asked for this: ${request.method}`));
+      request.answer(errorAnswer(RPC.invalidParams, `The client cannot be asked for this: ${request.method}`));
       client.onUnsupportedRequest(request.method, request.params, exchange);
       return;
     }

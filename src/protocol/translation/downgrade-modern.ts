@@ -9,11 +9,9 @@ import { downgradeServerRequest, withTextOf } from './downgrade.ts';
 import { withoutModernMeta } from '../meta.ts';
 import { isWrapped, wrappedContent, wrappedSchema } from './output-schema.ts';
 import type { LegacyRevision } from '../revisions.ts';
+import { RPC } from '../rpc-codes.ts';
 
 const RESULT_MEMBERS = ['resultType', 'ttlMs', 'cacheScope'];
-
-const INVALID_PARAMS = -32602;
-const RESOURCE_NOT_FOUND = -32002;
 
 /** Wraps structured content in an object, as older clients require, and repeats the value as text. */
 function wrapResult(result: RawObject, isSchemaWrapped: boolean): RawObject {
@@ -80,12 +78,12 @@ export function downgradeModernError(method: string, error: RpcError): RpcError 
   const { code, data } = error;
   const isNotFound =
     method === 'resources/read' &&
-    code === INVALID_PARAMS &&
+    code === RPC.invalidParams &&
     typeof data === 'object' &&
     data !== null &&
     'uri' in data &&
     typeof data.uri === 'string';
-  return isNotFound ? { ...error, code: RESOURCE_NOT_FOUND } : error;
+  return isNotFound ? { ...error, code: RPC.resourceNotFound } : error;
 }
 
 /** Wraps the structured content of a `tool_result` block in a sampling message. */

@@ -7,6 +7,7 @@ import type { RpcError } from '../jsonrpc.ts';
 import { TextCache } from '../../json/memo.ts';
 import { META, metaText, withoutCoreTaskMeta } from '../meta.ts';
 import { publishedSchema } from '../framing/mirrored-params.ts';
+import { RPC } from '../rpc-codes.ts';
 
 /** Methods whose results carry `ttlMs` and `cacheScope`. */
 const CACHEABLE = new Set([
@@ -17,9 +18,6 @@ const CACHEABLE = new Set([
   'resources/templates/list',
   'resources/read',
 ]);
-
-const RESOURCE_NOT_FOUND = -32002;
-const INVALID_PARAMS = -32602;
 
 /** Members that 2026-07-28 requires of a result and that legacy servers do not send. */
 export interface Stamp {
@@ -84,11 +82,11 @@ export function upgradeListItem(kind: 'tools' | 'prompts' | 'resources' | 'templ
 }
 
 /**
- * Translates an error of a legacy server. `-32042` does not reach this function: the caller turns it into an input
+ * Translates an error of a legacy server. `urlElicitationRequired` does not reach this function: the caller turns it into an input
  * request.
  */
 export function upgradeError(error: RpcError): RpcError {
-  return error.code === RESOURCE_NOT_FOUND ? { ...error, code: INVALID_PARAMS } : error;
+  return error.code === RPC.resourceNotFound ? { ...error, code: RPC.invalidParams } : error;
 }
 
 /**
@@ -99,7 +97,7 @@ export function upgradeError(error: RpcError): RpcError {
  */
 export function unknownResourceError({ message, data }: RpcError, uri: string): RpcError {
   const kept = typeof data === 'object' && data !== null && !Array.isArray(data) ? data : {};
-  return { code: INVALID_PARAMS, message, data: { ...kept, uri } };
+  return { code: RPC.invalidParams, message, data: { ...kept, uri } };
 }
 
 /** Members of a server request of 2025-11-25 that an entry of `inputRequests` does not have. */

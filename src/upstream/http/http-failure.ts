@@ -1,6 +1,7 @@
 import { type Executed, GatewayError } from '../../errors.ts';
 import { EventTooLargeError } from '../../protocol/framing/event-stream.ts';
 import { MessageError, parseMessage, type Response } from '../../protocol/jsonrpc.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
 /** A response whose status is not 2xx. */
@@ -21,8 +22,6 @@ export type ErrorResponseMeaning =
 
 /** Statuses with which a server, or a proxy in front of it, refuses a request without running it. */
 const NOT_PROCESSED = new Set([404, 405, 406, 415, 421, 426]);
-
-const METHOD_NOT_FOUND = -32601;
 
 const MAX_MESSAGE_CHARS = 200;
 
@@ -55,7 +54,7 @@ export function interpretErrorResponse(
   const response = readResponse(refused.body);
   const error = response?.kind === 'error' ? response.error : undefined;
   const isOwn = response !== undefined && response.id === String(id);
-  if (status === 404 && inSession && !(isOwn && error?.code === METHOD_NOT_FOUND)) return { kind: 'session-lost' };
+  if (status === 404 && inSession && !(isOwn && error?.code === RPC.methodNotFound)) return { kind: 'session-lost' };
   if (isOwn && status !== 429) return { kind: 'answer', response, isNamed: true };
   if (status === 400 && error !== undefined && response?.id === 'null') {
     // The SDK's example servers send this instead of 404 if they do not know a session.

@@ -55,7 +55,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
   readonly #timeouts: UpstreamTimeouts;
   readonly #log: Logger;
   readonly #events: TransportEvents;
-  readonly #onPause: (() => void) | undefined;
+  readonly #onLimit: HttpOptions['onLimit'];
   readonly #inFlight = new ArrayMap<number, PostExchange>();
   #isClosed = false;
 
@@ -78,7 +78,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     this.#timeouts = options.timeouts;
     this.#log = options.log;
     this.#events = events;
-    this.#onPause = options.onPause;
+    this.#onLimit = options.onLimit;
   }
 
   /** Sends requests only. Notifications are not sent: in this era, closing the response stream cancels a request. */
@@ -117,7 +117,8 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
   }
 
   pause(forMs: number, about: number | undefined): void {
-    if (about !== undefined && this.#inFlight.get(about)?.pause(forMs) === true) this.#onPause?.();
+    if (about !== undefined && this.#inFlight.get(about)?.pause(forMs) === true)
+      this.#onLimit?.('notificationsPerSecond');
   }
 
   close(): Promise<void> {
@@ -141,7 +142,11 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
       text,
       (message) => this.#deliver(message, post),
       (error) => {
-        this.#log.warn({ upstream: this.upstream, method: post.method, err: error }, 'not a message, dropped');
+        this.#log.warn(
+          { upstream: this.upstream, method: post.method, err: error },
+          'invalid message of the upstream dropped',
+        );
+        if (error.limit !== undefined) this.#onLimit?.(error.limit);
         post.blockSocketReuse();
         const message = `upstream "${this.upstream}" answered with something that is not JSON-RPC`;
         if (!post.isAnswered)
@@ -159,7 +164,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     if (id === undefined || post.isAnswered || !this.#inFlight.has(id)) return;
     if (message.kind === 'result' || message.kind === 'error') {
       if (message.id !== String(id) && message.id !== 'null') {
-        this.#log.warn({ upstream: this.upstream, method: post.method }, 'answer to no request, dropped');
+        this.#log.warn({ upstream: this.upstream, method: post.method }, 'answer to an unknown request dropped');
         post.blockSocketReuse();
         return;
       }

@@ -3,8 +3,10 @@ import type { Logger } from 'pino';
 
 import type { HttpTarget, UpstreamTimeouts } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
+import type { LimitName } from '../../limits.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
 import type { Message, MessageError, Response } from '../../protocol/jsonrpc.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import { deleteSession } from './delete-session.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
 import { isSessionId } from './http-headers.ts';
@@ -38,8 +40,8 @@ export interface HttpOptions {
   readonly wire: Wire;
   /** `linkspan/<version>` */
   readonly userAgent: string;
-  /** Called when reading is paused because the upstream sends too much. */
-  readonly onPause?: () => void;
+  /** Called when a message exceeds a bound, or reading is paused because the upstream sends too many notifications. */
+  readonly onLimit?: (limit: LimitName) => void;
 }
 
 /** Longest wait in `close`, once for messages in flight and once for the DELETE. */
@@ -111,7 +113,7 @@ class HttpTransport implements Transport, PostExchangeOwner {
     const entry = about === undefined ? undefined : this.#inFlight.get(about);
     const isPaused =
       entry === undefined ? this.#pauseOtherStreams(forMs) : (entry.stream?.pause(forMs) ?? entry.post.pause(forMs));
-    if (isPaused) this.#options.onPause?.();
+    if (isPaused) this.#options.onLimit?.('notificationsPerSecond');
   }
 
   /** Pauses the server's stream, and the streams of answered POSTs. */
@@ -184,7 +186,10 @@ class HttpTransport implements Transport, PostExchangeOwner {
     if (post.id !== undefined) {
       this.#events.onSendFailed(post.id, error);
     } else if (!this.#isClosed) {
-      this.#options.log.warn({ upstream: this.upstream, method: post.method, err: error }, 'message not delivered');
+      this.#options.log.warn(
+        { upstream: this.upstream, method: post.method, err: error },
+        'message not delivered to the upstream',
+      );
     }
   }
 
@@ -234,7 +239,10 @@ class HttpTransport implements Transport, PostExchangeOwner {
     // On the stream of a request, only the answer to that request is accepted.
     const isOwn = about === undefined || response.id === String(id) || response.id === 'null';
     if (id === undefined || entry === undefined || !isOwn) {
-      this.#options.log.warn({ upstream: this.upstream, method: about?.method }, 'answer to no request, dropped');
+      this.#options.log.warn(
+        { upstream: this.upstream, method: about?.method },
+        'answer to an unknown request dropped',
+      );
       about?.blockSocketReuse();
       return;
     }
@@ -248,11 +256,16 @@ class HttpTransport implements Transport, PostExchangeOwner {
   }
 
   #onMalformed(error: MessageError, about: PostExchange | undefined): void {
-    this.#options.log.warn({ upstream: this.upstream, method: about?.method, err: error }, 'not a message, dropped');
+    this.#options.log.warn(
+      { upstream: this.upstream, method: about?.method, err: error },
+      'invalid message of the upstream dropped',
+    );
+    if (error.limit !== undefined) this.#options.onLimit?.(error.limit);
     about?.blockSocketReuse();
     // Text that is not JSON was most likely the answer. A malformed message with another id was not.
     if (about?.id === undefined || about.isAnswered) return;
-    if (error.code !== -32700 && error.refused === undefined && error.id !== String(about.id)) return;
+    const isWhole = error.code === RPC.parseError || (error.refused !== undefined && error.limit !== 'requestIdChars');
+    if (!isWhole && error.id !== String(about.id)) return;
     const failure = this.#protocolError('answered with something that is not JSON-RPC', error);
     const stream = this.#inFlight.get(about.id)?.stream;
     if (stream === undefined) {
@@ -294,9 +307,8 @@ class HttpTransport implements Transport, PostExchangeOwner {
       onEnd: (why) => {
         const { log } = this.#options;
         if (why.kind === 'session-lost') this.#finish(this.#sessionLostError());
-        else if (why.reason === undefined)
-          log.debug({ upstream: this.upstream }, 'upstream offers no stream of its own');
-        else log.warn({ upstream: this.upstream, err: why.reason }, 'stream of the upstream given up');
+        else if (why.reason === undefined) log.debug({ upstream: this.upstream }, 'upstream offers no GET stream');
+        else log.warn({ upstream: this.upstream, err: why.reason }, 'GET stream of the upstream is not opened again');
       },
     });
     this.#serverStream.start(0);

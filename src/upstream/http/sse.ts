@@ -99,7 +99,7 @@ class SseTransport implements Transport, PostExchangeOwner {
   }
 
   pause(forMs: number): void {
-    if (this.#stream.pause(forMs)) this.#options.onPause?.();
+    if (this.#stream.pause(forMs)) this.#options.onLimit?.('notificationsPerSecond');
   }
 
   close(): Promise<void> {
@@ -139,7 +139,11 @@ class SseTransport implements Transport, PostExchangeOwner {
   onFailed(post: PostExchange, error: GatewayError): void {
     this.#settle(post);
     if (post.id !== undefined) this.#events.onSendFailed(post.id, error);
-    else this.#options.log.warn({ upstream: this.upstream, method: post.method, err: error }, 'message not delivered');
+    else
+      this.#options.log.warn(
+        { upstream: this.upstream, method: post.method, err: error },
+        'message not delivered to the upstream',
+      );
   }
 
   #post(message: Outgoing): void {
@@ -187,7 +191,8 @@ class SseTransport implements Transport, PostExchangeOwner {
   /** Fails the request that a malformed message answers, if the message has its id. */
   #onMalformed(error: MessageError): void {
     const { upstream } = this;
-    this.#options.log.warn({ upstream, err: error }, 'not a message, dropped');
+    this.#options.log.warn({ upstream, err: error }, 'invalid message of the upstream dropped');
+    if (error.limit !== undefined) this.#options.onLimit?.(error.limit);
     if (this.#isClosed || !/^\d+$/.test(error.id)) return;
     const message = `upstream "${upstream}" answered with something that is not JSON-RPC`;
     this.#events.onSendFailed(Number(error.id), new GatewayError('upstream-protocol', { upstream, message }, error));

@@ -5,7 +5,8 @@ import { META } from '../../protocol/meta.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import type { Connection } from '../rpc/connection.ts';
 import type { ServerHello } from './initialize.ts';
-import { isModernError, isRefusedByStatus, supportedBy, UNSUPPORTED_VERSION } from './era-evidence.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
+import { isModernError, isRefusedByStatus, supportedBy } from './era-evidence.ts';
 
 /** The verdict after `server/discover`. `legacy`: the upstream does not support the modern era. */
 export type Verdict =
@@ -28,7 +29,7 @@ function versionsOf(list: unknown): readonly unknown[] {
 }
 
 function supportsModern({ code, data }: RpcError): boolean {
-  return code === UNSUPPORTED_VERSION && supportedBy(data).includes(MODERN);
+  return code === RPC.unsupportedVersion && supportedBy(data).includes(MODERN);
 }
 
 function verdictOnError(upstream: string, error: RpcError): Verdict {
@@ -36,7 +37,7 @@ function verdictOnError(upstream: string, error: RpcError): Verdict {
   const newer = supportedBy(error.data).filter((version) => String(version) > MODERN);
   const message =
     newer.length > 0
-      ? `upstream "${upstream}" speaks only protocol revision ${newer.join(', ')}, which we do not`
+      ? `upstream "${upstream}" supports only protocol revision ${newer.join(', ')}, which the gateway does not`
       : `upstream "${upstream}" refused server/discover: ${error.message}`;
   return { kind: 'unknown', error: new GatewayError('upstream-unavailable', { upstream, message }), isModern: true };
 }

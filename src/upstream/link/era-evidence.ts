@@ -1,13 +1,11 @@
 import type { GatewayError } from '../../errors.ts';
 import type { RpcError } from '../../protocol/jsonrpc.ts';
 import { MODERN } from '../../protocol/revisions.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import { HttpStatusError } from '../rpc/http-status-error.ts';
 
-/** The JSON-RPC code of an error about an unsupported revision, in 2026-07-28. */
-export const UNSUPPORTED_VERSION = -32022;
-
-/** Errors that only servers of the modern era send: header mismatch, missing capability, unsupported version. */
-const MODERN_ERRORS: ReadonlySet<number> = new Set([-32020, -32021, UNSUPPORTED_VERSION]);
+/** Errors that only servers of the modern era send. */
+const MODERN_ERRORS: ReadonlySet<number> = new Set([RPC.headerMismatch, RPC.missingCapability, RPC.unsupportedVersion]);
 
 /** Returns the revisions in the data of a version error that the server supports. */
 export function supportedBy(data: unknown): readonly unknown[] {
@@ -18,7 +16,7 @@ export function supportedBy(data: unknown): readonly unknown[] {
 /** Returns whether an error proves support of the modern era. A version error that lists only older revisions does not. */
 export function isModernError({ code, data }: RpcError): boolean {
   if (!MODERN_ERRORS.has(code)) return false;
-  return code !== UNSUPPORTED_VERSION || supportedBy(data).some((version) => String(version) >= MODERN);
+  return code !== RPC.unsupportedVersion || supportedBy(data).some((version) => String(version) >= MODERN);
 }
 
 /** Returns whether a status is about a transient condition or credentials, so that it says nothing about the era. */

@@ -184,7 +184,7 @@ function rejectModern(
   verdict: Exclude<Verdict, { kind: 'modern' }>,
 ): Extract<HandshakeOutcome, { kind: 'unsuitable' }> {
   if (verdict.kind === 'legacy') {
-    const message = `upstream "${upstream}" does not speak revision ${MODERN}`;
+    const message = `upstream "${upstream}" does not support revision ${MODERN}`;
     const reason = new GatewayError('upstream-unavailable', { upstream, message });
     return { kind: 'unsuitable', reason, findings: [MODERN_REFUSED], next: undefined };
   }

@@ -65,7 +65,7 @@ export async function initialize<Owner>(
     throw new GatewayError('upstream-protocol', {
       upstream,
       executed: 'no',
-      message: `upstream "${upstream}" chose protocol revision ${result.raw('protocolVersion') ?? '(none)'}, which we do not speak`,
+      message: `upstream "${upstream}" chose protocol revision ${result.raw('protocolVersion') ?? '(none)'}, which the gateway does not support`,
     });
   }
   connection.setRevision(revision);

@@ -5,11 +5,10 @@ import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
 import { detach } from '../../json/memo.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import type { Connection } from '../rpc/connection.ts';
 import type { Link, LinkUser } from './link.ts';
 import { workTurn } from '../../work-turn.ts';
-
-const METHOD_NOT_FOUND = -32601;
 
 /** All items of one list. */
 interface ListItems {
@@ -71,7 +70,7 @@ async function readList<Context>(
     await workTurn();
     if (answer.kind === 'error') {
       // Some servers declare resources without implementing the list of templates.
-      if (answer.error.code === METHOD_NOT_FOUND) break;
+      if (answer.error.code === RPC.methodNotFound) break;
       throw new GatewayError('upstream-protocol', {
         upstream,
         message: `${method} failed: ${answer.error.message} (${answer.error.code})`,

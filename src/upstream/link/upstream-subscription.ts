@@ -111,7 +111,8 @@ export class UpstreamSubscription {
   #renewInBackground(): void {
     this.#renewal().catch((thrown: unknown) => {
       const { log, upstream } = this.#parts;
-      if (!this.#closing.signal.aborted) log.warn({ err: thrown, upstream }, 'not listening to the upstream');
+      if (!this.#closing.signal.aborted)
+        log.warn({ err: thrown, upstream }, 'cannot subscribe to changes of the upstream');
     });
   }
 

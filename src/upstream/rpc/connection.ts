@@ -5,6 +5,7 @@ import { JsonTextError, RawObject } from '../../json/json.ts';
 import {
   type Answer,
   EMPTY_RESULT,
+  errorAnswer,
   type Id,
   type Message,
   type Notification,
@@ -18,6 +19,7 @@ import { LIMITS } from '../../limits.ts';
 import { standardHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { META, withToken } from '../../protocol/meta.ts';
 import { MODERN } from '../../protocol/revisions.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
 import { TokenBucket } from './token-bucket.ts';
 import { nextRequestId } from './request-ids.ts';
@@ -249,8 +251,8 @@ export class Connection<Owner> {
         } catch (thrown) {
           if (!(thrown instanceof JsonTextError)) throw thrown;
           this.#serverRequests.delete(message.id);
-          const error = { code: -32602, message: `Invalid params: ${thrown.message}` };
-          this.#transport?.send({ text: responseText(message.id, { kind: 'error', error }) });
+          const answer = errorAnswer(RPC.invalidParams, `Invalid params: ${thrown.message}`);
+          this.#transport?.send({ text: responseText(message.id, answer) });
         }
     }
   }

@@ -90,7 +90,7 @@ export class ProcessGuard implements AsyncDisposable {
       shell.unref();
       if (shell.stdin instanceof Socket) shell.stdin.unref();
       // The exit event follows a broken pipe.
-      shell.stdin.on('error', (error) => this.#log.debug({ err: error }, 'process guard does not listen'));
+      shell.stdin.on('error', (error) => this.#log.debug({ err: error }, 'cannot write to the process guard'));
       shell.once('exit', () => this.#onShellExit());
     } catch (thrown) {
       this.#disable(thrown);
@@ -115,10 +115,7 @@ export class ProcessGuard implements AsyncDisposable {
     this.#shell = undefined;
     if (this.#isDisabled) return;
     this.#isDisabled = true;
-    this.#log.warn(
-      { err: thrown },
-      'no process guard: if the gateway is killed, processes of upstreams may stay behind',
-    );
+    this.#log.warn({ err: thrown }, 'no process guard: if the gateway is killed, processes of upstreams may remain');
   }
 
   #write(text: string): void {

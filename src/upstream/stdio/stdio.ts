@@ -4,6 +4,7 @@ import type { Logger } from 'pino';
 import type { StdioTarget } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import { type Preparsed, RawObject } from '../../json/json.ts';
+import type { LimitName } from '../../limits.ts';
 import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '../../protocol/jsonrpc.ts';
 import { LineSplitter } from '../../protocol/framing/lines.ts';
 import { childEnvironment } from './environment.ts';
@@ -36,8 +37,8 @@ export interface StdioOptions {
   readonly wrappers?: WrapperCommands;
   /** Called for each line on stdout that is no message. */
   readonly onNonProtocolOutput?: () => void;
-  /** Called when reading is paused because the process sends too much. */
-  readonly onPause?: () => void;
+  /** Called when a message exceeds a bound, or reading is paused because the process sends too many notifications. */
+  readonly onLimit?: (limit: LimitName) => void;
 }
 
 /** The time between the end of stdin and SIGTERM, and between SIGTERM and SIGKILL. */
@@ -98,7 +99,7 @@ class StdioTransport implements Transport {
   readonly #events: TransportEvents;
   readonly #log: Logger;
   readonly #onNonProtocolOutput: (() => void) | undefined;
-  readonly #onPause: (() => void) | undefined;
+  readonly #onLimit: StdioOptions['onLimit'];
   readonly #group: ProcessGroup;
   readonly #stdinQueue: StdinQueue;
   readonly #nonProtocolOutput = new NonProtocolOutput();
@@ -114,14 +115,14 @@ class StdioTransport implements Transport {
     pid: number,
     tag: string,
     events: TransportEvents,
-    { upstream, messageBytes, log, guard, onNonProtocolOutput, onPause }: StdioOptions,
+    { upstream, messageBytes, log, guard, onNonProtocolOutput, onLimit }: StdioOptions,
   ) {
     this.#upstream = upstream;
     this.#messageBytes = messageBytes;
     this.#child = child;
     this.#events = events;
     this.#onNonProtocolOutput = onNonProtocolOutput;
-    this.#onPause = onPause;
+    this.#onLimit = onLimit;
     this.#log = log.child({ upstream, childPid: pid });
     this.#group = new ProcessGroup(child, pid, tag, guard, this.#log);
     this.#stdinQueue = new StdinQueue(upstream, child.stdin, (id, error) => events.onSendFailed(id, error), this.#log);
@@ -144,7 +145,7 @@ class StdioTransport implements Transport {
   pause(forMs: number): void {
     const { stdout } = this.#child;
     if (this.#isFinished || this.#group.hasExited || stdout.isPaused()) return;
-    this.#onPause?.();
+    this.#onLimit?.('notificationsPerSecond');
     stdout.pause();
     // After the exit of the process, the rest of its output is read at once.
     const resume = (): void => {
@@ -192,13 +193,13 @@ class StdioTransport implements Transport {
     });
     child.stderr.on('data', (chunk: Buffer) => stderrLines.push(chunk));
     child.stderr.on('end', () => stderrLines.end());
-    child.stderr.on('error', (error) => this.#log.debug({ err: error }, 'upstream stderr broke'));
+    child.stderr.on('error', (error) => this.#log.debug({ err: error }, 'cannot read the stderr of the upstream'));
 
     child.stdin.on('error', () => {
       this.#stdinQueue.close();
       this.#awaitRest('closed its input');
     });
-    child.on('error', (error) => this.#log.warn({ err: error }, 'upstream process'));
+    child.on('error', (error) => this.#log.warn({ err: error }, 'error of the upstream process'));
     child.once('exit', () => {
       this.#stdinQueue.close();
       this.#awaitRest('exited');
@@ -270,7 +271,7 @@ class StdioTransport implements Transport {
 
   #onNonProtocolLine(text: string, error: MessageError): void {
     // Requests of the upstream have ids too, which can be equal to ours by chance.
-    if (OUR_ID.test(error.id) && RawObject.parse(text).raw('method') === undefined) {
+    if (OUR_ID.test(error.id) && (error.limit === 'jsonDepth' || RawObject.parse(text).raw('method') === undefined)) {
       const detail = this.#detail('answered with something that is not JSON-RPC');
       this.#events.onSendFailed(Number(error.id), new GatewayError('upstream-protocol', detail, error));
     }
@@ -279,6 +280,7 @@ class StdioTransport implements Transport {
 
   #addNonProtocolOutput(text: string, reason: unknown): void {
     this.#onNonProtocolOutput?.();
+    if (reason instanceof MessageError && reason.limit !== undefined) this.#onLimit?.(reason.limit);
     const isTooMuch = this.#nonProtocolOutput.add(Buffer.byteLength(text), performance.now());
     if (this.#nonProtocolOutput.windowLines <= LOGGED_LINES) {
       const level = this.#nonProtocolOutput.windowLines === 1 ? 'warn' : 'debug';

@@ -4,7 +4,7 @@ import { homedir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import type { Logger } from 'pino';
 import type { StdioTarget } from '../../config/config.ts';
-import { LIMITS } from '../../limits.ts';
+import { LIMITS, type LimitName } from '../../limits.ts';
 import { LineSplitter } from '../../protocol/framing/lines.ts';
 import { PRINTER_BEGIN, PRINTER_END, type Launch, parsePrinterOutput } from './printed-launch.ts';
 import { ProcessGroup } from './process-group.ts';
@@ -28,7 +28,7 @@ const STDERR_LINE_BYTES = 16_384;
 export function isNpx({ command, args }: Pick<StdioTarget, 'command' | 'args'>): boolean {
   const name = basename(command);
   const isExec = name === 'npx' || (name === 'npm' && (args[0] === 'exec' || args[0] === 'x'));
-  // Such an argument may belong to the server. Then the wrapper keeps running, which does no harm.
+  // Such an argument may belong to the server. Then the wrapper keeps running, which is harmless.
   return isExec && !args.some((arg) => /^(-c|--call|--script-shell)(=|$)/.test(arg));
 }
 
@@ -42,13 +42,18 @@ export class WrapperCommands {
   readonly #dir: string;
   readonly #guard: ProcessGuard;
   readonly #log: Logger;
+  readonly #onLimit: ((limit: LimitName) => void) | undefined;
   readonly #printers = new Map<string, Promise<string>>();
 
-  /** @param dir the directory for the printers. */
-  constructor(dir: string, guard: ProcessGuard, log: Logger) {
+  /**
+   * @param dir the directory for the printers.
+   * @param onLimit called when a wrapper prints too much.
+   */
+  constructor(dir: string, guard: ProcessGuard, log: Logger, onLimit?: (limit: LimitName) => void) {
     this.#dir = dir;
     this.#guard = guard;
     this.#log = log;
+    this.#onLimit = onLimit;
   }
 
   /** Resolves with the launch of the server; undefined if it is uncertain, so that the wrapper has to run it. Never rejects. */
@@ -64,7 +69,7 @@ export class WrapperCommands {
       if (isNpx(target)) return await this.#findNpx(target, env, signal, log);
       if (isUvx(target)) return await this.#findUvx(target, env, signal, log);
     } catch (thrown) {
-      log.debug({ err: thrown }, 'the wrapper did not say what it runs');
+      log.debug({ err: thrown }, 'the wrapper did not report its command');
     }
     return undefined;
   }
@@ -80,7 +85,7 @@ export class WrapperCommands {
     const output = await this.#run(target, { ...env, npm_config_script_shell }, signal, log);
     const printed = parsePrinterOutput(output);
     if (printed === undefined) {
-      log.debug('npx did not say what it runs');
+      log.debug('npx did not report its command');
       return undefined;
     }
     return { command: '/bin/sh', args: ['-c', `exec ${printed.text}`], env: printed.env, cwd: printed.env['PWD'] };
@@ -105,7 +110,7 @@ export class WrapperCommands {
         () => false,
       ));
     if (programExists) return uvxLaunch(printed, run.serverArgs);
-    log.debug('uvx did not say what it runs');
+    log.debug('uvx did not report its command');
     return undefined;
   }
 
@@ -133,6 +138,7 @@ export class WrapperCommands {
     let isPrinted = false;
     try {
       const output = await outputOf(child, log, until);
+      if (output.length > LIMITS.npxOutputChars) this.#onLimit?.('npxOutputChars');
       isPrinted = output.includes(PRINTER_END);
       return output;
     } finally {

@@ -95,7 +95,7 @@ const REQUIRED: Readonly<Record<ItemKind, RegExp>> = {
 };
 
 for (const kind of ['tool', 'prompt', 'resource', 'template'] as const) {
-  test(`N-02 a ${kind} without a required member is quarantined; wrong optional members are left out`, () => {
+  test(`N-02 a ${kind} without a required member is quarantined, wrong others are left out`, () => {
     for (const { what, item } of malformedItems(kind)) {
       const { quarantined } = catalogWith(kind, [item], '2025-11-25');
       if (quarantined.length > 0) assert.match(what, REQUIRED[kind]);

@@ -75,7 +75,7 @@ const cases = [
   {
     text: `mcpServers: {a: {${URL_ENTRY}, bearer_token: abc}}`,
     problem:
-      'config.yaml:1:36 mcpServers.a.bearer_token: a token has no place here; write headers: {Authorization: "Bearer ${VARIABLE}"}',
+      'config.yaml:1:36 mcpServers.a.bearer_token: tokens are not accepted here; write headers: {Authorization: "Bearer ${VARIABLE}"}',
   },
   {
     text: `mcpServers: {a: {${URL_ENTRY}, timeout: soon}}`,

@@ -4,6 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { after, before, test } from 'node:test';
 import { BY_NAME, type Edge, startEdge } from '../edge.ts';
 import { initialize, messagesOf, post, raw, rpc, send } from '../client.ts';
+import { waitUntil } from '../../support/wait-until.ts';
 
 const OPTIONS = { timeout: 20_000 };
 const LIMIT_BYTES = 4_000;
@@ -203,11 +204,11 @@ test('a disconnect inside a body affects no other request', OPTIONS, async () =>
 test('an answer for a disconnected client is dropped', OPTIONS, async () => {
   await onSocket(async (socket) => {
     socket.write(request(rpc(77, 'wait', { gate: 'gone' })));
-    while (!edge.front.began.includes('wait')) await new Promise((resolve) => setImmediate(resolve));
+    await waitUntil(() => edge.front.began.includes('wait'));
   });
   const finished = edge.front.finished.length;
   edge.front.release('gone');
-  while (edge.front.finished.length === finished) await new Promise((resolve) => setImmediate(resolve));
+  await waitUntil(() => edge.front.finished.length > finished);
   assert.equal((await post(`${edge.url}/mcp`, rpc(2, 'ping'), session, { authorization: 'Bearer alice' })).status, 200);
 });
 

@@ -99,7 +99,7 @@ test('an unread list_changed is queued only once', async () => {
   assert.deepEqual(seen.wrote, [1, 2, 4, 8]);
 });
 
-test('limit streamQueueMessages: a too slow reader is disconnected, and its events are kept', () => {
+test('limit streamQueueMessages: a slow reader is disconnected, its events are kept', () => {
   const { reader, write, seen } = setUp();
   for (let i = 0; i < 257; i++) write(ASK);
   assert.equal(seen.unsent.length, 0);
@@ -111,7 +111,7 @@ test('limit streamQueueMessages: a too slow reader is disconnected, and its even
   );
 });
 
-test('limit streamQueueBytes: an empty queue accepts a larger message, but no second one', () => {
+test('limit streamQueueBytes: an empty queue accepts one larger message only', () => {
   const { write, seen } = setUp();
   write(ASK);
   write(ANSWER, 8_000_000);

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 
-/** Where a peer is found. */
+/** How a client reaches a peer. */
 export type Place =
   | { readonly kind: 'stdio'; readonly command: string; readonly args: readonly string[] }
   | { readonly kind: 'http' | 'sse'; readonly url: string };
@@ -13,12 +13,12 @@ export type Question = (typeof QUESTIONS)[number];
 
 export interface ConnectOptions {
   readonly mode: Mode;
-  /** What the client can be asked. It says its name is Ada, the model says Paris, and its root is file:///peer. */
+  /** The questions that the client answers: its name is Ada, the model says Paris, and its root is file:///peer. */
   readonly declares: readonly Question[];
 }
 
-export const HEARD = z.object({ method: z.string(), params: z.record(z.string(), z.unknown()).optional() });
-export type Heard = z.infer<typeof HEARD>;
+export const NOTIFICATION = z.object({ method: z.string(), params: z.record(z.string(), z.unknown()).optional() });
+export type ReceivedNotification = z.infer<typeof NOTIFICATION>;
 
 export const CALLED = z.object({
   text: z.string(),
@@ -29,7 +29,7 @@ export const CALLED = z.object({
 export type Called = z.infer<typeof CALLED>;
 
 export interface CallOptions {
-  /** Asks for log messages of a request of 2026-07-28; sessions have `setLevel`. */
+  /** Requests log messages for one request of 2026-07-28; sessions have `setLevel`. */
   readonly logLevel?: 'debug';
   readonly signal?: AbortSignal;
 }
@@ -42,11 +42,15 @@ export interface Completion {
   readonly value: string;
 }
 
-/** A connected client of any SDK. Texts are those of all content blocks. */
+/** A connected client of any SDK. `text` joins all content blocks. */
 export interface PeerClient extends AsyncDisposable {
   readonly revision: string;
-  /** The first notification of this kind that `is` takes, past or to come. @throws {Error} when it does not come. */
-  hear(method: string, limitMs: number, is?: (heard: Heard) => boolean): Promise<Heard>;
+  /** Resolves with the first matching notification, past or future. @throws {Error} if none arrives in time. */
+  waitForNotification(
+    method: string,
+    limitMs: number,
+    is?: (notification: ReceivedNotification) => boolean,
+  ): Promise<ReceivedNotification>;
   tools(): Promise<readonly string[]>;
   call(name: string, args?: Readonly<Record<string, unknown>>, options?: CallOptions): Promise<Called>;
   resources(): Promise<readonly string[]>;
@@ -56,7 +60,7 @@ export interface PeerClient extends AsyncDisposable {
   prompt(name: string, args: Readonly<Record<string, string>>): Promise<string>;
   complete(completion: Completion): Promise<readonly string[]>;
   setLevel(level: 'debug'): Promise<void>;
-  /** Subscribes to a resource, or to the lists where no URI is given. */
+  /** Subscribes to a resource, or to the lists if no URI is given. */
   watch(uri?: string): Promise<void>;
   ping(): Promise<void>;
 }

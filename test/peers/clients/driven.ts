@@ -5,8 +5,8 @@ import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { Child } from '../../support/child.ts';
 import { pythonWith, type PythonSet } from '../install/python.ts';
-import { CALLED, type ConnectOptions, HEARD, type PeerClient, type Place } from './client.ts';
-import { Hearing } from './hearing.ts';
+import { CALLED, type ConnectOptions, NOTIFICATION, type PeerClient, type Place } from './client.ts';
+import { Notifications } from './notifications.ts';
 
 const FILES: Readonly<Record<PythonSet, string>> = {
   mcp1: 'python_mcp1.py',
@@ -23,14 +23,14 @@ const LINE = z.union([
   z.object({ connected: z.string() }),
   z.object({ failed: z.string() }),
   z.object({ closed: z.literal(true) }),
-  z.object({ notification: HEARD }),
+  z.object({ notification: NOTIFICATION }),
   z.object({ id: z.number(), error: z.string() }),
   z.object({ id: z.number(), result: z.unknown() }),
 ]);
 
 const NAMES = z.array(z.string());
 
-/** A program that has imported a Python SDK and makes a client of it for each connection. */
+/** A program that has imported a Python SDK, and creates a client for each connection. */
 interface Driver {
   readonly child: Child;
   readonly port: number;
@@ -42,7 +42,7 @@ async function startDriver(set: PythonSet): Promise<Driver> {
   const program = fileURLToPath(new URL(FILES[set], import.meta.url));
   const child = await Child.start(await pythonWith(set), ['-B', '-W', 'ignore', program]);
   try {
-    const { port } = await child.saying((line) => PORT.safeParse(jsonOf(line)).data, START_MS);
+    const { port } = await child.waitForLine((line) => PORT.safeParse(jsonOf(line)).data, START_MS);
     return { child, port };
   } catch (thrown) {
     await child.stop();
@@ -56,14 +56,14 @@ function driverOf(set: PythonSet): Promise<Driver> {
   return driver;
 }
 
-/** Ends the programs that make clients of the Python SDKs. Without it they run until this process ends. */
+/** Ends the programs of the Python SDKs. Otherwise they run until this process ends. */
 export async function closePythonDrivers(): Promise<void> {
   const started = await Promise.allSettled(drivers.values());
   drivers.clear();
   for (const one of started) if (one.status === 'fulfilled') await one.value.child.stop();
 }
 
-/** Returns a client of a Python SDK in a process of its own. @throws {Error} with its words, where it cannot connect. */
+/** Connects a client of a Python SDK in a process of its own. @throws {Error} with its error text. */
 export async function connectPython(set: PythonSet, place: Place, options: ConnectOptions): Promise<PeerClient> {
   const { child, port } = await driverOf(set);
   const socket = connect(port, '127.0.0.1');
@@ -71,10 +71,10 @@ export async function connectPython(set: PythonSet, place: Place, options: Conne
   return await connected(socket, `the ${set} client`, () => child.logs(), { ...place, ...options });
 }
 
-/** Makes a client of the connection to a driver. */
+/** Returns a client over a connection to a driver. */
 async function connected(socket: Socket, name: string, logs: () => string, settings: object): Promise<PeerClient> {
   const closed = new Promise<void>((resolve) => void socket.once('close', () => resolve()));
-  const hearing = new Hearing();
+  const notifications = new Notifications();
   const pending = new Map<number, PromiseWithResolvers<unknown>>();
   const connecting = Promise.withResolvers<string>();
   let failure: Error | undefined;
@@ -86,7 +86,7 @@ async function connected(socket: Socket, name: string, logs: () => string, setti
     const { data } = parsed;
     if ('connected' in data) connecting.resolve(data.connected);
     else if ('failed' in data) fail(data.failed);
-    else if ('notification' in data) hearing.push(data.notification);
+    else if ('notification' in data) notifications.push(data.notification);
     else if ('error' in data) pending.get(data.id)?.reject(new Error(data.error));
     else if ('id' in data) pending.get(data.id)?.resolve(data.result);
   });
@@ -129,7 +129,7 @@ async function connected(socket: Socket, name: string, logs: () => string, setti
     const names = async (op: string) => NAMES.parse(await request(op));
     return {
       revision,
-      hear: (method, limitMs, is) => hearing.hear(method, limitMs, is),
+      waitForNotification: (method, limitMs, is) => notifications.waitForNotification(method, limitMs, is),
       tools: () => names('tools'),
       call: async (tool, args = {}, { logLevel, signal } = {}) =>
         CALLED.parse(await request('call', { name: tool, arguments: args, log_level: logLevel ?? null }, signal)),

@@ -1,4 +1,4 @@
-"""Drives clients by lines of JSON over TCP, and says how each operation ended and what was notified.
+"""Controls clients by lines of JSON over TCP. Reports the outcome of each operation, and every notification.
 
 Prints {"port": ...}. Each connection to that port is one client, in a process that is forked from this one once the SDK is
 imported: a client costs no second import. The process ends when its parent or its connection does.
@@ -21,9 +21,9 @@ import anyio
 import anyio.from_thread
 
 MODERN = "2026-07-28"
-# What a client may take to end once its connection has ended.
+# Longest time for the end of a client after its connection has ended.
 END_SECONDS = 5
-# How often it looks whether its parent lives.
+# Interval of the checks whether the parent still runs.
 LOOK_SECONDS = 1
 
 channel: socket.socket
@@ -63,7 +63,7 @@ async def serve(connect) -> None:
     settings = json.loads(lines.readline())
     send, receive = anyio.create_memory_object_stream(1000)
 
-    # A thread of its own, since a blocking read cannot be cancelled.
+    # In a thread of its own, because a blocking read cannot be cancelled.
     def read(portal) -> None:
         for line in lines:
             portal.call(send.send_nowait, json.loads(line))
@@ -94,7 +94,7 @@ def run(connect) -> None:
     except BaseException as error:
         say({"failed": words(error)})
     finally:
-        # The thread that reads would hold the process.
+        # Otherwise the reading thread keeps the process alive.
         os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The client of FastMCP 4, as driver.py says."""
+"""The client of FastMCP 4 for driver.py."""
 
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -23,7 +23,7 @@ async def receive(message):
 
 
 async def logged(message):
-    """The message handler hears it too."""
+    """Ignores the message, which the message handler gets too."""
 
 
 def transport(settings):

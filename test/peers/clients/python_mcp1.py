@@ -1,4 +1,4 @@
-"""The client of the Python SDK 1.x, as driver.py says."""
+"""The client of the Python SDK 1.x for driver.py."""
 
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta

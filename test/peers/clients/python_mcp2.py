@@ -1,4 +1,4 @@
-"""The client of the Python SDK 2.x, as driver.py says."""
+"""The client of the Python SDK 2.x for driver.py."""
 
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -27,7 +27,7 @@ async def receive(message):
 
 
 async def logged(params):
-    """The message handler hears it too."""
+    """Ignores the message, which the message handler gets too."""
 
 
 def server(settings):

@@ -1,8 +1,8 @@
-"""Reads list results as the installed Python SDK's client does, 1.x or 2.x.
+"""Parses list results with the client of the installed Python SDK, 1.x or 2.x.
 
 Each line on stdin is a JSON object: `revision`, `method`, and `message`, the text of the JSON-RPC response as it comes from
 the wire. Each line on stdout is a JSON object: `keys`, the names or URIs of the items that the client lists, or `error`, or
-`unknown` where the SDK does not speak the revision.
+`unknown` if the SDK does not support the revision.
 """
 
 import json

@@ -14,12 +14,12 @@ import {
   type Called,
   type CallOptions,
   type ConnectOptions,
-  HEARD,
+  NOTIFICATION,
   type PeerClient,
   type Place,
   type Question,
 } from './client.ts';
-import { Hearing } from './hearing.ts';
+import { Notifications } from './notifications.ts';
 
 const TIMEOUT_MS = 20_000;
 
@@ -53,7 +53,7 @@ function place2(place: Place) {
   return place.kind === 'sse' ? new sdk2.SSEClientTransport(url) : new sdk2.StreamableHTTPClientTransport(url);
 }
 
-/** The SDKs give a server a short list of variables unless told; our mark is not among them. */
+/** By default the SDKs pass a short list of variables to a server, without the mark of the test run. */
 function stdio({ command, args }: Extract<Place, { kind: 'stdio' }>) {
   const env = Object.entries(process.env).flatMap(([name, value]) => (value === undefined ? [] : [[name, value]]));
   return { command, args: [...args], env: Object.fromEntries(env) };
@@ -84,8 +84,10 @@ async function call(
 
 type Common = sdk2.Client | Awaited<ReturnType<typeof connectSdk1Over>>['client'];
 
-/** What both have under the same name. */
-function common(client: Common): Omit<PeerClient, 'revision' | 'hear' | 'call' | 'watch' | keyof AsyncDisposable> {
+/** The methods that both SDKs have under the same name. */
+function common(
+  client: Common,
+): Omit<PeerClient, 'revision' | 'waitForNotification' | 'call' | 'watch' | keyof AsyncDisposable> {
   return {
     tools: async () => (await client.listTools()).tools.map(({ name }) => name),
     resources: async () => (await client.listResources()).resources.map(({ uri }) => uri),
@@ -111,11 +113,11 @@ function common(client: Common): Omit<PeerClient, 'revision' | 'hear' | 'call' |
 const revisionOf = (transport: object): string =>
   'protocolVersion' in transport && typeof transport.protocolVersion === 'string' ? transport.protocolVersion : '';
 
-/** The client of the TypeScript SDK 1.x: sessions alone. */
+/** Connects the client of the TypeScript SDK 1.x, which has only sessions. */
 export async function connectTypescript1(place: Place, { declares }: ConnectOptions): Promise<PeerClient> {
-  const hearing = new Hearing();
+  const notifications = new Notifications();
   const connected = await connectSdk1Over(place1(place), capabilities(declares), (made) => {
-    made.fallbackNotificationHandler = async (notification) => hearing.push(HEARD.parse(notification));
+    made.fallbackNotificationHandler = async (notification) => notifications.push(NOTIFICATION.parse(notification));
     if (declares.includes('elicitation')) made.setRequestHandler(ElicitRequestSchema, () => NAME);
     if (declares.includes('sampling')) made.setRequestHandler(CreateMessageRequestSchema, () => PARIS);
     if (declares.includes('roots')) made.setRequestHandler(ListRootsRequestSchema, () => ROOTS);
@@ -124,7 +126,7 @@ export async function connectTypescript1(place: Place, { declares }: ConnectOpti
   return {
     ...common(client),
     revision: revisionOf(connected.transport),
-    hear: (method, limitMs, is) => hearing.hear(method, limitMs, is),
+    waitForNotification: (method, limitMs, is) => notifications.waitForNotification(method, limitMs, is),
     call: (name, args = {}, options = {}) =>
       call((params, how) => client.callTool(params, undefined, how), name, args, options),
     watch: async (uri) => {
@@ -134,12 +136,12 @@ export async function connectTypescript1(place: Place, { declares }: ConnectOpti
   };
 }
 
-/** The client of the TypeScript SDK 2.x, in either era. */
+/** Connects the client of the TypeScript SDK 2.x, in either era. */
 export async function connectTypescript2(place: Place, { mode, declares }: ConnectOptions): Promise<PeerClient> {
-  const hearing = new Hearing();
+  const notifications = new Notifications();
   const negotiation = mode === 'modern' ? ('auto' as const) : ('legacy' as const);
   const connected = await connectSdk2Over(place2(place), capabilities(declares), negotiation, (made) => {
-    made.fallbackNotificationHandler = async (notification) => hearing.push(HEARD.parse(notification));
+    made.fallbackNotificationHandler = async (notification) => notifications.push(NOTIFICATION.parse(notification));
     if (declares.includes('elicitation')) made.setRequestHandler('elicitation/create', () => NAME);
     if (declares.includes('sampling')) made.setRequestHandler('sampling/createMessage', () => PARIS);
     if (declares.includes('roots')) made.setRequestHandler('roots/list', () => ROOTS);
@@ -149,7 +151,7 @@ export async function connectTypescript2(place: Place, { mode, declares }: Conne
   return {
     ...common(client),
     revision: client.getNegotiatedProtocolVersion() ?? '',
-    hear: (method, limitMs, is) => hearing.hear(method, limitMs, is),
+    waitForNotification: (method, limitMs, is) => notifications.waitForNotification(method, limitMs, is),
     call: (name, args = {}, options = {}) => call((params, how) => client.callTool(params, how), name, args, options),
     watch: async (uri) => {
       if (isModern)

@@ -5,13 +5,13 @@ import { homedir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** What is installed from registries outlives `npm ci`, and serves every checkout. */
+/** The folder of installed packages. It outlives `npm ci`, and all checkouts share it. */
 const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'linkspan-peers');
 
-/** Programs in here find the packages of this checkout. Ignored by git, and gone with `node_modules`. */
+/** A folder whose programs find the packages of this checkout. Git ignores it, and `npm ci` removes it. */
 export const BESIDE_PACKAGES = fileURLToPath(new URL('../../../node_modules/.cache/linkspan-peers', import.meta.url));
 
-/** Registries fail now and then. */
+/** Registries fail now and then, so each installation is tried this often. */
 const TRIES = 3;
 /** No installation begins this long after the first one of the process. */
 const ALL_MS = 600_000;
@@ -19,11 +19,11 @@ const ALL_MS = 600_000;
 let firstBeganMs: number | undefined;
 
 /**
- * Returns a folder that `make` has filled, from an earlier run where the same content was made before.
+ * Returns a folder that `make` has filled, possibly in an earlier run with the same content.
  *
- * @param content everything that decides what `make` does: lock files, sources, versions.
- * @param make is tried again, in a new folder, where it fails.
- * @throws {Error} that names `what` and says why, where each try fails. Nothing is left in the cache then.
+ * @param content all inputs of `make`: lock files, sources, versions.
+ * @param make runs again in a new folder if it fails.
+ * @throws {Error} that names `what` and the reason, if every try fails. Nothing is left in the cache then.
  */
 export async function cached(
   what: string,
@@ -40,7 +40,7 @@ export async function cached(
       throw new Error(`the test peers are not installed after ${ALL_MS / 60_000} minutes: ${what} is missing`);
     firstBeganMs ??= began;
     console.error(`peers: installing ${what} into ${dir}`);
-    // Processes run side by side: each makes its own, and the first to finish gives it its name.
+    // Simultaneous processes each make a folder of their own, and the first to finish renames it.
     const draft = `${dir}.${process.pid}`;
     await rm(draft, { recursive: true, force: true });
     await mkdir(draft, { recursive: true });

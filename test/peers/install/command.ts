@@ -7,7 +7,7 @@ interface CommandOptions {
   readonly timeoutMs?: number;
 }
 
-/** A download that takes longer than this is not worth waiting for. */
+/** Longest time of one command, such as a download. */
 const COMMAND_MS = 240_000;
 
 const executeFile = promisify(execFile);
@@ -15,7 +15,7 @@ const executeFile = promisify(execFile);
 /**
  * Runs a program to its end. @returns its stdout.
  *
- * @throws {Error} that names the program, with its stderr where it fails and the limit where it takes too long.
+ * @throws {Error} that names the program, with its stderr if it fails, or the limit if it takes too long.
  */
 export async function command(file: string, args: readonly string[], options: CommandOptions = {}): Promise<string> {
   const { timeoutMs = COMMAND_MS, cwd, env } = options;
@@ -35,7 +35,7 @@ export async function command(file: string, args: readonly string[], options: Co
   }
 }
 
-/** Whether a program runs and ends well. */
+/** Returns whether a program exits with code 0. */
 export async function succeeds(file: string, args: readonly string[]): Promise<boolean> {
   try {
     await command(file, args);

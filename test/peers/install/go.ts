@@ -6,18 +6,28 @@ import { cached } from './cache.ts';
 import { command } from './command.ts';
 
 const SOURCES = new URL('../go/', import.meta.url);
-/** The conformance server that the SDK's own module brings along. */
+/** The conformance server in the SDK's own module. */
 const CONFORMANCE = 'github.com/modelcontextprotocol/go-sdk/conformance/everything-server';
 
 const FOLDERS = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/local/go/bin'];
 
-/** The Go compiler, where this machine has one. */
-export function findGo(): string | undefined {
-  return FOLDERS.map((folder) => join(folder, 'go')).find((file) => existsSync(file));
+/**
+ * Returns the path of the compiler. @throws {Error} if there is none: no package registry of the tests has one that
+ * is new enough.
+ */
+function goCompiler(): string {
+  const found = FOLDERS.map((folder) => join(folder, 'go')).find((file) => existsSync(file));
+  if (found !== undefined) return found;
+  throw new Error('the tests need Go 1.25 or newer, in PATH or in /usr/local/go; see https://go.dev/doc/install');
 }
 
-/** Returns the folder of the built Go programs: `peer`, `client` and `everything-server`. */
-export async function goPrograms(go: string): Promise<string> {
+/**
+ * Returns the folder of the built Go programs: `peer`, `client` and `everything-server`.
+ *
+ * @throws {Error} if this machine has no Go, or if they cannot be built.
+ */
+export async function goPrograms(): Promise<string> {
+  const go = goCompiler();
   const read = (name: string) => readFile(new URL(name, SOURCES), 'utf8');
   const content = await Promise.all(['go.mod', 'go.sum', 'peer/main.go', 'client/main.go'].map(read));
   return cached('go', content, async (draft) => {

@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import { cached } from './cache.ts';
 import { command, succeeds } from './command.ts';
 
-/** Sets of packages that exclude each other: one virtual environment each. */
+/** Sets of packages that exclude each other, each with a virtual environment of its own. */
 export const PYTHON_SETS = ['mcp1', 'mcp2', 'fastmcp'] as const;
 export type PythonSet = (typeof PYTHON_SETS)[number];
 
 const PYTHONS = ['python3', 'python3.11', 'python3.12', 'python3.13', 'python3.14'];
-/** The lock files are made for this version; later ones can install them too. */
+/** The lock files are made for this version, and later versions can install them too. */
 const VERSION_PROGRAM = 'import sys; print(sys.executable); sys.exit(sys.version_info < (3, 11))';
 
 const requirements = (name: string) => new URL(`requirements/${name}.txt`, import.meta.url);
@@ -20,7 +20,7 @@ async function findPython(): Promise<string> {
   throw new Error(`the tests need Python 3.11 or newer; none of ${PYTHONS.join(', ')} is one`);
 }
 
-/** Debian ships Python without pip and venv. A container's root gets the package; a person is told its name. */
+/** Installs the package that Debian leaves out of Python. Only root can; others get its name in the error. */
 async function installVenvPackage(): Promise<void> {
   const isRoot = process.getuid?.() === 0;
   if (!isRoot || !(await succeeds('apt-get', ['--version']))) {
@@ -43,7 +43,7 @@ async function installUv(python: string, dir: string): Promise<void> {
   await command(join(dir, 'bin', 'pip'), ['install', ...locked]);
 }
 
-/** Returns the program `uv`, which makes a virtual environment in seconds where pip takes a minute. */
+/** Returns the program `uv`, which creates a virtual environment in seconds. With pip it takes a minute. */
 export async function uv(python?: string): Promise<string> {
   const lock = await readFile(requirements('uv'), 'utf8');
   const interpreter = python ?? (await findPython());
@@ -53,7 +53,7 @@ export async function uv(python?: string): Promise<string> {
 
 let uvProgram: Promise<string> | undefined;
 
-/** Makes uv trust the certificates that the system trusts, and use the mirror that is configured for pip. */
+/** Makes uv trust the system's certificates, and use the mirror that is configured for pip. */
 function uvEnvironment(): Readonly<Record<string, string>> {
   const { PIP_INDEX_URL, UV_DEFAULT_INDEX } = process.env;
   const isMirrored = PIP_INDEX_URL !== undefined && UV_DEFAULT_INDEX === undefined;
@@ -77,7 +77,7 @@ async function install(set: PythonSet): Promise<string> {
   return join(dir, 'bin', 'python');
 }
 
-/** Returns the interpreter of a virtual environment that holds the pinned packages of a set. */
+/** Returns the interpreter of a virtual environment with the pinned packages of a set. */
 export function pythonWith(set: PythonSet): Promise<string> {
   const python = installed.get(set) ?? install(set);
   installed.set(set, python);

@@ -6,8 +6,9 @@ import { BESIDE_PACKAGES, cached } from './cache.ts';
 const SOURCE = new URL('../vendor/everythingServer.ts.txt', import.meta.url);
 
 /**
- * Returns the conformance server of the TypeScript SDK as JavaScript. Its text is the SDK's own, unchanged: Node does not
- * run TypeScript below `node_modules`, and there the server finds its packages.
+ * Returns the conformance server of the TypeScript SDK as JavaScript. The text is the SDK's own, unchanged. Node
+ * does not
+ * run TypeScript below `node_modules`, where the server finds its packages.
  */
 export async function typescriptConformanceServer(): Promise<string> {
   const source = await readFile(SOURCE, 'utf8');

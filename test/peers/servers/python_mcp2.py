@@ -1,4 +1,4 @@
-"""A server as a user of the Python SDK 2.x writes it: the SDK speaks both eras. Usage: python_mcp2.py ID stdio|http|sse"""
+"""A server as a user of the Python SDK 2.x writes it: the SDK supports both eras. Usage: python_mcp2.py ID stdio|http|sse"""
 
 import sys
 
@@ -70,14 +70,14 @@ async def log(ctx: Context) -> str:
 
 @mcp.tool()
 async def ask_name(ctx: Context) -> str:
-    """Asks as the SDK did before 2026: possible in sessions alone."""
+    """Asks by a request, which works only in sessions."""
     answer = await ctx.elicit("What is your name?", Name)
     return f"Hello, {answer.data.name}" if answer.action == "accept" else answer.action
 
 
 @mcp.tool()
 async def ask_name_by_result(ctx: Context) -> str | InputRequiredResult:
-    """Asks by its result: possible in 2026-07-28 alone."""
+    """Asks by its result, which works only in 2026-07-28."""
     answer = (ctx.input_responses or {}).get("name")
     if isinstance(answer, ElicitResult):
         return f"Hello, {answer.content['name']}" if answer.content else answer.action
@@ -117,13 +117,13 @@ def count_cancelled() -> str:
 
 @mcp.tool()
 def era(ctx: Context) -> str:
-    """The revision this server was spoken to in."""
+    """Returns the revision of the request."""
     return str(ctx.protocol_version)
 
 
 @mcp.tool()
 def count(ctx: Context) -> str:
-    """Counts calls of one session; over stdio the process is the session."""
+    """Counts the calls of one session. Over stdio the process is the session."""
     key = (ctx.headers or {}).get("mcp-session-id", "process")
     counts[key] = counts.get(key, 0) + 1
     return str(counts[key])

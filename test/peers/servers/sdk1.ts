@@ -19,7 +19,7 @@ let touched = 0;
 const text = (said: string) => ({ content: [{ type: 'text' as const, text: said }] });
 const starting = (all: readonly string[], start: string) => all.filter((one) => one.startsWith(start));
 
-/** One for each session. */
+/** Creates the server of one session. */
 function peer(): McpServer {
   const server = new McpServer(
     { name: `peer-${id}`, version: '1.0.0' },
@@ -138,7 +138,7 @@ async function answer(request: IncomingMessage, response: ServerResponse): Promi
   await opened.handleRequest(request, response);
 }
 
-/** The transport of 2024-11-05. */
+/** Answers requests of the transport of 2024-11-05. */
 async function answerOld(request: IncomingMessage, response: ServerResponse): Promise<void> {
   const { pathname, searchParams } = new URL(request.url ?? '/', 'http://127.0.0.1');
   if (request.method === 'GET' && pathname === '/sse') {

@@ -1,5 +1,5 @@
 /**
- * A server as a user of the TypeScript SDK 2.x writes it: the same for both eras, with sessions for the older one.
+ * A server as a user of the TypeScript SDK 2.x writes it: the same for both eras, with sessions for the legacy one.
  *
  *     node sdk2.ts ID stdio|http
  */
@@ -34,7 +34,7 @@ const hello = (answer: unknown) => {
   return text(content === undefined ? action : `Hello, ${content.name}`);
 };
 
-/** One for each session, and one for each request of 2026-07-28. */
+/** Creates the server of one session, or of one request of 2026-07-28. */
 function peer({ era }: Pick<McpRequestContext, 'era'>): McpServer {
   const server = new McpServer(
     { name: `peer-${id}`, version: '1.0.0' },
@@ -66,7 +66,8 @@ function peer({ era }: Pick<McpRequestContext, 'era'>): McpServer {
     await mcpReq.log('info', 'a line of the log');
     return text('logged');
   });
-  // In sessions the server asks the client; in 2026-07-28 it asks by its result. A server does what its SDK says.
+  // In sessions the server sends a request; in 2026-07-28 it asks by its result. This follows the SDK's
+  // documentation.
   server.registerTool('ask_name', {}, async ({ mcpReq }) => {
     return hello(await mcpReq.elicitInput({ message: 'What is your name?', requestedSchema: NAME }));
   });

@@ -54,7 +54,7 @@ test('limit storedOfferBytes: larger lists are not kept, and older ones are remo
   assert.deepEqual(await dir.files(), []);
 });
 
-test('limit storedOffersPerUpstream: the oldest lists for certain capabilities are removed', OPTIONS, async () => {
+test('limit storedOffersPerUpstream: the oldest lists for capabilities are removed', OPTIONS, async () => {
   await using dir = await testStore();
   const everyone = [KEY, { ...KEY, era: 'modern' }, { ...KEY, upstream: 'up-2', capabilityKey: 'x' }];
   for (const key of everyone) await dir.store.write(key, 'everyone');

@@ -161,7 +161,7 @@ for (const { name, type, body, says = /^Upstream broke the protocol: upstream "n
     peer.request(4);
     await peer.answer(4);
     await peer.answer(3);
-    assert.equal(peer.told.items.filter(({ kind }) => kind === 'failed').length, 1);
+    assert.equal(peer.events.items.filter(({ kind }) => kind === 'failed').length, 1);
   });
 }
 
@@ -176,7 +176,7 @@ test('REL-17 stray answers and odd messages in a stream do not affect the right 
   await peer.answer(2);
   peer.request(3);
   await peer.answer(3);
-  assert.equal(peer.told.items.length, 2);
+  assert.equal(peer.events.items.length, 2);
 });
 
 test('REL-17 damaged answers cause no crash and reach no other call', LIMIT, async () => {
@@ -211,7 +211,7 @@ test('REL-17 damaged answers cause no crash and reach no other call', LIMIT, asy
   const ids = damages.map((_damage, i) => i + 2);
   for (const id of ids) peer.request(id);
   for (const id of ids) {
-    const end = await peer.told.find(
+    const end = await peer.events.find(
       (item) =>
         (item.kind === 'failed' && item.id === id) ||
         (item.kind === 'message' && item.about === id && item.message.kind !== 'notification'),

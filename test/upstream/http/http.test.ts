@@ -30,7 +30,7 @@ test('a JSON answer is delivered with the id of its request', LIMIT, async () =>
   const answer = await peer.answer(7);
   assert.deepEqual(answer, { kind: 'result', id: '7', result: '{"ok":true}' });
   assert.deepEqual(
-    peer.told.items.map((item) => item.kind === 'message' && item.about),
+    peer.events.items.map((item) => item.kind === 'message' && item.about),
     [7],
   );
 });
@@ -62,7 +62,7 @@ test('messages on the event stream of a request are delivered in order', LIMIT, 
   peer.request(7);
   await peer.answer(7);
   assert.deepEqual(
-    peer.told.items.map((item) => item.kind === 'message' && [item.message.kind, item.about]),
+    peer.events.items.map((item) => item.kind === 'message' && [item.message.kind, item.about]),
     [
       ['notification', 7],
       ['notification', 7],
@@ -93,7 +93,7 @@ test('a batch in an answer is read as its messages', LIMIT, async () => {
   await using peer = await connect(server.url);
   peer.request(7);
   await peer.answer(7);
-  assert.equal(peer.told.items.length, 2);
+  assert.equal(peer.events.items.length, 2);
 });
 
 test('a stream that stays open after the answer is closed after a short time', LIMIT, async () => {
@@ -102,7 +102,7 @@ test('a stream that stays open after the answer is closed after a short time', L
   );
   await using peer = await connect(server.url);
   peer.request(7);
-  const late = await peer.told.find((item) => item.kind === 'message' && item.message.kind === 'notification');
+  const late = await peer.events.find((item) => item.kind === 'message' && item.message.kind === 'notification');
   assert.equal(late.kind === 'message' && late.about, undefined);
   const { closed } = await server.received.at(0);
   await closed;
@@ -223,7 +223,7 @@ test('T-036 REL-16 a lost session fails the refused call as not run and ends the
   await slow.closed;
 
   await peer.transport.close();
-  assert.equal(peer.told.items.filter(({ kind }) => kind === 'closed').length, 1);
+  assert.equal(peer.events.items.filter(({ kind }) => kind === 'closed').length, 1);
   assert.ok(server.received.items.every(({ method }) => method !== 'DELETE'));
 
   await using next = await connect(server.url);
@@ -271,8 +271,8 @@ test('close() ends the session with DELETE and leaves no socket', LIMIT, async (
     [cancelled, 'DELETE'],
   );
   assert.equal(server.received.items.at(-1)?.headers['mcp-session-id'], 's-1');
-  assert.equal(peer.told.items.filter(({ kind }) => kind === 'closed').length, 1);
-  assert.ok(peer.told.items.every(({ kind }) => kind !== 'failed'));
+  assert.equal(peer.events.items.filter(({ kind }) => kind === 'closed').length, 1);
+  assert.ok(peer.events.items.every(({ kind }) => kind !== 'failed'));
   peer.request(3);
   await peer.wire.destroy();
   await server.idle();
@@ -297,13 +297,13 @@ test('X-037 forget() closes the stream of the request, and no event follows', LI
   });
   await using peer = await connect(server.url);
   peer.request(2, 'slow');
-  await peer.told.at(0);
+  await peer.events.at(0);
   peer.transport.forget(2);
   const { closed } = await server.received.at(0);
   await closed;
   peer.request(3);
   await peer.answer(3);
-  assert.equal(peer.told.items.length, 2);
+  assert.equal(peer.events.items.length, 2);
   assert.equal(server.received.items.length, 2);
 });
 
@@ -318,7 +318,7 @@ test('a request forgotten before it was sent is not sent', LIMIT, async () => {
     server.received.items.map(({ id }) => id),
     [3],
   );
-  assert.equal(peer.told.items.length, 1);
+  assert.equal(peer.events.items.length, 1);
 });
 
 test('many simultaneous requests get their own answers over reused sockets', LIMIT, async () => {

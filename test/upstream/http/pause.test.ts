@@ -35,7 +35,7 @@ for (const [era, transport] of [
         log: pino({ level: 'silent' }),
         wire,
         userAgent: 'linkspan/test',
-        onPause: () => pauses++,
+        onLimit: () => pauses++,
       });
       const events = { onNotification: () => heard++, onServerRequest: () => undefined, onClose: () => undefined };
       const connection = await Connection.open('up', start, events, new AbortController().signal);

@@ -40,7 +40,7 @@ test('all messages arrive on the one stream, without a request id', LIMIT, async
   peer.request(1, 'initialize');
   await peer.answer(1);
   assert.deepEqual(
-    peer.told.items.map((item) => item.kind === 'message' && [item.message.kind, item.about]),
+    peer.events.items.map((item) => item.kind === 'message' && [item.message.kind, item.about]),
     [
       ['notification', undefined],
       ['result', undefined],
@@ -133,7 +133,7 @@ test('the end of the stream closes the transport; calls in flight may have run',
   assert.equal(error.row.executed, 'unknown');
   await peer.transport.close();
   peer.request(2);
-  assert.equal(peer.told.items.length, 1);
+  assert.equal(peer.events.items.length, 1);
   assert.equal(server.received.items.length, 2);
 });
 
@@ -166,7 +166,7 @@ test('close() leaves no socket, and onClose is called once', LIMIT, async () => 
   await peer.wire.destroy();
   await server.idle();
   assert.deepEqual(
-    peer.told.items.map(({ kind }) => kind),
+    peer.events.items.map(({ kind }) => kind),
     ['closed'],
   );
 });

@@ -7,6 +7,7 @@ import type { Notification } from '../../../src/protocol/jsonrpc.ts';
 import type { CallOptions } from '../../../src/upstream/rpc/call.ts';
 import { type ServerRequest, Connection } from '../../../src/upstream/rpc/connection.ts';
 import { memoryUpstream, type Peer, result, type Script } from '../../support/memory-upstream.ts';
+import { until } from '../../support/stdio.ts';
 
 const OPTIONS: CallOptions<string> = { timeoutMs: 5_000, maxMs: 60_000, progress: false, context: undefined };
 
@@ -32,8 +33,9 @@ async function connect(script: Script) {
 
 const HASTY = { ...OPTIONS, timeoutMs: 40 };
 
-async function heard(peer: Peer, count: number): Promise<void> {
-  while (peer.heard.length < count) await new Promise((resolve) => setImmediate(resolve));
+/** Waits until the upstream has received this number of messages. */
+function received(peer: Peer, count: number): Promise<void> {
+  return until(() => peer.heard.length >= count, `the upstream has received ${count} messages`);
 }
 
 test('SEC-26 answers are matched to calls by our own ids, in any order', async () => {
@@ -41,7 +43,7 @@ test('SEC-26 answers are matched to calls by our own ids, in any order', async (
   const { connection, peer } = await connect({ request: (_peer, request) => void requests.push(request.id) });
   const first = connection.call('a', undefined, OPTIONS);
   const second = connection.call('b', undefined, OPTIONS);
-  await heard(peer, 2);
+  await received(peer, 2);
   peer.say(`{"jsonrpc":"2.0","id":${second.id},"result":{"n":2}}`);
   peer.say(`{"jsonrpc":"2.0","id":${first.id},"result":{"n":1}}`);
   assert.deepEqual(requests, [String(first.id), String(second.id)]);
@@ -79,7 +81,7 @@ test('L-015 a call without an answer times out, and is cancelled at the upstream
   const { connection, peer } = await connect({ request: () => undefined });
   const call = connection.call('tools/call', undefined, HASTY);
   await assert.rejects(call.answer, { code: 'upstream-timeout', message: /"up" did not answer tools\/call within/ });
-  await heard(peer, 2);
+  await received(peer, 2);
   const [, cancelled] = peer.heard;
   assert.partialDeepStrictEqual(cancelled, { kind: 'notification', method: 'notifications/cancelled' });
   assert.ok(cancelled?.kind === 'notification' && cancelled.params?.raw('requestId') === String(call.id));
@@ -109,6 +111,7 @@ test('L-015 progress extends the timeout, up to the longest time of a call', asy
     for (const { id: token } of [heardOf, tooLong]) {
       peer.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":${token},"progress":1}}`);
     }
+    // Time is the subject here: progress comes more often than the timeout, until the longest time of a call is over.
     await sleep(20);
   }
   await assert.rejects(tooLong.answer, { code: 'upstream-timeout' });
@@ -131,7 +134,7 @@ test('M-019 the upstream gets our token, and its progress is routed to its call'
   const { connection, peer, notifications } = await connect({ request: () => undefined });
   const params = RawObject.parse('{"name":"x","_meta":{"progressToken":"mine","other":1}}');
   connection.call('tools/call', params, { ...OPTIONS, progress: true, context: 'caller' });
-  await heard(peer, 1);
+  await received(peer, 1);
   const [request] = peer.heard;
   assert.ok(request?.kind === 'request');
   assert.equal(request.params?.toString(), `{"name":"x","_meta":{"other":1,"progressToken":${request.id}}}`);
@@ -146,16 +149,18 @@ test('M-019 the upstream gets our token, and its progress is routed to its call'
 test('L-013 a ping is answered at once', async () => {
   const { peer } = await connect({});
   peer.say('{"jsonrpc":"2.0","id":"p","method":"ping"}');
-  await heard(peer, 1);
+  await received(peer, 1);
   assert.partialDeepStrictEqual(peer.heard[0], { kind: 'result', id: '"p"', result: '{}' });
 });
 
 test('calls do not time out while the upstream waits for a client', async () => {
   const { connection, peer, asks } = await connect({ request: () => undefined });
   const call = connection.call('tools/call', undefined, HASTY);
-  await new Promise((resolve) => setImmediate(resolve));
+  await received(peer, 1);
   peer.say('{"jsonrpc":"2.0","id":5,"method":"elicitation/create","params":{}}', call.id);
-  await sleep(6 * HASTY.timeoutMs);
+  // A call of another connection has the same timeout and starts later, so this one would have timed out before it.
+  const other = await connect({ request: () => undefined });
+  await assert.rejects(other.connection.call('tools/call', undefined, HASTY).answer, { code: 'upstream-timeout' });
   assert.equal(connection.inFlight, 1);
   asks[0]?.answer({ kind: 'result', result: '{"action":"accept"}' });
   peer.say(`{"jsonrpc":"2.0","id":${call.id},"result":{}}`);

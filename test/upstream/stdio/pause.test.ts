@@ -28,7 +28,7 @@ for (const exits of [false, true]) {
       let heard = 0;
       const start = stdioTransport(
         { kind: 'stdio', command: process.execPath, args: ['-e', SERVER], env: marker(), cwd: undefined },
-        { upstream: 'up', messageBytes: 4_194_304, log, guard, onPause: () => pauses++ },
+        { upstream: 'up', messageBytes: 4_194_304, log, guard, onLimit: () => pauses++ },
       );
       const events = { onNotification: () => heard++, onServerRequest: () => undefined, onClose: () => undefined };
       const connection = await Connection.open('up', start, events, new AbortController().signal);

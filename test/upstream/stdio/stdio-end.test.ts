@@ -150,7 +150,10 @@ suite('the end of a process', { concurrency: 1 }, () => {
 
   test('after SIGKILL of the gateway, the process and its children end', LIMIT, async () => {
     await using gateway = await Child.start(process.execPath, [join(SERVERS, 'stdio-gateway.ts')]);
-    const pids = await gateway.saying((line) => (line.startsWith('[') ? toPids(JSON.parse(line)) : undefined), 15_000);
+    const pids = await gateway.waitForLine(
+      (line) => (line.startsWith('[') ? toPids(JSON.parse(line)) : undefined),
+      15_000,
+    );
     assert.equal(pids.length, 3);
     const guards = childrenOf(gateway.pid).filter((pid) => !pids.includes(pid));
     assert.equal(guards.length, 1);

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { LIMITS } from '../../../src/limits.ts';
+import type { LimitName } from '../../../src/limits.ts';
 import { parsePrinterOutput } from '../../../src/upstream/stdio/printed-launch.ts';
 import { isNpx, WrapperCommands } from '../../../src/upstream/stdio/wrapper-commands.ts';
 import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
@@ -18,16 +18,22 @@ function target(command: string, args: readonly string[], cwd = ROOT) {
   return { kind: 'stdio', command, args, env: {}, cwd } as const;
 }
 
+interface FindOptions {
+  readonly cwd?: string;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly onLimit?: (limit: LimitName) => void;
+}
+
 async function find(
   command: string,
   args: readonly string[],
-  { cwd = ROOT, env = {} }: { readonly cwd?: string; readonly env?: Readonly<Record<string, string>> } = {},
+  { cwd = ROOT, env = {}, onLimit = () => {} }: FindOptions = {},
 ) {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
   const guard = new ProcessGuard(LOG);
   try {
     const { PATH = '', HOME = '' } = process.env;
-    const commands = new WrapperCommands(dir, guard, LOG);
+    const commands = new WrapperCommands(dir, guard, LOG, onLimit);
     const signal = AbortSignal.timeout(50_000);
     return await commands.find('up', target(command, args, cwd), { PATH, HOME, ...env }, signal);
   } finally {
@@ -87,7 +93,8 @@ test('N-07 limit npxOutputChars: with longer output, the wrapper runs the server
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-npx-'));
   const flood = join(dir, 'npx');
   await writeFile(flood, '#!/bin/sh\nexec yes linkspan\n', { mode: 0o700 });
-  assert.equal(await find(flood, []), undefined);
-  assert.ok(LIMITS.npxOutputChars < 2 ** 21);
+  const limits: LimitName[] = [];
+  assert.equal(await find(flood, [], { onLimit: (limit) => limits.push(limit) }), undefined);
+  assert.deepEqual(limits, ['npxOutputChars']);
   await rm(dir, { recursive: true });
 });

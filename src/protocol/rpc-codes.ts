@@ -1,0 +1,24 @@
+/**
+ * The error codes of JSON-RPC 2.0 and of MCP. The codes of the gateway's own failures are in `src/errors.ts`.
+ *
+ * @see https://www.jsonrpc.org/specification#error_object
+ */
+export const RPC = {
+  /** The text is not JSON. */
+  parseError: -32700,
+  /** The text is JSON, but not a message, or it exceeds a bound. */
+  invalidRequest: -32600,
+  methodNotFound: -32601,
+  invalidParams: -32602,
+  internalError: -32603,
+  /** MCP to 2025-11-25. Since 2026-07-28 an unknown resource is `invalidParams`. */
+  resourceNotFound: -32002,
+  /** MCP 2025-11-25: the client must open a URL before it repeats the request. */
+  urlElicitationRequired: -32042,
+  /** MCP 2026-07-28: an HTTP header differs from the body. */
+  headerMismatch: -32020,
+  /** MCP 2026-07-28: the request needs a capability that the client did not declare. */
+  missingCapability: -32021,
+  /** MCP 2026-07-28: the server does not support the revision of the request. */
+  unsupportedVersion: -32022,
+} as const;

@@ -1,0 +1,47 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { createAuthenticator } from '../../../src/auth/authenticate.ts';
+import { Admission } from '../../../src/downstream/admission/admission.ts';
+import { readHeaders } from '../../../src/downstream/admission/headers.ts';
+import { LOCAL } from '../../../src/policy/principal.ts';
+import { configWith, type Overrides } from '../edge.ts';
+
+const ORIGIN = 'http://127.0.0.1:3000';
+
+function admissionOf(overrides: Overrides = {}): Admission {
+  const config = configWith(overrides);
+  const log = pino({ level: 'silent' });
+  const authenticator = createAuthenticator(config.auth, { log });
+  return new Admission({ authenticator, config, origin: ORIGIN, log, metrics: undefined });
+}
+
+test('A-001 the endpoint of a view is below the public URL, or the bound address', () => {
+  assert.equal(admissionOf().endpoint(''), `${ORIGIN}/mcp`);
+  assert.equal(admissionOf().endpoint('files'), `${ORIGIN}/mcp/files`);
+  assert.equal(admissionOf({ publicUrl: 'https://mcp.example' }).endpoint('files'), 'https://mcp.example/mcp/files');
+});
+
+const cases = [
+  { is: 'a known host', raw: ['Host', '127.0.0.1:3000'], isAdmitted: true },
+  { is: 'no host', raw: ['Accept', '*/*'], isAdmitted: false },
+  { is: 'an unknown host', raw: ['Host', 'evil.example'], isAdmitted: false },
+  { is: 'a host in capitals', raw: ['Host', 'LOCALHOST'], isAdmitted: false },
+  { is: 'a port out of range', raw: ['Host', '127.0.0.1:65536'], isAdmitted: false },
+  { is: 'two hosts', raw: ['Host', '127.0.0.1', 'Host', '127.0.0.1'], isAdmitted: false },
+  { is: 'any origin', raw: ['Host', '127.0.0.1', 'Origin', 'http://127.0.0.1'], isAdmitted: false },
+  { is: 'a page of another site', raw: ['Host', '127.0.0.1', 'Sec-Fetch-Site', 'cross-site'], isAdmitted: false },
+];
+
+for (const { is, raw, isAdmitted } of cases) {
+  test(`SEC-15 ${is}: ${isAdmitted ? 'admitted by its headers alone' : 'left to the complete check'}`, () => {
+    assert.equal(admissionOf().admitPlain(raw) !== undefined, isAdmitted);
+  });
+}
+
+test('only without configured credentials the principal is known at once', () => {
+  const headers = readHeaders(['Host', '127.0.0.1:3000']);
+  assert.equal(admissionOf().principalOf(headers, ''), LOCAL);
+  const apiKeys = [{ name: 'ci', sha256: 'a'.repeat(64) }];
+  assert.equal(admissionOf({ auth: { jwt: [], apiKeys } }).principalOf(headers, ''), undefined);
+});

@@ -1,0 +1,38 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { LIMITS } from '../../src/limits.ts';
+import { initialize, post } from './client.ts';
+import { startEdge } from './edge.ts';
+
+const OPTIONS = { timeout: 20_000 };
+
+const deep = `${'['.repeat(LIMITS.jsonDepth + 1)}${']'.repeat(LIMITS.jsonDepth + 1)}`;
+const members = Array.from({ length: LIMITS.clientObjectMembers + 1 }, (_, n) => `"k${n}":0`).join(',');
+
+const cases = [
+  { limit: 'jsonDepth', id: '1', params: `{"a":${deep}}` },
+  { limit: 'clientObjectMembers', id: '1', params: `{${members}}` },
+  { limit: 'clientMessageValues', id: '1', params: `{"a":[${'0,'.repeat(LIMITS.clientMessageValues)}0]}` },
+  { limit: 'requestIdChars', id: `"${'x'.repeat(LIMITS.requestIdChars)}"`, params: '{}' },
+];
+
+for (const { limit, id, params } of cases) {
+  test(`N-27 a message that exceeds ${limit} is refused and counted`, OPTIONS, async () => {
+    await using edge = await startEdge();
+    const session = await initialize(`${edge.url}/mcp`);
+    const message = `{"jsonrpc":"2.0","id":${id},"method":"ping","params":${params}}`;
+    const { status } = await post(`${edge.url}/mcp`, message, session);
+    assert.equal(status, 400);
+    const counted = new RegExp(`^linkspan_limit_reached_total\\{limit="${limit}"\\} 1$`, 'm');
+    assert.match(await edge.metrics.text(), counted);
+  });
+}
+
+test('N-27 each item of a batch that exceeds a bound is counted', OPTIONS, async () => {
+  await using edge = await startEdge();
+  const session = await initialize(`${edge.url}/mcp`, '2025-03-26');
+  const item = `{"jsonrpc":"2.0","id":"${'x'.repeat(LIMITS.requestIdChars)}","method":"ping"}`;
+  const { status } = await post(`${edge.url}/mcp`, `[${item},${item}]`, session);
+  assert.equal(status, 200);
+  assert.match(await edge.metrics.text(), /^linkspan_limit_reached_total\{limit="requestIdChars"\} 2$/m);
+});

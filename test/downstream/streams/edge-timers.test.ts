@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict';
+import { PassThrough } from 'node:stream';
+import { test } from 'node:test';
+import { EdgeTimers } from '../../../src/downstream/streams/edge-timers.ts';
+import { StreamWriter } from '../../../src/downstream/streams/stream-writer.ts';
+
+test('an undecided reply becomes a stream when it is due, and not before', (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const timers = new EdgeTimers(1_000);
+  const committed: string[] = [];
+  const reply = (name: string, dueMs: number) => ({ dueMs, commit: () => void committed.push(name) });
+  const cancelled = reply('cancelled', 0);
+  timers.scheduleDecision(reply('due', 0));
+  timers.scheduleDecision(cancelled);
+  timers.scheduleDecision(reply('later', Infinity));
+  timers.cancelDecision(cancelled);
+  assert.deepEqual(committed, []);
+  t.mock.timers.tick(1_000);
+  assert.deepEqual(committed, ['due']);
+  timers.scheduleDecision(reply('second', 0));
+  t.mock.timers.tick(1_000);
+  assert.deepEqual(committed, ['due', 'second']);
+});
+
+test('event logs expire now and then until they are removed', (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const timers = new EdgeTimers(1_000);
+  let count = 0;
+  const log = { expire: () => count++ };
+  timers.addExpiring(log);
+  t.mock.timers.tick(20_000);
+  const before = count;
+  assert.ok(before > 0);
+  timers.removeExpiring(log);
+  t.mock.timers.tick(20_000);
+  assert.equal(count, before);
+});
+
+test('an open stream gets a comment at each keep-alive, a removed one gets none', (t) => {
+  t.mock.timers.enable({ apis: ['setInterval'] });
+  const timers = new EdgeTimers(1_000);
+  const stream = new PassThrough();
+  const writer = new StreamWriter(stream, { onGone() {}, onDropped() {} }, { isImpatient: true });
+  timers.addStream(writer);
+  t.mock.timers.tick(3_000);
+  const comments = String(stream.read());
+  assert.equal(comments.match(/^:/gm)?.length, 3, comments);
+  timers.removeStream(writer);
+  t.mock.timers.tick(3_000);
+  assert.equal(stream.read(), null);
+  timers.addStream(writer);
+  t.mock.timers.tick(1_000);
+  assert.match(String(stream.read()), /^:/);
+});

@@ -1,0 +1,62 @@
+import { once } from 'node:events';
+import { createServer, type ServerResponse } from 'node:http';
+
+/** A client's side of one response with events. */
+export interface EventReply {
+  readonly status: number;
+  /** Resolves with the data of the events so far when there are `count`, or when the response has ended. */
+  data(count?: number): Promise<string[]>;
+  /** Disconnects, and resolves when the server has seen it. */
+  disconnect(): Promise<void>;
+}
+
+export interface Responder extends AsyncDisposable {
+  /** Sends a GET, and passes the server's response on. Resolves when the client has the headers. */
+  get(attach: (response: ServerResponse) => void): Promise<EventReply>;
+}
+
+function dataIn(text: string): string[] {
+  return [...text.matchAll(/^data: (.+)\n/gm)].map(([, data = '']) => data);
+}
+
+/** Serves real responses on a port of its own. */
+export async function responder(): Promise<Responder> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  if (typeof address !== 'object' || address === null) throw new TypeError('not listening on a port');
+  const url = `http://127.0.0.1:${address.port}/`;
+  return {
+    get: async (attach) => {
+      const closed = Promise.withResolvers<void>();
+      server.once('request', (_request, response) => {
+        response.once('close', () => closed.resolve());
+        attach(response);
+      });
+      const leaving = new AbortController();
+      const { status, body } = await fetch(url, { signal: leaving.signal });
+      const reader = body?.pipeThrough(new TextDecoderStream()).getReader();
+      let text = '';
+      return {
+        status,
+        data: async (count = Infinity) => {
+          while (dataIn(text).length < count) {
+            const piece = await reader?.read();
+            if (piece === undefined || piece.done) break;
+            text += piece.value;
+          }
+          return dataIn(text);
+        },
+        disconnect: async () => {
+          leaving.abort();
+          await closed.promise;
+        },
+      };
+    },
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}

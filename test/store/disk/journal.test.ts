@@ -1,0 +1,73 @@
+import assert from 'node:assert/strict';
+import { appendFile, mkdir, mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { Journal } from '../../../src/store/disk/journal.ts';
+
+const LIMIT = { timeout: 20_000 };
+let root = '';
+
+before(async () => {
+  root = await mkdtemp(join(tmpdir(), 'linkspan-journal-'));
+});
+
+after(() => rm(root, { recursive: true, force: true }));
+
+let count = 0;
+
+function journalOf({ dir = join(root, String(++count)), state = (): Iterable<string> => [] } = {}) {
+  const path = join(dir, 'journal');
+  const events: string[] = [];
+  const journal = new Journal(path, state, {
+    writeFailed: () => events.push('write failed'),
+    failing: () => events.push('failing'),
+    recovered: () => events.push('recovered'),
+  });
+  return { dir, path, journal, events };
+}
+
+test('appended lines are read back in order by the next process', LIMIT, async () => {
+  const { dir, journal, events } = journalOf();
+  await mkdir(dir);
+  assert.deepEqual(await Array.fromAsync(journal.read()), []);
+  const lines = Array.from({ length: 100 }, (_, n) => `{"n":${n},"text":"ä${'x'.repeat(2_000)}"}`);
+  assert.ok((await Promise.all(lines.map((line) => journal.append(line)))).every(Boolean));
+  await journal[Symbol.asyncDispose]();
+  const { journal: next } = journalOf({ dir });
+  assert.deepEqual(await Array.fromAsync(next.read()), [...lines, '']);
+  assert.deepEqual(events, []);
+});
+
+test('a line after an unfinished one begins on a line of its own', LIMIT, async () => {
+  const { dir, path, journal } = journalOf();
+  await mkdir(dir);
+  await appendFile(path, 'whole\ntorn');
+  assert.deepEqual(await Array.fromAsync(journal.read()), ['whole', 'torn']);
+  await journal.append('next');
+  assert.equal(await readFile(path, 'utf8'), 'whole\ntorn\nnext\n');
+  await journal[Symbol.asyncDispose]();
+});
+
+test('compact replaces the lines by those of the state', LIMIT, async () => {
+  const { dir, path, journal } = journalOf({ state: () => ['a', 'b'] });
+  await mkdir(dir);
+  await journal.append('old');
+  await journal.compact();
+  assert.equal(await readFile(path, 'utf8'), 'a\nb\n');
+  await journal[Symbol.asyncDispose]();
+});
+
+test('N-31 lines that could not be written are written once the directory is there', LIMIT, async () => {
+  const { dir, path, journal, events } = journalOf();
+  assert.equal(await journal.append('first'), false);
+  assert.ok(journal.failure instanceof Error);
+  assert.deepEqual(events, ['write failed', 'failing']);
+  await mkdir(dir);
+  assert.equal(await journal.append('second'), true);
+  assert.equal(journal.failure, undefined);
+  assert.deepEqual(events, ['write failed', 'failing', 'recovered']);
+  // The journal begins a new line, since it cannot tell what the failed write has left.
+  assert.deepEqual((await readFile(path, 'utf8')).split('\n').filter(Boolean), ['first', 'second']);
+  await journal[Symbol.asyncDispose]();
+});

@@ -1,0 +1,52 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Registry } from 'prom-client';
+import { Durations, OPERATION_LABELS } from '../../src/telemetry/durations.ts';
+import type { Operation } from '../../src/telemetry/operation.ts';
+
+const CALL: Operation = { method: 'tools/call', tool: 'echo', revision: '2025-11-25', transport: 'tcp' };
+
+function durationsOf() {
+  const registry = new Registry();
+  const durations = new Durations('d_seconds', 'Durations.', [...OPERATION_LABELS, 'upstream'], registry);
+  /** Returns the values of the lines that contain all of these texts. */
+  const values = async (...texts: readonly string[]): Promise<number[]> =>
+    (await registry.metrics())
+      .split('\n')
+      .filter((line) => texts.every((text) => line.includes(text)))
+      .map((line) => Number(line.split(' ').at(-1)));
+  return { durations, values };
+}
+
+test('an observation counts in its bucket and all larger ones', async () => {
+  const { durations, values } = durationsOf();
+  for (const seconds of [0.01, 0.3, 400]) durations.observe(CALL, seconds);
+  assert.deepEqual(await values('d_seconds_bucket'), [1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 2, 3]);
+  assert.deepEqual(await values('d_seconds_count'), [3]);
+  assert.deepEqual(await values('d_seconds_sum'), [400.31]);
+});
+
+test('each outcome, revision, transport and upstream has a series of its own', async () => {
+  const { durations, values } = durationsOf();
+  for (let n = 0; n < 2; n++) {
+    durations.observe(CALL, 1);
+    durations.observe({ ...CALL, error: 'tool_error' }, 1);
+    durations.observe({ ...CALL, revision: '2025-06-18' }, 1);
+    durations.observe({ ...CALL, transport: 'pipe' }, 1);
+    durations.observe(CALL, 1, 'files');
+  }
+  assert.deepEqual(await values('d_seconds_count'), [2, 2, 2, 2, 2]);
+  assert.deepEqual(await values('d_seconds_count', 'error_type="tool_error"'), [2]);
+  assert.deepEqual(await values('d_seconds_count', 'upstream="files"'), [2]);
+});
+
+test('G5 invented methods share a series, and so do tools beyond the bound', async () => {
+  const { durations, values } = durationsOf();
+  for (let n = 0; n < 400; n++) {
+    durations.observe({ method: `invented/${n}`, revision: '2025-11-25', transport: 'tcp' }, 1);
+    durations.observe({ ...CALL, tool: `tool_${n}` }, 1);
+  }
+  assert.deepEqual(await values('d_seconds_count', 'mcp_method_name="_other"'), [400]);
+  assert.deepEqual(await values('d_seconds_count', 'gen_ai_tool_name="_other"'), [400 - 256]);
+  assert.equal((await values('d_seconds_count')).length, 1 + 256 + 1);
+});

@@ -1,0 +1,51 @@
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { suite, test } from 'node:test';
+import { pino } from 'pino';
+import { ProcessGroup } from '../../../src/upstream/stdio/process-group.ts';
+import { ProcessGuard } from '../../../src/upstream/stdio/process-guard.ts';
+import { TAG_NAME } from '../../../src/upstream/stdio/tagged-processes.ts';
+import { marker } from '../../support/leftovers.ts';
+import { isGone } from '../../support/stdio.ts';
+
+const LIMIT = { timeout: 20_000 };
+const log = pino({ level: 'silent' });
+
+/** Runs a script that prints the pid of a process, in a group of its own. */
+async function started(guard: ProcessGuard, script: string) {
+  const tag = guard.tagged.next('up');
+  const env = { PATH: process.env['PATH'], ...marker(), [TAG_NAME]: tag };
+  const child = spawn('/bin/sh', ['-c', script], { detached: true, stdio: ['pipe', 'pipe', 'ignore'], env });
+  assert.ok(child.pid !== undefined);
+  const group = new ProcessGroup(child, child.pid, tag, guard, log);
+  const [output] = await once(child.stdout, 'data');
+  return { child, group, leader: child.pid, other: Number(String(output)) };
+}
+
+suite('R11 a process group', { concurrency: 1 }, () => {
+  test('R11 ends with SIGTERM, together with the processes that the leader has started', LIMIT, async () => {
+    await using guard = new ProcessGuard(log);
+    const { group, leader, other } = await started(guard, 'sleep 300 & echo $!; wait');
+    assert.equal(group.hasExited, false);
+    await group.end(0, 10_000);
+    assert.deepEqual([group.hasExited, isGone(leader), isGone(other)], [true, true, true]);
+  });
+
+  test('R11 ends with SIGKILL if it ignores SIGTERM', LIMIT, async () => {
+    await using guard = new ProcessGuard(log);
+    const script = 'trap "" TERM; sh -c \'trap "" TERM; echo $$; while :; do sleep 1; done\'';
+    const { group, leader, other } = await started(guard, script);
+    await group.end(0, 50);
+    assert.deepEqual([isGone(leader), isGone(other)], [true, true]);
+  });
+
+  test('R11 ends without a signal if the leader exits within the patience', LIMIT, async () => {
+    await using guard = new ProcessGuard(log);
+    const { child, group } = await started(guard, 'echo $$; read -r line; exit 7');
+    child.stdin.end('go\n');
+    await group.end(10_000, 0);
+    assert.deepEqual([child.exitCode, child.signalCode], [7, null]);
+    group.kill();
+  });
+});

@@ -1,0 +1,98 @@
+import assert from 'node:assert/strict';
+import { Writable } from 'node:stream';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import type { GatewayError } from '../../../src/errors.ts';
+import { StdinQueue } from '../../../src/upstream/stdio/stdin-queue.ts';
+
+/** A pipe that accepts one write at a time, on demand. */
+class Pipe extends Writable {
+  readonly writes: string[] = [];
+  #done: (() => void) | undefined;
+
+  constructor() {
+    super({ highWaterMark: 1, decodeStrings: false });
+  }
+
+  override _write(chunk: string, _: string, done: () => void): void {
+    this.writes.push(chunk);
+    this.#done = done;
+  }
+
+  /** Completes the write in flight. */
+  accept(): void {
+    const done = this.#done;
+    this.#done = undefined;
+    done?.();
+  }
+}
+
+function queueOf() {
+  const pipe = new Pipe();
+  const failed = new Map<number, GatewayError>();
+  const queue = new StdinQueue('up', pipe, (id, error) => failed.set(id, error), pino({ level: 'silent' }));
+  const send = (id: number, text = `{"id":${id}}`) => queue.add({ text, id, method: 'ping' });
+  return { pipe, failed, queue, send };
+}
+
+const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+
+test('messages of one turn are one write, each on its own line', async () => {
+  const { pipe, queue, send } = queueOf();
+  send(1, '{"id":\n1}');
+  send(2);
+  await turn();
+  assert.deepEqual(pipe.writes, ['{"id": 1}\n{"id":2}\n']);
+  queue.close();
+});
+
+test('a request that is forgotten before its write is never written', async () => {
+  const { pipe, queue, send } = queueOf();
+  send(1);
+  await turn();
+  send(2);
+  send(3);
+  queue.forget(2);
+  pipe.accept();
+  await turn();
+  assert.deepEqual(pipe.writes, ['{"id":1}\n', '{"id":3}\n']);
+  queue.close();
+});
+
+test('REL-14 a full queue refuses requests as not executed, and counts other messages', async () => {
+  const { failed, queue, send } = queueOf();
+  send(1, `"${'x'.repeat(1_048_576)}"`);
+  send(2);
+  queue.add({ text: '{}', method: 'notifications/cancelled' });
+  assert.deepEqual([...failed.keys()], [2]);
+  assert.deepEqual([failed.get(2)?.code, failed.get(2)?.detail.executed], ['overloaded', 'no']);
+  assert.equal(queue.dropped, 1);
+  queue.close();
+});
+
+test('G6 close fails the messages that were not written, as not executed', async () => {
+  const { pipe, failed, queue, send } = queueOf();
+  send(1);
+  await turn();
+  send(2);
+  queue.close();
+  send(3);
+  assert.deepEqual([...failed.keys()], [2, 3]);
+  assert.deepEqual([failed.get(2)?.code, failed.get(2)?.detail.executed], ['upstream-lost', 'no']);
+  assert.equal(pipe.writes.length, 1);
+});
+
+test('end writes the queue before it ends the pipe, and accepts nothing more', async () => {
+  const { pipe, failed, queue, send } = queueOf();
+  send(1);
+  await turn();
+  send(2);
+  queue.end();
+  send(3);
+  assert.deepEqual([...failed.keys()], [3]);
+  pipe.accept();
+  pipe.accept();
+  await turn();
+  assert.deepEqual(pipe.writes, ['{"id":1}\n', '{"id":2}\n']);
+  assert.ok(pipe.writableEnded);
+});
