@@ -19,6 +19,8 @@ const JOB = z.object({
   warmMs: z.number(),
   measureMs: z.number(),
   ratePerSecond: z.number().positive().optional(),
+  /** Whether the load generator plays a round for each message of its parent, on connections that stay open. */
+  isSteady: z.boolean().optional(),
   /** The processes under test. */
   pids: z.array(z.int()),
 });
@@ -47,6 +49,19 @@ export type Round = z.infer<typeof ROUND>;
 /** @throws {z.ZodError} */
 export function parseJob(text: string | undefined): Job {
   return JOB.parse(JSON.parse(text ?? 'null'));
+}
+
+/** A message to a steady load generator: to play a round of this length. */
+const TURN = z.object({ ms: z.number().positive() });
+
+/** @throws {z.ZodError} */
+export function readTurn(message: unknown): z.infer<typeof TURN> {
+  return TURN.parse(message);
+}
+
+/** @throws {z.ZodError} */
+export function readRound(reported: unknown): Round {
+  return ROUND.parse(reported);
 }
 
 /** @param log of the load generator: the line of its report is the last. @throws {z.ZodError} */

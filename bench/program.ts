@@ -63,28 +63,36 @@ export function canPin(): boolean {
 export class Program implements AsyncDisposable {
   readonly pid: number;
   readonly #name: string;
-  readonly #child: ChildProcess;
+  /** Only of use for its messages; the rest is done here. */
+  readonly child: ChildProcess;
   readonly #logFile: string;
 
   private constructor(name: string, child: ChildProcess, pid: number, logFile: string) {
     this.#name = name;
-    this.#child = child;
+    this.child = child;
     this.pid = pid;
     this.#logFile = logFile;
   }
 
-  /** @param dir where `<name>.log` is written. @throws {Error} where it cannot be started. */
+  /**
+   * @param dir where `<name>.log` is written.
+   * @param listens whether we can send it messages.
+   * @throws {Error} where it cannot be started.
+   */
   static async start(
     name: string,
     [command = '', ...args]: readonly string[],
     dir: string,
     env: Readonly<Record<string, string>> = {},
+    listens?: 'listens',
   ): Promise<Program> {
     guard();
     const logFile = join(dir, `${name}.log`);
     const log = await open(logFile, 'w');
     try {
-      const child = spawn(command, args, { stdio: ['ignore', log.fd, log.fd], env: { ...process.env, ...env } });
+      const channel = listens === undefined ? [] : ['ipc' as const];
+      const stdio = ['ignore' as const, log.fd, log.fd, ...channel];
+      const child = spawn(command, args, { stdio, env: { ...process.env, ...env } });
       living.add(child);
       child.once('exit', () => living.delete(child));
       await once(child, 'spawn');
@@ -96,7 +104,7 @@ export class Program implements AsyncDisposable {
   }
 
   get running(): boolean {
-    return this.#child.exitCode === null && this.#child.signalCode === null;
+    return this.child.exitCode === null && this.child.signalCode === null;
   }
 
   log(): Promise<string> {
@@ -110,7 +118,7 @@ export class Program implements AsyncDisposable {
       const isRunning = this.running;
       const found = await find();
       if (found !== undefined) return found;
-      if (!isRunning) throw await this.failure(`ended (${this.#child.signalCode ?? this.#child.exitCode})`);
+      if (!isRunning) throw await this.failure(`ended (${this.child.signalCode ?? this.child.exitCode})`);
       if (performance.now() > untilMs) throw await this.failure(`was not there within ${timeoutMs} ms`);
       await delay(POLL_MS);
     }
@@ -128,11 +136,11 @@ export class Program implements AsyncDisposable {
   /** Resolves with its exit code, or null where a signal ended it; kills it after `timeoutMs`. */
   async exited(timeoutMs: number): Promise<number | null> {
     if (this.running) {
-      const timer = setTimeout(() => killWithChildren(this.#child), timeoutMs);
-      await once(this.#child, 'exit');
+      const timer = setTimeout(() => killWithChildren(this.child), timeoutMs);
+      await once(this.child, 'exit');
       clearTimeout(timer);
     }
-    return this.#child.exitCode;
+    return this.child.exitCode;
   }
 
   async failure(what: string): Promise<Error> {
@@ -140,7 +148,7 @@ export class Program implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.running) this.#child.kill('SIGTERM');
+    if (this.running) this.child.kill('SIGTERM');
     await this.exited(STOP_MS);
   }
 }

@@ -14,8 +14,6 @@ export interface Place {
   readonly connections: number;
   /** The folder of the checkout whose gateway is measured. */
   readonly checkout: string;
-  /** The folder of another checkout whose gateway it is compared with. */
-  readonly against: string | undefined;
 }
 
 export interface Running {
@@ -41,9 +39,6 @@ export interface Subject {
   /** @throws {Error} saying why it cannot. */
   start(place: Place): Promise<Running>;
 }
-
-/** The subject that `--against` adds. */
-export const BEFORE = 'gateway-before';
 
 function beside(file: string): string {
   return fileURLToPath(new URL(file, import.meta.url));
@@ -84,6 +79,17 @@ async function startGateway(
   return { url, pids: [pid], program };
 }
 
+/** Returns the gateway of another checkout as a subject. */
+export function gatewayOf(id: string, checkout: string): Subject {
+  return {
+    id,
+    title: id,
+    serves: ['http', 'stdio'],
+    toolPrefix: 'bench__',
+    start: (place) => startGateway(id, place, checkout),
+  };
+}
+
 export const SUBJECTS: readonly Subject[] = [
   { id: 'nginx', title: 'nginx as a plain proxy', serves: ['http'], toolPrefix: '', start: startNginx },
   {
@@ -100,17 +106,6 @@ export const SUBJECTS: readonly Subject[] = [
     serves: ['http', 'stdio'],
     toolPrefix: 'bench__',
     start: (place) => startGateway('gateway', place, place.checkout),
-  },
-  {
-    id: BEFORE,
-    title: 'gateway of --against',
-    onRequest: true,
-    serves: ['http', 'stdio'],
-    toolPrefix: 'bench__',
-    start: async (place) => {
-      if (place.against === undefined) throw new Error('--against names no checkout');
-      return startGateway(BEFORE, place, place.against);
-    },
   },
   {
     id: 'gateway-legacy',
