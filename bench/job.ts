@@ -40,6 +40,8 @@ const ROUND = z.object({
   pssMb: z.number(),
   /** Requests that were answered with an error. */
   refusals: z.number(),
+  /** Time that the host withheld from the machine meanwhile, which counts as CPU time of the processes. */
+  stolenMs: z.number(),
   /** How the answers came; the choice is the subject's. */
   answersAs: z.enum(['json', 'sse', 'both']),
 });

@@ -7,7 +7,7 @@ import { Conversation } from './conversation.ts';
 import { once } from 'node:events';
 import { type Job, parseJob, readTurn, type Round } from './job.ts';
 import { percentile } from './percentile.ts';
-import { cpuTimes, cpuUs, type Memory, memory } from './process-cost.ts';
+import { cpuTimes, cpuUs, type Memory, memory, stolenMs } from './process-cost.ts';
 
 const OPEN_MS = 60_000;
 /** Longer than this without an answer fails the run. */
@@ -68,17 +68,19 @@ class Load {
 
     await this.#pass(warmMs);
     this.#isMeasuring = true;
+    const stolenBeforeMs = stolenMs();
     const cpuBefore = cpuTimes(pids);
     const beganMs = performance.now();
     await this.#pass(measureMs);
     const cpuAfter = cpuTimes(pids);
     const tookMs = performance.now() - beganMs;
+    const stolen = stolenMs() - stolenBeforeMs;
     this.#isMeasuring = false;
     const memoryAfter = memory(pids);
 
     await this.#stop(pacer);
     await this.close();
-    return this.#toRound(cpuUs(cpuBefore, cpuAfter), tookMs, memoryAfter);
+    return this.#toRound(cpuUs(cpuBefore, cpuAfter), tookMs, stolen, memoryAfter);
   }
 
   /** Opens the sessions, and waits for a first answer in each, since that one may have to wait for a process to start. */
@@ -96,6 +98,7 @@ class Load {
     this.#events = 0;
     this.#refusals = 0;
     this.#isMeasuring = true;
+    const stolenBeforeMs = stolenMs();
     const cpuBefore = cpuTimes(pids);
     const beganMs = performance.now();
     const pacer = this.#start();
@@ -104,7 +107,7 @@ class Load {
     const cpuAfter = cpuTimes(pids);
     const tookMs = performance.now() - beganMs;
     this.#isMeasuring = false;
-    return this.#toRound(cpuUs(cpuBefore, cpuAfter), tookMs, memory(pids));
+    return this.#toRound(cpuUs(cpuBefore, cpuAfter), tookMs, stolenMs() - stolenBeforeMs, memory(pids));
   }
 
   /** Ends the sessions. */
@@ -120,7 +123,7 @@ class Load {
     await this.#settled();
   }
 
-  #toRound(cpuUs: number, tookMs: number, memoryAfter: Memory): Round {
+  #toRound(cpuUs: number, tookMs: number, stolen: number, memoryAfter: Memory): Round {
     const requests = this.#tookMs.length;
     if (requests === 0) throw new Error('nothing was answered while measuring');
     const sorted = Float64Array.from(this.#tookMs).toSorted();
@@ -132,6 +135,7 @@ class Load {
       p99Us: percentile(sorted, 0.99) * 1_000,
       ...memoryAfter,
       refusals: this.#refusals,
+      stolenMs: stolen,
       answersAs: this.#events === 0 ? 'json' : this.#events === requests ? 'sse' : 'both',
     };
   }
@@ -176,7 +180,7 @@ class Load {
 
   async #settled(): Promise<void> {
     const now = () => performance.now();
-    while (this.#conversations.some((each) => each.waitingMs(now()) !== undefined)) await this.#pass(5);
+    while (this.#conversations.some((each) => each.waitingMs(now()) !== undefined)) await this.#pass(1);
   }
 
   #watch(): void {

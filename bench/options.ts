@@ -33,6 +33,8 @@ export interface Options {
   /** The folder of the checkout whose gateway is measured. */
   readonly checkout: string;
   readonly against: readonly OtherCheckout[];
+  /** Whether the gateway and those of `against` run in one process. */
+  readonly isSideBySide: boolean;
   /** Length of a slice in milliseconds; undefined for rounds whose connections are new. */
   readonly sliceMs: number | undefined;
 }
@@ -95,6 +97,7 @@ export function readOptions(args: readonly string[] = process.argv.slice(2)): Op
       seconds: { type: 'string', default: '3' },
       rounds: { type: 'string', default: '3' },
       slice: { type: 'string' },
+      'one-process': { type: 'boolean', default: false },
       connections: { type: 'string', default: '16' },
       only: { type: 'string' },
       subjects: { type: 'string' },
@@ -119,6 +122,7 @@ export function readOptions(args: readonly string[] = process.argv.slice(2)): Op
     jsonFile: values.json,
     checkout: checkoutAt(values.gateway, 'gateway'),
     against,
+    isSideBySide: values['one-process'],
     sliceMs: values.slice === undefined ? undefined : positive(values.slice, 'slice'),
   };
 }

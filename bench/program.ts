@@ -133,6 +133,16 @@ export class Program implements AsyncDisposable {
     }, timeoutMs);
   }
 
+  /** The URLs in its first lines `{"msg":"listening","url":…}`. @throws {Error} */
+  listeningAll(count: number, timeoutMs = 60_000): Promise<readonly string[]> {
+    return this.until(async () => {
+      const urls = [...(await this.log()).matchAll(/^\{"msg":"listening","url":"([^"]+)"/gm)].map(
+        ([, url = '']) => url,
+      );
+      return urls.length < count ? undefined : urls;
+    }, timeoutMs);
+  }
+
   /** Resolves with its exit code, or null where a signal ended it; kills it after `timeoutMs`. */
   async exited(timeoutMs: number): Promise<number | null> {
     if (this.running) {

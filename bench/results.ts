@@ -49,6 +49,7 @@ export function medianOf({ subject, rounds }: Row): Median | undefined {
     rssMb: of((round) => round.rssMb),
     pssMb: of((round) => round.pssMb),
     refusals: of((round) => round.refusals),
+    stolenMs: of((round) => round.stolenMs),
     peakMb: last.peakMb,
     answersAs: last.answersAs,
   };

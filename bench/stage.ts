@@ -6,7 +6,7 @@ import type { Options } from './options.ts';
 import { pinned, Program } from './program.ts';
 import type { Row, ScenarioResult } from './results.ts';
 import type { Scenario } from './scenarios.ts';
-import type { Running, Subject } from './subjects.ts';
+import { type Running, startSideBySide, type Subject } from './subjects.ts';
 import type { UpstreamAddress } from './upstream-address.ts';
 
 export const SUBJECT_CORE = 0;
@@ -61,17 +61,24 @@ export class Stage implements AsyncDisposable {
   /** What goes wrong with one subject is in its row. @throws {Error} where the fixture does not start. */
   async play(): Promise<ScenarioResult> {
     const { speaks = LEGACY } = this.#scenario;
-    const { connections, checkout, against, sliceMs } = this.#options;
-    const fixtures = new Map([[speaks, await this.#upstream(speaks)]]);
+    const { connections, checkout, against, sliceMs, isSideBySide } = this.#options;
+    const fixtures = new Map<Revision, UpstreamAddress>();
     const core = this.#options.isPinned ? SUBJECT_CORE : undefined;
     const entries: Entry[] = [];
+    const gateways = isSideBySide ? [{ id: 'gateway', folder: checkout }, ...against] : [];
+    const place = { dir: this.#dir, upstream: await this.#upstreamOf(fixtures, speaks), core, connections };
+    const hosted = gateways.length === 0 ? [] : await startSideBySide(gateways, place);
+    const [host] = hosted;
+    if (host !== undefined) this.#programs.push(host.program);
     for (const subject of this.#cast()) {
       const entry: Entry = { subject, rounds: [] };
       entries.push(entry);
       await attempt(entry, async () => {
         const revision = subject.staysLegacy === true ? LEGACY : speaks;
-        const upstream = fixtures.get(revision) ?? (await this.#upstream(revision));
-        fixtures.set(revision, upstream);
+        const upstream = await this.#upstreamOf(fixtures, revision);
+        const at = gateways.findIndex(({ id }) => id === subject.id);
+        entry.running = hosted[at];
+        if (entry.running !== undefined) return;
         entry.running = await subject.start({ dir: this.#dir, upstream, core, connections, checkout });
         this.#programs.push(entry.running.program);
       });
@@ -136,6 +143,12 @@ export class Stage implements AsyncDisposable {
       ({ serves, isLegacyOnly, staysLegacy }) =>
         serves.includes(upstream.kind) && !(isModern ? isLegacyOnly : staysLegacy),
     );
+  }
+
+  async #upstreamOf(fixtures: Map<Revision, UpstreamAddress>, revision: Revision): Promise<UpstreamAddress> {
+    const upstream = fixtures.get(revision) ?? (await this.#upstream(revision));
+    fixtures.set(revision, upstream);
+    return upstream;
   }
 
   async #upstream(speaks: Revision): Promise<UpstreamAddress> {
