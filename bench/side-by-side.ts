@@ -8,10 +8,12 @@ import * as z from 'zod';
 
 const PLACES = z.array(z.object({ checkout: z.string(), config: z.string() }));
 
+const CALLABLE = z.custom<(...args: readonly unknown[]) => unknown>((value) => typeof value === 'function');
+
 /** The modules of a checkout that are used here. They may be older or newer than this file. */
-const START = z.object({ start: z.function() });
-const SERVE = z.object({ serve: z.function() });
-const RUNNING = z.object({ url: z.string(), stop: z.function() });
+const START = z.object({ start: CALLABLE });
+const SERVE = z.object({ serve: CALLABLE });
+const RUNNING = z.object({ url: z.string(), stop: CALLABLE });
 const STARTED = z.object({ config: z.unknown(), log: z.unknown() });
 
 async function load(checkout: string, path: string): Promise<unknown> {

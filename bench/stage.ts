@@ -77,8 +77,11 @@ export class Stage implements AsyncDisposable {
         const revision = subject.staysLegacy === true ? LEGACY : speaks;
         const upstream = await this.#upstreamOf(fixtures, revision);
         const at = gateways.findIndex(({ id }) => id === subject.id);
-        entry.running = hosted[at];
-        if (entry.running !== undefined) return;
+        const hostedHere = hosted[at];
+        if (hostedHere !== undefined) {
+          entry.running = hostedHere;
+          return;
+        }
         entry.running = await subject.start({ dir: this.#dir, upstream, core, connections, checkout });
         this.#programs.push(entry.running.program);
       });
