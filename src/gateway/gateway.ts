@@ -6,7 +6,7 @@ import type { Principal } from '../policy/principal.ts';
 import { JsonTextError, RawObject } from '../json/json.ts';
 import { type Answer, EMPTY_RESULT, type Notification, type Request, type Response } from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
-import { detach } from '../json/memo.ts';
+import { detach } from '../json/kept-text.ts';
 import { featuresOf, negotiate } from '../protocol/revisions.ts';
 import { TASK_METHODS } from '../protocol/tasks.ts';
 import { capabilityKeyOf, forwardableCapabilities } from './exchange/client-capabilities.ts';
@@ -185,7 +185,7 @@ export class Gateway implements Front {
     if (uri === undefined) throw new GatewayError('invalid-params', { message: '"uri" must be a string' });
     const resource = session.subscriptions.get(uri) ?? resolveUri(session.catalog, uri);
     if (resource instanceof GatewayError) throw resource;
-    const to = { upstream: resource.upstream, uri: resource.uri };
+    const to = { upstream: resource.upstream, uri: detach(resource.uri) };
     const { links, sessions } = this.#parts;
     const isSubscribe = method === 'resources/subscribe';
     // Saved first, so that a subscription that cannot be stored is not sent to the upstream.

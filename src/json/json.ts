@@ -22,7 +22,8 @@ import {
 } from './scan.ts';
 import { JsonTextError } from './json-text-error.ts';
 import { ShapeTree } from './shapes.ts';
-import { detach, RecentTexts, TextCache } from './memo.ts';
+import { detach } from './kept-text.ts';
+import { RecentTexts, TextCache } from './memo.ts';
 
 export { JsonTextError } from './json-text-error.ts';
 export { CLIENT_BOUNDS, type JsonBounds, MAY_BE_BROKEN, UPSTREAM_BOUNDS } from './scan.ts';

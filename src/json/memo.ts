@@ -3,6 +3,7 @@
  * message.
  */
 
+import { detach, KeptMap, type KeptText } from './kept-text.ts';
 import { CLOSE_OBJECT, MAY_BE_BROKEN } from './scan.ts';
 
 const MAX_TEXTS = 1_000;
@@ -12,46 +13,12 @@ const MAX_RECENT = 8;
 /** A text with a progress token belongs to one request, and does not repeat. */
 const PROGRESS_TOKEN = 'progressToken';
 
-/** A text that may be stored: it retains no other text in memory. Only {@link detach} makes one. */
-export type Kept = string & { readonly [kept]: true };
-declare const kept: unique symbol;
-
-function markKept(_text: string): asserts _text is Kept {}
-
-/** Copies a text. A substring of a message retains the whole message in memory, and must not be stored. */
-export function detach(text: string): Kept {
-  const own = Buffer.from(text).toString();
-  markKept(own);
-  return own;
-}
-
-/** A `Map` for entries that outlive a request. Any text can be looked up; only detached texts can be keys. */
-export class KeptMap<V> {
-  readonly #values = new Map<string, V>();
-
-  get size(): number {
-    return this.#values.size;
-  }
-
-  get(key: string): V | undefined {
-    return this.#values.get(key);
-  }
-
-  set(key: Kept, value: V): void {
-    this.#values.set(key, value);
-  }
-
-  clear(): void {
-    this.#values.clear();
-  }
-}
-
 function isCacheable(text: string): boolean {
   return text.length <= MAX_CHARS && !text.includes(PROGRESS_TOKEN);
 }
 
 interface Entry<T> {
-  readonly text: Kept;
+  readonly text: KeptText;
   readonly value: T;
 }
 
@@ -80,7 +47,7 @@ export class TextCache<T> {
 
 /** The latest objects at one place of a message. An object that repeats need not be scanned again. */
 export class RecentTexts {
-  readonly #texts: Kept[] = [];
+  readonly #texts: KeptText[] = [];
 
   /** Returns the known object that begins at `at`, or undefined. */
   at(text: string, at: number): string | undefined {

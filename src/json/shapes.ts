@@ -1,4 +1,4 @@
-import { detach } from './memo.ts';
+import { detach } from './kept-text.ts';
 
 /** Objects with more members get no shape. */
 const MAX_MEMBERS = 12;

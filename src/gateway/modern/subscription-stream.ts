@@ -1,5 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject, rawItems } from '../../json/json.ts';
+import { detach, KeptSet } from '../../json/kept-text.ts';
 import { type Answer, type Id, notificationText } from '../../protocol/jsonrpc.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
@@ -64,7 +65,7 @@ export class SubscriptionStream implements Subscriber {
   readonly #links: HolderLinks;
   readonly #kinds: ReadonlySet<ListKind>;
   /** Those the client is told of. */
-  readonly #uris = new Set<string>();
+  readonly #uris = new KeptSet();
   readonly #tasks: TaskSubscriptions;
   readonly #closed = Promise.withResolvers<void>();
   /** Before that nothing may be said. */
@@ -120,7 +121,7 @@ export class SubscriptionStream implements Subscriber {
     if (owner instanceof GatewayError) return;
     try {
       if (!group.subscriptions.has(uri)) {
-        const to = { upstream: owner.upstream, uri: owner.uri };
+        const to = { upstream: owner.upstream, uri: detach(owner.uri) };
         const subscribe = () => this.#links.subscribe(group, uri, to);
         // A link that is lost under way says nothing about the subscription: a new link is tried once.
         const answer = await subscribe().catch((thrown: unknown) =>
@@ -128,7 +129,7 @@ export class SubscriptionStream implements Subscriber {
         );
         if (answer.kind === 'error') return;
       }
-      this.#uris.add(uri);
+      this.#uris.add(detach(uri));
     } catch {
       // Its upstream is down or has no subscriptions: not honoured, which the acknowledgement says.
     }

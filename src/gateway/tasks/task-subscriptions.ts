@@ -1,4 +1,5 @@
 import { RawObject } from '../../json/json.ts';
+import { detach, KeptMap, type KeptText } from '../../json/kept-text.ts';
 import { META, withoutMeta } from '../../protocol/meta.ts';
 import type { Link } from '../../upstream/link/link.ts';
 import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
@@ -17,6 +18,7 @@ export interface TaskSubscriptionsParts {
 }
 
 interface FollowedTask extends TaskAddress {
+  readonly task: KeptText;
   /** Of a modern upstream. One of the legacy era tells unasked, or not at all. */
   readonly listening: UpstreamSubscription | undefined;
 }
@@ -28,7 +30,7 @@ export class TaskSubscriptions {
   readonly #parts: TaskSubscriptionsParts;
   readonly #modernClient: ModernClient;
   /** By the id the client knows. */
-  readonly #followed = new Map<string, FollowedTask>();
+  readonly #followed = new KeptMap<FollowedTask>();
 
   constructor(parts: TaskSubscriptionsParts, modernClient: ModernClient) {
     this.#parts = parts;
@@ -48,7 +50,8 @@ export class TaskSubscriptions {
       const place = await ids.open(caller, id);
       const { subscription } = await links.open(group.byKey(place.holder), place.upstream);
       if (subscription === undefined || (await subscription.addTask(place.task))) {
-        this.#followed.set(id, { ...place, listening: subscription });
+        const task = detach(place.task);
+        this.#followed.set(detach(id), { ...place, task, listening: subscription });
       }
     } catch {
       // Its upstream is down, or it is nobody's: not honoured, which the acknowledgement says.

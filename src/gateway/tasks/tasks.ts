@@ -109,7 +109,7 @@ export class Tasks {
     exchange: OpenExchange,
     upstream: Upstream<Exchange, ConnectionHolder>,
     link: Link<Exchange, ConnectionHolder>,
-    { task, id }: KnownTask,
+    { task, id }: Pick<TaskAddress, 'task'> & { readonly id: string },
   ): Promise<Answer> {
     if (link.era === 'modern') throw new GatewayError('unknown-task');
     const { method, params } = exchange.request;
