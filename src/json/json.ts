@@ -21,7 +21,6 @@ import {
   unquote,
 } from './scan.ts';
 import { JsonTextError } from './json-text-error.ts';
-import { ShapeTree } from './shapes.ts';
 import { detach } from './kept-text.ts';
 import { RecentTexts, TextCache } from './memo.ts';
 
@@ -41,12 +40,6 @@ const repeated = { client: new RecentTexts(), upstream: new RecentTexts() };
 
 /** The member that is parsed together with its message. */
 export type Preparsed = 'params' | 'result';
-
-/** Member names of messages (`around`) and of the preparsed member (`within`), by the preparsed member. */
-const SHAPE_TREES = {
-  params: { around: new ShapeTree(), within: new ShapeTree() },
-  result: { around: new ShapeTree(), within: new ShapeTree() },
-} as const satisfies Record<Preparsed, object>;
 
 /** Names of the members of objects that are kept: tools, for example, mostly have the same. */
 const sharedNames = new TextCache<readonly string[]>();
@@ -69,7 +62,7 @@ interface Source {
 export class RawObject {
   static readonly EMPTY: RawObject = new RawObject([], [], undefined, '{}');
 
-  #names: readonly string[];
+  readonly #names: readonly string[];
   readonly #raws: readonly string[];
   /** The source it was read from. The first members are those of the source, possibly changed. */
   readonly #source: Source | undefined;
@@ -96,9 +89,8 @@ export class RawObject {
    *   twice.
    */
   static parse(text: string, preparsed?: Preparsed, isAscii = false): RawObject {
-    const shapes = preparsed === undefined ? undefined : SHAPE_TREES[preparsed].around;
     scanner.values = 0;
-    const object = RawObject.#read(text, 0, preparsed, MAX_DEPTH, isAscii, shapes);
+    const object = RawObject.#read(text, 0, preparsed, MAX_DEPTH, isAscii);
     const rest = skipSpace(text, scanner.objectEnd);
     if (rest < text.length) throw new JsonTextError('text after the object', rest);
     object.#text = text;
@@ -119,7 +111,6 @@ export class RawObject {
     preparsed: Preparsed | undefined,
     maxDepth: number,
     isAscii: boolean,
-    shapes: ShapeTree | undefined,
   ): RawObject {
     const names: string[] = [];
     const raws: string[] = [];
@@ -132,31 +123,16 @@ export class RawObject {
       source.to = scanner.objectEnd = i + 1;
       return object;
     }
-    let shape = shapes?.root;
     const { bounds } = scanner;
     for (let count = 1; ; count++) {
       if (count > bounds.members.max) {
         throw new JsonTextError(`more than ${bounds.members.max} members in one object`, i, bounds.members.limit);
       }
-      const expected = shape?.nextAt(text, i);
-      let name: string;
-      let value: number;
-      if (expected === undefined) {
-        const nameAt = i;
-        i = skipName(text, nameAt);
-        const isPlain = !scanner.nameHasEscape;
-        name = isPlain ? text.slice(nameAt + 1, i - 1) : unquote(text.slice(nameAt, i), nameAt);
-        const isDuplicate = shape === undefined ? object.#find(name) >= 0 : shape.names.includes(name);
-        if (isDuplicate) throw duplicateMember(name, nameAt);
-        value = skipColon(text, i);
-        const follower = isPlain ? shape?.follow(name) : undefined;
-        if (follower === undefined && shape !== undefined) names.push(...shape.names);
-        shape = follower;
-      } else {
-        name = expected.name;
-        value = skipSpace(text, i + expected.chars);
-        shape = expected;
-      }
+      const nameAt = i;
+      i = skipName(text, nameAt);
+      const name = scanner.nameHasEscape ? unquote(text.slice(nameAt, i), nameAt) : text.slice(nameAt + 1, i - 1);
+      if (object.#find(name) >= 0) throw duplicateMember(name, nameAt);
+      const value = skipColon(text, i);
       // Only inside a preparsed member, so that all cached texts have been checked to the same depth.
       const isRepeated = name === REPEATED && maxDepth < MAX_DEPTH;
       const recent = scanner.bounds === CLIENT_BOUNDS ? repeated.client : repeated.upstream;
@@ -165,7 +141,7 @@ export class RawObject {
         i = value + raw.length;
       } else if (name === preparsed && text.charCodeAt(value) === OPEN_OBJECT) {
         object.#preparsedName = name;
-        object.#preparsed = RawObject.#read(text, value, undefined, maxDepth - 1, isAscii, SHAPE_TREES[name].within);
+        object.#preparsed = RawObject.#read(text, value, undefined, maxDepth - 1, isAscii);
         i = scanner.objectEnd;
         raw = text.slice(value, i);
         object.#preparsed.#text = raw;
@@ -174,10 +150,8 @@ export class RawObject {
         raw = text.slice(value, i);
         if (isRepeated) raw = recent.keep(raw);
       }
-      if (shape === undefined) {
-        object.#index?.set(name, names.length);
-        names.push(name);
-      }
+      object.#index?.set(name, names.length);
+      names.push(name);
       raws.push(raw);
       source.starts.push(value);
       i = skipSpace(text, i);
@@ -187,7 +161,6 @@ export class RawObject {
       i = skipSpace(text, i + 1);
     }
     source.to = scanner.objectEnd = i + 1;
-    if (shape !== undefined) object.#names = shape.names;
     return object;
   }
 
