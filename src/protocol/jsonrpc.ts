@@ -9,7 +9,6 @@ import {
   UPSTREAM_BOUNDS,
 } from '../json/json.ts';
 import { LIMITS } from '../limits.ts';
-import { TextCache } from '../json/memo.ts';
 
 /** A request id as raw JSON text (`7`, `"a"`): comparable, and echoed byte for byte. */
 export type Id = string;
@@ -290,10 +289,8 @@ function readItem(text: string, parse: (text: string) => Message): Message | Mes
   }
 }
 
-const methods = new TextCache<string>();
-
 function method(name: string, params: RawObject | undefined): string {
-  const head = methods.of(name, (own) => `"method":${quoted(own)}`);
+  const head = `"method":${quoted(name)}`;
   return params === undefined ? `${head}}` : `${head},"params":${params.toString()}}`;
 }
 
