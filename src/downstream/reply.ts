@@ -17,13 +17,7 @@ function writeHead(response: ServerResponse, status: number, bytes: number, sess
 /** Writes to the Node response directly: a web `Response` in between doubles the cost of a small answer. */
 function writeText(response: ServerResponse, status: number, text: string, bytes: number, sessionId?: string): void {
   writeHead(response, status, bytes, sessionId);
-  // As many bytes as characters means ASCII, which is copied without encoding.
-  response.end(text, bytes === text.length ? 'latin1' : 'utf8');
-}
-
-/** Returns the size of the text before a result. Nearly always the id is a number, and the text ASCII. */
-function headBytes(id: Id, head: string): number {
-  return id.startsWith('"') ? Buffer.byteLength(head) : head.length;
+  response.end(text);
 }
 
 /**
@@ -39,12 +33,11 @@ export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, se
   const head = `{"jsonrpc":"2.0","id":${id},"result":`;
   const { tail } = answer;
   if (tail === undefined) {
-    const { result, parsedResult } = answer;
-    const resultBytes = parsedResult?.isAscii === true ? result.length : Buffer.byteLength(result);
-    const bytes = headBytes(id, head) + resultBytes + 1;
+    const { result } = answer;
+    const bytes = Buffer.byteLength(head) + Buffer.byteLength(result) + 1;
     writeText(response, status, `${head}${result}}`, bytes, sessionId);
   } else {
-    writeHead(response, status, headBytes(id, head) + tail.length, sessionId);
+    writeHead(response, status, Buffer.byteLength(head) + tail.length, sessionId);
     response.write(head);
     response.end(tail);
   }

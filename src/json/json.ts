@@ -51,7 +51,6 @@ interface Source {
   readonly to: number;
   readonly starts: readonly number[];
   readonly raws: readonly string[];
-  readonly isAscii: boolean;
 }
 
 /**
@@ -84,13 +83,12 @@ export class RawObject {
    *
    * @param preparsed a member that the caller will read as an object: it is parsed now, so that it is scanned once
    *   only.
-   * @param isAscii whether the text is known to be ASCII.
    * @throws {JsonTextError} if `text` is not one JSON object, or if the object or the preparsed member names a member
    *   twice.
    */
-  static parse(text: string, preparsed?: Preparsed, isAscii = false): RawObject {
+  static parse(text: string, preparsed?: Preparsed): RawObject {
     scanner.values = 0;
-    const object = RawObject.#read(text, 0, preparsed, MAX_DEPTH, isAscii);
+    const object = RawObject.#read(text, 0, preparsed, MAX_DEPTH);
     const rest = skipSpace(text, scanner.objectEnd);
     if (rest < text.length) throw new JsonTextError('text after the object', rest);
     object.#text = text;
@@ -101,8 +99,8 @@ export class RawObject {
    * Parses the text of one JSON object that must be JSON at all levels, strings included, and within these bounds.
    * @throws {JsonTextError}
    */
-  static parseStrictly(text: string, bounds: JsonBounds, preparsed?: Preparsed, isAscii = false): RawObject {
-    return scanStrictly(text, bounds, () => RawObject.parse(text, preparsed, isAscii));
+  static parseStrictly(text: string, bounds: JsonBounds, preparsed?: Preparsed): RawObject {
+    return scanStrictly(text, bounds, () => RawObject.parse(text, preparsed));
   }
 
   static #read(
@@ -110,12 +108,11 @@ export class RawObject {
     at: number,
     preparsed: Preparsed | undefined,
     maxDepth: number,
-    isAscii: boolean,
   ): RawObject {
     const names: string[] = [];
     const raws: string[] = [];
     let i = skipSpace(text, at);
-    const source = { text, from: i, to: i, starts: new Array<number>(), raws, isAscii };
+    const source = { text, from: i, to: i, starts: new Array<number>(), raws };
     const object = new RawObject(names, raws, source);
     if (text.charCodeAt(i) !== OPEN_OBJECT) throw new JsonTextError('expected an object', i);
     i = skipSpace(text, i + 1);
@@ -141,7 +138,7 @@ export class RawObject {
         i = value + raw.length;
       } else if (name === preparsed && text.charCodeAt(value) === OPEN_OBJECT) {
         object.#preparsedName = name;
-        object.#preparsed = RawObject.#read(text, value, undefined, maxDepth - 1, isAscii);
+        object.#preparsed = RawObject.#read(text, value, undefined, maxDepth - 1);
         i = scanner.objectEnd;
         raw = text.slice(value, i);
         object.#preparsed.#text = raw;
@@ -261,17 +258,6 @@ export class RawObject {
     return this.#text;
   }
 
-  /** Whether its text is known to have one byte per character. */
-  get isAscii(): boolean {
-    const source = this.#source;
-    if (source?.isAscii !== true || this.#raws.length !== source.raws.length) return false;
-    for (let at = 0; at < this.#raws.length; at++) {
-      const raw = this.#raws[at] ?? '';
-      if (raw !== source.raws[at] && !ascii.of(raw, isAsciiText)) return false;
-    }
-    return true;
-  }
-
   #spliced({ text, from, to, starts, raws }: Source): string {
     let spliced = '';
     let at = from;
@@ -295,13 +281,6 @@ export class RawObject {
     }
     return `${text}}`;
   }
-}
-
-/** Whether replacement texts are ASCII. */
-const ascii = new TextCache<boolean>();
-
-function isAsciiText(text: string): boolean {
-  return Buffer.byteLength(text) === text.length;
 }
 
 /** Returns the text as a JSON string. */

@@ -227,13 +227,12 @@ function idOf(text: string): Id {
  * Parses one JSON-RPC message of an upstream. The text is relayed, so all of it must be JSON, strings included.
  *
  * @param preparsed the member that the caller reads: the parameters of a request, or the result.
- * @param isAscii whether the text is known to be ASCII.
  * @throws {MessageError} if the text is not JSON, not a message, or exceeds {@link UPSTREAM_BOUNDS}.
  * @see https://www.jsonrpc.org/specification
  */
-export function parseMessage(text: string, preparsed: Preparsed = 'params', isAscii = false): Message {
+export function parseMessage(text: string, preparsed: Preparsed = 'params'): Message {
   try {
-    return toMessage(RawObject.parseStrictly(text, UPSTREAM_BOUNDS, preparsed, isAscii));
+    return toMessage(RawObject.parseStrictly(text, UPSTREAM_BOUNDS, preparsed));
   } catch (thrown) {
     throw toMessageError(thrown, thrown instanceof JsonTextError ? idOf(text) : 'null');
   }
