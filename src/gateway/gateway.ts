@@ -109,15 +109,12 @@ export class Gateway implements Front {
     let answer: Answer;
     try {
       exchange = this.#begin(session, request, sink);
-      const routing = UPSTREAM_METHODS.has(request.method)
-        ? resolve(this.#parts.listRefresher, this.#lifecycleOf, session, request)
+      const to = UPSTREAM_METHODS.has(request.method)
+        ? await resolve(this.#parts.listRefresher, this.#lifecycleOf, session, request)
         : undefined;
-      const to = routing instanceof Promise ? await routing : routing;
       if (to?.kind === 'upstream') exchange.tool = to.tool;
-      if (to === undefined) {
-        const answering = this.#answer(session, exchange);
-        answer = answering instanceof Promise ? await answering : answering;
-      } else answer = sessionAnswer(await this.#parts.calls.send(exchange, to));
+      if (to === undefined) answer = await this.#answer(session, exchange);
+      else answer = sessionAnswer(await this.#parts.calls.send(exchange, to));
     } catch (thrown) {
       answer = this.#parts.recorder.fail(thrown, request.method);
     }

@@ -96,11 +96,7 @@ export class ModernRequest implements ModernCall {
   }
 
   /** Answers the request when this settles. */
-  follow(answering: Answer | Promise<Answer>): void {
-    if (!(answering instanceof Promise)) {
-      this.#finish(answering);
-      return;
-    }
+  follow(answering: Promise<Answer>): void {
     answering.then(
       (answer) => this.#finish(answer),
       (thrown: unknown) => this.reject(thrown),

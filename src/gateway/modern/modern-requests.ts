@@ -82,17 +82,14 @@ export class ModernRequests implements ModernRequestHost {
   /** Every failure is an answer. */
   request(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernRequest {
     const modernRequest = new ModernRequest(this, request, caller, sink, lookup);
-    try {
-      const group = this.#parts.groups.groupFor(caller, sink.receivedMs);
-      modernRequest.follow(
-        group instanceof Promise
-          ? group.then((made) => this.#answer(modernRequest, made))
-          : this.#answer(modernRequest, group),
-      );
-    } catch (thrown) {
-      modernRequest.reject(thrown);
-    }
+    modernRequest.follow(this.#begin(modernRequest));
     return modernRequest;
+  }
+
+  async #begin(modernRequest: ModernRequest): Promise<Answer> {
+    const { caller, sink } = modernRequest;
+    const group = await this.#parts.groups.groupFor(caller, sink.receivedMs);
+    return await this.#answer(modernRequest, group);
   }
 
   finish(modernRequest: ModernRequest, answer: Answer): void {
@@ -188,7 +185,7 @@ export class ModernRequests implements ModernRequestHost {
     modernRequest.countIn(group);
   }
 
-  #route(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
+  async #route(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
     const { request, lookup } = modernRequest;
     const { group } = modernClient;
     this.#countIn(modernRequest, group);
@@ -198,15 +195,12 @@ export class ModernRequests implements ModernRequestHost {
         message: '"inputResponses" must be an object, "requestState" a string',
       });
     }
-    const goOn = (to: Route) => {
-      if (to.kind === 'nowhere') throw to.error;
-      if (lookup !== undefined) checkHeaders(request, to, lookup);
-      return retry?.requestState === undefined
-        ? this.#send(modernRequest, modernClient, to)
-        : this.#retry(modernRequest, modernClient, to, retry, retry.requestState);
-    };
-    const to = resolve(this.#parts.listRefresher, this.#lifecycleOf, group, request);
-    return to instanceof Promise ? to.then(goOn) : goOn(to);
+    const to = await resolve(this.#parts.listRefresher, this.#lifecycleOf, group, request);
+    if (to.kind === 'nowhere') throw to.error;
+    if (lookup !== undefined) checkHeaders(request, to, lookup);
+    return retry?.requestState === undefined
+      ? await this.#send(modernRequest, modernClient, to)
+      : await this.#retry(modernRequest, modernClient, to, retry, retry.requestState);
   }
 
   /** The client brings back what it was given with questions, whether or not it has answers. */
