@@ -29,7 +29,7 @@ import type { RequestRecorder } from '../exchange/request-recorder.ts';
 import type { CallOwners } from '../questions/call-owners.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
-import type { UpstreamRoute, Route } from '../exchange/route.ts';
+import type { UpstreamRoute } from '../exchange/route.ts';
 import { noToolsNote, resolve } from '../calls/resolve.ts';
 import type { Lifecycle } from '../../upstream/lifecycle.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
