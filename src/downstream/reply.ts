@@ -3,7 +3,6 @@ import type { ClientSession, MessageSink } from '../gateway/front.ts';
 import { type Answer, type Id, responseText } from '../protocol/jsonrpc.ts';
 import type { Shape } from './admission/accept.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
-import { DECIDE_MS, type EdgeTimers } from './streams/edge-timers.ts';
 import type { SessionStreams } from './streams/session-streams.ts';
 import { EVENT_STREAM_HEADERS, type EventStream } from './streams/event-stream.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
@@ -43,6 +42,9 @@ export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, se
   }
 }
 
+/** After this wait a client gets an event stream, which shows that the request runs and can be resumed. */
+const DECIDE_MS = 50;
+
 /** A POST, and the allowed forms of its answer. */
 export interface ReplyOptions {
   readonly session: ClientSession;
@@ -54,7 +56,6 @@ export interface ReplyOptions {
 }
 
 export interface ReplyParts {
-  readonly timers: EdgeTimers;
   readonly memory: EdgeMemory;
   /**
    * Returns the streams of a session, for the few replies that need events. Returns undefined if the session has ended.
@@ -64,19 +65,19 @@ export interface ReplyParts {
 
 /** Answers one POST: with a JSON body if the answer is the first message and comes soon, else with events. */
 export class Reply implements MessageSink {
-  readonly dueMs: number = performance.now() + DECIDE_MS;
   readonly #response: ServerResponse;
   readonly #options: ReplyOptions;
   readonly #parts: ReplyParts;
   #answers: string[] | undefined;
   #answered = 0;
   #stream: EventStream | undefined;
+  #deciding: NodeJS.Timeout | undefined;
 
   constructor(response: ServerResponse, options: ReplyOptions, parts: ReplyParts) {
     this.#response = response;
     this.#options = options;
     this.#parts = parts;
-    if (options.shape !== 'json') parts.timers.scheduleDecision(this);
+    if (options.shape !== 'json') this.#deciding = setTimeout(() => this.commit(), DECIDE_MS).unref();
   }
 
   send(text: string): boolean {
@@ -93,7 +94,7 @@ export class Reply implements MessageSink {
   answer(id: Id, answer: Answer | undefined): void {
     const { expected, request, shape } = this.#options;
     const isLast = ++this.#answered === expected;
-    if (isLast) this.#parts.timers.cancelDecision(this);
+    if (isLast) clearTimeout(this.#deciding);
     if (isLast && answer !== undefined && shape === 'events' && this.#stream === undefined) this.commit();
 
     if (this.#stream !== undefined) {
@@ -115,7 +116,7 @@ export class Reply implements MessageSink {
   }
 
   commit(): void {
-    this.#parts.timers.cancelDecision(this);
+    clearTimeout(this.#deciding);
     if (this.#stream !== undefined || this.#response.destroyed) return;
     this.#stream = this.#parts.streamsOf(this.#options.session)?.open(this.#response, this.#options.request);
     for (const answer of this.#answers ?? []) this.#stream?.send(answer);

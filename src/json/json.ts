@@ -103,12 +103,7 @@ export class RawObject {
     return scanStrictly(text, bounds, () => RawObject.parse(text, preparsed));
   }
 
-  static #read(
-    text: string,
-    at: number,
-    preparsed: Preparsed | undefined,
-    maxDepth: number,
-  ): RawObject {
+  static #read(text: string, at: number, preparsed: Preparsed | undefined, maxDepth: number): RawObject {
     const names: string[] = [];
     const raws: string[] = [];
     let i = skipSpace(text, at);

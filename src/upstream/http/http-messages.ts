@@ -24,10 +24,7 @@ export function readMessages(
   }
 }
 
-function parseOne(
-  text: string,
-  preparsed: Preparsed | undefined,
-): Message | MessageError {
+function parseOne(text: string, preparsed: Preparsed | undefined): Message | MessageError {
   try {
     return parseMessage(text, preparsed);
   } catch (thrown) {

@@ -53,7 +53,12 @@ export class HttpSession {
   get(position: StreamPosition): WireRequest {
     const lastEventId = lastEventIdHeader(position.lastEventId);
     const resumed = lastEventId === undefined ? [] : ['last-event-id', lastEventId];
-    return { head: this.#head('GET', [...this.#streamHeaders(), ...resumed]), body: undefined, headersMs: 0, bodyMs: 0 };
+    return {
+      head: this.#head('GET', [...this.#streamHeaders(), ...resumed]),
+      body: undefined,
+      headersMs: 0,
+      bodyMs: 0,
+    };
   }
 
   /** Returns the DELETE request that ends the session. */
