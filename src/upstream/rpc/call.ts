@@ -54,6 +54,8 @@ export class PendingCall<Owner> implements Call<Owner> {
   readonly options: CallOptions<Owner>;
   readonly startedMs: number = performance.now();
   lastActivityMs: number = this.startedMs;
+  /** Runs until the call is settled; undefined without a deadline. */
+  timer: NodeJS.Timeout | undefined;
   readonly #canceller: Canceller<Owner>;
   readonly #answer = Promise.withResolvers<Answer>();
 
