@@ -24,7 +24,7 @@ function isCacheable(text: string): boolean {
  * Caches values made from texts. Long texts, and texts that belong to a single request, are not cached. `make` must use
  * the text that it gets, which is detached.
  */
-export class TextCache<T extends NonNullable<unknown>> {
+export class TextCache<T extends string | object> {
   readonly #values = new KeptMap<T>();
 
   of(text: string, make: (text: string) => T): T {
