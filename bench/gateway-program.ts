@@ -32,9 +32,11 @@ async function requestLogging(checkout: string): Promise<object> {
   return schema.includes('"accessLog"') ? { accessLog: 'all' } : {};
 }
 
-/** Returns the command that runs `verb` of a checkout's gateway; writes its configuration. */
-export async function gatewayCommand(verb: 'run' | 'stdio', options: GatewayOptions): Promise<readonly string[]> {
-  const { name, checkout, servers, settings, nodeArgs = [], core, program = 'src/main.ts' } = options;
+/** Writes the configuration of a gateway, and returns the path of the file. */
+export async function writeConfig(
+  options: Pick<GatewayOptions, 'name' | 'checkout' | 'dir' | 'servers' | 'settings'>,
+): Promise<string> {
+  const { name, checkout, servers, settings } = options;
   const dir = join(options.dir, name);
   await mkdir(dir, { recursive: true });
   const config = {
@@ -50,6 +52,13 @@ export async function gatewayCommand(verb: 'run' | 'stdio', options: GatewayOpti
   };
   const file = join(dir, 'config.json');
   await writeFile(file, JSON.stringify(config));
+  return file;
+}
+
+/** Returns the command that runs `verb` of a checkout's gateway; writes its configuration. */
+export async function gatewayCommand(verb: 'run' | 'stdio', options: GatewayOptions): Promise<readonly string[]> {
+  const { checkout, nodeArgs = [], core, program = 'src/main.ts' } = options;
+  const file = await writeConfig(options);
   const command = [process.execPath, ...nodeArgs, join(checkout, program), verb, '--config', file];
   return core === 'every' ? onEveryCore(command) : pinned(core, command);
 }

@@ -22,6 +22,8 @@ const JOB = z.object({
   warmMs: z.number(),
   measureMs: z.number(),
   ratePerSecond: z.number().positive().optional(),
+  /** Whether the load generator plays a round for each message of its parent, on connections that stay open. */
+  isSteady: z.boolean().optional(),
   /** The processes under test. */
   pids: z.array(z.int()),
 });
@@ -41,6 +43,8 @@ const ROUND = z.object({
   pssMb: z.number(),
   /** Number of requests that were answered with an error. */
   refusals: z.number(),
+  /** Time that the host withheld from the machine meanwhile, which counts as CPU time of the processes. */
+  stolenMs: z.number(),
   /** The form of the answers, which the subject chooses. */
   answersAs: z.enum(['json', 'sse', 'both']),
 });
@@ -50,6 +54,19 @@ export type Round = z.infer<typeof ROUND>;
 /** @throws {z.ZodError} */
 export function parseJob(text: string | undefined): Job {
   return JOB.parse(JSON.parse(text ?? 'null'));
+}
+
+/** A message to a steady load generator: the length of its next round. */
+const TURN = z.object({ ms: z.number().positive() });
+
+/** @throws {z.ZodError} */
+export function readTurn(message: unknown): z.infer<typeof TURN> {
+  return TURN.parse(message);
+}
+
+/** @throws {z.ZodError} */
+export function readRound(reported: unknown): Round {
+  return ROUND.parse(reported);
 }
 
 /** @param log of the load generator: its last line is the report. @throws {z.ZodError} */

@@ -1,12 +1,13 @@
 /**
  * The load generator, one process per round: opens its sessions, warms up, measures, ends its sessions, and prints one line
- * of JSON. It reads the CPU time of the process under test itself, so that the span and the count of requests are the same.
+ * of JSON. A steady one keeps its sessions, and plays a round for each message of its parent. It reads the CPU time of the process under test itself, so that the span and the count of requests are the same.
  */
 import { Check } from './check.ts';
 import { Conversation } from './conversation.ts';
-import { type Job, parseJob, type Round } from './job.ts';
+import { once } from 'node:events';
+import { type Job, parseJob, readTurn, type Round } from './job.ts';
 import { percentile } from './percentile.ts';
-import { cpuTimes, cpuUs, memory } from './process-cost.ts';
+import { cpuTimes, cpuUs, type Memory, memory, stolenMs } from './process-cost.ts';
 
 const OPEN_MS = 60_000;
 /** A longer wait for an answer fails the run. */
@@ -36,6 +37,7 @@ class Load {
   #tookMs: number[] = [];
   #events = 0;
   #refusals = 0;
+  #watchdog: NodeJS.Timeout | undefined;
 
   constructor(job: Job) {
     this.#job = job;
@@ -61,41 +63,79 @@ class Load {
   /** @throws {Error} at the first answer that is wrong or late. */
   async run(): Promise<Round> {
     const { warmMs, measureMs, pids } = this.#job;
-    await this.#orFail(within(Promise.all(this.#conversations.map((each) => each.open())), OPEN_MS, 'the handshakes'));
-    const watchdog = setInterval(() => this.#watch(), 1_000);
-    // The first answer may wait for the start of a process.
-    for (const conversation of this.#conversations) conversation.ask();
-    await this.#settled();
+    await this.open();
     const pacer = this.#start();
 
     await this.#pass(warmMs);
     this.#isMeasuring = true;
+    const stolenBeforeMs = stolenMs();
     const cpuBefore = cpuTimes(pids);
     const beganMs = performance.now();
     await this.#pass(measureMs);
     const cpuAfter = cpuTimes(pids);
     const tookMs = performance.now() - beganMs;
+    const stolen = stolenMs() - stolenBeforeMs;
     this.#isMeasuring = false;
     const memoryAfter = memory(pids);
 
+    await this.#stop(pacer);
+    await this.close();
+    return this.#toRound(cpuUs(cpuBefore, cpuAfter), tookMs, stolen, memoryAfter);
+  }
+
+  /** Opens the sessions, and waits for a first answer in each, since that one may have to wait for a process to start. */
+  async open(): Promise<void> {
+    await this.#orFail(within(Promise.all(this.#conversations.map((each) => each.open())), OPEN_MS, 'the handshakes'));
+    this.#watchdog = setInterval(() => this.#watch(), 1_000);
+    for (const conversation of this.#conversations) conversation.ask();
+    await this.#settled();
+  }
+
+  /** Measures from the first request to the last answer of a round of this length. */
+  async playRound(ms: number): Promise<Round> {
+    const { pids } = this.#job;
+    this.#tookMs = [];
+    this.#events = 0;
+    this.#refusals = 0;
+    this.#isMeasuring = true;
+    const stolenBeforeMs = stolenMs();
+    const cpuBefore = cpuTimes(pids);
+    const beganMs = performance.now();
+    const pacer = this.#start();
+    await this.#pass(ms);
+    await this.#stop(pacer);
+    const cpuAfter = cpuTimes(pids);
+    const tookMs = performance.now() - beganMs;
+    this.#isMeasuring = false;
+    return this.#toRound(cpuUs(cpuBefore, cpuAfter), tookMs, stolenMs() - stolenBeforeMs, memory(pids));
+  }
+
+  /** Ends the sessions. */
+  async close(): Promise<void> {
+    clearInterval(this.#watchdog);
+    const closed = Promise.all(this.#conversations.map((each) => each.close()));
+    await this.#orFail(within(closed, CLOSE_MS, 'ending the sessions'));
+  }
+
+  async #stop(pacer: NodeJS.Timeout | undefined): Promise<void> {
     this.#isAsking = false;
     clearInterval(pacer);
     await this.#settled();
-    clearInterval(watchdog);
-    const closed = Promise.all(this.#conversations.map((each) => each.close()));
-    await this.#orFail(within(closed, CLOSE_MS, 'ending the sessions'));
+  }
 
+  #toRound(cpuUs: number, tookMs: number, stolen: number, memoryAfter: Memory): Round {
     const requests = this.#tookMs.length;
     if (requests === 0) throw new Error('nothing was answered while measuring');
     const sorted = Float64Array.from(this.#tookMs).toSorted();
     return {
       requests,
       perSecond: requests / (tookMs / 1_000),
-      cpuUs: cpuUs(cpuBefore, cpuAfter) / requests,
+      cpuUs: cpuUs / requests,
       p50Us: percentile(sorted, 0.5) * 1_000,
       p99Us: percentile(sorted, 0.99) * 1_000,
       ...memoryAfter,
       refusals: this.#refusals,
+      stolenMs: stolen,
       answersAs: this.#events === 0 ? 'json' : this.#events === requests ? 'sse' : 'both',
     };
   }
@@ -140,7 +180,7 @@ class Load {
 
   async #settled(): Promise<void> {
     const now = () => performance.now();
-    while (this.#conversations.some((each) => each.waitingMs(now()) !== undefined)) await this.#pass(5);
+    while (this.#conversations.some((each) => each.waitingMs(now()) !== undefined)) await this.#pass(1);
   }
 
   #watch(): void {
@@ -159,9 +199,24 @@ class Load {
   }
 }
 
+/** Plays a round for each message of the parent, until the parent disconnects. */
+async function playSteadily(load: Load): Promise<void> {
+  const stopped = once(process, 'disconnect');
+  const failed = Promise.withResolvers<never>();
+  const opened = load.open();
+  process.on('message', (message) => {
+    opened.then(() => load.playRound(readTurn(message).ms)).then((round) => process.send?.(round), failed.reject);
+  });
+  await opened;
+  await Promise.race([stopped, failed.promise]);
+  await load.close();
+}
+
 try {
-  const round = await new Load(parseJob(process.argv[2])).run();
-  console.log(JSON.stringify(round));
+  const job = parseJob(process.argv[2]);
+  const load = new Load(job);
+  if (job.isSteady === true) await playSteadily(load);
+  else console.log(JSON.stringify(await load.run()));
 } catch (thrown) {
   console.error(thrown instanceof Error ? thrown.message : thrown);
   process.exit(1);

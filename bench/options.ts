@@ -1,11 +1,21 @@
 import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
-import { join, resolve } from 'node:path';
+import { basename, join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { OWN_CHECKOUT } from './gateway-program.ts';
 import { canPin } from './program.ts';
 import { type Scenario, SCENARIOS } from './scenarios.ts';
-import { BEFORE, type Subject, SUBJECTS } from './subjects.ts';
+import { gatewayOf, type Subject, SUBJECTS } from './subjects.ts';
+
+/** Another checkout, whose gateway is measured in turns with the one of this run. */
+export interface OtherCheckout {
+  /** The id of its gateway as a subject. */
+  readonly id: string;
+  readonly folder: string;
+}
+
+/** The id of the subject that one `--against` adds. */
+export const BEFORE = 'gateway-before';
 
 /** The options of the command line. */
 export interface Options {
@@ -22,8 +32,11 @@ export interface Options {
   readonly jsonFile: string | undefined;
   /** The folder of the checkout whose gateway is measured. */
   readonly checkout: string;
-  /** The folder of another checkout whose gateway is measured in turns with it. */
-  readonly against: string | undefined;
+  readonly against: readonly OtherCheckout[];
+  /** Whether the gateway and those of `against` run in one process. */
+  readonly isSideBySide: boolean;
+  /** Length of a slice in milliseconds; undefined for rounds whose connections are new. */
+  readonly sliceMs: number | undefined;
 }
 
 function positive(text: string, name: string): number {
@@ -54,13 +67,23 @@ function checkoutAt(folder: string, option: string): string {
   return checkout;
 }
 
-function subjectsFor(names: string | undefined, against: string | undefined): readonly Subject[] {
+/** Returns the other checkouts. One alone is called {@link BEFORE}; several are called by their folders. @throws {TypeError} */
+function otherCheckouts(folders: string | undefined): readonly OtherCheckout[] {
+  if (folders === undefined) return [];
+  const checkouts = folders.split(',').map((folder) => checkoutAt(folder, 'against'));
+  const ids = checkouts.length === 1 ? [BEFORE] : checkouts.map((folder) => basename(folder));
+  const taken = ids.find((id, at) => ids.indexOf(id) !== at || SUBJECTS.some((subject) => subject.id === id));
+  if (taken !== undefined) throw new TypeError(`--against takes folders of different names, not two called "${taken}"`);
+  return checkouts.map((folder, at) => ({ id: ids[at] ?? folder, folder }));
+}
+
+function subjectsFor(names: string | undefined, against: readonly OtherCheckout[]): readonly Subject[] {
   const chosen =
     names === undefined
       ? SUBJECTS.filter(({ onRequest }) => onRequest === undefined)
       : named(SUBJECTS, names, 'subjects');
-  const isChosen = (subject: Subject) => chosen.includes(subject) || (against !== undefined && subject.id === BEFORE);
-  return SUBJECTS.filter(isChosen);
+  const others = against.map(({ id, folder }) => gatewayOf(id, folder));
+  return [...SUBJECTS.filter((subject) => chosen.includes(subject)), ...others];
 }
 
 /** @throws {TypeError} that explains the mistake to the user. */
@@ -73,6 +96,8 @@ export function readOptions(args: readonly string[] = process.argv.slice(2)): Op
       hostile: { type: 'boolean', default: false },
       seconds: { type: 'string', default: '3' },
       rounds: { type: 'string', default: '3' },
+      slice: { type: 'string' },
+      'one-process': { type: 'boolean', default: false },
       connections: { type: 'string', default: '16' },
       only: { type: 'string' },
       subjects: { type: 'string' },
@@ -84,7 +109,7 @@ export function readOptions(args: readonly string[] = process.argv.slice(2)): Op
   });
   if (values.growth && values.hostile) throw new TypeError('--growth and --hostile are two runs: name one of them');
   const suite = values.growth ? 'growth' : values.hostile ? 'hostile' : 'request';
-  const against = values.against === undefined ? undefined : checkoutAt(values.against, 'against');
+  const against = otherCheckouts(values.against);
   return {
     suite,
     seconds: positive(values.seconds, 'seconds'),
@@ -97,5 +122,7 @@ export function readOptions(args: readonly string[] = process.argv.slice(2)): Op
     jsonFile: values.json,
     checkout: checkoutAt(values.gateway, 'gateway'),
     against,
+    isSideBySide: values['one-process'],
+    sliceMs: values.slice === undefined ? undefined : positive(values.slice, 'slice'),
   };
 }

@@ -50,6 +50,12 @@ export function cpuUs(before: CpuTimes, after: CpuTimes): number {
   return ns / 1_000;
 }
 
+/** Returns the time that the host has withheld from this machine's cores, in milliseconds, in steps of 10. */
+export function stolenMs(): number {
+  const fields = (read('/proc/stat') ?? '').split('\n', 1)[0]?.split(/ +/) ?? [];
+  return (Number(fields[8] ?? 0) * 1_000) / TICKS_PER_SECOND;
+}
+
 export interface Memory {
   readonly rssMb: number;
   /** The largest value since the start of each process. */

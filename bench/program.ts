@@ -64,28 +64,36 @@ export function canPin(): boolean {
 export class Program implements AsyncDisposable {
   readonly pid: number;
   readonly #name: string;
-  readonly #child: ChildProcess;
+  /** Only of use for its messages; the rest is done here. */
+  readonly child: ChildProcess;
   readonly #logFile: string;
 
   private constructor(name: string, child: ChildProcess, pid: number, logFile: string) {
     this.#name = name;
-    this.#child = child;
+    this.child = child;
     this.pid = pid;
     this.#logFile = logFile;
   }
 
-  /** @param dir folder of `<name>.log`. @throws {Error} if the program cannot be started. */
+  /**
+   * @param dir folder of `<name>.log`.
+   * @param listens whether it takes messages from this process.
+   * @throws {Error} if the program cannot be started.
+   */
   static async start(
     name: string,
     [command = '', ...args]: readonly string[],
     dir: string,
     env: Readonly<Record<string, string>> = {},
+    listens?: 'listens',
   ): Promise<Program> {
     guard();
     const logFile = join(dir, `${name}.log`);
     const log = await open(logFile, 'w');
     try {
-      const child = spawn(command, args, { stdio: ['ignore', log.fd, log.fd], env: { ...process.env, ...env } });
+      const channel = listens === undefined ? [] : ['ipc' as const];
+      const stdio = ['ignore' as const, log.fd, log.fd, ...channel];
+      const child = spawn(command, args, { stdio, env: { ...process.env, ...env } });
       living.add(child);
       child.once('exit', () => living.delete(child));
       await once(child, 'spawn');
@@ -97,7 +105,7 @@ export class Program implements AsyncDisposable {
   }
 
   get running(): boolean {
-    return this.#child.exitCode === null && this.#child.signalCode === null;
+    return this.child.exitCode === null && this.child.signalCode === null;
   }
 
   log(): Promise<string> {
@@ -111,7 +119,7 @@ export class Program implements AsyncDisposable {
       const isRunning = this.running;
       const found = await find();
       if (found !== undefined) return found;
-      if (!isRunning) throw await this.failure(`ended (${this.#child.signalCode ?? this.#child.exitCode})`);
+      if (!isRunning) throw await this.failure(`ended (${this.child.signalCode ?? this.child.exitCode})`);
       if (performance.now() > untilMs) throw await this.failure(`was not there within ${timeoutMs} ms`);
       await delay(POLL_MS);
     }
@@ -126,14 +134,24 @@ export class Program implements AsyncDisposable {
     }, timeoutMs);
   }
 
+  /** Returns the URLs in its first lines `{"msg":"listening","url":…}`. @throws {Error} */
+  listeningAll(count: number, timeoutMs = 60_000): Promise<readonly string[]> {
+    return this.until(async () => {
+      const urls = [...(await this.log()).matchAll(/^\{"msg":"listening","url":"([^"]+)"/gm)].map(
+        ([, url = '']) => url,
+      );
+      return urls.length < count ? undefined : urls;
+    }, timeoutMs);
+  }
+
   /** Resolves with its exit code, or null if a signal ended it. Kills it after `timeoutMs`. */
   async exited(timeoutMs: number): Promise<number | null> {
     if (this.running) {
-      const timer = setTimeout(() => killWithChildren(this.#child), timeoutMs);
-      await once(this.#child, 'exit');
+      const timer = setTimeout(() => killWithChildren(this.child), timeoutMs);
+      await once(this.child, 'exit');
       clearTimeout(timer);
     }
-    return this.#child.exitCode;
+    return this.child.exitCode;
   }
 
   async failure(what: string): Promise<Error> {
@@ -141,7 +159,7 @@ export class Program implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    if (this.running) this.#child.kill('SIGTERM');
+    if (this.running) this.child.kill('SIGTERM');
     await this.exited(STOP_MS);
   }
 }

@@ -1,6 +1,6 @@
 import type { Round } from './job.ts';
+import { BEFORE } from './options.ts';
 import { type Scenario, type Target, TARGETS } from './scenarios.ts';
-import { BEFORE } from './subjects.ts';
 
 /** One subject in one scenario. A subject that failed has no rounds: the cost of wrong answers is meaningless. */
 export interface Row {
@@ -8,6 +8,8 @@ export interface Row {
   readonly title: string;
   readonly rounds: readonly Round[];
   readonly failure?: string;
+  /** Whether it is a gateway of `--against`. */
+  readonly isOtherCheckout?: boolean;
 }
 
 export interface ScenarioResult {
@@ -47,20 +49,48 @@ export function medianOf({ subject, rounds }: Row): Median | undefined {
     rssMb: of((round) => round.rssMb),
     pssMb: of((round) => round.pssMb),
     refusals: of((round) => round.refusals),
+    stolenMs: of((round) => round.stolenMs),
     peakMb: last.peakMb,
     answersAs: last.answersAs,
   };
 }
 
-/** Returns the CPU per request of `subject` as a multiple of that of `of`: the median of the ratios in each round. */
-export function ratio(result: ScenarioResult, subject: string, of: string): number | undefined {
+/** Returns the CPU per request of `subject` as a multiple of that of `of`, in each round in which both took part. */
+export function ratios(result: ScenarioResult, subject: string, of: string): readonly number[] {
   const rounds = (id: string) => result.rows.find((row) => row.subject === id)?.rounds ?? [];
   const base = rounds(of);
-  const ratios = rounds(subject).flatMap((round, i) => {
+  return rounds(subject).flatMap((round, i) => {
     const beside = base[i];
     return beside === undefined ? [] : [round.cpuUs / beside.cpuUs];
   });
-  return ratios.length === 0 ? undefined : median(ratios);
+}
+
+/** CPU per request of `subject` as a multiple of that of `of`: the median of {@link ratios}. */
+export function ratio(result: ScenarioResult, subject: string, of: string): number | undefined {
+  const all = ratios(result, subject, of);
+  return all.length === 0 ? undefined : median(all);
+}
+
+const CONFIDENCE = 0.95;
+
+/**
+ * Returns an interval that holds the median of a distribution with a probability of at least 95 %, given samples of it; undefined
+ * for fewer than six samples. Assumes nothing about the distribution: the samples below the median are coin tosses.
+ */
+export function medianInterval(samples: readonly number[]): readonly [low: number, high: number] | undefined {
+  const sorted = samples.toSorted((a, b) => a - b);
+  const { length } = sorted;
+  // Probability that exactly `below` samples are below the median.
+  let probability = 0.5 ** length;
+  let outside = 0;
+  let below = 0;
+  while (2 * (outside + probability) <= 1 - CONFIDENCE) {
+    outside += probability;
+    below++;
+    probability *= (length - below + 1) / below;
+  }
+  const [low, high] = [sorted[below - 1], sorted[length - below]];
+  return low === undefined || high === undefined ? undefined : [low, high];
 }
 
 /** Returns the targets of the scenarios that were run. */

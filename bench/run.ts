@@ -13,7 +13,7 @@ import { GROWTH } from './growth/series.ts';
 import { HOSTILE } from './hostile/series.ts';
 import { type Options, readOptions } from './options.ts';
 import { pinThisProcess } from './program.ts';
-import { medianOf, ratio, type ScenarioResult, targetResults } from './results.ts';
+import { medianInterval, medianOf, ratio, ratios, type ScenarioResult, targetResults } from './results.ts';
 import type { Scenario } from './scenarios.ts';
 import { boundResults, boundTable } from './sheet.ts';
 import { OTHERS_CORE, Stage, SUBJECT_CORE } from './stage.ts';
@@ -60,6 +60,8 @@ async function playRequests(options: Options): Promise<Outcome> {
       ...row,
       median: medianOf(row),
       ratio: ratio(result, row.subject, result.scenario.baseline),
+      ratioToGateway: ratio(result, row.subject, 'gateway'),
+      intervalToGateway: medianInterval(ratios(result, row.subject, 'gateway')),
     })),
   }));
   const isWhole = results.every(({ rows }) => rows.every(({ failure }) => failure === undefined));
@@ -87,11 +89,16 @@ function optionsOrEnd(): Options {
 }
 
 const options = optionsOrEnd();
-const { suite, seconds, rounds, connections, isPinned, checkout, against } = options;
+const { suite, seconds, rounds, connections, isPinned, checkout, against, sliceMs } = options;
 const where = isPinned ? `subjects on core ${SUBJECT_CORE}, the rest on core ${OTHERS_CORE}` : 'not pinned to cores';
-const how = suite === 'request' ? `${connections} connections, ${rounds} rounds of ${seconds} s` : suite;
+const how =
+  suite === 'request'
+    ? `${connections} connections, ${rounds} rounds of ${sliceMs === undefined ? `${seconds} s` : `${sliceMs} ms`}`
+    : suite;
 console.log(`Node ${process.version}, ${how}, ${where}`);
-console.log(`gateway of ${checkout}${against === undefined ? '' : `, against that of ${against}`}\n`);
+console.log(
+  `gateway of ${checkout}${against.length === 0 ? '' : `, against ${against.map(({ folder }) => folder).join(', ')}`}\n`,
+);
 
 const { report, isWhole } = await (suite === 'request' ? playRequests(options) : playSeries(options));
 if (options.jsonFile !== undefined) {
@@ -101,7 +108,11 @@ if (options.jsonFile !== undefined) {
     cpu: cpus()[0]?.model,
     cores: cpus().length,
   };
-  const all = { ...machine, options: { suite, seconds, rounds, connections, isPinned, checkout, against }, ...report };
+  const all = {
+    ...machine,
+    options: { suite, seconds, sliceMs, rounds, connections, isPinned, checkout, against },
+    ...report,
+  };
   await writeFile(options.jsonFile, JSON.stringify(all, undefined, 2));
 }
 if (!isWhole) process.exitCode = 1;

@@ -1,5 +1,5 @@
 import { fileURLToPath } from 'node:url';
-import { Gateway } from './gateway-program.ts';
+import { Gateway, writeConfig } from './gateway-program.ts';
 import { startNginx } from './nginx.ts';
 import { pinned, Program } from './program.ts';
 import type { UpstreamKind } from './scenarios.ts';
@@ -14,8 +14,6 @@ export interface Place {
   readonly connections: number;
   /** The folder of the checkout whose gateway is measured. */
   readonly checkout: string;
-  /** The folder of another checkout whose gateway it is compared with. */
-  readonly against: string | undefined;
 }
 
 export interface Running {
@@ -45,9 +43,6 @@ export interface Subject {
   start(place: Place): Promise<Running>;
 }
 
-/** The subject that `--against` adds. */
-export const BEFORE = 'gateway-before';
-
 function beside(file: string): string {
   return fileURLToPath(new URL(file, import.meta.url));
 }
@@ -75,16 +70,53 @@ async function startGateway(
   checkout: string,
   nodeArgs: readonly string[] = [],
 ): Promise<Running> {
-  const { upstream, dir, core } = place;
+  const { dir, core } = place;
+  const servers = serversFor(place);
+  const { url, program, pid } = await Gateway.start({ name, checkout, dir, core, servers, nodeArgs });
+  return { url, pids: [pid], program };
+}
+
+/** Returns the configuration's entry for the upstream. */
+function serversFor({
+  upstream,
+  connections,
+}: Pick<Place, 'upstream' | 'connections'>): Readonly<Record<string, object>> {
   const server =
     upstream.kind === 'http'
       ? { url: upstream.url }
       : { command: upstream.command, args: upstream.args, isolation: upstream.isolation };
   // Defaults are measured, except if they would refuse the load.
-  const concurrency = Math.max(32, place.connections);
-  const bench = { ...server, concurrency, maxConnections: Math.max(64, place.connections) };
-  const { url, program, pid } = await Gateway.start({ name, checkout, dir, core, servers: { bench }, nodeArgs });
-  return { url, pids: [pid], program };
+  const concurrency = Math.max(32, connections);
+  return { bench: { ...server, concurrency, maxConnections: Math.max(64, connections) } };
+}
+
+/** Starts the gateways of these checkouts in one process, and returns them in the same order. @throws {Error} */
+export async function startSideBySide(
+  checkouts: readonly { readonly id: string; readonly folder: string }[],
+  place: Omit<Place, 'checkout'>,
+): Promise<readonly Running[]> {
+  const servers = serversFor(place);
+  const places = await Promise.all(
+    checkouts.map(async ({ id, folder }) => {
+      const config = await writeConfig({ name: id, checkout: folder, dir: place.dir, servers });
+      return { checkout: folder, config };
+    }),
+  );
+  const command = [process.execPath, beside('side-by-side.ts'), JSON.stringify(places)];
+  const program = await Program.start('side-by-side', pinned(place.core, command), place.dir);
+  const urls = await program.listeningAll(places.length);
+  return urls.map((url) => ({ url, pids: [program.pid], program }));
+}
+
+/** Returns the gateway of another checkout as a subject. */
+export function gatewayOf(id: string, checkout: string): Subject {
+  return {
+    id,
+    title: id,
+    serves: ['http', 'stdio'],
+    toolPrefix: 'bench__',
+    start: (place) => startGateway(id, place, checkout),
+  };
 }
 
 export const SUBJECTS: readonly Subject[] = [
@@ -103,17 +135,6 @@ export const SUBJECTS: readonly Subject[] = [
     serves: ['http', 'stdio'],
     toolPrefix: 'bench__',
     start: (place) => startGateway('gateway', place, place.checkout),
-  },
-  {
-    id: BEFORE,
-    title: 'gateway of --against',
-    onRequest: true,
-    serves: ['http', 'stdio'],
-    toolPrefix: 'bench__',
-    start: async (place) => {
-      if (place.against === undefined) throw new Error('--against names no checkout');
-      return startGateway(BEFORE, place, place.against);
-    },
   },
   {
     id: 'gateway-legacy',

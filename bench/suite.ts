@@ -3,7 +3,6 @@ import { join } from 'node:path';
 import { named, type Options } from './options.ts';
 import { type Bound, type Figures, type Row, type Sheet, sheetTable } from './sheet.ts';
 import { OTHERS_CORE, SUBJECT_CORE } from './stage.ts';
-import { BEFORE } from './subjects.ts';
 
 /** The surroundings of one measurement. */
 export interface Bench {
@@ -44,7 +43,7 @@ function contestants(point: Point, { checkout, against }: Options): readonly Con
   const measure = (bench: Bench) => point.measure(bench);
   return [
     { subject: 'gateway', checkout, measure },
-    ...(against === undefined ? [] : [{ subject: BEFORE, checkout: against, measure }]),
+    ...against.map(({ id, folder }) => ({ subject: id, checkout: folder, measure })),
     ...(beside === undefined
       ? []
       : [{ subject: beside.subject, checkout, measure: (bench: Bench) => beside.measure(bench) }]),

@@ -1,4 +1,4 @@
-import { medianOf, ratio, type ScenarioResult, targetResults } from './results.ts';
+import { medianInterval, medianOf, ratio, ratios, type ScenarioResult, targetResults } from './results.ts';
 
 /** Returns three significant digits; whole numbers from 100 on. */
 export function figure(value: number | undefined): string {
@@ -27,7 +27,26 @@ export function scenarioTable(result: ScenarioResult): string {
     return [[row.title, ...figures.map(figure), answersAs]];
   });
   const failures = rows.flatMap(({ title, failure }) => (failure === undefined ? [] : [`  ${title}: ${failure}`]));
-  return [`${scenario.id}: ${scenario.title}`, table([header, ...measured]), ...failures, ''].join('\n');
+  return [`${scenario.id}: ${scenario.title}`, table([header, ...measured]), ...pairs(result), ...failures, ''].join(
+    '\n',
+  );
+}
+
+/** Percentages need two digits behind the point of a ratio and one more to be compared. */
+function ratioFigure(value: number | undefined): string {
+  return value === undefined ? '–' : value.toFixed(3);
+}
+
+/** Returns the table of gateways of other checkouts, compared with the gateway. */
+function pairs(result: ScenarioResult): readonly string[] {
+  const others = result.rows.filter(({ isOtherCheckout }) => isOtherCheckout === true);
+  if (others.length === 0) return [];
+  const header = ['', '× gateway', '95 % from', 'to'];
+  const lines = others.map(({ subject }) => {
+    const [low, high] = medianInterval(ratios(result, subject, 'gateway')) ?? [];
+    return [subject, ...[ratio(result, subject, 'gateway'), low, high].map(ratioFigure)];
+  });
+  return [table([header, ...lines])];
 }
 
 export function targetTable(results: readonly ScenarioResult[]): string {

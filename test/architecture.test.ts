@@ -18,7 +18,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   catalog: ['json', 'protocol', 'config'],
   policy: ['protocol', 'config'],
   auth: ['policy', 'config'],
-  store: ['protocol'],
+  store: ['json', 'protocol'],
   telemetry: ['json', 'config', 'protocol'],
   upstream: [
     'json',

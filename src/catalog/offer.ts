@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { RawObject, rawItems } from '../json/json.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
-import { detach } from '../json/memo.ts';
+import { detach } from '../json/kept-text.ts';
 import { keyOf } from './item.ts';
 import type { ItemKind } from './items/kind.ts';
 import { type Caching, isCaching } from './caching.ts';

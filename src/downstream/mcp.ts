@@ -113,14 +113,14 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   }
 
   /** Answers the text of a POST. */
-  post(
+  async post(
     outgoing: ServerResponse,
     view: string,
     { headers, principal }: Admitted,
     shape: Shape,
     lookup: HeaderLookup,
     text: string,
-  ): Response | Promise<Response> {
+  ): Promise<Response> {
     const posted = classify(text, headers, lookup);
     switch (posted.kind) {
       case 'refused':
@@ -137,10 +137,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
         return this.#initialize(outgoing, posted.request, principal, view, shape, headers.sessionId);
       case 'session': {
         const { input } = posted;
-        const found = this.#find(posted.sessionId, principal, view);
-        return found instanceof Promise
-          ? found.then((session) => this.#inSession(outgoing, session, input, shape))
-          : this.#inSession(outgoing, found, input, shape);
+        return await this.#inSession(outgoing, await this.#find(posted.sessionId, principal, view), input, shape);
       }
     }
   }

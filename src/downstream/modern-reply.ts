@@ -32,9 +32,9 @@ const STATUS: ReadonlyMap<number, number> = new Map([
 
 export interface ModernReplyParts {
   readonly timers: EdgeTimers;
+  readonly disconnects: DisconnectWatcher;
   readonly memory: EdgeMemory;
   readonly metrics: Metrics | undefined;
-  readonly disconnects: DisconnectWatcher;
   /** Called after the answer was written. */
   onReplied(reply: ModernReply): void;
   /** Called if the answer could not be written. */
@@ -47,7 +47,6 @@ export interface ModernReplyParts {
  */
 export class ModernReply implements ModernSink {
   readonly receivedMs: number = performance.now();
-  readonly dueMs: number = this.receivedMs + DECIDE_MODERN_MS;
   readonly request: Request;
   /** Key of the principal that made the request. */
   readonly principal: string;
@@ -55,6 +54,8 @@ export class ModernReply implements ModernSink {
   readonly #shape: Shape;
   readonly #parts: ModernReplyParts;
   readonly #inFlight: InFlightRequests;
+  /** Starts the event stream when the answer does not come soon. */
+  #deciding: NodeJS.Timeout | undefined;
   #writer: StreamWriter | undefined;
   #isFinished = false;
   #isDisconnected = false;
@@ -66,7 +67,7 @@ export class ModernReply implements ModernSink {
     this.principal = principal;
     this.#shape = shape;
     this.#parts = parts;
-    if (shape !== 'json') parts.timers.scheduleDecision(this);
+    if (shape !== 'json') this.#deciding = setTimeout(() => this.commit(), DECIDE_MODERN_MS).unref();
     this.#inFlight = parts.disconnects.watch(response.req.socket, this);
   }
 
@@ -78,7 +79,7 @@ export class ModernReply implements ModernSink {
 
   /** Cancels the call of a client that disconnected. */
   onDisconnect(): void {
-    this.#parts.timers.cancelDecision(this);
+    clearTimeout(this.#deciding);
     if (this.#isFinished) return;
     this.#isFinished = true;
     this.#isDisconnected = true;
@@ -103,7 +104,7 @@ export class ModernReply implements ModernSink {
 
   #write(answer: Answer): void {
     const { id } = this.request;
-    this.#parts.timers.cancelDecision(this);
+    clearTimeout(this.#deciding);
     if (this.#shape === 'events') this.#begin();
     this.#isFinished = true;
     if (this.#writer === undefined) {
@@ -136,7 +137,7 @@ export class ModernReply implements ModernSink {
   /** Starts the event stream. The first event sends the headers. */
   #begin(): void {
     const { timers, metrics, memory } = this.#parts;
-    timers.cancelDecision(this);
+    clearTimeout(this.#deciding);
     if (this.#writer !== undefined || this.#isFinished) return;
     const response = this.#response;
     const writer: StreamWriter = new StreamWriter(

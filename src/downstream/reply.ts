@@ -3,7 +3,6 @@ import type { ClientSession, MessageSink } from '../gateway/front.ts';
 import { type Answer, type Id, responseText } from '../protocol/jsonrpc.ts';
 import type { Shape } from './admission/accept.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
-import { DECIDE_MS, type EdgeTimers } from './streams/edge-timers.ts';
 import type { SessionStreams } from './streams/session-streams.ts';
 import { EVENT_STREAM_HEADERS, type EventStream } from './streams/event-stream.ts';
 import { holdUnsent } from './streams/unsent-answer.ts';
@@ -17,13 +16,7 @@ function writeHead(response: ServerResponse, status: number, bytes: number, sess
 /** Writes to the Node response directly: a web `Response` in between doubles the cost of a small answer. */
 function writeText(response: ServerResponse, status: number, text: string, bytes: number, sessionId?: string): void {
   writeHead(response, status, bytes, sessionId);
-  // As many bytes as characters means ASCII, which is copied without encoding.
-  response.end(text, bytes === text.length ? 'latin1' : 'utf8');
-}
-
-/** Returns the size of the text before a result. Nearly always the id is a number, and the text ASCII. */
-function headBytes(id: Id, head: string): number {
-  return id.startsWith('"') ? Buffer.byteLength(head) : head.length;
+  response.end(text);
 }
 
 /**
@@ -39,16 +32,18 @@ export function writeAnswer(response: ServerResponse, id: Id, answer: Answer, se
   const head = `{"jsonrpc":"2.0","id":${id},"result":`;
   const { tail } = answer;
   if (tail === undefined) {
-    const { result, parsedResult } = answer;
-    const resultBytes = parsedResult?.isAscii === true ? result.length : Buffer.byteLength(result);
-    const bytes = headBytes(id, head) + resultBytes + 1;
+    const { result } = answer;
+    const bytes = Buffer.byteLength(head) + Buffer.byteLength(result) + 1;
     writeText(response, status, `${head}${result}}`, bytes, sessionId);
   } else {
-    writeHead(response, status, headBytes(id, head) + tail.length, sessionId);
+    writeHead(response, status, Buffer.byteLength(head) + tail.length, sessionId);
     response.write(head);
     response.end(tail);
   }
 }
+
+/** After this wait a client gets an event stream, which shows that the request runs and can be resumed. */
+const DECIDE_MS = 50;
 
 /** A POST, and the allowed forms of its answer. */
 export interface ReplyOptions {
@@ -61,7 +56,6 @@ export interface ReplyOptions {
 }
 
 export interface ReplyParts {
-  readonly timers: EdgeTimers;
   readonly memory: EdgeMemory;
   /**
    * Returns the streams of a session, for the few replies that need events. Returns undefined if the session has ended.
@@ -71,19 +65,19 @@ export interface ReplyParts {
 
 /** Answers one POST: with a JSON body if the answer is the first message and comes soon, else with events. */
 export class Reply implements MessageSink {
-  readonly dueMs: number = performance.now() + DECIDE_MS;
   readonly #response: ServerResponse;
   readonly #options: ReplyOptions;
   readonly #parts: ReplyParts;
   #answers: string[] | undefined;
   #answered = 0;
   #stream: EventStream | undefined;
+  #deciding: NodeJS.Timeout | undefined;
 
   constructor(response: ServerResponse, options: ReplyOptions, parts: ReplyParts) {
     this.#response = response;
     this.#options = options;
     this.#parts = parts;
-    if (options.shape !== 'json') parts.timers.scheduleDecision(this);
+    if (options.shape !== 'json') this.#deciding = setTimeout(() => this.commit(), DECIDE_MS).unref();
   }
 
   send(text: string): boolean {
@@ -100,7 +94,7 @@ export class Reply implements MessageSink {
   answer(id: Id, answer: Answer | undefined): void {
     const { expected, request, shape } = this.#options;
     const isLast = ++this.#answered === expected;
-    if (isLast) this.#parts.timers.cancelDecision(this);
+    if (isLast) clearTimeout(this.#deciding);
     if (isLast && answer !== undefined && shape === 'events' && this.#stream === undefined) this.commit();
 
     if (this.#stream !== undefined) {
@@ -122,7 +116,7 @@ export class Reply implements MessageSink {
   }
 
   commit(): void {
-    this.#parts.timers.cancelDecision(this);
+    clearTimeout(this.#deciding);
     if (this.#stream !== undefined || this.#response.destroyed) return;
     this.#stream = this.#parts.streamsOf(this.#options.session)?.open(this.#response, this.#options.request);
     for (const answer of this.#answers ?? []) this.#stream?.send(answer);

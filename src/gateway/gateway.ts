@@ -6,7 +6,7 @@ import type { Principal } from '../policy/principal.ts';
 import { JsonTextError, RawObject } from '../json/json.ts';
 import { type Answer, EMPTY_RESULT, type Notification, type Request, type Response } from '../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
-import { detach } from '../json/memo.ts';
+import { detach } from '../json/kept-text.ts';
 import { featuresOf, negotiate } from '../protocol/revisions.ts';
 import { TASK_METHODS } from '../protocol/tasks.ts';
 import { UPSTREAM_DIALECTS } from './dialects/upstream-dialect.ts';
@@ -109,15 +109,12 @@ export class Gateway implements Front {
     let answer: Answer;
     try {
       exchange = this.#begin(session, request, sink);
-      const routing = UPSTREAM_METHODS.has(request.method)
-        ? resolve(this.#parts.listRefresher, this.#lifecycleOf, session, request)
+      const to = UPSTREAM_METHODS.has(request.method)
+        ? await resolve(this.#parts.listRefresher, this.#lifecycleOf, session, request)
         : undefined;
-      const to = routing instanceof Promise ? await routing : routing;
       if (to?.kind === 'upstream') exchange.tool = to.tool;
-      if (to === undefined) {
-        const answering = this.#answer(session, exchange);
-        answer = answering instanceof Promise ? await answering : answering;
-      } else answer = sessionAnswer(await this.#parts.calls.send(exchange, to));
+      if (to === undefined) answer = await this.#answer(session, exchange);
+      else answer = sessionAnswer(await this.#parts.calls.send(exchange, to));
     } catch (thrown) {
       answer = this.#parts.recorder.fail(thrown, request.method);
     }
@@ -185,7 +182,7 @@ export class Gateway implements Front {
     if (uri === undefined) throw new GatewayError('invalid-params', { message: '"uri" must be a string' });
     const resource = session.subscriptions.get(uri) ?? resolveUri(session.catalog, uri);
     if (resource instanceof GatewayError) throw resource;
-    const to = { upstream: resource.upstream, uri: resource.uri };
+    const to = { upstream: resource.upstream, uri: detach(resource.uri) };
     const { links, sessions } = this.#parts;
     const isSubscribe = method === 'resources/subscribe';
     // Saved first, so that a subscription that cannot be stored is not sent to the upstream.

@@ -21,8 +21,8 @@ import {
   unquote,
 } from './scan.ts';
 import { JsonTextError } from './json-text-error.ts';
-import { ShapeTree } from './shapes.ts';
-import { detach, RecentTexts, TextCache } from './memo.ts';
+import { detach } from './kept-text.ts';
+import { RecentTexts, TextCache } from './memo.ts';
 
 export { JsonTextError } from './json-text-error.ts';
 export { CLIENT_BOUNDS, type JsonBounds, MAY_BE_BROKEN, UPSTREAM_BOUNDS } from './scan.ts';
@@ -41,12 +41,6 @@ const repeated = { client: new RecentTexts(), upstream: new RecentTexts() };
 /** The member that is parsed together with its message. */
 export type Preparsed = 'params' | 'result';
 
-/** Member names of messages (`around`) and of the preparsed member (`within`), by the preparsed member. */
-const SHAPE_TREES = {
-  params: { around: new ShapeTree(), within: new ShapeTree() },
-  result: { around: new ShapeTree(), within: new ShapeTree() },
-} as const satisfies Record<Preparsed, object>;
-
 /** Names of the members of objects that are kept: tools, for example, mostly have the same. */
 const sharedNames = new TextCache<readonly string[]>();
 
@@ -57,7 +51,6 @@ interface Source {
   readonly to: number;
   readonly starts: readonly number[];
   readonly raws: readonly string[];
-  readonly isAscii: boolean;
 }
 
 /**
@@ -68,7 +61,7 @@ interface Source {
 export class RawObject {
   static readonly EMPTY: RawObject = new RawObject([], [], undefined, '{}');
 
-  #names: readonly string[];
+  readonly #names: readonly string[];
   readonly #raws: readonly string[];
   /** The source it was read from. The first members are those of the source, possibly changed. */
   readonly #source: Source | undefined;
@@ -90,14 +83,12 @@ export class RawObject {
    *
    * @param preparsed a member that the caller will read as an object: it is parsed now, so that it is scanned once
    *   only.
-   * @param isAscii whether the text is known to be ASCII.
    * @throws {JsonTextError} if `text` is not one JSON object, or if the object or the preparsed member names a member
    *   twice.
    */
-  static parse(text: string, preparsed?: Preparsed, isAscii = false): RawObject {
-    const shapes = preparsed === undefined ? undefined : SHAPE_TREES[preparsed].around;
+  static parse(text: string, preparsed?: Preparsed): RawObject {
     scanner.values = 0;
-    const object = RawObject.#read(text, 0, preparsed, MAX_DEPTH, isAscii, shapes);
+    const object = RawObject.#read(text, 0, preparsed, MAX_DEPTH);
     const rest = skipSpace(text, scanner.objectEnd);
     if (rest < text.length) throw new JsonTextError('text after the object', rest);
     object.#text = text;
@@ -108,22 +99,15 @@ export class RawObject {
    * Parses the text of one JSON object that must be JSON at all levels, strings included, and within these bounds.
    * @throws {JsonTextError}
    */
-  static parseStrictly(text: string, bounds: JsonBounds, preparsed?: Preparsed, isAscii = false): RawObject {
-    return scanStrictly(text, bounds, () => RawObject.parse(text, preparsed, isAscii));
+  static parseStrictly(text: string, bounds: JsonBounds, preparsed?: Preparsed): RawObject {
+    return scanStrictly(text, bounds, () => RawObject.parse(text, preparsed));
   }
 
-  static #read(
-    text: string,
-    at: number,
-    preparsed: Preparsed | undefined,
-    maxDepth: number,
-    isAscii: boolean,
-    shapes: ShapeTree | undefined,
-  ): RawObject {
+  static #read(text: string, at: number, preparsed: Preparsed | undefined, maxDepth: number): RawObject {
     const names: string[] = [];
     const raws: string[] = [];
     let i = skipSpace(text, at);
-    const source = { text, from: i, to: i, starts: new Array<number>(), raws, isAscii };
+    const source = { text, from: i, to: i, starts: new Array<number>(), raws };
     const object = new RawObject(names, raws, source);
     if (text.charCodeAt(i) !== OPEN_OBJECT) throw new JsonTextError('expected an object', i);
     i = skipSpace(text, i + 1);
@@ -131,31 +115,16 @@ export class RawObject {
       source.to = scanner.objectEnd = i + 1;
       return object;
     }
-    let shape = shapes?.root;
     const { bounds } = scanner;
     for (let count = 1; ; count++) {
       if (count > bounds.members.max) {
         throw new JsonTextError(`more than ${bounds.members.max} members in one object`, i, bounds.members.limit);
       }
-      const expected = shape?.nextAt(text, i);
-      let name: string;
-      let value: number;
-      if (expected === undefined) {
-        const nameAt = i;
-        i = skipName(text, nameAt);
-        const isPlain = !scanner.nameHasEscape;
-        name = isPlain ? text.slice(nameAt + 1, i - 1) : unquote(text.slice(nameAt, i), nameAt);
-        const isDuplicate = shape === undefined ? object.#find(name) >= 0 : shape.names.includes(name);
-        if (isDuplicate) throw duplicateMember(name, nameAt);
-        value = skipColon(text, i);
-        const follower = isPlain ? shape?.follow(name) : undefined;
-        if (follower === undefined && shape !== undefined) names.push(...shape.names);
-        shape = follower;
-      } else {
-        name = expected.name;
-        value = skipSpace(text, i + expected.chars);
-        shape = expected;
-      }
+      const nameAt = i;
+      i = skipName(text, nameAt);
+      const name = scanner.nameHasEscape ? unquote(text.slice(nameAt, i), nameAt) : text.slice(nameAt + 1, i - 1);
+      if (object.#find(name) >= 0) throw duplicateMember(name, nameAt);
+      const value = skipColon(text, i);
       // Only inside a preparsed member, so that all cached texts have been checked to the same depth.
       const isRepeated = name === REPEATED && maxDepth < MAX_DEPTH;
       const recent = scanner.bounds === CLIENT_BOUNDS ? repeated.client : repeated.upstream;
@@ -164,7 +133,7 @@ export class RawObject {
         i = value + raw.length;
       } else if (name === preparsed && text.charCodeAt(value) === OPEN_OBJECT) {
         object.#preparsedName = name;
-        object.#preparsed = RawObject.#read(text, value, undefined, maxDepth - 1, isAscii, SHAPE_TREES[name].within);
+        object.#preparsed = RawObject.#read(text, value, undefined, maxDepth - 1);
         i = scanner.objectEnd;
         raw = text.slice(value, i);
         object.#preparsed.#text = raw;
@@ -173,10 +142,8 @@ export class RawObject {
         raw = text.slice(value, i);
         if (isRepeated) raw = recent.keep(raw);
       }
-      if (shape === undefined) {
-        object.#index?.set(name, names.length);
-        names.push(name);
-      }
+      object.#index?.set(name, names.length);
+      names.push(name);
       raws.push(raw);
       source.starts.push(value);
       i = skipSpace(text, i);
@@ -186,7 +153,6 @@ export class RawObject {
       i = skipSpace(text, i + 1);
     }
     source.to = scanner.objectEnd = i + 1;
-    if (shape !== undefined) object.#names = shape.names;
     return object;
   }
 
@@ -287,17 +253,6 @@ export class RawObject {
     return this.#text;
   }
 
-  /** Whether its text is known to have one byte per character. */
-  get isAscii(): boolean {
-    const source = this.#source;
-    if (source?.isAscii !== true || this.#raws.length !== source.raws.length) return false;
-    for (let at = 0; at < this.#raws.length; at++) {
-      const raw = this.#raws[at] ?? '';
-      if (raw !== source.raws[at] && !ascii.of(raw, isAsciiText)) return false;
-    }
-    return true;
-  }
-
   #spliced({ text, from, to, starts, raws }: Source): string {
     let spliced = '';
     let at = from;
@@ -321,13 +276,6 @@ export class RawObject {
     }
     return `${text}}`;
   }
-}
-
-/** Whether replacement texts are ASCII. */
-const ascii = new TextCache<boolean>();
-
-function isAsciiText(text: string): boolean {
-  return Buffer.byteLength(text) === text.length;
 }
 
 /** Returns the text as a JSON string. */

@@ -9,7 +9,6 @@ import {
   UPSTREAM_BOUNDS,
 } from '../json/json.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
-import { TextCache } from '../json/memo.ts';
 import { CLOSE_OBJECT, OPEN_OBJECT, QUOTE } from '../json/scan.ts';
 import { RPC } from './rpc-codes.ts';
 
@@ -280,13 +279,12 @@ function idOfDeepResponse(text: string): Id {
  * Parses one JSON-RPC message of an upstream. The text is relayed, so all of it must be JSON, strings included.
  *
  * @param preparsed the member that the caller reads: the parameters of a request, or the result.
- * @param isAscii whether the text is known to be ASCII.
  * @throws {MessageError} if the text is not JSON, not a message, or exceeds {@link UPSTREAM_BOUNDS}.
  * @see https://www.jsonrpc.org/specification
  */
-export function parseMessage(text: string, preparsed: Preparsed = 'params', isAscii = false): Message {
+export function parseMessage(text: string, preparsed: Preparsed = 'params'): Message {
   try {
-    return toMessage(RawObject.parseStrictly(text, UPSTREAM_BOUNDS, preparsed, isAscii));
+    return toMessage(RawObject.parseStrictly(text, UPSTREAM_BOUNDS, preparsed));
   } catch (thrown) {
     throw toMessageError(thrown, thrown instanceof JsonTextError ? idOf(text) : 'null');
   }
@@ -342,10 +340,8 @@ function readItem(text: string, parse: (text: string) => Message): Message | Mes
   }
 }
 
-const methods = new TextCache<string>();
-
 function method(name: string, params: RawObject | undefined): string {
-  const head = methods.of(name, (own) => `"method":${quoted(own)}`);
+  const head = `"method":${quoted(name)}`;
   return params === undefined ? `${head}}` : `${head},"params":${params.toString()}}`;
 }
 

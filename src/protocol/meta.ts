@@ -1,5 +1,4 @@
 import { isObjectText, RawObject } from '../json/json.ts';
-import { TextCache } from '../json/memo.ts';
 
 /**
  * Keys of `_meta` that the gateway reads or writes: keys that the protocol reserves, then our own.
@@ -41,22 +40,14 @@ export function splitToken(raw: string): { readonly token: string; readonly rest
   return rest.includes(TOKEN) || rest.includes('\\') ? undefined : { token, rest };
 }
 
-/** Token of each `_meta` seen before, so that a `_meta` is checked once, with or without a token. */
-const tokens = new TextCache<{ readonly token: string | undefined }>();
-
 /**
  * Returns the raw progress token of a request, or undefined if its sender wants no progress. @throws {JsonTextError}
  */
 export function progressTokenOf(params: RawObject | undefined): string | undefined {
   const raw = params?.raw('_meta');
-  return raw === undefined ? undefined : tokens.of(raw, readToken).token;
-}
-
-function readToken(raw: string): { readonly token: string | undefined } {
-  const split = splitToken(raw);
-  if (split === undefined) return { token: isObjectText(raw) ? RawObject.parse(raw).raw(TOKEN) : undefined };
-  tokens.of(split.rest, readToken);
-  return split;
+  // A name with escapes could be the token's too.
+  if (raw === undefined || !(raw.includes(TOKEN) || raw.includes('\\'))) return undefined;
+  return splitToken(raw)?.token ?? (isObjectText(raw) ? RawObject.parse(raw).raw(TOKEN) : undefined);
 }
 
 /** Returns the parameters with this progress token in place of any other. @throws {JsonTextError} */

@@ -1,3 +1,4 @@
+import { detach, KeptSet, type KeptText } from '../json/kept-text.ts';
 import type { SessionRecord } from './session-store.ts';
 
 /** Memory of a record, and of each of its texts, besides the characters. */
@@ -7,20 +8,15 @@ const TEXT_BYTES = 64;
 interface StoredRecord {
   readonly owner: string;
   readonly expiresMs: number;
-  level: string | undefined;
-  readonly uris: Set<string>;
-  readonly upstreams: Set<string>;
+  level: KeptText | undefined;
+  readonly uris: KeptSet;
+  readonly upstreams: KeptSet;
   bytes: number;
 }
 
 /** Returns the memory of a text in bytes. */
 function textBytes(text: string): number {
   return 2 * text.length + TEXT_BYTES;
-}
-
-/** Returns a copy that does not retain a longer text that this one is a substring of. */
-function ownCopy(text: string): string {
-  return Buffer.from(text, 'utf16le').toString('utf16le');
 }
 
 /** The records of sessions by session id, with their memory per owner and in total. */
@@ -66,7 +62,7 @@ export class SessionRecords {
     const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
     if (record.level === level) return false;
     this.#grow(record, textBytes(level) - (record.level === undefined ? 0 : textBytes(record.level)));
-    record.level = ownCopy(level);
+    record.level = detach(level);
     return true;
   }
 
@@ -74,7 +70,7 @@ export class SessionRecords {
   addUri(id: string, owner: string, expiresMs: number, uri: string): boolean {
     const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
     if (record.uris.has(uri)) return false;
-    record.uris.add(ownCopy(uri));
+    record.uris.add(detach(uri));
     this.#grow(record, textBytes(uri));
     return true;
   }
@@ -87,7 +83,7 @@ export class SessionRecords {
   addUpstream(id: string, owner: string, expiresMs: number, upstream: string): boolean {
     const record = this.#records.get(id) ?? this.#create(id, owner, expiresMs);
     if (record.upstreams.has(upstream)) return false;
-    record.upstreams.add(upstream);
+    record.upstreams.add(detach(upstream));
     this.#grow(record, textBytes(upstream));
     return true;
   }
@@ -123,8 +119,8 @@ export class SessionRecords {
       owner,
       expiresMs,
       level: undefined,
-      uris: new Set(),
-      upstreams: new Set(),
+      uris: new KeptSet(),
+      upstreams: new KeptSet(),
       bytes: 0,
     };
     this.#records.set(id, record);

@@ -1,4 +1,4 @@
-import { detach, type Kept, KeptMap } from '../json/memo.ts';
+import { detach, type KeptText, KeptMap } from '../json/kept-text.ts';
 
 /** Label value for all values beyond the bound. Published names never start with an underscore. */
 export const OTHER = '_other';
@@ -9,7 +9,7 @@ export const OTHER = '_other';
  */
 export class Bounded {
   readonly #limit: number;
-  readonly #seen = new KeptMap<Kept>();
+  readonly #seen = new KeptMap<KeptText>();
 
   constructor(limit: number) {
     this.#limit = limit;

@@ -1,5 +1,5 @@
 import { Histogram, type Registry } from 'prom-client';
-import { detach, KeptMap } from '../json/memo.ts';
+import { detach, KeptMap } from '../json/kept-text.ts';
 import { Bounded, OTHER } from './bounded.ts';
 import { METHODS } from './methods.ts';
 import type { Operation } from './operation.ts';

@@ -1,4 +1,4 @@
-import { detach, KeptMap } from '../json/memo.ts';
+import { detach, KeptMap } from '../json/kept-text.ts';
 import type { DestinationStream } from 'pino';
 
 /**

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { RawObject } from '../../src/json/json.ts';
 import { testCore, toolCall } from '../support/core.ts';
 import { ModernClient } from '../support/modern-client.ts';
@@ -85,6 +86,8 @@ test('X-038 a call that becomes a task is cancelled as a task, not as a call', T
   const client = await gateway.connect();
   await client.result('tools/call', toolCall('up__either'));
   const calling = client.send('tools/call', asTask('up__job'), { id: '"mine"' });
+  // The call is sent before this turn of the event loop ends; its upstream reads it in the next.
+  await nextTurn();
   client.notify('notifications/cancelled', { requestId: 'mine' });
   assert.equal((await calling).answer, undefined);
   const cancelled = await memory.until(() => memory.requests('tasks/cancel')[0]);

@@ -105,22 +105,6 @@ test('objects with known member names are read like new ones', () => {
   );
 });
 
-test('an object marked as ASCII has one byte per character', () => {
-  const text = fc.string({ unit: fc.constantFrom('a', 'é', '"', '€', '\n') });
-  fc.assert(
-    fc.property(text, text, fc.boolean(), (came, put, isNew) => {
-      const line = JSON.stringify({ id: 1, result: { came, other: 1 } });
-      const isAscii = Buffer.byteLength(line) === line.length;
-      const result = RawObject.parse(line, 'result', isAscii).object('result') ?? RawObject.EMPTY;
-      assert.equal(result.isAscii, isAscii);
-      const changed = result.with(isNew ? 'new' : 'came', JSON.stringify(put));
-      const written = changed.toString();
-      if (changed.isAscii) assert.equal(Buffer.byteLength(written), written.length);
-      else assert.ok(isNew || !isAscii || Buffer.byteLength(written) > written.length);
-    }),
-  );
-});
-
 test('a peer that invents member names does not affect other objects', () => {
   const text = '{"jsonrpc":"2.0","id":1,"method":"m","params":{"name":"n","_meta":{}}}';
   for (let made = 0; made < 2_000; made++) {

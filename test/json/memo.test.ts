@@ -5,7 +5,7 @@ import { readEnvelope, withEnvelope } from '../../src/protocol/envelope.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { parseClientMessage } from '../../src/protocol/jsonrpc.ts';
 import { standardHeaders } from '../../src/protocol/framing/mcp-headers.ts';
-import { detach, KeptMap, RecentTexts, TextCache } from '../../src/json/memo.ts';
+import { RecentTexts, TextCache } from '../../src/json/memo.ts';
 import { progressTokenOf } from '../../src/protocol/meta.ts';
 import { MODERN } from '../../src/protocol/revisions.ts';
 import { collect } from '../support/used-bytes.ts';
@@ -22,14 +22,6 @@ test('a value is made once per text, except for long or per-request texts', () =
   assert.notEqual(made('a'), made('b'));
   assert.notEqual(made('"progressToken":1'), made('"progressToken":1'));
   assert.notEqual(made('x'.repeat(5_000)), made('x'.repeat(5_000)));
-});
-
-test('a KeptMap finds its entries by any equal text', () => {
-  const map = new KeptMap<number>();
-  map.set(detach('name'), 1);
-  assert.deepEqual([map.get('a name'.slice(2)), map.get('other'), map.size], [1, undefined, 1]);
-  map.clear();
-  assert.deepEqual([map.get('name'), map.size], [undefined, 0]);
 });
 
 test('a known object is recognised at its position, a longer one is not', () => {

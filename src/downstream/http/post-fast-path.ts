@@ -54,25 +54,18 @@ export class PostFastPath {
     if (shape === undefined || principal === undefined) return false;
     const limits = { limitBytes: bodyBytes, budget: bodies, principal: principal.key };
     receiveText(env, headers.contentLength, limits, (text) => {
-      if (typeof text === 'string') this.#answer(env, view, { headers, principal }, shape, text);
+      if (typeof text === 'string') void this.#answer(env, view, { headers, principal }, shape, text);
       else writeResponse(env.outgoing, text);
     });
     return true;
   }
 
-  #answer(env: HttpBindings, view: string, admitted: Admitted, shape: Shape, text: string): void {
+  async #answer(env: HttpBindings, view: string, admitted: Admitted, shape: Shape, text: string): Promise<void> {
     const { mcp, onFailure } = this.#parts;
     const { incoming, outgoing } = env;
     try {
       const lookup = headerLookup(incoming.rawHeaders, admitted.headers.version);
-      const response = mcp.post(outgoing, view, admitted, shape, lookup, text);
-      if (!(response instanceof Promise)) writeResponse(outgoing, response);
-      else {
-        response.then(
-          (given) => writeResponse(outgoing, given),
-          (thrown: unknown) => writeResponse(outgoing, onFailure(thrown, outgoing)),
-        );
-      }
+      writeResponse(outgoing, await mcp.post(outgoing, view, admitted, shape, lookup, text));
     } catch (thrown) {
       writeResponse(outgoing, onFailure(thrown, outgoing));
     }

@@ -9,7 +9,8 @@ interface Disconnectable {
 export type InFlightRequests = Pick<ArraySet<Disconnectable>, 'delete'>;
 
 /**
- * Notifies the requests of a connection when it closes. One listener per connection costs less than one per request.
+ * Notifies the requests of a connection when it closes. There is one listener per connection: a client that pipelines requests would
+ * exceed Node's limit of listeners with one per request.
  */
 export class DisconnectWatcher {
   readonly #inFlight = new WeakMap<Socket, ArraySet<Disconnectable>>();

@@ -65,15 +65,13 @@ export class Calls {
    *
    * @throws {GatewayError} if the upstream has not answered.
    */
-  send(exchange: OpenExchange, to: Route): Promise<CallOutcome> {
+  async send(exchange: OpenExchange, to: Route): Promise<CallOutcome> {
     if (to.kind === 'nowhere') throw to.error;
     const upstream = this.#parts.upstreams.get(to.upstream);
     if (upstream === undefined) throw new GatewayError('internal-error');
     exchange.upstream = to.upstream;
-    const entering = exchange.acquireSlot(upstream.limiter);
-    // Usually a slot is free, and nothing waits.
-    if (entering === undefined) return this.#call(exchange, upstream, to);
-    return entering.then(() => this.#call(exchange, upstream, to));
+    await exchange.acquireSlot(upstream.limiter);
+    return await this.#call(exchange, upstream, to);
   }
 
   /** Makes a call that has a slot at the upstream. Releases the slot at the end. */
@@ -83,7 +81,7 @@ export class Calls {
     try {
       for (let attempt = 1; ; attempt++) {
         const ready = links.findOpen(holder, upstream.id);
-        const link = ready ?? (await exchange.unlessCancelled(links.open(holder, upstream.id)));
+        const link = await (ready ?? exchange.unlessCancelled(links.open(holder, upstream.id)));
         try {
           return await this.#callIn[link.era](exchange, upstream, link, to);
         } catch (thrown) {

@@ -12,23 +12,22 @@ export type LifecycleOf = (upstream: string) => Lifecycle | undefined;
 
 /**
  * Decides where a request goes. A name that is in no list is looked for once more after the lists were refreshed, since a
- * client may call before it lists. Returns a promise only in that case.
+ * client may call before it lists.
  */
-export function resolve(
+export async function resolve(
   listRefresher: ListRefresher,
   lifecycleOf: LifecycleOf,
   holder: ConnectionHolder,
   request: Request,
-): Route | Promise<Route> {
+): Promise<Route> {
   const first = route(holder.catalog, request);
   if (first.kind !== 'nowhere') return first;
-  return Promise.resolve(listRefresher.refreshFor(holder)).then(() => {
-    const again = route(holder.catalog, request);
-    if (again.kind !== 'nowhere') return again;
-    const { view } = holder.catalog;
-    const error = unavailableOwner(view, lifecycleOf, request, performance.now());
-    return error === undefined ? again : { kind: 'nowhere', error };
-  });
+  await listRefresher.refreshFor(holder);
+  const again = route(holder.catalog, request);
+  if (again.kind !== 'nowhere') return again;
+  const { view } = holder.catalog;
+  const error = unavailableOwner(view, lifecycleOf, request, performance.now());
+  return error === undefined ? again : { kind: 'nowhere', error };
 }
 
 /** The member that names an item, and the kind of the item, by method. */

@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { RawObject } from '../../json/json.ts';
+import { detach } from '../../json/kept-text.ts';
 import { isLegacyRevision, featuresOf } from '../../protocol/revisions.ts';
 import type { Level } from '../../telemetry/metrics.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
@@ -132,7 +133,7 @@ export class Sessions {
     for (const uri of record?.subscriptions ?? []) {
       const resource = resolveUri(session.catalog, uri);
       if (!(resource instanceof GatewayError))
-        session.subscriptions.set(uri, { upstream: resource.upstream, uri: resource.uri });
+        session.subscriptions.set(detach(uri), { upstream: resource.upstream, uri: detach(resource.uri) });
     }
     this.#active.set(id, session);
     this.#parts.gauge.add();

@@ -3,7 +3,7 @@ import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
-import { detach } from '../../json/memo.ts';
+import { detach } from '../../json/kept-text.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';

@@ -1,4 +1,5 @@
 import { GatewayError, toAnswer } from '../../errors.ts';
+import { detach } from '../../json/kept-text.ts';
 import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
 import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
@@ -38,7 +39,7 @@ export class LinkSubscriptions {
       throw new GatewayError('session-unknown', { message: 'the session ended' });
     }
     const holders = link.subscribers.get(uri) ?? new Set();
-    link.subscribers.set(uri, holders.add(holder));
+    link.subscribers.set(detach(uri), holders.add(holder));
     return EMPTY_RESULT;
   }
 

@@ -1,6 +1,7 @@
 import type { Catalog } from '../../catalog/catalog.ts';
 import type { Offer } from '../../catalog/offer.ts';
 import type { RawObject } from '../../json/json.ts';
+import { KeptMap, type KeptText } from '../../json/kept-text.ts';
 import { type Era, featuresOf } from '../../protocol/revisions.ts';
 import type { Link as LinkOf, LinkUser } from '../../upstream/link/link.ts';
 import type { Upstream as UpstreamOf } from '../../upstream/upstream.ts';
@@ -23,7 +24,7 @@ export type Upstreams = UpstreamSet<Exchange, ConnectionHolder>;
 /** A subscribed resource: its upstream, and its URI there. */
 export interface Subscription {
   readonly upstream: string;
-  readonly uri: string;
+  readonly uri: KeptText;
 }
 
 /** The loss of the state that an upstream kept for a client. */
@@ -52,7 +53,7 @@ export abstract class ConnectionHolder implements LinkUser {
   /** Offers of its own links that differ from the offer for all clients, by upstream. */
   readonly ownOffers = new Map<string, Offer>();
   /** By published URI. */
-  readonly subscriptions = new Map<string, Subscription>();
+  readonly subscriptions = new KeptMap<Subscription>();
   /** Upstreams that may keep state for this holder. Undefined until the first one. */
   usedUpstreams: Set<string> | undefined;
   /** Losses of state that no answer has reported yet, by upstream. Undefined until the first one. */

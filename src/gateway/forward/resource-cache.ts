@@ -1,11 +1,11 @@
 import { readCaching } from '../../catalog/caching.ts';
 import { RawObject } from '../../json/json.ts';
-import { detach } from '../../json/memo.ts';
+import { detach, KeptMap, type KeptText } from '../../json/kept-text.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { Answer, Result } from '../../protocol/jsonrpc.ts';
 
 interface CachedRead {
-  readonly answer: Result;
+  readonly answer: Result & { readonly result: KeptText };
   /** Monotonic. */
   readonly untilMs: number;
   readonly bytes: number;
@@ -13,7 +13,7 @@ interface CachedRead {
 
 /** The cached reads of one upstream, the oldest first. */
 interface Shelf {
-  readonly reads: Map<string, CachedRead>;
+  readonly reads: KeptMap<CachedRead>;
   bytes: number;
 }
 
@@ -84,11 +84,11 @@ export class ResourceCache {
     const key = detach(caching.isPublic ? keyOf('public', publicAudience, uri) : keyOf('private', audience, uri));
     const bytes = Buffer.byteLength(answer.result) + Buffer.byteLength(key);
     if (bytes > LIMITS.readCacheEntryBytes) return;
-    const shelf = this.#shelves.get(upstream) ?? { reads: new Map<string, CachedRead>(), bytes: 0 };
+    const shelf = this.#shelves.get(upstream) ?? { reads: new KeptMap<CachedRead>(), bytes: 0 };
     this.#shelves.set(upstream, shelf);
     this.#remove(shelf, key);
     // The text is part of a message, all of which would stay in memory.
-    const kept: Result = { kind: 'result', result: detach(answer.result) };
+    const kept = { kind: 'result', result: detach(answer.result) } as const;
     shelf.reads.set(key, { answer: kept, untilMs: nowMs + Math.min(caching.ttlMs, MAX_TTL_MS), bytes });
     shelf.bytes += bytes;
     this.#bytes += bytes;

@@ -1,4 +1,5 @@
 import { GatewayError } from '../../errors.ts';
+import { detach, KeptMap, type KeptText } from '../../json/kept-text.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { Sealer } from './sealer.ts';
 
@@ -12,7 +13,8 @@ export interface TaskAddress {
 
 /** A task with the id that its client uses. */
 export interface KnownTask extends TaskAddress {
-  readonly id: string;
+  readonly task: KeptText;
+  readonly id: KeptText;
 }
 
 /** Tasks kept for one client. The oldest one beyond this is not announced any more, but can still be queried. */
@@ -29,7 +31,7 @@ const ID_MS = 365 * 86_400_000;
 export class TaskIds {
   readonly #sealer: Sealer;
   /** Known tasks by client, then by address. */
-  readonly #known = new Map<string, Map<string, KnownTask>>();
+  readonly #known = new Map<string, KeptMap<KnownTask>>();
 
   constructor(sealer: Sealer) {
     this.#sealer = sealer;
@@ -41,7 +43,7 @@ export class TaskIds {
     if (known !== undefined) return known.id;
     const payload = { for: claimOf(caller), ...address };
     const id = await this.#sealer.seal('task', payload, Date.now() + ID_MS);
-    this.#remember(caller, { ...address, id });
+    this.#remember(caller, address, id);
     return id;
   }
 
@@ -57,7 +59,7 @@ export class TaskIds {
       throw new GatewayError('unknown-task');
     }
     const address = { upstream, task, holder };
-    if (this.find(caller, address)?.id !== id) this.#remember(caller, { ...address, id });
+    if (this.find(caller, address)?.id !== id) this.#remember(caller, address, id);
     return address;
   }
 
@@ -79,13 +81,14 @@ export class TaskIds {
     if (tasks?.size === 0) this.#known.delete(claim);
   }
 
-  #remember(caller: Caller, known: KnownTask): void {
+  #remember(caller: Caller, { upstream, task, holder }: TaskAddress, id: string): void {
     const claim = claimOf(caller);
-    const tasks = this.#known.get(claim) ?? new Map<string, KnownTask>();
+    const known = { upstream, task: detach(task), holder: detach(holder), id: detach(id) };
+    const tasks = this.#known.get(claim) ?? new KeptMap<KnownTask>();
     // Moved to the end, so that the oldest unused entries are removed first.
     this.#known.delete(claim);
     this.#known.set(claim, tasks);
-    tasks.set(keyOf(known), known);
+    tasks.set(detach(keyOf(known)), known);
     removeOldest(tasks, MAX_KNOWN);
     removeOldest(this.#known, MAX_CLAIMS);
   }
@@ -100,7 +103,7 @@ function keyOf({ upstream, task, holder }: TaskAddress): string {
   return `${upstream} ${holder} ${task}`;
 }
 
-function removeOldest<Value>(map: Map<string, Value>, limit: number): void {
+function removeOldest<Value>(map: Map<string, Value> | KeptMap<Value>, limit: number): void {
   const [oldest] = map.keys();
   if (map.size > limit && oldest !== undefined) map.delete(oldest);
 }

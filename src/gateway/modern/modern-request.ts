@@ -98,12 +98,8 @@ export class ModernRequest implements ModernCall {
     this.#stream?.close();
   }
 
-  /** Answers the request with this answer, or with the failure if the promise rejects. */
-  follow(answering: Answer | Promise<Answer>): void {
-    if (!(answering instanceof Promise)) {
-      this.#finish(answering);
-      return;
-    }
+  /** Answers the request with the outcome of this promise. */
+  follow(answering: Promise<Answer>): void {
     answering.then(
       (answer) => this.#finish(answer),
       (thrown: unknown) => this.reject(thrown),

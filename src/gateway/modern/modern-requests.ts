@@ -32,7 +32,7 @@ import type { RequestRecorder } from '../exchange/request-recorder.ts';
 import type { CallOwners } from '../questions/call-owners.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
-import type { UpstreamRoute, Route } from '../exchange/route.ts';
+import type { UpstreamRoute } from '../exchange/route.ts';
 import { noToolsNote, resolve } from '../calls/resolve.ts';
 import type { Lifecycle } from '../../upstream/lifecycle.ts';
 import type { ListRefresher } from '../lists/list-refresher.ts';
@@ -84,17 +84,14 @@ export class ModernRequests implements ModernRequestHost {
   /** Begins to answer a request. Every failure is an answer. */
   request(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernRequest {
     const modernRequest = new ModernRequest(this, request, caller, sink, lookup);
-    try {
-      const group = this.#parts.groups.groupFor(caller, sink.receivedMs);
-      modernRequest.follow(
-        group instanceof Promise
-          ? group.then((made) => this.#answer(modernRequest, made))
-          : this.#answer(modernRequest, group),
-      );
-    } catch (thrown) {
-      modernRequest.reject(thrown);
-    }
+    modernRequest.follow(this.#begin(modernRequest));
     return modernRequest;
+  }
+
+  async #begin(modernRequest: ModernRequest): Promise<Answer> {
+    const { caller, sink } = modernRequest;
+    const group = await this.#parts.groups.groupFor(caller, sink.receivedMs);
+    return await this.#answer(modernRequest, group);
   }
 
   finish(modernRequest: ModernRequest, answer: Answer): void {
@@ -191,7 +188,7 @@ export class ModernRequests implements ModernRequestHost {
     modernRequest.countIn(group);
   }
 
-  #route(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
+  async #route(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
     const { request, lookup } = modernRequest;
     const { group } = modernClient;
     this.#countIn(modernRequest, group);
@@ -201,15 +198,12 @@ export class ModernRequests implements ModernRequestHost {
         message: '"inputResponses" must be an object, "requestState" a string',
       });
     }
-    const send = (to: Route) => {
-      if (to.kind === 'nowhere') throw to.error;
-      if (lookup !== undefined) checkHeaders(request, to, lookup);
-      return retry?.requestState === undefined
-        ? this.#send(modernRequest, modernClient, to)
-        : this.#retry(modernRequest, modernClient, to, retry, retry.requestState);
-    };
-    const to = resolve(this.#parts.listRefresher, this.#lifecycleOf, group, request);
-    return to instanceof Promise ? to.then(send) : send(to);
+    const to = await resolve(this.#parts.listRefresher, this.#lifecycleOf, group, request);
+    if (to.kind === 'nowhere') throw to.error;
+    if (lookup !== undefined) checkHeaders(request, to, lookup);
+    return retry?.requestState === undefined
+      ? await this.#send(modernRequest, modernClient, to)
+      : await this.#retry(modernRequest, modernClient, to, retry, retry.requestState);
   }
 
   /** Continues a call with the `requestState` of its last answer. The retry may come without input responses. */

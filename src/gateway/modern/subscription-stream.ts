@@ -1,5 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject, rawItems } from '../../json/json.ts';
+import { detach, KeptSet } from '../../json/kept-text.ts';
 import { type Answer, type Id, notificationText } from '../../protocol/jsonrpc.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import { LIST_KINDS, type ListKind } from '../../catalog/offer.ts';
@@ -62,7 +63,7 @@ export class SubscriptionStream implements Subscriber {
   readonly #links: HolderLinks;
   readonly #kinds: ReadonlySet<ListKind>;
   /** The published URIs whose updates the client gets. */
-  readonly #uris = new Set<string>();
+  readonly #uris = new KeptSet();
   readonly #tasks: TaskSubscriptions;
   readonly #closed = Promise.withResolvers<void>();
   /** Before the acknowledgement, nothing else may be sent. */
@@ -119,7 +120,7 @@ export class SubscriptionStream implements Subscriber {
     if (resource instanceof GatewayError) return;
     try {
       if (!group.subscriptions.has(uri)) {
-        const to = { upstream: resource.upstream, uri: resource.uri };
+        const to = { upstream: resource.upstream, uri: detach(resource.uri) };
         const subscribe = () => this.#links.subscribe(group, uri, to);
         // The loss of a link is no refusal: a new link is tried once.
         const answer = await subscribe().catch((thrown: unknown) =>
@@ -127,7 +128,7 @@ export class SubscriptionStream implements Subscriber {
         );
         if (answer.kind === 'error') return;
       }
-      this.#uris.add(uri);
+      this.#uris.add(detach(uri));
     } catch {
       // Its upstream is down or has no subscriptions. The acknowledgement shows it.
     }

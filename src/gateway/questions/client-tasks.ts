@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { arrayText, RawObject } from '../../json/json.ts';
+import { detach, type KeptText } from '../../json/kept-text.ts';
 import { type Answer, errorAnswer } from '../../protocol/jsonrpc.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import { supportsClientTask, relatedTask, withRelatedTask } from '../../protocol/tasks.ts';
@@ -11,7 +12,7 @@ import type { ConnectionHolder, Link } from '../exchange/connection-holder.ts';
 interface HostedTask {
   readonly client: Client;
   /** The client's id of the task. */
-  readonly task: string;
+  readonly task: KeptText;
 }
 
 /** Tasks kept for one connection. The oldest one beyond this is removed. */
@@ -40,7 +41,7 @@ export class ClientTasks {
     if (result === undefined || state === undefined || task === undefined) return answer;
     const id = randomUUID();
     const hosted = this.#tasksOf(link);
-    hosted.set(id, { client, task });
+    hosted.set(id, { client, task: detach(task) });
     const [oldest] = hosted.keys();
     if (hosted.size > MAX_HOSTED && oldest !== undefined) hosted.delete(oldest);
     const named = result.with('task', state.with('taskId', JSON.stringify(id)).toString());

@@ -1,12 +1,14 @@
+import { detach, KeptMap, KeptSet } from '../../json/kept-text.ts';
+
 /** The URL elicitations that upstreams have reported as complete, and the calls that wait for such reports. */
 export class UrlElicitations {
-  readonly #waiting = new Map<string, Set<() => void>>();
+  readonly #waiting = new KeptMap<Set<() => void>>();
   /** Completed elicitations, the latest last: a report may come before the wait. */
-  readonly #done = new Set<string>();
+  readonly #done = new KeptSet();
 
   /** Records a completed elicitation, and ends the waits for it. */
   complete(upstream: string, elicitationId: string): void {
-    const key = `${upstream} ${elicitationId}`;
+    const key = detach(`${upstream} ${elicitationId}`);
     this.#done.add(key);
     const [oldest] = this.#done;
     if (this.#done.size > MAX_DONE && oldest !== undefined) this.#done.delete(oldest);
@@ -15,7 +17,7 @@ export class UrlElicitations {
 
   /** Resolves when all of these elicitations are complete, or after `limitMs`. */
   async wait(upstream: string, elicitationIds: readonly string[], limitMs: number): Promise<void> {
-    const keys = elicitationIds.map((id) => `${upstream} ${id}`).filter((key) => !this.#done.has(key));
+    const keys = elicitationIds.map((id) => detach(`${upstream} ${id}`)).filter((key) => !this.#done.has(key));
     if (keys.length === 0) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     const timer = setTimeout(resolve, limitMs);

@@ -1,4 +1,5 @@
 import { RawObject } from '../../json/json.ts';
+import { detach, KeptMap, type KeptText } from '../../json/kept-text.ts';
 import { META, withoutMeta } from '../../protocol/meta.ts';
 import type { UpstreamSubscription } from '../../upstream/link/upstream-subscription.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
@@ -15,6 +16,7 @@ export interface TaskSubscriptionsParts {
 }
 
 interface FollowedTask extends TaskAddress {
+  readonly task: KeptText;
   /** Undefined for a legacy upstream, which sends changes without a subscription or not at all. */
   readonly subscription: UpstreamSubscription | undefined;
 }
@@ -24,7 +26,7 @@ export class TaskSubscriptions {
   readonly #parts: TaskSubscriptionsParts;
   readonly #modernClient: ModernClient;
   /** By the id that the client uses. */
-  readonly #followed = new Map<string, FollowedTask>();
+  readonly #followed = new KeptMap<FollowedTask>();
 
   constructor(parts: TaskSubscriptionsParts, modernClient: ModernClient) {
     this.#parts = parts;
@@ -44,7 +46,7 @@ export class TaskSubscriptions {
       const address = await ids.open(caller, id);
       const { subscription } = await links.open(group.byKey(address.holder), address.upstream);
       if (subscription === undefined || (await subscription.addTask(address.task))) {
-        this.#followed.set(id, { ...address, subscription });
+        this.#followed.set(detach(id), { ...address, task: detach(address.task), subscription });
       }
     } catch {
       // The acknowledgement shows the client that this task is not followed.

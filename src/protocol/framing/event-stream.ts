@@ -29,7 +29,7 @@ export class EventTooLargeError extends Error {
  */
 export class EventReader {
   readonly #parser: EventSourceParser;
-  #decoder: StringDecoder | undefined;
+  readonly #decoder = new StringDecoder('utf8');
 
   /**
    * @param position is updated before `onEvent` is called, also by events without data.
@@ -57,14 +57,7 @@ export class EventReader {
 
   /** Parses the next bytes. @throws {EventTooLargeError} The reader cannot be used afterwards. */
   feed(chunk: Buffer): void {
-    this.#parser.feed(this.#decode(chunk));
-  }
-
-  #decode(chunk: Buffer): string {
-    // Nearly every chunk ends with a line break, and then no character is split.
-    if (this.#decoder === undefined && (chunk.at(-1) ?? 0) < 0x80) return chunk.toString('utf8');
-    this.#decoder ??= new StringDecoder('utf8');
-    return this.#decoder.write(chunk);
+    this.#parser.feed(this.#decoder.write(chunk));
   }
 }
 

@@ -60,9 +60,6 @@ function headersByName(method: string): (name: string) => readonly Header[] {
     ]);
 }
 
-/** Decoded header values. */
-const decoded = new TextCache<string | undefined>();
-
 /**
  * Compares `Mcp-Method` and `Mcp-Name` with the body. Returns undefined if they match, else the fault in words.
  * Requests must have both headers; for notifications the specification leaves that open, so only headers that are
@@ -83,7 +80,7 @@ export function standardHeaderFault(message: Request | Notification, lookup: Hea
   if (name === undefined) return undefined;
   const header = lookup('mcp-name');
   if (header === undefined) return isNeeded ? 'the Mcp-Name header is missing' : undefined;
-  const decodedValue = decoded.of(header, decodeHeaderValue);
+  const decodedValue = decodeHeaderValue(header);
   if (decodedValue === undefined) return 'the Mcp-Name header is malformed';
   return decodedValue === name || decodedValue === name.toWellFormed()
     ? undefined

@@ -5,17 +5,15 @@ import { isBatch, type Message, MessageError, parseBatch, parseMessage } from '.
  * Parses one JSON text: a message, or a batch, which 2025-03-26 allows. Calls `onMalformed` for text that is no message.
  *
  * @param preparsed the member of messages that the caller is going to read.
- * @param isAscii whether the text is known to be ASCII.
  */
 export function readMessages(
   text: string,
   onMessage: (message: Message) => void,
   onMalformed: (error: MessageError) => void,
   preparsed?: Preparsed,
-  isAscii?: boolean,
 ): void {
   if (!isBatch(text)) {
-    const only = parseOne(text, preparsed, isAscii);
+    const only = parseOne(text, preparsed);
     if (only instanceof MessageError) onMalformed(only);
     else onMessage(only);
     return;
@@ -26,13 +24,9 @@ export function readMessages(
   }
 }
 
-function parseOne(
-  text: string,
-  preparsed: Preparsed | undefined,
-  isAscii: boolean | undefined,
-): Message | MessageError {
+function parseOne(text: string, preparsed: Preparsed | undefined): Message | MessageError {
   try {
-    return parseMessage(text, preparsed, isAscii);
+    return parseMessage(text, preparsed);
   } catch (thrown) {
     if (thrown instanceof MessageError) return thrown;
     throw thrown;

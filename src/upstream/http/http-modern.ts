@@ -153,7 +153,6 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
           post.fail(new GatewayError('upstream-protocol', { upstream: this.upstream, message }, error));
       },
       'result',
-      post.isAscii,
     );
   }
 

@@ -68,11 +68,6 @@ export class PostExchange implements WireHandler {
     return this.#hasEnded;
   }
 
-  /** Whether the body is known to be ASCII. */
-  get isAscii(): boolean {
-    return this.#body?.isAscii === true;
-  }
-
   /**
    * Prevents the reuse of the socket. To be called if the response contains a message that answers another request, or has no
    * id: the bytes after it may answer this request, and would be read as the answer to the next one.

@@ -14,16 +14,12 @@ export class HttpSession {
   readonly #configured: HeaderList;
   #id: string | undefined;
   #revision: string | undefined;
-  #postHead: RequestHead;
-  #getHeaders: HeaderList;
 
   constructor(target: HttpTarget, userAgent: string) {
     const { host, pathname, search } = new URL(target.url);
     this.#authority = host;
     this.#path = pathname + search;
     this.#configured = configuredHeaders(target, userAgent);
-    this.#getHeaders = this.#buildGetHeaders();
-    this.#postHead = this.#buildPostHead();
   }
 
   /** The session id from the answer to `initialize`; undefined without one. */
@@ -34,13 +30,11 @@ export class HttpSession {
   /** Adds the session id to later requests. */
   setId(id: string): void {
     this.#id = id;
-    this.#rebuild();
   }
 
   /** Adds the revision to later requests, if it is one that has the header. */
   setRevision(revision: string): void {
     this.#revision = revision;
-    this.#rebuild();
   }
 
   /**
@@ -50,34 +44,30 @@ export class HttpSession {
    * @param bodyMs longest time between two pieces of the body, in milliseconds; 0 for no deadline.
    */
   post(body: string, headersMs: number, bodyMs: number): WireRequest {
-    return { head: this.#postHead, body, headersMs, bodyMs };
+    const accept = 'application/json, text/event-stream';
+    const headers = ['content-type', 'application/json', 'accept', accept, ...this.#commonHeaders()];
+    return { head: this.#head('POST', headers), body, headersMs, bodyMs };
   }
 
   /** Returns a GET request for an event stream from this position. */
   get(position: StreamPosition): WireRequest {
     const lastEventId = lastEventIdHeader(position.lastEventId);
-    const headers = lastEventId === undefined ? this.#getHeaders : [...this.#getHeaders, 'last-event-id', lastEventId];
-    return { head: this.#head('GET', headers), body: undefined, headersMs: 0, bodyMs: 0 };
+    const resumed = lastEventId === undefined ? [] : ['last-event-id', lastEventId];
+    return {
+      head: this.#head('GET', [...this.#streamHeaders(), ...resumed]),
+      body: undefined,
+      headersMs: 0,
+      bodyMs: 0,
+    };
   }
 
   /** Returns the DELETE request that ends the session. */
   delete(): WireRequest {
-    return { head: this.#head('DELETE', this.#getHeaders), body: undefined, headersMs: 0, bodyMs: 0 };
+    return { head: this.#head('DELETE', this.#streamHeaders()), body: undefined, headersMs: 0, bodyMs: 0 };
   }
 
-  /** Builds the headers again, once for each change instead of once for each message. */
-  #rebuild(): void {
-    this.#getHeaders = this.#buildGetHeaders();
-    this.#postHead = this.#buildPostHead();
-  }
-
-  #buildGetHeaders(): HeaderList {
+  #streamHeaders(): HeaderList {
     return ['accept', 'text/event-stream', ...this.#commonHeaders()];
-  }
-
-  #buildPostHead(): RequestHead {
-    const accept = 'application/json, text/event-stream';
-    return this.#head('POST', ['content-type', 'application/json', 'accept', accept, ...this.#commonHeaders()]);
   }
 
   #head(method: RequestHead['method'], headers: HeaderList): RequestHead {

@@ -1,5 +1,3 @@
-import { isAscii } from 'node:buffer';
-
 /** Up to this length, a body is collected in one buffer of its declared length. */
 const MAX_PREALLOCATED_BYTES = 1_048_576;
 
@@ -9,7 +7,6 @@ export class ResponseBody {
   readonly #length: number;
   #bytes = 0;
   #text: string | undefined;
-  #isAscii = false;
   #buffer: Buffer | undefined;
   #chunks: Buffer[] = [];
 
@@ -22,19 +19,12 @@ export class ResponseBody {
     return this.#bytes;
   }
 
-  /** Whether the body is known to be ASCII. */
-  get isAscii(): boolean {
-    return this.#isAscii;
-  }
-
   /** Appends a chunk. */
   add(chunk: Buffer): void {
     const at = this.#bytes;
     this.#bytes += chunk.length;
     if (chunk.length === this.#length) {
-      // Checks the bytes, because invalid UTF-8 can also become text with as many characters as bytes.
-      this.#isAscii = isAscii(chunk);
-      this.#text = chunk.toString(this.#isAscii ? 'latin1' : 'utf8');
+      this.#text = chunk.toString('utf8');
       return;
     }
     if (at === 0 && this.#length <= MAX_PREALLOCATED_BYTES) this.#buffer = Buffer.allocUnsafeSlow(this.#length);

@@ -1,4 +1,5 @@
 import { RawObject } from '../../json/json.ts';
+import type { KeptMap } from '../../json/kept-text.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import type { Connection } from '../rpc/connection.ts';
 import type { ServerHello } from './initialize.ts';
@@ -43,9 +44,9 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
    * Subscribed resources by the upstream's URI, with the holders that get their updates. The link is not idle while one of its
    * users is among them; other holders have subscribed on links of their own.
    */
-  readonly subscribers: Map<string, Set<User>>;
+  readonly subscribers: KeptMap<Set<User>>;
   /** Running tasks by id, with their owners. The owners poll them, so the link is not idle while there are any. */
-  readonly tasks: Map<string, Owner>;
+  readonly tasks: KeptMap<Owner>;
   /** Time of the last start or end of a call. Monotonic ms. */
   usedMs: number;
   /** Whether it has answered a call, so that its end does not count toward a crash loop. */

@@ -3,7 +3,7 @@ import { type Caching, combineCaching, readCaching } from '../../catalog/caching
 import { type Offer, readItems, sharedOffer, type Unreadable } from '../../catalog/offer.ts';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject } from '../../json/json.ts';
-import { detach } from '../../json/memo.ts';
+import { detach, KeptSet } from '../../json/kept-text.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
 import type { Connection } from '../rpc/connection.ts';
@@ -54,7 +54,7 @@ async function readList<Context>(
 ): Promise<ListItems> {
   const items: RawObject[] = [];
   const unreadable: Unreadable[] = [];
-  const cursors = new Set<string>();
+  const cursors = new KeptSet();
   let cursor: string | undefined;
   let caching: Caching | undefined;
   const leaveOutRest = (limit: LimitName) => {

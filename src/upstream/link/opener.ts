@@ -1,6 +1,7 @@
 import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, type RawObject } from '../../json/json.ts';
+import { KeptMap } from '../../json/kept-text.ts';
 import type { Notification } from '../../protocol/jsonrpc.ts';
 import { type Era, eraOf } from '../../protocol/revisions.ts';
 import { isNotStreamable } from './era-evidence.ts';
@@ -233,8 +234,8 @@ export class Opener<Owner, User extends LinkUser> {
           ? new UpstreamSubscription({ upstream, connection, hello, callMs, log, onNotification })
           : undefined,
         users: new Set(),
-        subscribers: new Map(),
-        tasks: new Map(),
+        subscribers: new KeptMap(),
+        tasks: new KeptMap(),
         usedMs: performance.now(),
         hasAnsweredCall: false,
       };

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { GatewayError } from '../../errors.ts';
 import { JsonTextError, RawObject, rawItems } from '../../json/json.ts';
+import { detach, KeptMap, KeptSet } from '../../json/kept-text.ts';
 import type { Notification } from '../../protocol/jsonrpc.ts';
 import { META, withoutMeta } from '../../protocol/meta.ts';
 import { declaresTasks, withTasks } from '../../protocol/tasks.ts';
@@ -24,8 +25,8 @@ export interface UpstreamSubscriptionParts<Owner> {
 /** A stream of `subscriptions/listen`, with the resources and tasks that the upstream has acknowledged. */
 interface ListenStream {
   readonly call: Call<unknown>;
-  readonly uris: ReadonlySet<string>;
-  readonly tasks: ReadonlySet<string>;
+  readonly uris: KeptSet;
+  readonly tasks: KeptSet;
 }
 
 const ACKNOWLEDGED = 'notifications/subscriptions/acknowledged';
@@ -43,9 +44,9 @@ const KINDS = ['tools', 'prompts', 'resources'] as const;
  */
 export class UpstreamSubscription {
   readonly #parts: UpstreamSubscriptionParts<unknown>;
-  readonly #wantedUris = new Set<string>();
+  readonly #wantedUris = new KeptSet();
   /** Number of users of each task, by task id. */
-  readonly #taskCounts = new Map<string, number>();
+  readonly #taskCounts = new KeptMap<number>();
   #stream: ListenStream | undefined;
   #renewing: Promise<void> | undefined;
   /** Whether resources or tasks have changed since the running renewal has opened its stream. */
@@ -68,7 +69,7 @@ export class UpstreamSubscription {
   /** Subscribes to a resource. Resolves with whether the upstream has acknowledged it. */
   async add(uri: string): Promise<boolean> {
     if (this.#wantedUris.has(uri) && this.#stream?.uris.has(uri) === true) return true;
-    this.#wantedUris.add(uri);
+    this.#wantedUris.add(detach(uri));
     await this.#renewal();
     const isAcknowledged = this.#stream?.uris.has(uri) === true;
     if (!isAcknowledged) this.#wantedUris.delete(uri);
@@ -83,7 +84,7 @@ export class UpstreamSubscription {
   /** Subscribes to a task for one more user. Resolves with whether the upstream has acknowledged it. */
   async addTask(task: string): Promise<boolean> {
     if (!declaresTasks(this.#parts.hello.capabilities)) return false;
-    this.#taskCounts.set(task, (this.#taskCounts.get(task) ?? 0) + 1);
+    this.#taskCounts.set(detach(task), (this.#taskCounts.get(task) ?? 0) + 1);
     let isAcknowledged = false;
     try {
       if (this.#stream?.tasks.has(task) !== true) await this.#renewal();
@@ -97,7 +98,7 @@ export class UpstreamSubscription {
   /** Unsubscribes one user from a task. */
   removeTask(task: string): void {
     const count = (this.#taskCounts.get(task) ?? 0) - 1;
-    if (count > 0) this.#taskCounts.set(task, count);
+    if (count > 0) this.#taskCounts.set(detach(task), count);
     else if (this.#taskCounts.delete(task)) this.#renewInBackground();
   }
 
@@ -221,12 +222,14 @@ export class UpstreamSubscription {
   }
 }
 
-function acknowledgedTexts({ params }: Notification, name: string): ReadonlySet<string> {
+function acknowledgedTexts({ params }: Notification, name: string): KeptSet {
+  const texts = new KeptSet();
   try {
     const raw = params?.object('notifications')?.raw(name) ?? '[]';
-    return new Set(rawItems(raw).map((text) => String(JSON.parse(text))));
+    for (const text of rawItems(raw)) texts.add(detach(String(JSON.parse(text))));
+    return texts;
   } catch (thrown) {
-    if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) return new Set();
+    if (thrown instanceof JsonTextError || thrown instanceof SyntaxError) return new KeptSet();
     throw thrown;
   }
 }

@@ -34,7 +34,7 @@ export interface Call<Owner> {
   readonly context: Owner | undefined;
   /** Monotonic ms. */
   readonly startedMs: number;
-  /** Resolves with the answer. Rejects with a {@link GatewayError} if there will be none. Created at the first access. */
+  /** Resolves with the answer. Rejects with a {@link GatewayError} if there will be none. */
   readonly answer: Promise<Answer>;
   /** Cancels the request at the upstream, rejects `answer` with `cancelled`, and drops later messages about it. */
   cancel(reason: string | undefined): void;
@@ -54,25 +54,22 @@ export class PendingCall<Owner> implements Call<Owner> {
   readonly options: CallOptions<Owner>;
   readonly startedMs: number = performance.now();
   lastActivityMs: number = this.startedMs;
+  /** Runs until the call is settled; undefined without a deadline. */
+  timer: NodeJS.Timeout | undefined;
   readonly #canceller: Canceller<Owner>;
-  #outcome: Answer | GatewayError | undefined;
-  /** Undefined until it is accessed: many callers use `onEnd` instead. */
-  #answer: Promise<Answer> | undefined;
-  #waiting: { resolve(answer: Answer): void; reject(error: GatewayError): void } | undefined;
+  readonly #answer = Promise.withResolvers<Answer>();
 
   constructor(canceller: Canceller<Owner>, id: number, method: string, options: CallOptions<Owner>) {
     this.#canceller = canceller;
     this.id = id;
     this.method = method;
     this.options = options;
+    // The caller may use `onEnd` instead, and then nothing handles a rejection.
+    this.#answer.promise.catch(ignore);
   }
 
   get answer(): Promise<Answer> {
-    if (this.#answer === undefined) {
-      this.#answer = new Promise((resolve, reject) => (this.#waiting = { resolve, reject }));
-      this.#deliver();
-    }
-    return this.#answer;
+    return this.#answer.promise;
   }
 
   get context(): Owner | undefined {
@@ -81,20 +78,9 @@ export class PendingCall<Owner> implements Call<Owner> {
 
   /** Ends the call with an answer or an error. */
   settle(outcome: Answer | GatewayError): void {
-    this.#outcome = outcome;
     this.options.onEnd?.(outcome, performance.now() - this.startedMs);
-    this.#deliver();
-  }
-
-  #deliver(): void {
-    const outcome = this.#outcome;
-    if (outcome === undefined) return;
-    if (!(outcome instanceof GatewayError)) this.#waiting?.resolve(outcome);
-    else {
-      // The code that accessed `answer` may not wait for it any more.
-      this.#answer?.catch(ignore);
-      this.#waiting?.reject(outcome);
-    }
+    if (outcome instanceof GatewayError) this.#answer.reject(outcome);
+    else this.#answer.resolve(outcome);
   }
 
   cancel(reason: string | undefined): void {

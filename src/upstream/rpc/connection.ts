@@ -49,8 +49,8 @@ export interface ConnectionEvents<Owner> {
   onClose(error: GatewayError): void;
 }
 
-/** The accuracy of timeouts: they are checked this often. */
-const SWEEP_MS = 100;
+/** The longest wait of a timer in Node. */
+const MAX_TIMER_MS = 2 ** 31 - 1;
 
 /** Number of answered calls whose progress is still routed; beyond it, the oldest are removed. */
 const MAX_OUTLIVING_CALLS = 256;
@@ -73,8 +73,6 @@ export class Connection<Owner> {
   #isClosing = false;
   #backgroundCount = 0;
   readonly #notificationRate = new TokenBucket(LIMITS.notificationsPerSecond);
-  /** The timer of the sweeps. Runs until a sweep finds no pending call. */
-  #sweeping: NodeJS.Timeout | undefined;
   /** The `clientInfo` of each request; undefined in the legacy era, where only `initialize` has it. */
   #modernClientInfo: RawObject | undefined;
 
@@ -140,7 +138,7 @@ export class Connection<Owner> {
         : modernRequest(id, method, params, this.#modernClientInfo, options);
     this.#pending.set(id, pending);
     if (options.isBackground === true) this.#backgroundCount++;
-    this.#sweeping ??= setInterval(() => this.#sweep(), SWEEP_MS);
+    this.#awaitDeadline(pending, performance.now());
     this.#transport.send(outgoing);
     return pending;
   }
@@ -180,23 +178,25 @@ export class Connection<Owner> {
     this.#cancel(id, reason, new GatewayError('cancelled', { upstream: this.#upstream }));
   }
 
-  /** Checks the timeouts of all calls. A timer for each call would cost more than most other parts of a call. */
-  #sweep(): void {
-    if (this.#pending.size === 0) {
-      this.#stopSweeping();
-      return;
-    }
-    const now = performance.now();
-    for (const pending of this.#pending.values()) {
-      // While the upstream waits for an answer of a client, its calls do not time out.
-      if (this.#serverRequests.size > 0) pending.lastActivityMs = now;
-      if (now >= pending.dueMs) this.#timeOut(pending, now);
-    }
+  /** Fails a call at its deadline. A deadline that activity has moved meanwhile is awaited again. */
+  #awaitDeadline(pending: PendingCall<Owner>, nowMs: number): void {
+    const waitMs = pending.dueMs - nowMs;
+    if (waitMs === Infinity) return;
+    pending.timer = setTimeout(() => this.#checkDeadline(pending), Math.min(waitMs, MAX_TIMER_MS));
   }
 
-  #stopSweeping(): void {
-    clearInterval(this.#sweeping);
-    this.#sweeping = undefined;
+  #checkDeadline(pending: PendingCall<Owner>): void {
+    const nowMs = performance.now();
+    // While the upstream waits for an answer of a client, its calls do not time out.
+    if (this.#serverRequests.size > 0) pending.lastActivityMs = nowMs;
+    if (nowMs >= pending.dueMs) this.#timeOut(pending, nowMs);
+    else this.#awaitDeadline(pending, nowMs);
+  }
+
+  /** Records activity of the upstream that concerns all of its calls. */
+  #recordActivity(): void {
+    const nowMs = performance.now();
+    for (const pending of this.#pending.values()) pending.lastActivityMs = nowMs;
   }
 
   #timeOut({ id, method, startedMs }: PendingCall<Owner>, nowMs: number): void {
@@ -210,6 +210,7 @@ export class Connection<Owner> {
     const pending = this.#pending.get(id);
     if (pending === undefined) return undefined;
     this.#pending.delete(id);
+    clearTimeout(pending.timer);
     if (pending.options.isBackground === true) this.#backgroundCount--;
     return pending;
   }
@@ -345,8 +346,7 @@ export class Connection<Owner> {
       answer: (answer) => {
         if (this.#serverRequests.get(id) !== open) return;
         this.#serverRequests.delete(id);
-        const now = performance.now();
-        for (const pending of this.#pending.values()) pending.lastActivityMs = now;
+        this.#recordActivity();
         this.#transport?.send({ text: responseText(id, answer) });
       },
       onWithdrawn: (run) => {
@@ -359,6 +359,7 @@ export class Connection<Owner> {
     const open = id === undefined ? undefined : this.#serverRequests.get(id);
     if (id === undefined || open === undefined) return;
     this.#serverRequests.delete(id);
+    this.#recordActivity();
     open.onWithdrawn?.();
   }
 
@@ -366,7 +367,6 @@ export class Connection<Owner> {
     if (this.#closed !== undefined) return;
     this.#closed = error;
     for (const id of this.#pending.keys()) this.#settle(id)?.settle(error);
-    this.#stopSweeping();
     for (const id of this.#serverRequests.keys()) this.#withdraw(id);
     this.#events.onClose(error);
   }

@@ -4,24 +4,6 @@ import { test } from 'node:test';
 import { EdgeTimers } from '../../../src/downstream/streams/edge-timers.ts';
 import { StreamWriter } from '../../../src/downstream/streams/stream-writer.ts';
 
-test('an undecided reply becomes a stream when it is due, and not before', (t) => {
-  t.mock.timers.enable({ apis: ['setInterval'] });
-  const timers = new EdgeTimers(1_000);
-  const committed: string[] = [];
-  const reply = (name: string, dueMs: number) => ({ dueMs, commit: () => void committed.push(name) });
-  const cancelled = reply('cancelled', 0);
-  timers.scheduleDecision(reply('due', 0));
-  timers.scheduleDecision(cancelled);
-  timers.scheduleDecision(reply('later', Infinity));
-  timers.cancelDecision(cancelled);
-  assert.deepEqual(committed, []);
-  t.mock.timers.tick(1_000);
-  assert.deepEqual(committed, ['due']);
-  timers.scheduleDecision(reply('second', 0));
-  t.mock.timers.tick(1_000);
-  assert.deepEqual(committed, ['due', 'second']);
-});
-
 test('event logs expire now and then until they are removed', (t) => {
   t.mock.timers.enable({ apis: ['setInterval'] });
   const timers = new EdgeTimers(1_000);

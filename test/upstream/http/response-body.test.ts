@@ -20,16 +20,3 @@ for (const length of [String(Buffer.byteLength(TEXT)), undefined, '2000000']) {
     }
   });
 }
-
-test('a body in one chunk is ASCII if all its bytes are', () => {
-  for (const [bytes, isAscii] of [
-    [Buffer.from('{"a":1}'), true],
-    [Buffer.from('{"ä":1}'), false],
-    [Buffer.from([0x22, 0xff, 0x22]), false],
-  ] as const) {
-    const body = new ResponseBody(String(bytes.length));
-    body.add(bytes);
-    assert.equal(body.isAscii, isAscii);
-    assert.equal(body.text(), bytes.toString());
-  }
-});
