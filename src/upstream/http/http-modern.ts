@@ -1,3 +1,4 @@
+import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import { ArrayMap } from '../../small-collections.ts';
 import type { Logger } from 'pino';
 import type { HttpTarget, UpstreamTimeouts } from '../../config/config.ts';
@@ -148,9 +149,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
         );
         if (error.limit !== undefined) this.#onLimit?.(error.limit);
         post.blockSocketReuse();
-        const message = `upstream "${this.upstream}" answered with something that is not JSON-RPC`;
-        if (!post.isAnswered)
-          post.fail(new GatewayError('upstream-protocol', { upstream: this.upstream, message }, error));
+        if (!post.isAnswered) post.fail(malformedAnswer(this.upstream, error));
       },
       'result',
     );

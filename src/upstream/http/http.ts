@@ -1,3 +1,4 @@
+import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import { ArrayMap, ArraySet } from '../../small-collections.ts';
 import type { Logger } from 'pino';
 
@@ -266,7 +267,7 @@ class HttpTransport implements Transport, PostExchangeOwner {
     if (about?.id === undefined || about.isAnswered) return;
     const isWhole = error.code === RPC.parseError || (error.refused !== undefined && error.limit !== 'requestIdChars');
     if (!isWhole && error.id !== String(about.id)) return;
-    const failure = this.#protocolError('answered with something that is not JSON-RPC', error);
+    const failure = malformedAnswer(this.upstream, error);
     const stream = this.#inFlight.get(about.id)?.stream;
     if (stream === undefined) {
       about.fail(failure);
@@ -327,9 +328,9 @@ class HttpTransport implements Transport, PostExchangeOwner {
     };
   }
 
-  #protocolError(problem: string, cause?: unknown): GatewayError {
+  #protocolError(problem: string): GatewayError {
     const { upstream } = this;
-    return new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" ${problem}` }, cause);
+    return new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" ${problem}` });
   }
 
   /** Returns the error for requests in flight when the session is lost: they may have run. */

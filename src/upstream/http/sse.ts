@@ -1,3 +1,4 @@
+import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import type { HttpTarget } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { MessageError } from '../../protocol/jsonrpc.ts';
@@ -194,8 +195,7 @@ class SseTransport implements Transport, PostExchangeOwner {
     this.#options.log.warn({ upstream, err: error }, 'invalid message of the upstream dropped');
     if (error.limit !== undefined) this.#options.onLimit?.(error.limit);
     if (this.#isClosed || !/^\d+$/.test(error.id)) return;
-    const message = `upstream "${upstream}" answered with something that is not JSON-RPC`;
-    this.#events.onSendFailed(Number(error.id), new GatewayError('upstream-protocol', { upstream, message }, error));
+    this.#events.onSendFailed(Number(error.id), malformedAnswer(upstream, error));
   }
 
   #onEnd(end: StreamEnd): void {

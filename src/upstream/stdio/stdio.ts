@@ -1,3 +1,4 @@
+import { malformedAnswer } from '../rpc/malformed-answer.ts';
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Logger } from 'pino';
@@ -272,8 +273,7 @@ class StdioTransport implements Transport {
   #onNonProtocolLine(text: string, error: MessageError): void {
     // Requests of the upstream have ids too, which can be equal to ours by chance.
     if (OUR_ID.test(error.id) && (error.limit === 'jsonDepth' || RawObject.parse(text).raw('method') === undefined)) {
-      const detail = this.#detail('answered with something that is not JSON-RPC');
-      this.#events.onSendFailed(Number(error.id), new GatewayError('upstream-protocol', detail, error));
+      this.#events.onSendFailed(Number(error.id), malformedAnswer(this.#upstream, error));
     }
     this.#addNonProtocolOutput(text, error);
   }

@@ -1,0 +1,14 @@
+import { GatewayError } from '../../errors.ts';
+import type { MessageError } from '../../protocol/jsonrpc.ts';
+
+/**
+ * Returns the error of a request whose answer is no JSON-RPC message. Names the exceeded bound. Other reasons may quote the
+ * answer, so they are only in the cause, for the log.
+ */
+export function malformedAnswer(upstream: string, error: MessageError): GatewayError {
+  const problem =
+    error.limit === undefined
+      ? 'answered with something that is not JSON-RPC'
+      : `sent an answer that was ${error.message}`;
+  return new GatewayError('upstream-protocol', { upstream, message: `upstream "${upstream}" ${problem}` }, error);
+}

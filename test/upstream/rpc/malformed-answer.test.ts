@@ -1,0 +1,26 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { MessageError, parseMessage } from '../../../src/protocol/jsonrpc.ts';
+import { malformedAnswer } from '../../../src/upstream/rpc/malformed-answer.ts';
+
+function errorOf(text: string): MessageError {
+  try {
+    parseMessage(text);
+  } catch (thrown) {
+    if (thrown instanceof MessageError) return thrown;
+  }
+  throw new Error('the text is a message');
+}
+
+test('N-06 the error of an answer beyond a bound names the bound', () => {
+  const deep = `{"jsonrpc":"2.0","id":1,"result":${'['.repeat(1_000)}${']'.repeat(1_000)}}`;
+  const { code, message } = malformedAnswer('deep', errorOf(deep));
+  assert.equal(code, 'upstream-protocol');
+  assert.match(message, /upstream "deep" sent an answer that was refused: nested too deeply/);
+});
+
+test('the error of an answer that is no JSON does not quote it', () => {
+  const { message } = malformedAnswer('a', errorOf('{"jsonrpc":"2.0","id":1,"result":secret}'));
+  assert.match(message, /upstream "a" answered with something that is not JSON-RPC/);
+  assert.doesNotMatch(message, /secret/);
+});
