@@ -16,7 +16,8 @@ function writeHead(response: ServerResponse, status: number, bytes: number, sess
 /** Writes to the Node response directly: a web `Response` in between doubles the cost of a small answer. */
 function writeText(response: ServerResponse, status: number, text: string, bytes: number, sessionId?: string): void {
   writeHead(response, status, bytes, sessionId);
-  response.end(text);
+  // As many bytes as characters means ASCII, which latin1 copies without encoding.
+  response.end(text, bytes === text.length ? 'latin1' : 'utf8');
 }
 
 /**

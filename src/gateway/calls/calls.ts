@@ -60,8 +60,9 @@ export class Calls {
   }
 
   /**
-   * Sends a request to the upstream of its route, as soon as the upstream has a free slot. Only the call of a modern
-   * client can end with questions or pages: a client with a session is asked during its call.
+   * Sends a request to the upstream of its route, as soon as the upstream has a free slot. Sends it again if the upstream was
+   * lost before it could receive it. Only the call of a modern client can end with questions or pages: a client with a
+   * session is asked during its call.
    *
    * @throws {GatewayError} if the upstream has not answered.
    */
@@ -71,17 +72,12 @@ export class Calls {
     if (upstream === undefined) throw new GatewayError('internal-error');
     exchange.upstream = to.upstream;
     await exchange.acquireSlot(upstream.limiter);
-    return await this.#call(exchange, upstream, to);
-  }
-
-  /** Makes a call that has a slot at the upstream. Releases the slot at the end. */
-  async #call(exchange: OpenExchange, upstream: Upstream, to: UpstreamRoute): Promise<CallOutcome> {
     const { holder } = exchange;
     const { links } = this.#parts;
     try {
       for (let attempt = 1; ; attempt++) {
         const ready = links.findOpen(holder, upstream.id);
-        const link = await (ready ?? exchange.unlessCancelled(links.open(holder, upstream.id)));
+        const link = ready ?? (await exchange.unlessCancelled(links.open(holder, upstream.id)));
         try {
           return await this.#callIn[link.era](exchange, upstream, link, to);
         } catch (thrown) {

@@ -14,6 +14,8 @@ export class HttpSession {
   readonly #configured: HeaderList;
   #id: string | undefined;
   #revision: string | undefined;
+  /** The same for all messages between two changes of the session; made at the first. */
+  #postHead: RequestHead | undefined;
 
   constructor(target: HttpTarget, userAgent: string) {
     const { host, pathname, search } = new URL(target.url);
@@ -30,11 +32,13 @@ export class HttpSession {
   /** Adds the session id to later requests. */
   setId(id: string): void {
     this.#id = id;
+    this.#postHead = undefined;
   }
 
   /** Adds the revision to later requests, if it is one that has the header. */
   setRevision(revision: string): void {
     this.#revision = revision;
+    this.#postHead = undefined;
   }
 
   /**
@@ -44,9 +48,8 @@ export class HttpSession {
    * @param bodyMs longest time between two pieces of the body, in milliseconds; 0 for no deadline.
    */
   post(body: string, headersMs: number, bodyMs: number): WireRequest {
-    const accept = 'application/json, text/event-stream';
-    const headers = ['content-type', 'application/json', 'accept', accept, ...this.#commonHeaders()];
-    return { head: this.#head('POST', headers), body, headersMs, bodyMs };
+    this.#postHead ??= this.#buildPostHead();
+    return { head: this.#postHead, body, headersMs, bodyMs };
   }
 
   /** Returns a GET request for an event stream from this position. */
@@ -64,6 +67,11 @@ export class HttpSession {
   /** Returns the DELETE request that ends the session. */
   delete(): WireRequest {
     return { head: this.#head('DELETE', this.#streamHeaders()), body: undefined, headersMs: 0, bodyMs: 0 };
+  }
+
+  #buildPostHead(): RequestHead {
+    const accept = 'application/json, text/event-stream';
+    return this.#head('POST', ['content-type', 'application/json', 'accept', accept, ...this.#commonHeaders()]);
   }
 
   #streamHeaders(): HeaderList {

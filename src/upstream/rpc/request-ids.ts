@@ -1,6 +1,10 @@
 import { randomInt } from 'node:crypto';
 
-/** Ids are below 2^31: some peers read them into 32-bit integers, and Lua prints at most 14 digits. */
+/**
+ * Ids are below 2^31: some peers read them into 32-bit integers, and Lua prints at most 14 digits. They have ten digits, so that
+ * equal answers are equally long.
+ */
+const MIN = 1_000_000_000;
 const BITS = 31;
 const MASK = 2 ** BITS - 1;
 
@@ -23,11 +27,13 @@ function scramble(number: number): number {
 }
 
 /**
- * Returns an id for a request to any upstream, from 1 to 2^31 - 1. An id repeats only after 2^31 requests, and cannot be
- * guessed from other ids. So on a shared connection, a misdirected response is never taken for the answer.
+ * Returns an id for a request to any upstream, from 10^9 to 2^31 - 1. An id repeats only after a billion requests, and cannot
+ * be guessed from other ids. So on a shared connection, a misdirected response is never taken for the answer.
  */
 export function nextRequestId(): number {
-  const id = scramble((start + issued) & MASK);
-  issued = (issued + 1) & MASK;
-  return id === 0 ? nextRequestId() : id;
+  for (;;) {
+    const id = scramble((start + issued) & MASK);
+    issued = (issued + 1) & MASK;
+    if (id >= MIN) return id;
+  }
 }
