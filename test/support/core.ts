@@ -224,6 +224,7 @@ export async function testCore(
     names: { maxChars: 48 },
     instructions: { maxChars: 4000 },
     lists: { waitMs: 2_000 },
+    reload: { watch: true, drainMs: 60_000 },
     profiles: [],
     upstreams: Object.entries(upstreams).map(([id, { memory: _memory, ...own }]) => ({
       ...UPSTREAM,
