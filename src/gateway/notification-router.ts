@@ -177,6 +177,7 @@ export class NotificationRouter {
   }
 
   #onListChanged(link: Link, method: string): void {
+    if (link.isRetired) return;
     this.#parts.resourceCache.invalidate(link.upstream);
     const report = this.#reported.get(link) ?? { atStart: new Set(), afterwards: new Set() };
     this.#reported.set(link, report);

@@ -74,11 +74,11 @@ export class Tasks {
     const { ids, upstreams, links } = this.#parts;
     const address = await ids.open(client.caller, id);
     const viewed = client.catalog.view.upstreams.find((one) => one.id === address.upstream);
-    const upstream = upstreams.get(address.upstream);
+    const upstream = upstreams.withTask(address.upstream, address.task);
     if (viewed === undefined || upstream === undefined) throw new GatewayError('unknown-task');
     const creator = holder.byKey(address.holder);
     const link =
-      links.findOpen(creator, upstream.id) ?? (await exchange.unlessCancelled(links.open(creator, upstream.id)));
+      links.findOpen(creator, upstream) ?? (await exchange.unlessCancelled(links.openAt(creator, upstream)));
     try {
       const task = { upstream, link, task: address.task, holder: creator, id, viewed };
       return await this.#conversations[client.dialect.era][link.era](exchange, task);
