@@ -155,9 +155,10 @@ export class Tasks {
   /** Returns the state of a task; undefined if its upstream does not know it or is not connected. */
   async #state({ client, holder }: OpenExchange, known: KnownTask): Promise<string | undefined> {
     const { links, upstreams, ids } = this.#parts;
-    const link = links.findOpen(holder, known.upstream);
-    const callMs = upstreams.get(known.upstream)?.config.timeouts.callMs;
-    if (link === undefined || !UPSTREAM_DIALECTS[link.era].hasCoreTasks || callMs === undefined) return undefined;
+    const upstream = upstreams.get(known.upstream);
+    const link = upstream && links.findOpen(holder, upstream);
+    if (link === undefined || !UPSTREAM_DIALECTS[link.era].hasCoreTasks) return undefined;
+    const { callMs } = upstream.config.timeouts;
     const limits = { timeoutMs: callMs, maxMs: callMs, progress: false, context: undefined } as const;
     const call = link.connection.call('tasks/get', RawObject.of({ taskId: known.task }), limits);
     const answer = await call.answer.catch(() => undefined);
