@@ -19,7 +19,7 @@ import { pageFor } from './admission/page.ts';
 import { postedText } from './admission/posted-text.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
-import { refuse, writeResponse } from './admission/refusal.ts';
+import { refuse, refuseUnknownEndpoint, writeResponse } from './admission/refusal.ts';
 import { Reply, type ReplyParts, writeAnswer } from './reply.ts';
 import { SessionStreams, type StreamsParts } from './streams/session-streams.ts';
 import { StreamCounts } from './memory/stream-counts.ts';
@@ -76,7 +76,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   /** Handles a request to an endpoint. @param endpoint external URI, for the page that browsers get. */
   async answer(env: HttpBindings, view: string, admitted: Admitted, endpoint: string): Promise<Response> {
-    if (!this.#parts.front.hasView(view)) return refuse(new GatewayError('not-found', { message: 'no such endpoint' }));
+    if (!this.#parts.front.hasView(view)) return refuseUnknownEndpoint();
     const { method = '' } = env.incoming;
     switch (method) {
       case 'POST':

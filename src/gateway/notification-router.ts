@@ -263,6 +263,11 @@ export class NotificationRouter {
     });
   }
 
+  /** Rebuilds the catalogs of all holders, and announces the changes. */
+  async onConfigChanged(): Promise<void> {
+    await inSlices(this.#parts.holders, (holder) => this.refreshCatalog(holder));
+  }
+
   /** Gives a holder the catalog of the current offers, and announces the lists that differ. */
   refreshCatalog(holder: ConnectionHolder): void {
     const before = holder.catalog;

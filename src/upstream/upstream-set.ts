@@ -41,6 +41,15 @@ export class UpstreamSet<Owner, User extends LinkUser> {
     return this.#leaving;
   }
 
+  /** Puts the members into the order of these ids, which must name all of them. */
+  arrange(ids: Iterable<string>): void {
+    for (const id of ids) {
+      const upstream = this.#member(id);
+      this.#members.delete(id);
+      this.#members.set(id, upstream);
+    }
+  }
+
   /** Adds an upstream. @throws {RangeError} if there is one with this id. */
   add(upstream: Upstream<Owner, User>): void {
     if (this.#members.has(upstream.id)) throw new RangeError(`upstream "${upstream.id}" exists already`);

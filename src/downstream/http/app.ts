@@ -14,7 +14,7 @@ import { PostFastPath } from './post-fast-path.ts';
 import type { BodyBudget } from '../memory/body-budget.ts';
 import { createEdgeMemory } from '../memory/edge-memory.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
-import { refuse } from '../admission/refusal.ts';
+import { refuse, refuseUnknownEndpoint } from '../admission/refusal.ts';
 import { SseEndpoint } from '../sse.ts';
 import { getShape } from '../admission/accept.ts';
 import { pageFor } from '../admission/page.ts';
@@ -102,7 +102,7 @@ export function createApp(parts: AppParts): HttpApp {
   const openSse = async (env: HttpBindings, view: string): Promise<Response> => {
     const admitted = await admission.admit(env, view);
     if (admitted instanceof Response) return admitted;
-    if (!front.hasView(view)) return refuse(new GatewayError('not-found', { message: 'no such endpoint' }));
+    if (!front.hasView(view)) return refuseUnknownEndpoint();
     // This status tells a client that tried Streamable HTTP to use HTTP+SSE.
     return env.incoming.method === 'GET' ? sse.open(env, view, admitted) : notAllowed('GET');
   };

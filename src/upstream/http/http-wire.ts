@@ -10,13 +10,6 @@ import { WirePool } from '../../http1/pool.ts';
  */
 export type WireOpener = (target: HttpTarget, timeouts: UpstreamTimeouts) => Wire;
 
-/** Returns the opener of HTTP clients. */
-export async function wireOpener(targets: readonly (HttpTarget | StdioTarget)[]): Promise<WireOpener> {
-  const wires = new WireOpeners();
-  await wires.prepare(targets);
-  return (target, timeouts) => wires.open(target, timeouts);
-}
-
 /** Opens HTTP clients. Loads the TLS client, which takes long, only if a target needs it. */
 export class WireOpeners {
   #tls: typeof import('../../http1/tls.ts') | undefined;
