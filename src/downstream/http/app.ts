@@ -24,6 +24,10 @@ export interface Endpoints {
   readonly mcp: McpEndpoint;
   readonly sse: SseEndpoint;
   readonly bodies: BodyBudget;
+  /** Applies the limits of another config that do not concern open streams. */
+  setConfig(config: Pick<Config, 'limits'>): void;
+  /** Ends open streams of these principals, by their keys. */
+  endStreams(isConcerned: (principal: string) => boolean): void;
   /** Refuses new requests, and ends streams on which no answer is due. Requests in flight continue. */
   drain(): void;
 }
@@ -68,6 +72,14 @@ export function createEndpoints({ front, config, log, metrics }: EndpointsParts)
     mcp,
     sse,
     bodies: memory.bodies,
+    setConfig({ limits: { bodyBytes, streamsPerPrincipal } }) {
+      mcp.setLimits(bodyBytes, streamsPerPrincipal);
+      sse.setLimits(bodyBytes, streamsPerPrincipal);
+    },
+    endStreams(isConcerned) {
+      mcp.endStreams(isConcerned);
+      sse.endStreams(isConcerned);
+    },
     drain() {
       mcp.drain();
       sse.drain();
