@@ -69,7 +69,8 @@ export function configApplier(parts: ApplierParts): ApplyConfig {
     const draining = changeUpstreams(parts, next, diff);
     draining.push(endEndpoints(parts, diff.removedEndpoints, next.reload.drainMs));
 
-    await Promise.all([offers.restore(fresh), records.restore(fresh)]);
+    // Lists that cannot be read are fetched again.
+    await Promise.allSettled([offers.restore(fresh), records.restore(fresh)]);
     void parts.notifications.onConfigChanged();
     for (const { id, start } of [...diff.added, ...diff.replaced.map(({ config }) => config)]) {
       const upstream = upstreams.get(id);

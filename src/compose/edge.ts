@@ -3,6 +3,7 @@ import type { Logger } from 'pino';
 import { type Authenticator, createAuthenticator } from '../auth/authenticate.ts';
 import { revokedBy } from '../auth/revoked.ts';
 import type { Address, Config } from '../config/config.ts';
+import { StartError } from '../errors.ts';
 import { createApp, createEndpoints, type Endpoints } from '../downstream/http/app.ts';
 import { createOperatorApp } from '../operator/app.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -96,6 +97,8 @@ export class Edge {
     const toOperator = () => operatorHandler(this.#parts, next);
     const isMoved = !isSameAddress(this.#config.listen, next.listen);
     const isOperatorMoved = !isSameAddress(this.#config.operator, next.operator);
+    if (isMoved) assertOtherPort('gateway.listen', this.#config.listen, next.listen);
+    if (isOperatorMoved) assertOtherPort('gateway.operator', this.#config.operator, next.operator);
     const clients = isMoved ? await openClients(next, toClients) : this.#clients;
     let operator = this.#operator;
     try {
@@ -149,6 +152,12 @@ export class Edge {
 
 function isSameAddress(a: Address | undefined, b: Address | undefined): boolean {
   return isDeepStrictEqual(a, b);
+}
+
+/** @throws {StartError} if both addresses have one port: the new one cannot be opened before the old one is closed. */
+function assertOtherPort(key: string, before: Address | undefined, after: Address | undefined): void {
+  if (before?.port !== after?.port || before === undefined || before.port === 0) return;
+  throw new StartError(`${key}: another host at the same port (${before.port}) needs a restart, or another port`);
 }
 
 function openClients(config: Config, make: (origin: string) => HttpHandler): Promise<Listener> {
