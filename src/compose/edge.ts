@@ -63,7 +63,9 @@ export class Edge {
     const { core, log, metrics } = parts;
     const endpoints = createEndpoints({ front: core.gateway, config, log, metrics });
     const authenticator = createAuthenticator(config.auth, { log });
-    const clients = await openClients(config, (origin) => clientsHandler(parts, config, endpoints, authenticator, origin));
+    const clients = await openClients(config, (origin) =>
+      clientsHandler(parts, config, endpoints, authenticator, origin),
+    );
     const edge = new Edge(config, parts, endpoints, authenticator, clients);
     try {
       edge.#operator = await openOperator(config, () => operatorHandler(parts, config));

@@ -6,7 +6,13 @@ import { diffLines } from '../config/diff-text.ts';
 import { ConfigError } from '../config/document/problem.ts';
 import type { Loaded } from '../config/load.ts';
 import { StartError } from '../errors.ts';
-import type { ConfigControl, ConfigState, DiskDifference, ReloadCause, ReloadResult } from '../operator/config-control.ts';
+import type {
+  ConfigControl,
+  ConfigState,
+  DiskDifference,
+  ReloadCause,
+  ReloadResult,
+} from '../operator/config-control.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 
 const HASH_CHARS = 12;
@@ -76,7 +82,8 @@ export class Reloader implements ConfigControl {
         : stateOf(next, loaded, atRestart);
       metrics.reloaded(isUnchanged ? 'unchanged' : 'applied');
       for (const warning of loaded.warnings) log.warn({ file }, warning);
-      if (atRestart.length > 0) log.warn({ file, changes: atRestart }, 'changed settings take effect at the next start');
+      if (atRestart.length > 0)
+        log.warn({ file, changes: atRestart }, 'changed settings take effect at the next start');
       if (!isUnchanged) log.info({ file, cause, hash: this.#state.hash, changes: lines }, 'config applied');
       else if (cause !== 'file') log.info({ file, cause }, 'config is unchanged');
       return isUnchanged ? { outcome: 'unchanged' } : { outcome: 'applied', lines };

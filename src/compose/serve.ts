@@ -60,7 +60,8 @@ export async function serve(loaded: Loaded, log: Logger, { warmUntil, load }: Se
     const reloader = new Reloader({
       loaded,
       load: () => {
-        if (load === undefined || isDraining) throw new StartError('the gateway is shutting down, or was started without a file');
+        if (load === undefined || isDraining)
+          throw new StartError('the gateway is shutting down, or was started without a file');
         return load();
       },
       apply: async (next, diff) => {
@@ -70,7 +71,9 @@ export async function serve(loaded: Loaded, log: Logger, { warmUntil, load }: Se
           throw thrown;
         });
         const moved = commit.apply();
-        void Promise.all([applied.drained, moved]).catch((thrown: unknown) => log.error({ err: thrown }, 'drain failed'));
+        void Promise.all([applied.drained, moved]).catch((thrown: unknown) =>
+          log.error({ err: thrown }, 'drain failed'),
+        );
       },
       metrics,
       log,

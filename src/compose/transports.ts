@@ -94,9 +94,7 @@ export async function upstreamTransports(config: Config, metrics: Metrics, log: 
     prepare,
     transportTo: (upstream, { messageBytes }) => {
       const { target } = upstream;
-      return target.kind === 'stdio'
-        ? stdioTo(upstream, target, messageBytes)
-        : httpTo(upstream, target, messageBytes);
+      return target.kind === 'stdio' ? stdioTo(upstream, target, messageBytes) : httpTo(upstream, target, messageBytes);
     },
     processUsage: () => usages.byUpstream(),
     [Symbol.asyncDispose]: async () => {

@@ -244,7 +244,10 @@ function upstreamStates(registry: Registry): Pick<Metrics, 'upstreamState' | 'up
   };
 }
 
-function upstreamEras(registry: Registry): { readonly set: Metrics['upstreamEras']; readonly remove: (upstream: string) => void } {
+function upstreamEras(registry: Registry): {
+  readonly set: Metrics['upstreamEras'];
+  readonly remove: (upstream: string) => void;
+} {
   const gauge = new Gauge({
     name: 'linkspan_upstream_era',
     help: '1 if the upstream supports the era, 0 if not. Absent while that is unknown.',

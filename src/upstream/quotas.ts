@@ -43,12 +43,7 @@ export class UpstreamQuotas {
   readonly #leave: readonly (() => void)[];
 
   /** @param findSpare returns a function that closes a connection without a client; undefined if there is none. */
-  constructor(
-    id: string,
-    limit: number,
-    ofKind: ConnectionQuota,
-    findSpare: () => (() => Promise<void>) | undefined,
-  ) {
+  constructor(id: string, limit: number, ofKind: ConnectionQuota, findSpare: () => (() => Promise<void>) | undefined) {
     this.#id = id;
     this.#own = new ConnectionQuota(upstreamLimit(id, limit));
     this.#all = [this.#own, ofKind];

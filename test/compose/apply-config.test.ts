@@ -153,7 +153,8 @@ test('the session of a removed endpoint is told so, finishes its call, and ends'
   await a.memory.until(() => a.memory.requests('tools/call')[0]);
   const { drained } = await change(gateway, gateway.config, { profiles: [] });
   assert.equal(gateway.core.gateway.hasView('p'), false);
-  assert.match(JSON.stringify(await client.heard('notifications/message')), /\/mcp\/p was removed/);
+  const told = await client.heard('notifications/message');
+  assert.match(String('params' in told ? told.params : ''), /\/mcp\/p was removed/);
   a.release();
   assert.deepEqual(await call, DONE);
   await drained;

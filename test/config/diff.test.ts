@@ -11,7 +11,9 @@ const LOCAL = 'command: node, args: [server.js]';
 
 /** Returns the config of a file in one place, so that its state directory does not depend on the test. */
 function configOf(servers: string, gateway = ''): Config {
-  const { config } = loadText(`mcpServers: {${servers}}\ngateway: {stateDir: /state${gateway === '' ? '' : `, ${gateway}`}}\n`);
+  const { config } = loadText(
+    `mcpServers: {${servers}}\ngateway: {stateDir: /state${gateway === '' ? '' : `, ${gateway}`}}\n`,
+  );
   return { ...config, file: '/config.yaml' };
 }
 
@@ -33,7 +35,12 @@ const upstreams: readonly Case[] = [
   { name: 'command', before: LOCAL, after: 'command: deno, args: [server.js]', outcome: 'replaced' },
   { name: 'args', before: LOCAL, after: 'command: node, args: [other.js]', outcome: 'replaced' },
   { name: 'env', before: LOCAL, after: `${LOCAL}, env: {A: b}`, outcome: 'replaced' },
-  { name: 'the value of a variable', before: `${LOCAL}, env: {A: a}`, after: `${LOCAL}, env: {A: b}`, outcome: 'replaced' },
+  {
+    name: 'the value of a variable',
+    before: `${LOCAL}, env: {A: a}`,
+    after: `${LOCAL}, env: {A: b}`,
+    outcome: 'replaced',
+  },
   { name: 'cwd', before: LOCAL, after: `${LOCAL}, cwd: /tmp`, outcome: 'replaced' },
   { name: 'its transport', before: LOCAL, after: REMOTE, outcome: 'replaced' },
   { name: 'url', before: REMOTE, after: 'url: https://example.com/other', outcome: 'replaced' },
@@ -109,7 +116,10 @@ test('a changed profile is a setting, and a removed one an endpoint', () => {
   const profiles = (text: string) => configOf(`a: {${LOCAL}}`, `profiles: {${text}}`);
   const diff = diffConfigs(profiles('p: {}, q: {}'), profiles('p: {excludeTools: [x]}'));
   assert.deepEqual(diff.removedEndpoints, ['q']);
-  assert.deepEqual(diff.settings.map(({ path }) => path), ['gateway.profiles.p.excludeTools', 'gateway.profiles.q']);
+  assert.deepEqual(
+    diff.settings.map(({ path }) => path),
+    ['gateway.profiles.p.excludeTools', 'gateway.profiles.q'],
+  );
 });
 
 test('no line of a difference shows a secret', () => {
@@ -117,7 +127,7 @@ test('no line of a difference shows a secret', () => {
     configOf(
       `a: {command: node, args: ['--key', secret-${n}], env: {TOKEN: secret-${n}}}, ` +
         `b: {url: 'https://example.com/mcp?key=secret-${n}', headers: {Authorization: Bearer secret-${n}}}`,
-      `auth: {apiKeys: [{name: ci, sha256: ${String(n).repeat(64)}}]}`,
+      `auth: {apiKeys: [{name: ci, sha256: "${String(n).repeat(64)}"}]}`,
     );
   const lines = diffLines(diffConfigs(secrets(1), secrets(2)));
   const text = lines.join('\n');
@@ -130,7 +140,10 @@ test('no line of a difference shows a secret', () => {
 
 test('a line of a difference shows the values before and after', () => {
   const lines = diffLines(
-    diffConfigs(configOf(`a: {${LOCAL}}`), configOf(`a: {${LOCAL}, concurrency: 3}, b: {${REMOTE}}`, 'limits: {processes: 7}')),
+    diffConfigs(
+      configOf(`a: {${LOCAL}}`),
+      configOf(`a: {${LOCAL}, concurrency: 3}, b: {${REMOTE}}`, 'limits: {processes: 7}'),
+    ),
   );
   assert.deepEqual(lines, [
     '+ mcpServers.b (http)',

@@ -121,9 +121,14 @@ for (const { name, text, reason } of invalid) {
     await writeFile(gateway.configFile, text);
     assert.match(await gateway.waitForLog(isRejected), reason);
     assert.equal(await call(url, session, 'a__pid'), pid);
-    assert.equal(await metric(gateway, 'linkspan_config_last_reload_successful'), 'linkspan_config_last_reload_successful 0');
+    assert.equal(
+      await metric(gateway, 'linkspan_config_last_reload_successful'),
+      'linkspan_config_last_reload_successful 0',
+    );
     await gateway.configure(file);
-    await waitUntil(async () => (await metric(gateway, 'linkspan_config_last_reload_successful'))?.endsWith(' 1') === true);
+    await waitUntil(
+      async () => (await metric(gateway, 'linkspan_config_last_reload_successful'))?.endsWith(' 1') === true,
+    );
     assert.equal(await call(url, session, 'a__pid'), pid);
   });
 }

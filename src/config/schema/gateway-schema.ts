@@ -201,7 +201,9 @@ export const gatewaySchema = z.strictObject({
         .describe('Whether a change of this file, or of a file that it names, is loaded while the gateway runs.'),
       drain: duration('0s', '1h')
         .prefault('1m')
-        .describe('Longest time that requests in flight at a removed or changed upstream, endpoint or address get to finish.'),
+        .describe(
+          'Longest time that requests in flight at a removed or changed upstream, endpoint or address get to finish.',
+        ),
     })
     .prefault({})
     .describe('How a changed config is loaded while the gateway runs.'),

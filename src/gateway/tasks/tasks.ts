@@ -77,8 +77,7 @@ export class Tasks {
     const upstream = upstreams.withTask(address.upstream, address.task);
     if (viewed === undefined || upstream === undefined) throw new GatewayError('unknown-task');
     const creator = holder.byKey(address.holder);
-    const link =
-      links.findOpen(creator, upstream) ?? (await exchange.unlessCancelled(links.openAt(creator, upstream)));
+    const link = links.findOpen(creator, upstream) ?? (await exchange.unlessCancelled(links.openAt(creator, upstream)));
     try {
       const task = { upstream, link, task: address.task, holder: creator, id, viewed };
       return await this.#conversations[client.dialect.era][link.era](exchange, task);
@@ -156,7 +155,8 @@ export class Tasks {
   async #state({ client, holder }: OpenExchange, known: KnownTask): Promise<string | undefined> {
     const { links, upstreams, ids } = this.#parts;
     const upstream = upstreams.get(known.upstream);
-    const link = upstream && links.findOpen(holder, upstream);
+    if (upstream === undefined) return undefined;
+    const link = links.findOpen(holder, upstream);
     if (link === undefined || !UPSTREAM_DIALECTS[link.era].hasCoreTasks) return undefined;
     const { callMs } = upstream.config.timeouts;
     const limits = { timeoutMs: callMs, maxMs: callMs, progress: false, context: undefined } as const;
