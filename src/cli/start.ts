@@ -20,7 +20,7 @@ export interface Started {
   readonly loaded: Loaded;
   readonly log: Logger;
   /** Loads the file again. @throws {ConfigError} */
-  load(): Loaded;
+  readonly load: () => Loaded;
 }
 
 const STDERR = 2;

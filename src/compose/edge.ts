@@ -147,8 +147,8 @@ export class Edge {
 
   /** Closes all listeners and their connections. */
   async close(): Promise<void> {
-    const all = [this.#clients, this.#operator, ...this.#retiring];
-    await Promise.all(all.map((listener) => listener?.close()));
+    const operator = this.#operator === undefined ? [] : [this.#operator];
+    await Promise.all([this.#clients, ...operator, ...this.#retiring].map((listener) => listener.close()));
   }
 }
 
@@ -182,13 +182,14 @@ function clientsHandler(
   return createApp({ front: core.gateway, endpoints, authenticator, config, origin, log, metrics });
 }
 
-function operatorHandler({ core, metrics, startedAtMs, readiness }: EdgeParts, config: Config): HttpHandler {
+function operatorHandler(parts: EdgeParts, config: Config): HttpHandler {
+  const { core, metrics, startedAtMs } = parts;
   const app = createOperatorApp({
     metrics,
     version: VERSION,
     allowedHosts: config.allowedHosts,
     startedAtMs,
-    ready: readiness,
+    ready: () => parts.readiness(),
     upstreams: () => fullUpstreamStatuses(core),
   });
   return { app };

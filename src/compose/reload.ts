@@ -65,7 +65,7 @@ export class Reloader implements ConfigControl {
   }
 
   async #reload(cause: ReloadCause): Promise<ReloadResult> {
-    const { metrics, log, apply } = this.#parts;
+    const { metrics, log } = this.#parts;
     const { file } = this.#running;
     try {
       const loaded = this.#load();
@@ -75,7 +75,7 @@ export class Reloader implements ConfigControl {
       const atRestart = diffLines({ ...NOTHING, atRestart: diff.atRestart });
       const isUnchanged = isEmptyDiff({ ...diff, atRestart: [] });
       const next = appliedConfig(this.#running, loaded.config);
-      if (!isUnchanged) await apply(next, diff);
+      if (!isUnchanged) await this.#parts.apply(next, diff);
       this.#running = next;
       this.#state = isUnchanged
         ? { ...this.#state, rejected: undefined, atRestart, warnings: loaded.warnings }

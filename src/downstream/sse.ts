@@ -112,7 +112,7 @@ export class SseEndpoint {
 
   /** Ends the streams of these principals, and so their sessions. */
   endStreams(isConcerned: (principal: string) => boolean): void {
-    for (const { principal, end } of this.#clients.values()) if (isConcerned(principal.key)) end();
+    for (const client of this.#clients.values()) if (isConcerned(client.principal.key)) client.end();
   }
 
   open({ outgoing }: HttpBindings, view: string, { headers, principal }: Admitted): Response {

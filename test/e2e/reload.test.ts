@@ -30,7 +30,8 @@ async function call(url: string, session: string, name: string, headers: Readonl
   const got = await post(url, rpc(1, 'tools/call', { name, arguments: {} }), session, headers);
   const answer = messagesOf(got).find(({ id }) => id === 1);
   const [first]: unknown[] = [member(answer?.result, 'content')].flat();
-  return String(member(first, 'text') ?? member(answer?.error, 'message') ?? got.text);
+  const text = member(first, 'text') ?? member(answer?.error, 'message');
+  return typeof text === 'string' ? text : got.text;
 }
 
 async function tools(url: string, session: string): Promise<readonly unknown[]> {

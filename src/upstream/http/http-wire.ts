@@ -12,19 +12,21 @@ export type WireOpener = (target: HttpTarget, timeouts: UpstreamTimeouts) => Wir
 
 /** Opens HTTP clients. Loads the TLS client, which takes long, only if a target needs it. */
 export class WireOpeners {
-  #tls: typeof import('../../http1/tls.ts') | undefined;
+  #openTls: ((url: URL, connectMs: number) => Wire) | undefined;
 
   /** Resolves when clients can be opened for these targets. */
   async prepare(targets: readonly (HttpTarget | StdioTarget)[]): Promise<void> {
     const needsTls = targets.some((target) => target.kind !== 'stdio' && isHttps(new URL(target.url)));
-    if (needsTls) this.#tls ??= await import('../../http1/tls.ts');
+    if (!needsTls || this.#openTls !== undefined) return;
+    const { TlsWire } = await import('../../http1/tls.ts');
+    this.#openTls = (url, connectMs) => new TlsWire(url, connectMs);
   }
 
   readonly open: WireOpener = (target, { connectMs }) => {
     const url = new URL(target.url);
     if (!isHttps(url)) return new WirePool(url, connectMs);
-    if (this.#tls === undefined) throw new TypeError(`no TLS client was loaded for ${url.origin}`);
-    return new this.#tls.TlsWire(url, connectMs);
+    if (this.#openTls === undefined) throw new TypeError(`no TLS client was loaded for ${url.origin}`);
+    return this.#openTls(url, connectMs);
   };
 }
 
