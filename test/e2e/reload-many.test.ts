@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import { getEvents, initialize, messagesOf, post, rpc } from '../downstream/client.ts';
-import { type RunningGateway, startGateway } from '../support/gateway.ts';
+import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const PID = fileURLToPath(new URL('../fixtures/servers/stdio-pid.ts', import.meta.url));
@@ -14,17 +14,27 @@ const RELOADS = Number(process.env['LINKSPAN_RELOADS'] ?? 40);
 const INVALID = 3;
 const RATE = 200;
 const STREAMS = 10;
+/** All upstreams of an even round are running. */
+const UPSTREAMS = 4;
+/** Sockets of calls that are in flight at the moment. */
+const SPARE_DESCRIPTORS = 20;
 const TIMEOUT = { timeout: 30_000 + RELOADS * 2_000 };
 
-function pidServer(label: string): object {
+function pidServer(label: string): Readonly<Record<string, unknown>> {
   return { command: process.execPath, args: [PID], isolation: 'shared', start: 'eager', env: { LABEL: label } };
 }
 
-function fileOf(round: number) {
+function fileOf(round: number): GatewayFile {
   // One upstream changes each time, one comes and goes, and two stay.
   const sometimes = round % 2 === 0 ? { sometimes: pidServer('') } : {};
   const mcpServers = { one: pidServer(''), two: pidServer(''), changing: pidServer(String(round)), ...sometimes };
   return { mcpServers, gateway: { reload: { watch: false, drain: '5s' }, limits: { processes: 100 + round } } };
+}
+
+/** The number of processes of upstreams, those included that are being stopped. */
+async function processes(gateway: RunningGateway): Promise<number> {
+  const text = await (await fetch(`${gateway.operatorUrl}/metrics`)).text();
+  return Number(/^linkspan_processes (\d+)/m.exec(text)?.[1]);
 }
 
 async function descriptors(pid: number): Promise<number> {
@@ -64,51 +74,54 @@ test(`${RELOADS} reloads under load are not noticed by users of untouched upstre
 
   const wrong: string[] = [];
   let calls = 0;
-  let isOver = false;
+  const over = new AbortController();
   const inFlight = new Set<Promise<void>>();
-  const one = async (name: 'one' | 'two') => {
+  const callOne = async (name: 'one' | 'two') => {
     calls++;
     const text = await call(`${name}__pid`).catch(String);
     if (text !== pids[name]) wrong.push(text);
   };
   const load = (async () => {
     const startedMs = performance.now();
-    for (let sent = 0; !isOver; sent++) {
-      const running = one(sent % 2 === 0 ? 'one' : 'two').finally(() => inFlight.delete(running));
+    for (let sent = 0; !over.signal.aborted; sent++) {
+      const running = callOne(sent % 2 === 0 ? 'one' : 'two').finally(() => inFlight.delete(running));
       inFlight.add(running);
       await sleep(Math.max(0, startedMs + (sent * 1_000) / RATE - performance.now()));
     }
   })();
 
-  const rounds = async (from: number, to: number) => {
+  const reloads = async (from: number, to: number) => {
     for (let round = from; round < to; round++) {
       if (round % 10 < INVALID) await writeFile(gateway.configFile, '{"mcpServers": {"one": ');
       else await gateway.configure(fileOf(round));
       await reload(gateway);
     }
-    await gateway.configure(fileOf(to * 10));
+    await gateway.configure(fileOf(10_000 + to * 2));
     await reload(gateway);
-    // The processes of replaced upstreams end within the drain deadline.
     await waitUntil(async () => {
-      await sleep(100);
-      return (await descriptors(gateway.pid)) <= (baseline ?? Infinity) + STREAMS;
+      await sleep(50);
+      return (await processes(gateway)) === UPSTREAMS;
     });
   };
-  let baseline: number | undefined;
+  const measure = async () => ({ descriptors: await descriptors(gateway.pid), mib: await residentMiB(gateway.pid) });
   const warmUp = Math.ceil(RELOADS / 5);
-  await rounds(1, warmUp);
-  await sleep(2_000);
-  baseline = await descriptors(gateway.pid);
-  const before = await residentMiB(gateway.pid);
-  await rounds(warmUp, RELOADS);
-  isOver = true;
-  await load;
-  await Promise.all(inFlight);
+  let before;
+  let after;
+  try {
+    await reloads(1, warmUp);
+    before = await measure();
+    await reloads(warmUp, RELOADS);
+    after = await measure();
+  } finally {
+    over.abort();
+    await load;
+    await Promise.all(inFlight);
+  }
 
-  const after = await residentMiB(gateway.pid);
-  t.diagnostic(`${calls} calls, ${baseline} descriptors, ${before.toFixed(0)} MiB before, ${after.toFixed(0)} MiB after`);
+  t.diagnostic(`${calls} calls; before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`);
   assert.deepEqual(wrong.slice(0, 5), []);
   assert.ok(calls > RELOADS);
   assert.equal(streams.filter(({ isEnded }) => isEnded).length, 0);
+  assert.ok(after.descriptors <= before.descriptors + SPARE_DESCRIPTORS, `${after.descriptors} descriptors`);
   for (const stream of streams) stream.close();
 });
