@@ -62,8 +62,9 @@ test(`${RELOADS} reloads under load are not noticed by users of untouched upstre
   const url = gateway.endpoint();
   const session = await initialize(url);
   await post(url, JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' }), session);
+  let lastId = 0;
   const call = async (name: string) => {
-    const got = await post(url, rpc(1, 'tools/call', { name, arguments: {} }), session);
+    const got = await post(url, rpc(++lastId, 'tools/call', { name, arguments: {} }), session);
     const [answer] = messagesOf(got);
     return JSON.stringify(answer?.result ?? answer?.error ?? got.text);
   };
