@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { Config, UpstreamConfig } from '../config/config.ts';
 import type { ToolFilter } from './names/glob.ts';
 
@@ -46,4 +47,11 @@ export function viewsOf(config: Config): ReadonlyMap<string, View> {
     views.set(id, { id, upstreams: selected, includeTools, excludeTools, renames });
   }
   return views;
+}
+
+/** Replaces views by those of another config. Equal views stay the same objects, since catalogs are cached by view. */
+export function updateViews(views: Map<string, View>, config: Config): void {
+  const next = viewsOf(config);
+  for (const id of views.keys()) if (!next.has(id)) views.delete(id);
+  for (const [id, view] of next) if (!isDeepStrictEqual(views.get(id), view)) views.set(id, view);
 }

@@ -16,18 +16,19 @@ export interface RunOptions extends StartOptions {
  * @throws {ConfigError} if the config file cannot be used.
  */
 export async function run(options: RunOptions): Promise<number> {
-  const { config, log } = start('run', options);
+  const { config, loaded, log, load } = start('run', options);
   const signals = listenForSignals(log);
 
   let running: Running;
   try {
-    running = await serve(config, log, options.warm ? { warmUntil: signals.stop } : {});
+    running = await serve(loaded, log, { load, ...(options.warm ? { warmUntil: signals.stop } : {}) });
   } catch (thrown) {
     if (isExpected(thrown) && thrown instanceof Error) log.fatal({ reason: thrown.message }, 'cannot start');
     else log.fatal({ err: thrown }, 'cannot start');
     return 1;
   }
   const { url, operatorUrl } = running;
+  signals.onReload(() => void running.config.reload('signal'));
   const wanted = config.operator?.port;
   if (operatorUrl !== undefined && wanted !== 0 && Number(new URL(operatorUrl).port) !== wanted) {
     log.warn({ wanted, operatorUrl }, "the operator's port is in use, so the next free one is taken");

@@ -10,6 +10,8 @@ export interface Signals {
   readonly stop: Promise<string>;
   /** Resolves with the first SIGINT or SIGTERM after that one. */
   readonly force: Promise<string>;
+  /** Sets the function that runs on SIGHUP as a request to read the config again. */
+  onReload(reload: () => void): void;
 }
 
 /**
@@ -23,6 +25,7 @@ export function listenForSignals(log: Logger): Signals {
   const stop = Promise.withResolvers<string>();
   const force = Promise.withResolvers<string>();
   let isStopping = false;
+  let reload = () => log.info('SIGHUP has no effect: only "run" reads its config again');
   const onStopSignal = (signal: string): void => {
     if (isStopping) force.resolve(signal);
     isStopping = true;
@@ -32,9 +35,15 @@ export function listenForSignals(log: Logger): Signals {
   process.on('SIGHUP', (signal) => {
     // `isatty` returns false for a closed terminal.
     const isClosed = terminals.length > 0 && !terminals.some((stream) => isatty(stream));
-    if (!isClosed) log.info({ signal }, 'the config is not read again on a signal yet: restart to use a changed one');
+    if (!isClosed) reload();
     // The kernel, the shell and the terminal may each send SIGHUP.
     else if (!isStopping) onStopSignal(signal);
   });
-  return { stop: stop.promise, force: force.promise };
+  return {
+    stop: stop.promise,
+    force: force.promise,
+    onReload: (next) => {
+      reload = next;
+    },
+  };
 }

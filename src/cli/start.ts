@@ -2,7 +2,7 @@ import { isatty } from 'node:tty';
 
 import { isLoopback } from '../config/schema/address.ts';
 import type { AccessLog, Config } from '../config/config.ts';
-import { type LoadOptions, loadConfig } from '../config/load.ts';
+import { type Loaded, type LoadOptions, loadConfig } from '../config/load.ts';
 import { createLogger, type LogFormat, type Logger } from '../telemetry/log.ts';
 
 /** The command-line options of commands that load a config. */
@@ -17,7 +17,10 @@ export interface StartOptions {
 /** A loaded config, and a log with its settings. */
 export interface Started {
   readonly config: Config;
+  readonly loaded: Loaded;
   readonly log: Logger;
+  /** Loads the file again. @throws {ConfigError} */
+  readonly load: () => Loaded;
 }
 
 const STDERR = 2;
@@ -33,11 +36,13 @@ export function loadOptions({ listen, operator, project }: StartOptions): LoadOp
  * @throws {ConfigError} if the config file cannot be used.
  */
 export function start(verb: 'run' | 'stdio', options: StartOptions): Started {
-  const { config, warnings } = loadConfig(options.config, loadOptions(options));
+  const load = () => loadConfig(options.config, loadOptions(options));
+  const loaded = load();
+  const { config, warnings } = loaded;
   const format = options.logFormat ?? (isatty(STDERR) ? 'pretty' : 'json');
   const log = createLogger(config.logLevel, undefined, { format, requests: requestLines(verb, format, config) });
   for (const warning of warnings) log.warn({ file: config.file }, warning);
-  return { config, log };
+  return { config, loaded, log, load };
 }
 
 /** Decides which requests get a log line. */

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
-import { viewsOf } from '../catalog/view.ts';
+import { updateViews, type View } from '../catalog/view.ts';
 import type { Config } from '../config/config.ts';
 import { Calls } from '../gateway/calls/calls.ts';
 import { TaskCalls } from '../gateway/calls/task-calls.ts';
@@ -46,6 +46,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
 import { UpstreamSet } from '../upstream/upstream-set.ts';
 import { VERSION } from '../version.ts';
+import { type ApplyConfig, configApplier } from './apply-config.ts';
 import { processReport, ProcessReportTimes } from './process-report.ts';
 import type { UpstreamTransports } from './transports.ts';
 import { fullUpstreamStatuses } from './upstream-status.ts';
@@ -73,6 +74,7 @@ export interface Core {
   sweep(nowMs: number): void;
   /** Starts every upstream and reads its lists once. Resolves when each has succeeded or failed, as its state shows. */
   refresh(): Promise<void>;
+  readonly apply: ApplyConfig;
   /** Closes every session, connection and process. */
   stop(): Promise<void>;
 }
@@ -133,10 +135,13 @@ export async function startCore(
 
 /** Constructs the core, each part after the parts that it needs. No part runs before `start`. */
 function createCore({ config, state, sealer, metrics, transports, callOwners, clientTransport, log }: CoreParts) {
-  const { limits } = config;
+  /** The running config. Parts read the settings that a reload may change through functions and getters. */
+  let current = config;
   const onLimit = (limit: LimitName) => metrics.limitReached(limit);
   const serverInfo = RawObject.of({ name: 'linkspan', title: 'Linkspan', version: VERSION });
-  const views = viewsOf(config);
+  /** The views of the running config. */
+  const views = new Map<string, View>();
+  updateViews(views, config);
   const upstreams: Upstreams = new UpstreamSet();
 
   // Lists and connections.
@@ -153,7 +158,17 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     sealer,
     store: state.sessions,
     offers,
-    limits: { ...config.sessions, perPrincipal: limits.sessionsPerPrincipal },
+    limits: {
+      get idleMs() {
+        return current.sessions.idleMs;
+      },
+      get maxAgeMs() {
+        return current.sessions.maxAgeMs;
+      },
+      get perPrincipal() {
+        return current.limits.sessionsPerPrincipal;
+      },
+    },
     log,
     gauge: metrics.sessions,
     onRestored: (session, record) => {
@@ -167,8 +182,12 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     defaultCatalog: (view) => offers.catalog(view, 'modern', ''),
     loadCatalog: (holder) => offers.loadCatalog(holder),
     onRelease: (group) => links.releaseHolder(group),
-    idleMs: config.sessions.idleMs,
-    perPrincipal: limits.sessionsPerPrincipal,
+    get idleMs() {
+      return current.sessions.idleMs;
+    },
+    get perPrincipal() {
+      return current.limits.sessionsPerPrincipal;
+    },
   });
   const holders: Iterable<ConnectionHolder> = {
     *[Symbol.iterator]() {
@@ -197,11 +216,15 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     onDropped: (reason) => metrics.dropped(reason),
     onLimit,
   });
-  const questionPolicy = new QuestionPolicy({ upstreams: config.upstreams, metrics, log });
+  const questionPolicy = new QuestionPolicy({
+    featuresOf: (id) => upstreams.find(id)?.config.clientFeatures,
+    metrics,
+    log,
+  });
   const serverRequests = new ServerRequests(marks, clientTasks, questionPolicy);
   const upstreamEvents = new UpstreamEventHandler({ offers, links, notifications, serverRequests, metrics });
   const factory = new UpstreamFactory({
-    limits,
+    limits: () => current.limits,
     transports,
     events: upstreamEvents,
     clientInfo: serverInfo,
@@ -217,13 +240,21 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     upstreams,
     offers,
     records,
-    waitMs: config.lists.waitMs,
+    get waitMs() {
+      return current.lists.waitMs;
+    },
     refreshCatalog: (holder) => notifications.refreshCatalog(holder),
   });
   const lists = new ListAnswers(sealer, translator, listRefresher, announcer, new PageCache(onLimit));
   const sender = new Sender(metrics, stateLosses);
   const driver = new TaskDriver(sender, questionPolicy);
-  const upgradedTasks = new UpgradedTasks({ sender, translator, perPrincipal: limits.parkedPerPrincipal });
+  const upgradedTasks = new UpgradedTasks({
+    sender,
+    translator,
+    get perPrincipal() {
+      return current.limits.parkedPerPrincipal;
+    },
+  });
   const taskCalls = new TaskCalls({ sender, translator, ids: taskIds, driver, upgradedTasks });
   const calls = new Calls({
     questionPolicy,
@@ -241,9 +272,15 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     sealer,
     ownerName,
     gauge: metrics.parked,
-    ttlMs: config.sessions.parkMs,
-    perPrincipal: limits.parkedPerPrincipal,
-    perUpstream: limits.parkedPerUpstream,
+    get ttlMs() {
+      return current.sessions.parkMs;
+    },
+    get perPrincipal() {
+      return current.limits.parkedPerPrincipal;
+    },
+    get perUpstream() {
+      return current.limits.parkedPerUpstream;
+    },
   });
   const modernRequests = new ModernRequests({
     questionPolicy,
@@ -259,7 +296,9 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     translator,
     sealer,
     urlElicitations,
-    inFlightPerSession: limits.inFlightPerSession,
+    get inFlightPerSession() {
+      return current.limits.inFlightPerSession;
+    },
     callOwners,
     ownerName,
     recorder,
@@ -278,7 +317,9 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     recorder,
     log,
     serverInfo,
-    inFlightPerSession: limits.inFlightPerSession,
+    get inFlightPerSession() {
+      return current.limits.inFlightPerSession;
+    },
   });
 
   for (const upstream of config.upstreams) {
@@ -321,6 +362,26 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     },
     sweep,
     refresh: () => listRefresher.refreshAll(),
+    apply: configApplier({
+      setConfig: (next) => {
+        current = next;
+      },
+      views,
+      upstreams,
+      factory,
+      transports,
+      offers,
+      records,
+      links,
+      holders,
+      sessions,
+      groups,
+      notifications,
+      resourceCache,
+      listRefresher,
+      metrics,
+      log,
+    }),
     /** Reads the lists and start records that an earlier process has stored. */
     restore: async () => {
       await offers.restore();

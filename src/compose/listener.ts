@@ -19,6 +19,8 @@ export interface HttpHandler {
 const HEADERS_TIMEOUT_MS = 10_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 const CHECK_MS = 5_000;
+/** How often a retired listener closes idle connections. */
+const RETIRE_POLL_MS = 250;
 /** Longer than load balancers keep idle connections, so that the load balancer closes them first. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;
 
@@ -75,6 +77,23 @@ export class Listener {
     const origin = `http://${address.host.includes(':') ? `[${address.host}]` : address.host}:${port}`;
     listener = new Listener(server, origin, make(origin));
     return listener;
+  }
+
+  /**
+   * Accepts no more connections, and closes each open one after its request in flight. Resolves when all are closed, at the latest
+   * after `drainMs`.
+   */
+  async retire(drainMs: number): Promise<void> {
+    const closed = new Promise((resolve) => this.#server.close(resolve));
+    // Only connections without a request are idle; a connection that becomes idle later is closed by the next turn.
+    const idle = setInterval(() => this.#server.closeIdleConnections(), RETIRE_POLL_MS);
+    const late = setTimeout(() => this.#server.closeAllConnections(), drainMs);
+    try {
+      await closed;
+    } finally {
+      clearInterval(idle);
+      clearTimeout(late);
+    }
   }
 
   /** Closes the socket and all its connections. */

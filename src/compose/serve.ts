@@ -1,28 +1,28 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
-import { createAuthenticator } from '../auth/authenticate.ts';
-import type { Config } from '../config/config.ts';
-import { createApp, createEndpoints } from '../downstream/http/app.ts';
-import { createOperatorApp } from '../operator/app.ts';
+import { FileWatch } from '../config/file-watch.ts';
+import type { Loaded } from '../config/load.ts';
+import { StartError } from '../errors.ts';
+import type { ConfigControl } from '../operator/config-control.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
 import { type Core, startCore } from './core.ts';
-import { Listener } from './listener.ts';
+import { Edge } from './edge.ts';
+import { Reloader } from './reload.ts';
 import { upstreamTransports } from './transports.ts';
-import { fullUpstreamStatuses, readiness } from './upstream-status.ts';
+import { readiness } from './upstream-status.ts';
 
 /** How long a stopping gateway waits for requests in flight. */
 const DRAIN_MS = 60_000;
 const DRAIN_POLL_MS = 50;
-
-/** How many ports are tried for the operator if none was configured. */
-const OPERATOR_PORTS = 100;
 
 /** A gateway that listens. */
 export interface Running {
   /** URL of the merged endpoint. */
   readonly url: string;
   readonly operatorUrl: string | undefined;
+  /** Shows and reloads the config. */
+  readonly config: ConfigControl;
   /** Refuses new requests, waits for those in flight, and closes everything. */
   stop(): Promise<void>;
 }
@@ -31,6 +31,8 @@ export interface Running {
 export interface ServeOptions {
   /** If set, reads the lists of all upstreams before listening, at most until this promise settles. */
   readonly warmUntil?: Promise<unknown>;
+  /** Loads the config again. If absent, it cannot be reloaded. @throws {ConfigError} */
+  readonly load?: () => Loaded;
 }
 
 /**
@@ -38,50 +40,68 @@ export interface ServeOptions {
  *
  * @throws {StartError} if an address cannot be used; another error if the state directory cannot be used.
  */
-export async function serve(config: Config, log: Logger, { warmUntil }: ServeOptions = {}): Promise<Running> {
+export async function serve(loaded: Loaded, log: Logger, { warmUntil, load }: ServeOptions = {}): Promise<Running> {
+  const { config } = loaded;
   const metrics = createMetrics(VERSION);
   const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log);
   let isDraining = false;
+  let edge: Edge | undefined;
   const startedAtMs = Date.now();
   try {
     if (warmUntil !== undefined) await Promise.race([core.refresh(), warmUntil]);
-    const front = core.gateway;
-    const endpoints = createEndpoints({ front, config, log, metrics });
-    const listener = await Listener.open(config.listen, 'gateway.listen or --listen', (origin) => {
-      const authenticator = createAuthenticator(config.auth, { log });
-      return createApp({ front, endpoints, authenticator, config, origin, log, metrics });
+    const open = await Edge.open(config, {
+      core,
+      metrics,
+      log,
+      startedAtMs,
+      readiness: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : readiness(core)),
     });
-    const operatorListener =
-      config.operator === undefined
-        ? undefined
-        : await Listener.open(
-            config.operator,
-            'gateway.operator or --operator',
-            () => ({
-              app: createOperatorApp({
-                metrics,
-                version: VERSION,
-                allowedHosts: config.allowedHosts,
-                startedAtMs,
-                ready: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : readiness(core)),
-                upstreams: () => fullUpstreamStatuses(core),
-              }),
-            }),
-            config.operatorMayMove ? OPERATOR_PORTS : 1,
-          );
+    edge = open;
+    const reloader = new Reloader({
+      loaded,
+      load: () => {
+        if (load === undefined || isDraining)
+          throw new StartError('the gateway is shutting down, or was started without a file');
+        return load();
+      },
+      apply: async (next, diff) => {
+        const commit = await open.prepare(next);
+        const applied = await core.apply(next, diff).catch(async (thrown: unknown) => {
+          await commit.abandon();
+          throw thrown;
+        });
+        const moved = commit.apply();
+        void Promise.all([applied.drained, moved]).catch((thrown: unknown) =>
+          log.error({ err: thrown }, 'drain failed'),
+        );
+      },
+      metrics,
+      log,
+      onFiles: (files) => void watch?.setFiles(files),
+    });
+    const onChange = () => void reloader.reload('file');
+    const watch = load !== undefined && config.reload.watch ? new FileWatch(onChange) : undefined;
+    await watch?.setFiles(loaded.files);
     return {
-      url: `${listener.origin}/mcp`,
-      operatorUrl: operatorListener?.origin,
+      get url() {
+        return `${open.origin}/mcp`;
+      },
+      get operatorUrl() {
+        return open.operatorOrigin;
+      },
+      config: reloader,
       stop: async () => {
         isDraining = true;
-        endpoints.drain();
+        watch?.[Symbol.dispose]();
+        open.drain();
         await drain(core);
         await core.stop();
-        await Promise.all([listener.close(), operatorListener?.close()]);
+        await open.close();
       },
     };
   } catch (thrown) {
     await core.stop();
+    await edge?.close();
     throw thrown;
   }
 }

@@ -5,15 +5,16 @@ import type { Exchange } from '../gateway/exchange/exchange.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { ConnectionQuota } from '../upstream/connection-quota.ts';
-import { processQuota, remoteQuota } from '../upstream/quotas.ts';
+import { processLimit, processQuota, remoteQuota } from '../upstream/quotas.ts';
 import { Upstream } from '../upstream/upstream.ts';
 import type { UpstreamEvents } from '../upstream/upstream-events.ts';
 import { openFileLimit } from './connection-limit.ts';
-import type { UpstreamTransports } from './transports.ts';
+import type { UpstreamTransport, UpstreamTransports } from './transports.ts';
 
 /** The parts that an {@link UpstreamFactory} is constructed from. */
 export interface UpstreamFactoryParts {
-  readonly limits: Config['limits'];
+  /** Read for each upstream, since a reload of the config may change them. */
+  readonly limits: () => Config['limits'];
   readonly transports: UpstreamTransports;
   readonly events: UpstreamEvents<Exchange, ConnectionHolder>;
   /** The `clientInfo` that the gateway sends to upstreams. */
@@ -27,21 +28,23 @@ export class UpstreamFactory {
   readonly #parts: UpstreamFactoryParts;
   readonly #processes: ConnectionQuota;
   readonly #remote: ConnectionQuota;
+  readonly #transports = new WeakMap<Upstream<Exchange, ConnectionHolder>, UpstreamTransport>();
 
   constructor(parts: UpstreamFactoryParts) {
     this.#parts = parts;
-    this.#processes = processQuota(parts.limits.processes, parts.metrics.processes);
+    this.#processes = processQuota(parts.limits().processes, parts.metrics.processes);
     this.#remote = remoteQuota(openFileLimit() ?? Infinity);
   }
 
   /** Constructs one upstream. It starts no connection yet. */
   create(config: UpstreamConfig): Upstream<Exchange, ConnectionHolder> {
-    const { transports, events, clientInfo, metrics, log } = this.#parts;
+    const { limits, transports, events, clientInfo, metrics, log } = this.#parts;
     metrics.upstreamState(config.id, 'configured');
+    const transport = transports.transportTo(config, limits());
     const upstream = new Upstream(
       {
         config,
-        transports: transports.transportsTo(config),
+        transports: transport.options,
         quota: config.target.kind === 'stdio' ? this.#processes : this.#remote,
         clientInfo,
         log,
@@ -49,7 +52,24 @@ export class UpstreamFactory {
       },
       events,
     );
+    this.#transports.set(upstream, transport);
     metrics.upstreamEras(config.id, upstream.eras);
     return upstream;
+  }
+
+  /** Applies settings that its open connections do not depend on, and the current limits. */
+  update(upstream: Upstream<Exchange, ConnectionHolder>, config: UpstreamConfig): void {
+    this.#transports.get(upstream)?.update(config, this.#parts.limits());
+    upstream.update(config);
+  }
+
+  /** Applies the limit on processes. */
+  setLimits(): void {
+    this.#processes.setLimit(processLimit(this.#parts.limits().processes));
+  }
+
+  /** Closes the sockets of a stopped upstream. */
+  async release(upstream: Upstream<Exchange, ConnectionHolder>): Promise<void> {
+    await this.#transports.get(upstream)?.close();
   }
 }

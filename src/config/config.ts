@@ -26,8 +26,16 @@ export interface Config {
   readonly instructions: { readonly maxChars: number };
   /** `waitMs` limits how long a list request waits for upstreams that have never been listed. */
   readonly lists: { readonly waitMs: number };
+  readonly reload: ReloadConfig;
   readonly upstreams: readonly UpstreamConfig[];
   readonly profiles: readonly ProfileConfig[];
+}
+
+export interface ReloadConfig {
+  /** Whether a changed file is loaded without being asked to. */
+  readonly watch: boolean;
+  /** How long a removed or replaced upstream, endpoint or address may finish its requests. */
+  readonly drainMs: number;
 }
 
 export interface Address {

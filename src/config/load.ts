@@ -42,6 +42,8 @@ export interface Loaded {
   readonly warnings: readonly string[];
   /** Problems of entries. Each such upstream is listed as failed; the others are served. */
   readonly problems: readonly Problem[];
+  /** The absolute paths of all files that the config depends on: its own, and those of `envFile` and `${file:…}`. */
+  readonly files: readonly string[];
 }
 
 /**
@@ -105,6 +107,7 @@ export function loadConfig(file: string, { env, listen, operator, project }: Loa
     config: freeze({ ...config, upstreams, profiles: profiles.profiles }),
     warnings,
     problems: wrongEntries.toSorted((a, b) => a.line - b.line || a.column - b.column),
+    files: [absolute, ...where.files],
   };
 }
 
@@ -190,6 +193,7 @@ function configOf(
     names: settings.names,
     instructions: settings.instructions,
     lists: { waitMs: settings.lists.wait },
+    reload: { watch: settings.reload.watch, drainMs: settings.reload.drain },
   };
 }
 

@@ -19,7 +19,7 @@ import { pageFor } from './admission/page.ts';
 import { postedText } from './admission/posted-text.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
-import { refuse, writeResponse } from './admission/refusal.ts';
+import { refuse, refuseUnknownEndpoint, writeResponse } from './admission/refusal.ts';
 import { Reply, type ReplyParts, writeAnswer } from './reply.ts';
 import { SessionStreams, type StreamsParts } from './streams/session-streams.ts';
 import { StreamCounts } from './memory/stream-counts.ts';
@@ -54,12 +54,20 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   readonly #streams = new Map<ClientSession, SessionStreams>();
   readonly #listens = new Set<ModernReply>();
   readonly #listenCounts: StreamCounts;
+  #bodyBytes: number;
   readonly disconnects = new DisconnectWatcher();
   #isDraining = false;
 
   constructor(parts: McpParts) {
     this.#parts = parts;
     this.#listenCounts = new StreamCounts(parts.streamsPerPrincipal);
+    this.#bodyBytes = parts.bodyBytes;
+  }
+
+  /** Applies limits to later requests and streams. */
+  setLimits(bodyBytes: number, streamsPerPrincipal: number): void {
+    this.#bodyBytes = bodyBytes;
+    this.#listenCounts.perPrincipal = streamsPerPrincipal;
   }
 
   get timers(): EdgeTimers {
@@ -76,7 +84,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
 
   /** Handles a request to an endpoint. @param endpoint external URI, for the page that browsers get. */
   async answer(env: HttpBindings, view: string, admitted: Admitted, endpoint: string): Promise<Response> {
-    if (!this.#parts.front.hasView(view)) return refuse(new GatewayError('not-found', { message: 'no such endpoint' }));
+    if (!this.#parts.front.hasView(view)) return refuseUnknownEndpoint();
     const { method = '' } = env.incoming;
     switch (method) {
       case 'POST':
@@ -88,6 +96,14 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       default:
         return refuse(new GatewayError('method-not-allowed', { message: `use ${VERBS}` }), undefined, { allow: VERBS });
     }
+  }
+
+  /** Ends the streams of these principals on which no answer is due. A client may open another, with valid credentials. */
+  endStreams(isConcerned: (principal: string) => boolean): void {
+    for (const [session, streams] of this.#streams) {
+      if (isConcerned(session.caller.principal.key)) streams.drain();
+    }
+    for (const reply of this.#listens) if (isConcerned(reply.principal)) reply.close();
   }
 
   /** Ends the streams on which no answer is due, and refuses new requests. */
@@ -104,8 +120,8 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
         new GatewayError('not-acceptable', { message: 'send Accept: application/json, text/event-stream' }),
       );
     }
-    const { bodyBytes, memory } = this.#parts;
-    const limits = { limitBytes: bodyBytes, budget: memory.bodies, principal: admitted.principal.key };
+    const { memory } = this.#parts;
+    const limits = { limitBytes: this.#bodyBytes, budget: memory.bodies, principal: admitted.principal.key };
     const text = await postedText(env, admitted.headers, limits);
     if (typeof text !== 'string') return text;
     const lookup = headerLookup(env.incoming.rawHeaders, admitted.headers.version);
@@ -175,7 +191,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const isListen = request.method === LISTEN;
     if (isListen && !this.#listenCounts.add(principal)) {
       this.#parts.metrics?.shed('streams');
-      const message = `you have ${this.#parts.streamsPerPrincipal} ${LISTEN} streams open; close one first`;
+      const message = `you have ${this.#listenCounts.perPrincipal} ${LISTEN} streams open; close one first`;
       return refuse(new GatewayError('overloaded', { message }), request.id);
     }
     const reply = new ModernReply(outgoing, request, principal, shape, this);

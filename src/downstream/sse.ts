@@ -80,6 +80,8 @@ interface SseClient {
   readonly principal: Principal;
   readonly view: string;
   readonly peer: Peer;
+  /** Ends the stream. */
+  end(): void;
 }
 
 /**
@@ -93,11 +95,24 @@ export class SseEndpoint {
   /** Clients by the secret in their POST path. */
   readonly #clients = new Map<string, SseClient>();
   readonly #counts: StreamCounts;
+  #bodyBytes: number;
   #isDraining = false;
 
   constructor(parts: SseParts) {
     this.#parts = parts;
     this.#counts = new StreamCounts(parts.streamsPerPrincipal);
+    this.#bodyBytes = parts.bodyBytes;
+  }
+
+  /** Applies limits to later requests and streams. */
+  setLimits(bodyBytes: number, streamsPerPrincipal: number): void {
+    this.#bodyBytes = bodyBytes;
+    this.#counts.perPrincipal = streamsPerPrincipal;
+  }
+
+  /** Ends the streams of these principals, and so their sessions. */
+  endStreams(isConcerned: (principal: string) => boolean): void {
+    for (const client of this.#clients.values()) if (isConcerned(client.principal.key)) client.end();
   }
 
   open({ outgoing }: HttpBindings, view: string, { headers, principal }: Admitted): Response {
@@ -109,7 +124,7 @@ export class SseEndpoint {
     if (outgoing.destroyed) return RESPONSE_ALREADY_SENT;
     if (!this.#counts.add(principal.key)) {
       metrics?.shed('streams');
-      const message = `you have ${this.#parts.streamsPerPrincipal} SSE streams open; close one first`;
+      const message = `you have ${this.#counts.perPrincipal} SSE streams open; close one first`;
       return refuse(new GatewayError('overloaded', { message }));
     }
 
@@ -129,7 +144,7 @@ export class SseEndpoint {
     );
     const onLimit = (limit: LimitName) => metrics?.limitReached(limit);
     const peer = new Peer({ front, principal, view, sink, log, onLimit, onEnd: () => sink.writer.end() });
-    this.#clients.set(id, { principal, view, peer });
+    this.#clients.set(id, { principal, view, peer, end: () => sink.writer.end() });
     timers.addStream(sink.writer);
     metrics?.streams.sse.add();
     outgoing.writeHead(200, EVENT_STREAM_HEADERS);
@@ -147,8 +162,8 @@ export class SseEndpoint {
     if (client === undefined || client.principal.key !== principal.key) {
       return refuse(new GatewayError('session-unknown', { message: 'open /sse again' }));
     }
-    const { bodyBytes, memory } = this.#parts;
-    const limits = { limitBytes: bodyBytes, budget: memory.bodies, principal: principal.key };
+    const { memory } = this.#parts;
+    const limits = { limitBytes: this.#bodyBytes, budget: memory.bodies, principal: principal.key };
     const text = await postedText(env, headers, limits);
     if (typeof text !== 'string') return text;
     let input;

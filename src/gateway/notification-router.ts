@@ -177,6 +177,7 @@ export class NotificationRouter {
   }
 
   #onListChanged(link: Link, method: string): void {
+    if (link.isRetired) return;
     this.#parts.resourceCache.invalidate(link.upstream);
     const report = this.#reported.get(link) ?? { atStart: new Set(), afterwards: new Set() };
     this.#reported.set(link, report);
@@ -260,6 +261,11 @@ export class NotificationRouter {
     await inSlices(this.#parts.holders, (holder) => {
       if (views.has(holder.view)) this.refreshCatalog(holder);
     });
+  }
+
+  /** Rebuilds the catalogs of all holders, and announces the changes. */
+  async onConfigChanged(): Promise<void> {
+    await inSlices(this.#parts.holders, (holder) => this.refreshCatalog(holder));
   }
 
   /** Gives a holder the catalog of the current offers, and announces the lists that differ. */

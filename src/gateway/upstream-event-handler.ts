@@ -47,9 +47,11 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
   }
 
   onLinkClosed(link: Link, reason: CloseReason): void {
+    if (reason === 'crash' || reason === 'forgotten') this.#parts.metrics.upstreamRestarted(link.upstream);
+    // Its users have links of the upstream that has taken the place.
+    if (link.isRetired) return;
     this.#parts.links.onLinkClosed(link, reason);
     this.#parts.notifications.onLinkClosed(link);
-    if (reason === 'crash' || reason === 'forgotten') this.#parts.metrics.upstreamRestarted(link.upstream);
   }
 
   onStateChange(upstream: string, after: Lifecycle): void {

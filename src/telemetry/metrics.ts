@@ -20,6 +20,12 @@ export interface Metrics {
   called(upstream: string, operation: Operation, seconds: number): void;
 
   upstreamState(upstream: string, state: string): void;
+  /** Removes the state and eras of an upstream that the config does not have any more. Its counters stay. */
+  upstreamRemoved(upstream: string): void;
+  /** Removes the gauge of an endpoint that the config does not have any more. */
+  viewRemoved(view: string): void;
+  /** Records an attempt to load the config. */
+  reloaded(outcome: ReloadOutcome): void;
   /** Counts a connection (for stdio: a process) that ended by itself. The next use starts another. */
   upstreamRestarted(upstream: string): void;
   /** Counts the loss of the state that an upstream kept for one client. `reason` is one of a few constants. */
@@ -70,6 +76,10 @@ export interface Metrics {
   /** Returns all metrics in Prometheus' text format. */
   text(): Promise<string>;
 }
+
+/** `unchanged`: the files have changed and mean the same. `rejected`: the running config stays. */
+const RELOAD_OUTCOMES = ['applied', 'unchanged', 'rejected'] as const;
+export type ReloadOutcome = (typeof RELOAD_OUTCOMES)[number];
 
 /**
  * `post`: the response to one request. `get`: the GET stream of a session. `sse`: the stream of a 2024-11-05 client.
@@ -170,7 +180,34 @@ function tally(name: string, help: string, label: string, limit: number, registr
   return (value) => counter.inc({ [label]: values.label(value) });
 }
 
-function upstreamStates(registry: Registry): (upstream: string, state: string) => void {
+function reloads(registry: Registry): Metrics['reloaded'] {
+  const total = new Counter({
+    name: 'linkspan_config_reloads_total',
+    help: 'Attempts to load a changed config.',
+    labelNames: ['outcome'],
+    registers: [registry],
+  });
+  for (const outcome of RELOAD_OUTCOMES) total.inc({ outcome }, 0);
+  const success = new Gauge({
+    name: 'linkspan_config_last_reload_successful',
+    help: '1 if the config on disk is the running one, as far as known; 0 if the last attempt to load it was rejected.',
+    registers: [registry],
+  });
+  const atSeconds = new Gauge({
+    name: 'linkspan_config_last_reload_success_timestamp_seconds',
+    help: 'Time when the running config was loaded, since 1970.',
+    registers: [registry],
+  });
+  success.set(1);
+  atSeconds.setToCurrentTime();
+  return (outcome) => {
+    total.inc({ outcome });
+    success.set(outcome === 'rejected' ? 0 : 1);
+    if (outcome !== 'rejected') atSeconds.setToCurrentTime();
+  };
+}
+
+function upstreamStates(registry: Registry): Pick<Metrics, 'upstreamState' | 'upstreamRemoved'> {
   const up = new Gauge({
     name: 'linkspan_upstream_up',
     help: '1 while the upstream serves requests, else 0.',
@@ -185,18 +222,32 @@ function upstreamStates(registry: Registry): (upstream: string, state: string) =
   });
   const upstreams = new Bounded(MAX_UPSTREAMS);
   const states = new Map<string, string>();
-  return (id, state) => {
-    const upstream = upstreams.label(id);
+  const remove = (upstream: string) => {
     const before = states.get(upstream);
-    if (before === state) return;
     if (before !== undefined) info.remove({ upstream, state: before });
-    states.set(upstream, state);
-    info.set({ upstream, state }, 1);
-    up.set({ upstream }, state === 'ready' || state === 'degraded' ? 1 : 0);
+  };
+  return {
+    upstreamState: (id, state) => {
+      const upstream = upstreams.label(id);
+      if (states.get(upstream) === state) return;
+      remove(upstream);
+      states.set(upstream, state);
+      info.set({ upstream, state }, 1);
+      up.set({ upstream }, state === 'ready' || state === 'degraded' ? 1 : 0);
+    },
+    upstreamRemoved: (id) => {
+      const upstream = upstreams.label(id);
+      remove(upstream);
+      states.delete(upstream);
+      up.remove({ upstream });
+    },
   };
 }
 
-function upstreamEras(registry: Registry): Metrics['upstreamEras'] {
+function upstreamEras(registry: Registry): {
+  readonly set: Metrics['upstreamEras'];
+  readonly remove: (upstream: string) => void;
+} {
   const gauge = new Gauge({
     name: 'linkspan_upstream_era',
     help: '1 if the upstream supports the era, 0 if not. Absent while that is unknown.',
@@ -204,13 +255,18 @@ function upstreamEras(registry: Registry): Metrics['upstreamEras'] {
     registers: [registry],
   });
   const upstreams = new Bounded(MAX_UPSTREAMS);
-  return (id, eras) => {
-    const upstream = upstreams.label(id);
-    for (const era of ERAS) {
-      const { speaks } = eras[era];
-      if (speaks === 'unknown') gauge.remove({ upstream, era });
-      else gauge.set({ upstream, era }, speaks === 'yes' ? 1 : 0);
-    }
+  return {
+    set: (id, eras) => {
+      const upstream = upstreams.label(id);
+      for (const era of ERAS) {
+        const { speaks } = eras[era];
+        if (speaks === 'unknown') gauge.remove({ upstream, era });
+        else gauge.set({ upstream, era }, speaks === 'yes' ? 1 : 0);
+      }
+    },
+    remove: (id) => {
+      for (const era of ERAS) gauge.remove({ upstream: upstreams.label(id), era });
+    },
   };
 }
 
@@ -239,6 +295,8 @@ export function createMetrics(version: string): Metrics {
   });
   const views = new Bounded(MAX_VIEWS);
   const updates: (() => Promise<void>)[] = [];
+  const states = upstreamStates(registry);
+  const eras = upstreamEras(registry);
   new Gauge({
     name: 'linkspan_build_info',
     help: 'Always 1; the label is the version of the gateway.',
@@ -269,7 +327,15 @@ export function createMetrics(version: string): Metrics {
   return {
     served: (operation, seconds) => server.observe(operation, seconds),
     called: (upstream, operation, seconds) => client.observe(operation, seconds, upstream),
-    upstreamState: upstreamStates(registry),
+    upstreamState: states.upstreamState,
+    upstreamRemoved: (id) => {
+      states.upstreamRemoved(id);
+      eras.remove(id);
+    },
+    viewRemoved: (view) => {
+      for (const era of ERAS) tools.remove({ view: views.label(view), era });
+    },
+    reloaded: reloads(registry),
     upstreamRestarted: tally(
       'linkspan_upstream_restarts_total',
       'Connections of an upstream (for stdio: processes) that ended unexpectedly.',
@@ -286,7 +352,7 @@ export function createMetrics(version: string): Metrics {
       registry,
     ),
     catalogTools: (view, era, count) => tools.set({ view: view === '' ? '_merged' : views.label(view), era }, count),
-    upstreamEras: upstreamEras(registry),
+    upstreamEras: eras.set,
     sessions: level('linkspan_sessions', 'Sessions of clients held in memory.', registry),
     parked: level('linkspan_parked_calls', 'Parked calls, which wait for an answer of their client.', registry),
     requestsInFlight: level('linkspan_requests_in_flight', 'Requests of clients in flight.', registry),

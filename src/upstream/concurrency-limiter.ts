@@ -22,9 +22,9 @@ export interface QueueTicket {
  */
 export class ConcurrencyLimiter {
   readonly #upstream: string;
-  readonly #limit: number;
-  readonly #queueLimit: number;
-  readonly #queueMs: number;
+  #limit = 0;
+  #queueLimit = 0;
+  #queueMs = 0;
   /** Waiting requests by principal, the next principal to be served first. */
   readonly #waiting = new Map<string, Waiter[]>();
   #waitingCount = 0;
@@ -38,9 +38,22 @@ export class ConcurrencyLimiter {
    */
   constructor(upstream: string, limit: number, queueLimit: number, queueMs: number) {
     this.#upstream = upstream;
+    this.setLimits(limit, queueLimit, queueMs);
+  }
+
+  /**
+   * Sets the limits of the constructor. A lower limit ends no request in flight. Requests that are in the queue keep their longest
+   * wait.
+   */
+  setLimits(limit: number, queueLimit: number, queueMs: number): void {
     this.#limit = limit;
     this.#queueLimit = queueLimit;
     this.#queueMs = queueMs;
+    // Each turn either admits a request or finds the queue empty.
+    while (this.#waitingCount > 0 && this.hasRoom) {
+      this.#active++;
+      this.release();
+    }
   }
 
   /** Resolves when no request is in flight or in the queue. */
@@ -50,6 +63,11 @@ export class ConcurrencyLimiter {
       await this.#idle.promise;
       this.#idle = undefined;
     }
+  }
+
+  /** Whether no request is in flight or in the queue. */
+  get isIdle(): boolean {
+    return this.#active === 0;
   }
 
   /** Whether a request can start without a wait. */
@@ -90,7 +108,8 @@ export class ConcurrencyLimiter {
   release(): void {
     const [first] = this.#waiting;
     const next = first?.[1][0];
-    if (first === undefined || next === undefined) {
+    // Above the limit after it was lowered, no request takes the place.
+    if (first === undefined || next === undefined || this.#active > this.#limit) {
       this.#active--;
       if (this.#active === 0) this.#idle?.resolve();
       return;

@@ -30,8 +30,8 @@ interface Waiter {
  * connection that serves a client is never closed for another client; a connection that serves no client is closed.
  */
 export class ConnectionQuota {
-  readonly limit: number;
-  readonly refusal: string;
+  #limit: number;
+  #refusal: string;
   readonly #gauge: Level | undefined;
   readonly #spares = new Set<() => (() => Promise<void>) | undefined>();
   /** In the order of arrival. Each client request waits at most once, so the limits on requests also bound this set. */
@@ -42,24 +42,40 @@ export class ConnectionQuota {
   #closing = 0;
 
   constructor({ limit, refusal, gauge }: QuotaOptions) {
-    this.limit = limit;
-    this.refusal = refusal;
+    this.#limit = limit;
+    this.#refusal = refusal;
     this.#gauge = gauge;
   }
 
+  get limit(): number {
+    return this.#limit;
+  }
+
+  get refusal(): string {
+    return this.#refusal;
+  }
+
+  /** Sets another bound. A lower one closes no connection in use. A higher one serves waiting requests at once. */
+  setLimit({ limit, refusal }: Pick<QuotaOptions, 'limit' | 'refusal'>): void {
+    this.#limit = limit;
+    this.#refusal = refusal;
+    while (this.#used < this.#limit && this.#waiters.size > 0) this.#serveNext();
+  }
+
   /**
-   * Adds an upstream to the quota.
+   * Adds an upstream to the quota. Returns a function that removes it.
    *
    * @param spare returns a function that closes a connection without a client; undefined if there is none.
    */
-  join(spare: () => (() => Promise<void>) | undefined): void {
+  join(spare: () => (() => Promise<void>) | undefined): () => void {
     this.#spares.add(spare);
+    return () => this.#spares.delete(spare);
   }
 
   /** Takes one connection. Resolves with the function that gives it back, or with undefined if none became free in time. */
   async acquire({ principal, waitMs, signal }: QuotaRequest): Promise<(() => void) | undefined> {
-    if (this.#used < this.limit && this.#waiters.size === 0) return this.#take(principal);
-    if (this.limit === 0 || signal.aborted) return undefined;
+    if (this.#used < this.#limit && this.#waiters.size === 0) return this.#take(principal);
+    if (this.#limit === 0 || signal.aborted) return undefined;
     const waiting = Promise.withResolvers<(() => void) | undefined>();
     const waiter = { principal, resolve: waiting.resolve };
     const refuse = () => {
@@ -108,7 +124,7 @@ export class ConnectionQuota {
       const left = (this.#usedBy.get(principal) ?? 1) - 1;
       if (left === 0) this.#usedBy.delete(principal);
       else this.#usedBy.set(principal, left);
-      this.#serveNext();
+      if (this.#used < this.#limit) this.#serveNext();
     };
   }
 

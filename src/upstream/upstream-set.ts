@@ -5,7 +5,7 @@ import type { Upstream } from './upstream.ts';
 export class UpstreamSet<Owner, User extends LinkUser> {
   readonly #members = new Map<string, Upstream<Owner, User>>();
   /** Removed members that are not stopped yet. */
-  readonly #leaving = new Set<Promise<void>>();
+  readonly #leaving = new Set<Upstream<Owner, User>>();
 
   get(id: string): Upstream<Owner, User> | undefined {
     return this.#members.get(id);
@@ -19,6 +19,37 @@ export class UpstreamSet<Owner, User extends LinkUser> {
     return this.#members.values();
   }
 
+  /** Returns the upstream of this id, also one that was removed and still finishes requests. */
+  find(id: string): Upstream<Owner, User> | undefined {
+    const member = this.#members.get(id);
+    if (member !== undefined) return member;
+    for (const upstream of this.#leaving) if (upstream.id === id) return upstream;
+    return undefined;
+  }
+
+  /** Returns the upstream of this id that runs the task: the member, unless one that it has replaced still runs it. */
+  withTask(id: string, task: string): Upstream<Owner, User> | undefined {
+    for (const upstream of this.#leaving) {
+      if (upstream.id !== id) continue;
+      for (const link of upstream.links()) if (link.tasks.has(task)) return upstream;
+    }
+    return this.#members.get(id);
+  }
+
+  /** Returns the members that were removed or replaced and still finish requests. */
+  leaving(): Iterable<Upstream<Owner, User>> {
+    return this.#leaving;
+  }
+
+  /** Puts the members into the order of these ids, which must name all of them. */
+  arrange(ids: Iterable<string>): void {
+    for (const id of ids) {
+      const upstream = this.#member(id);
+      this.#members.delete(id);
+      this.#members.set(id, upstream);
+    }
+  }
+
   /** Adds an upstream. @throws {RangeError} if there is one with this id. */
   add(upstream: Upstream<Owner, User>): void {
     if (this.#members.has(upstream.id)) throw new RangeError(`upstream "${upstream.id}" exists already`);
@@ -27,32 +58,31 @@ export class UpstreamSet<Owner, User extends LinkUser> {
 
   /**
    * Replaces the upstream with the same id. New calls go to the new upstream. The old one is stopped when its calls have ended,
-   * at the latest after `drainMs`. Resolves when it is stopped.
+   * at the latest after `drainMs`. Resolves when it is stopped, with the number of connections that were still in use.
    *
    * @throws {RangeError} if there is none with this id.
    */
-  async replace(upstream: Upstream<Owner, User>, drainMs: number): Promise<void> {
+  async replace(upstream: Upstream<Owner, User>, drainMs: number): Promise<number> {
     const before = this.#member(upstream.id);
     this.#members.set(upstream.id, upstream);
-    await this.#stop(before, drainMs);
+    return await this.#stop(before, drainMs);
   }
 
   /**
    * Removes an upstream. It gets no new calls, and is stopped when its calls have ended, at the latest after `drainMs`. Resolves
-   * when it is stopped.
+   * when it is stopped, with the number of connections that were still in use.
    *
    * @throws {RangeError} if there is none with this id.
    */
-  async remove(id: string, drainMs: number): Promise<void> {
+  async remove(id: string, drainMs: number): Promise<number> {
     const upstream = this.#member(id);
     this.#members.delete(id);
-    await this.#stop(upstream, drainMs);
+    return await this.#stop(upstream, drainMs);
   }
 
   /** Stops every upstream, including those that are being drained. Resolves when all are stopped, in bounded time. */
   async stop(): Promise<void> {
-    await Promise.all([...this.#members.values()].map((upstream) => upstream.stop()));
-    await Promise.all(this.#leaving);
+    await Promise.all([...this.#members.values(), ...this.#leaving].map((upstream) => upstream.stop()));
   }
 
   #member(id: string): Upstream<Owner, User> {
@@ -61,12 +91,15 @@ export class UpstreamSet<Owner, User extends LinkUser> {
     return upstream;
   }
 
-  async #stop(upstream: Upstream<Owner, User>, drainMs: number): Promise<void> {
-    const stopping = upstream
-      .drain(drainMs)
-      .then(() => upstream.stop())
-      .finally(() => this.#leaving.delete(stopping));
-    this.#leaving.add(stopping);
-    await stopping;
+  async #stop(upstream: Upstream<Owner, User>, drainMs: number): Promise<number> {
+    upstream.retire();
+    this.#leaving.add(upstream);
+    try {
+      const busy = await upstream.drain(drainMs);
+      await upstream.stop();
+      return busy;
+    } finally {
+      this.#leaving.delete(upstream);
+    }
   }
 }

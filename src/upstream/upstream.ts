@@ -1,11 +1,12 @@
 import type { Logger } from 'pino';
 import type { Offer } from '../catalog/offer.ts';
 import type { UpstreamConfig } from '../config/config.ts';
-import { GatewayError, toGatewayError } from '../errors.ts';
-import type { LimitName } from '../limits.ts';
+import { type GatewayError, toGatewayError } from '../errors.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Era, Revision } from '../protocol/revisions.ts';
 import { awaitAdmission } from './await-admission.ts';
+import { drained } from './drain.ts';
+import { retiredError, startFailure } from './start-failure.ts';
 import { ConcurrencyLimiter } from './concurrency-limiter.ts';
 import {
   connectionKey,
@@ -18,29 +19,16 @@ import {
 import type { Eras } from './link/eras.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import { Lifecycles } from './lifecycles.ts';
-import { acquireFromAll, ConnectionQuota } from './connection-quota.ts';
+import { UpstreamQuotas } from './quotas.ts';
 import { type ClientFeatures, type CloseReason, isIdle, type Link, type LinkUser, NO_FEATURES } from './link/link.ts';
-import { endpointHint } from './http/endpoint-hint.ts';
 import { listOffer } from './link/listing.ts';
 import { type LinkRequest, Opener } from './link/opener.ts';
 import { retryUntilDone } from './retry-until-done.ts';
 import { detailOf, reasonOf } from './reason.ts';
 import { settlesWithin } from './settles-within.ts';
-import type { TransportOption } from './rpc/transport.ts';
 import type { UpstreamEvents } from './upstream-events.ts';
+import type { UpstreamParts } from './upstream-parts.ts';
 import { type CapabilityFilter, capabilityFilter } from './link/usable-capabilities.ts';
-
-/** The parts that an {@link Upstream} is constructed from. */
-export interface UpstreamParts {
-  readonly config: UpstreamConfig;
-  /** Its transports, in order of preference. */
-  readonly transports: readonly TransportOption[];
-  /** The quota of all upstreams of its kind: stdio, or remote. */
-  readonly quota: ConnectionQuota;
-  readonly clientInfo: RawObject;
-  readonly log: Logger;
-  readonly onLimit: (limit: LimitName) => void;
-}
 
 /** How long an unused discovery connection stays open after the first client was served: it may report changes. */
 const DISCOVERY_IDLE_MS = 10_000;
@@ -49,7 +37,6 @@ const ADOPTION_WAIT_MS = 1_000;
 
 /** One configured MCP server: its state in each era, its connections, and its lists. */
 export class Upstream<Owner, User extends LinkUser> {
-  readonly config: UpstreamConfig;
   readonly limiter: ConcurrencyLimiter;
   /** Returns the part of the client capabilities that is declared to this upstream. */
   readonly usableCapabilities: CapabilityFilter;
@@ -70,8 +57,9 @@ export class Upstream<Owner, User extends LinkUser> {
   /** The revision that was last negotiated in each era. */
   readonly #revisions: Partial<Record<Era, Revision>> = {};
   readonly #isProcess: boolean;
-  /** The quota of this upstream and that of its kind, in the order in which they are acquired. */
-  readonly #quotas: readonly ConnectionQuota[];
+  readonly #quotas: UpstreamQuotas;
+  #config: UpstreamConfig;
+  readonly #retired = new AbortController();
   /** Links that a client is about to use, or that read lists. */
   readonly #claimed = new Set<Link<Owner, User>>();
   /** Whether a client has been served. Before that, the process that read the lists is kept for the first client. */
@@ -80,28 +68,50 @@ export class Upstream<Owner, User extends LinkUser> {
 
   constructor(parts: UpstreamParts, events: UpstreamEvents<Owner, User>) {
     const { config } = parts;
-    this.config = config;
+    this.#config = config;
     this.limiter = new ConcurrencyLimiter(config.id, config.concurrency, config.queue, config.queueMs);
     this.usableCapabilities = capabilityFilter(config.clientFeatures);
     this.#parts = parts;
     this.#events = events;
     this.#log = parts.log.child({ upstream: config.id });
     const { transports, clientInfo } = parts;
-    const { startMs, callMs } = config.timeouts;
-    this.#opener = new Opener({ upstream: config.id, transports, clientInfo, startMs, callMs, log: this.#log });
+    const timeouts = () => this.#config.timeouts;
+    this.#opener = new Opener({ upstream: config.id, transports, clientInfo, timeouts, log: this.#log });
     this.#isProcess = transports.some(({ isProcess }) => isProcess);
-    const { id, maxConnections: limit } = config;
-    const refusal = `all ${limit} connections of upstream "${id}" are in use by other clients (its setting maxConnections)`;
-    this.#quotas = [new ConnectionQuota({ limit, refusal }), parts.quota];
-    for (const quota of this.#quotas) quota.join(() => this.#findSpare());
+    this.#quotas = new UpstreamQuotas(config.id, config.maxConnections, parts.quota, () => this.#findSpare());
     if (config.problem !== undefined) {
       const reason = config.problem;
       this.#lifecycles.stepAll({ kind: 'start-failed', reason, detail: undefined, permanent: true, startedMs: 0 });
     }
   }
 
+  get config(): UpstreamConfig {
+    return this.#config;
+  }
+
   get id(): string {
-    return this.config.id;
+    return this.#config.id;
+  }
+
+  /**
+   * Applies settings that open connections do not depend on. The others must be equal (`diffConfigs` in `config/diff.ts` decides);
+   * a change of those needs another upstream.
+   */
+  update(config: UpstreamConfig): void {
+    this.#config = config;
+    this.limiter.setLimits(config.concurrency, config.queue, config.queueMs);
+    this.#quotas.setLimit(config.maxConnections);
+  }
+
+  /** Whether the upstream has been removed or replaced. It finishes its requests, and reports no more states and lists. */
+  get isRetired(): boolean {
+    return this.#retired.signal.aborted;
+  }
+
+  /** Marks the upstream as removed or replaced. */
+  retire(): void {
+    this.#retired.abort();
+    for (const link of this.#live) link.isRetired = true;
   }
 
   /** Its combined state in the eras in use. */
@@ -246,6 +256,7 @@ export class Upstream<Owner, User extends LinkUser> {
    * @throws {GatewayError} if the lists cannot be read, which the state of the upstream shows too.
    */
   refresh(client: Era, features: ClientFeatures = NO_FEATURES): Promise<void> {
+    if (this.isRetired) return Promise.reject(retiredError(this.id));
     const round = this.#roundKey(client, features);
     const running = this.#refreshing.get(round);
     if (running !== undefined) return running;
@@ -277,7 +288,8 @@ export class Upstream<Owner, User extends LinkUser> {
       link = await this.#getLink((era) => discoveryKey(this.#scope(era), capabilityKey), features, client, '');
       const reading = this.list(link, features.clientCapabilities);
       this.#reading.set(link, reading);
-      this.#events.onLists(this.id, link.era, capabilityKey, await reading);
+      const offer = await reading;
+      if (!this.isRetired) this.#events.onLists(this.id, link.era, capabilityKey, offer);
       this.#lifecycles.step(link.era, { kind: 'listed' });
       // Clients with these features get notifications of changes on their own connections.
       const isSpare = this.#hasServed || !this.#isProcess;
@@ -292,7 +304,7 @@ export class Upstream<Owner, User extends LinkUser> {
     } finally {
       if (link !== undefined) this.#reading.delete(link);
       if (link?.shared === true) this.#claimed.delete(link);
-      for (const quota of this.#quotas) quota.closeSpares();
+      this.#quotas.closeSpares();
     }
   }
 
@@ -305,17 +317,16 @@ export class Upstream<Owner, User extends LinkUser> {
     link.usedMs = performance.now();
     const { onLimit } = this.#parts;
     const usable = this.usableCapabilities(capabilities);
-    return listOffer(link, {
-      upstream: this.id,
-      capabilities: usable,
-      timeoutMs: this.config.timeouts.callMs,
-      onLimit,
-    });
+    const timeoutMs = this.config.timeouts.callMs;
+    return listOffer(link, { upstream: this.id, capabilities: usable, timeoutMs, onLimit });
   }
 
-  /** Waits until no call is in flight or in the queue, at most this long (ms). */
-  async drain(limitMs: number): Promise<void> {
-    await settlesWithin(this.limiter.whenIdle(), limitMs);
+  /**
+   * Waits until no request is in flight or in the queue, no call is parked and no task is running, at most this long (ms). Resolves
+   * with the number of connections that are still in use.
+   */
+  drain(limitMs: number): Promise<number> {
+    return drained(this.limiter, this.#live, limitMs);
   }
 
   /** Closes every connection. No link can be opened afterwards. Resolves when all are closed, in bounded time. */
@@ -326,13 +337,14 @@ export class Upstream<Owner, User extends LinkUser> {
     await Promise.allSettled(this.#links.values());
     for (const link of this.#live) void this.#discard(link, 'released');
     await Promise.allSettled(this.#closing);
+    this.#quotas.leave();
   }
 
   #onLifecycle(after: Lifecycle): void {
     const { phase, reason, detail } = after;
     const level = phase === 'failed' || phase === 'degraded' ? 'warn' : 'info';
     this.#log[level]({ phase, reason, detail }, 'upstream state');
-    this.#events.onStateChange(this.id, after);
+    if (!this.isRetired) this.#events.onStateChange(this.id, after);
   }
 
   #getLink(
@@ -378,7 +390,7 @@ export class Upstream<Owner, User extends LinkUser> {
   ): Promise<Link<Owner, User>> {
     await awaitAdmission(this.id, () => this.#lifecycles.in(this.#likelyEra(client)), this.#stopping.signal);
     const request = { principal, waitMs: this.config.queueMs, signal: this.#stopping.signal };
-    const release = await acquireFromAll(this.id, this.#quotas, request);
+    const release = await this.#quotas.acquire(request);
     try {
       const { capabilityKey } = features;
       const clientCapabilities = this.usableCapabilities(features.clientCapabilities);
@@ -404,6 +416,7 @@ export class Upstream<Owner, User extends LinkUser> {
         order,
         {
           onOpen: (link) => {
+            link.isRetired = this.isRetired;
             this.#live.add(link);
             this.#claimed.add(link);
           },
@@ -417,24 +430,14 @@ export class Upstream<Owner, User extends LinkUser> {
       if (link.era !== expected) this.#lifecycles.reset(expected);
       this.#revisions[link.era] = link.hello.revision;
       this.#lifecycles.step(link.era, { kind: 'connected' });
-      if (this.eras !== erasBefore) this.#events.onEras(this.id, this.eras);
+      if (this.eras !== erasBefore && !this.isRetired) this.#events.onEras(this.id, this.eras);
       return link;
     } catch (thrown) {
-      const error = toGatewayError(thrown);
-      const reason = reasonOf(error);
-      this.#log.warn({ err: error }, 'upstream did not start');
-      const { target } = this.config;
-      const hint = target.kind === 'stdio' ? undefined : endpointHint(target.url, error.cause);
-      this.#lifecycles.step(expected, {
-        kind: 'start-failed',
-        reason,
-        detail: hint ?? detailOf(error),
-        permanent: false,
-        isRemote: !this.#isProcess,
-        startedMs,
-      });
-      const message = `upstream "${this.id}" did not start: ${reason}`;
-      throw new GatewayError('upstream-unavailable', { upstream: this.id, message }, error);
+      const { reason, detail, cause, error } = startFailure(this.config, thrown);
+      this.#log.warn({ err: cause }, 'upstream did not start');
+      const isRemote = !this.#isProcess;
+      this.#lifecycles.step(expected, { kind: 'start-failed', reason, detail, permanent: false, isRemote, startedMs });
+      throw error;
     }
   }
 
@@ -484,9 +487,9 @@ export class Upstream<Owner, User extends LinkUser> {
 
   /** Repeats the listing until it succeeds, without a request of a client. */
   #retryListing(client: Era, features: ClientFeatures = NO_FEATURES): void {
-    if (this.#retryingListing.has(client) || this.config.problem !== undefined) return;
+    if (this.#retryingListing.has(client) || this.config.problem !== undefined || this.isRetired) return;
     this.#retryingListing.add(client);
-    const { signal } = this.#stopping;
+    const signal = AbortSignal.any([this.#stopping.signal, this.#retired.signal]);
     const waitMs = () => this.#lifecycles.in(this.#likelyEra(client)).retryAtMs - performance.now();
     void retryUntilDone(() => this.refresh(client, features), waitMs, signal).finally(() =>
       this.#retryingListing.delete(client),

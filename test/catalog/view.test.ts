@@ -55,6 +55,7 @@ const config: Config = {
   names: { maxChars: 48 },
   instructions: { maxChars: 1000 },
   lists: { waitMs: 8_000 },
+  reload: { watch: true, drainMs: 60_000 },
   upstreams: [upstreamConfig('a', { excludeTools: ['drop_*'] }), upstreamConfig('b')],
   profiles: [{ id: 'mine', upstreams: ['b', 'a'], includeTools: ['b__*'], excludeTools: [], renames: { b__x: 'x' } }],
 };

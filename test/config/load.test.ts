@@ -53,6 +53,7 @@ test('a file with only upstreams gets safe defaults', () => {
     names: { maxChars: 48 },
     instructions: { maxChars: 4_000 },
     lists: { waitMs: 8_000 },
+    reload: { watch: true, drainMs: 60_000 },
     profiles: [],
   });
 });

@@ -41,6 +41,7 @@ const DEFAULTS: Config = {
   names: { maxChars: 48 },
   instructions: { maxChars: 1_000 },
   lists: { waitMs: 8_000 },
+  reload: { watch: true, drainMs: 60_000 },
   upstreams: [],
   profiles: [],
 };

@@ -224,6 +224,7 @@ export async function testCore(
     names: { maxChars: 48 },
     instructions: { maxChars: 4000 },
     lists: { waitMs: 2_000 },
+    reload: { watch: true, drainMs: 60_000 },
     profiles: [],
     upstreams: Object.entries(upstreams).map(([id, { memory: _memory, ...own }]) => ({
       ...UPSTREAM,
@@ -240,12 +241,17 @@ export async function testCore(
     metrics = createMetrics('test');
     const wire = await upstreamTransports(config, metrics, log);
     const reach: UpstreamTransports = {
-      transportsTo: (upstream) => {
+      prepare: (next) => wire.prepare(next),
+      transportTo: (upstream, limits) => {
         const memory = upstreams[upstream.id]?.memory;
-        if (memory === undefined) return wire.transportsTo(upstream);
+        if (memory === undefined) return wire.transportTo(upstream, limits);
         const era = upstream.era === 'auto' ? 'either' : upstream.era;
         const isProcess = upstream.target.kind === 'stdio';
-        return [{ era, isProcess, hasCallStreams: !isProcess, start: memory.start }];
+        return {
+          options: [{ era, isProcess, hasCallStreams: !isProcess, start: memory.start }],
+          update: () => undefined,
+          close: () => Promise.resolve(),
+        };
       },
       processUsage: () => wire.processUsage(),
       [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),

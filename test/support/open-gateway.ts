@@ -39,9 +39,9 @@ export async function openGateway(
     ...own,
   };
   await writeFile(file, JSON.stringify({ mcpServers: Object.fromEntries(marked), gateway }));
-  const { config } = loadConfig(file, { env: process.env });
+  const loaded = loadConfig(file, { env: process.env });
   const lines: string[] = [];
-  const running = await serve(config, createLogger(config.logLevel, { write: (line) => void lines.push(line) }));
+  const running = await serve(loaded, createLogger(loaded.config.logLevel, { write: (line) => void lines.push(line) }));
   let stopped: Promise<void> | undefined;
   const stop = () => (stopped ??= running.stop());
   return {

@@ -16,6 +16,10 @@ export interface Places extends Lookup {
   resolve(path: string): string;
   /** Expands `~` at the beginning of a path: `~/bin/x` → `/home/me/bin/x`. */
   untilde(path: string): string;
+  /** Returns the text of a file of variables. Its relative path is resolved. @throws if it cannot be read. */
+  envFile(path: string): string;
+  /** The absolute paths of the files that were asked for, those included that could not be read. */
+  readonly files: ReadonlySet<string>;
 }
 
 /** Returns the places of a config file. @param file its absolute path. */
@@ -32,11 +36,20 @@ export function places(file: string, env: NodeJS.ProcessEnv): Places {
   ]);
   const untilde = (path: string): string => (path === '~' || path.startsWith('~/') ? home + path.slice(1) : path);
   const absolute = (path: string): string => resolve(folder, untilde(path));
+  const files = new Set<string>();
+  /** Returns the absolute path of a file that is about to be read. */
+  const recorded = (path: string): string => {
+    const file = absolute(path);
+    files.add(file);
+    return file;
+  };
   return {
     home,
     variable: (name) => env[name],
     place: (name) => named.get(name),
-    file: (path) => readText(absolute(path)),
+    file: (path) => readText(recorded(path)),
+    envFile: (path) => readFileSync(recorded(path), 'utf8'),
+    files,
     resolve: absolute,
     untilde,
   };

@@ -194,6 +194,19 @@ export const gatewaySchema = z.strictObject({
     })
     .prefault({})
     .describe('How the lists of upstreams are fetched.'),
+  reload: z
+    .strictObject({
+      watch: flag()
+        .prefault(true)
+        .describe('Whether a change of this file, or of a file that it names, is loaded while the gateway runs.'),
+      drain: duration('0s', '1h')
+        .prefault('1m')
+        .describe(
+          'Longest time that requests in flight at a removed or changed upstream, endpoint or address get to finish.',
+        ),
+    })
+    .prefault({})
+    .describe('How a changed config is loaded while the gateway runs.'),
   profiles: z
     .record(z.string().regex(/^[a-z][a-z0-9-]{0,63}$/), profile, {
       error: (issue) =>

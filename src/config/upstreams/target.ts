@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { parseEnv } from 'node:util';
 
 import type { HttpTarget, StdioTarget } from '../config.ts';
@@ -89,7 +88,7 @@ function stdio(entry: UpstreamEntry, places: Places): TargetOf {
   const reasons: Fault[] = [];
   if (entry.envFile !== undefined) {
     try {
-      for (const [name, value] of Object.entries(parseEnv(readFileSync(places.resolve(entry.envFile), 'utf8')))) {
+      for (const [name, value] of Object.entries(parseEnv(places.envFile(entry.envFile)))) {
         if (value !== undefined) env[name] = value;
       }
     } catch (thrown) {

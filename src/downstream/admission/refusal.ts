@@ -1,6 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
-import { type GatewayError, toRpcError } from '../../errors.ts';
+import { GatewayError, toRpcError } from '../../errors.ts';
 import type { Id } from '../../protocol/jsonrpc.ts';
 
 /**
@@ -32,4 +32,11 @@ export function refuse(error: GatewayError, id?: Id, headers: Readonly<Record<st
     status: error.row.http,
     headers: { 'content-type': 'application/json', 'cache-control': 'no-store', ...headers },
   });
+}
+
+/** Returns the response to a request to an endpoint that does not exist, or that a reload of the config has removed. */
+export function refuseUnknownEndpoint(): Response {
+  const message =
+    'no such endpoint: the configuration of the gateway has no upstream or profile of this name (any more)';
+  return refuse(new GatewayError('not-found', { message }));
 }

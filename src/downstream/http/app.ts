@@ -14,7 +14,7 @@ import { PostFastPath } from './post-fast-path.ts';
 import type { BodyBudget } from '../memory/body-budget.ts';
 import { createEdgeMemory } from '../memory/edge-memory.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
-import { refuse } from '../admission/refusal.ts';
+import { refuse, refuseUnknownEndpoint } from '../admission/refusal.ts';
 import { SseEndpoint } from '../sse.ts';
 import { getShape } from '../admission/accept.ts';
 import { pageFor } from '../admission/page.ts';
@@ -24,6 +24,10 @@ export interface Endpoints {
   readonly mcp: McpEndpoint;
   readonly sse: SseEndpoint;
   readonly bodies: BodyBudget;
+  /** Applies the limits of another config that do not concern open streams. */
+  setConfig(config: Pick<Config, 'limits'>): void;
+  /** Ends open streams of these principals, by their keys. */
+  endStreams(isConcerned: (principal: string) => boolean): void;
   /** Refuses new requests, and ends streams on which no answer is due. Requests in flight continue. */
   drain(): void;
 }
@@ -68,6 +72,14 @@ export function createEndpoints({ front, config, log, metrics }: EndpointsParts)
     mcp,
     sse,
     bodies: memory.bodies,
+    setConfig({ limits: { bodyBytes, streamsPerPrincipal } }) {
+      mcp.setLimits(bodyBytes, streamsPerPrincipal);
+      sse.setLimits(bodyBytes, streamsPerPrincipal);
+    },
+    endStreams(isConcerned) {
+      mcp.endStreams(isConcerned);
+      sse.endStreams(isConcerned);
+    },
     drain() {
       mcp.drain();
       sse.drain();
@@ -102,7 +114,7 @@ export function createApp(parts: AppParts): HttpApp {
   const openSse = async (env: HttpBindings, view: string): Promise<Response> => {
     const admitted = await admission.admit(env, view);
     if (admitted instanceof Response) return admitted;
-    if (!front.hasView(view)) return refuse(new GatewayError('not-found', { message: 'no such endpoint' }));
+    if (!front.hasView(view)) return refuseUnknownEndpoint();
     // This status tells a client that tried Streamable HTTP to use HTTP+SSE.
     return env.incoming.method === 'GET' ? sse.open(env, view, admitted) : notAllowed('GET');
   };

@@ -1,10 +1,11 @@
 /** Bounds the number of open streams per principal. */
 export class StreamCounts {
-  readonly #perPrincipal: number;
+  /** A lower bound closes no open stream. */
+  perPrincipal: number;
   readonly #counts = new Map<string, number>();
 
   constructor(perPrincipal: number) {
-    this.#perPrincipal = perPrincipal;
+    this.perPrincipal = perPrincipal;
   }
 
   /**
@@ -12,7 +13,7 @@ export class StreamCounts {
    */
   add(principal: string): boolean {
     const count = this.#counts.get(principal) ?? 0;
-    if (count >= this.#perPrincipal) return false;
+    if (count >= this.perPrincipal) return false;
     this.#counts.set(principal, count + 1);
     return true;
   }

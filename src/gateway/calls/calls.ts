@@ -69,21 +69,24 @@ export class Calls {
   async send(exchange: OpenExchange, to: Route): Promise<CallOutcome> {
     if (to.kind === 'nowhere') throw to.error;
     const upstream = this.#parts.upstreams.get(to.upstream);
-    if (upstream === undefined) throw new GatewayError('internal-error');
+    if (upstream === undefined) {
+      const message = `upstream "${to.upstream}" was removed from the configuration`;
+      throw new GatewayError('upstream-unavailable', { upstream: to.upstream, message, executed: 'no' });
+    }
     exchange.upstream = to.upstream;
     await exchange.acquireSlot(upstream.limiter);
     const { holder } = exchange;
     const { links } = this.#parts;
     try {
       for (let attempt = 1; ; attempt++) {
-        const ready = links.findOpen(holder, upstream.id);
-        const link = ready ?? (await exchange.unlessCancelled(links.open(holder, upstream.id)));
+        const ready = links.findOpen(holder, upstream);
+        const link = ready ?? (await exchange.unlessCancelled(links.openAt(holder, upstream)));
         try {
           return await this.#callIn[link.era](exchange, upstream, link, to);
         } catch (thrown) {
           if (attempt > 1 || !wasNeverSeen(thrown)) throw thrown;
           // A process stops reading a moment before the gateway notices its end.
-          if (links.findOpen(holder, upstream.id) === link) await sleep(RESEND_MS);
+          if (links.findOpen(holder, upstream) === link) await sleep(RESEND_MS);
         } finally {
           upstream.onCallEnd(link);
         }

@@ -272,6 +272,11 @@ export class ClientGroups {
     }
   }
 
+  /** Releases the groups of an endpoint that was removed. Their streams end, and their requests in flight are cancelled. */
+  releaseAt(view: string): void {
+    for (const group of this.#ready.values()) if (group.view === view) this.#release(group);
+  }
+
   /** Releases all groups. */
   releaseAll(): void {
     for (const group of this.#ready.values()) this.#release(group);

@@ -191,6 +191,12 @@ export class Sessions {
     }
   }
 
+  /** Ends the sessions of an endpoint that was removed, for good. */
+  async endAt(view: string): Promise<void> {
+    const ending = [...this.#active.values()].filter(({ caller }) => caller.view === view);
+    await Promise.all(ending.map((session) => this.end(session)));
+  }
+
   /** Releases all sessions. */
   releaseAll(): void {
     for (const session of this.#active.values()) this.#release(session);

@@ -59,21 +59,33 @@ export class HolderLinks {
    * Returns the open link of a holder, in the era of the holder's client if the upstream supports it. Returns undefined
    * if no link is open.
    */
-  findOpen(holder: ConnectionHolder, upstream: string): Link | undefined {
-    return holder.links.get(upstream);
+  findOpen(holder: ConnectionHolder, upstream: Upstream): Link | undefined {
+    return upstream.isRetired ? undefined : holder.links.get(upstream.id);
   }
 
   /**
-   * Returns the link of a holder, and opens it if necessary. @throws {GatewayError} `upstream-unavailable`,
-   * `overloaded`
+   * Returns the link of a holder to the upstream of this id, and opens it if necessary.
+   *
+   * @throws {GatewayError} `upstream-unavailable`, `overloaded`
    */
   open(holder: ConnectionHolder, upstreamId: string): Promise<Link> {
+    const upstream = this.#upstreams.get(upstreamId);
+    if (upstream !== undefined) return this.openAt(holder, upstream);
+    const message = `upstream "${upstreamId}" was removed from the configuration`;
+    return Promise.reject(new GatewayError('upstream-unavailable', { upstream: upstreamId, message }));
+  }
+
+  /**
+   * Returns the link of a holder, and opens it if necessary. A call that began before its upstream was replaced opens one there.
+   *
+   * @throws {GatewayError} `upstream-unavailable`, `overloaded`
+   */
+  openAt(holder: ConnectionHolder, upstream: Upstream): Promise<Link> {
+    const upstreamId = upstream.id;
+    // The holder keeps links of the upstream that has taken the place.
+    if (upstream.isRetired) return this.#open(holder, upstream);
     const known = holder.pendingLinks.get(upstreamId);
     if (known !== undefined) return known;
-    const upstream = this.#upstreams.get(upstreamId);
-    if (upstream === undefined) {
-      return Promise.reject(new GatewayError('internal-error', { upstream: upstreamId }));
-    }
     this.#beforeOpen(holder, upstreamId);
     const opening = this.#open(holder, upstream);
     if (upstream.config.isolation === 'call') return opening;
@@ -115,6 +127,27 @@ export class HolderLinks {
       if (reason === 'crash' || reason === 'forgotten') this.#restoreSubscriptions(holder, link.upstream);
     }
     this.#losses.onLinkClosed(link, reason);
+  }
+
+  /**
+   * Makes holders use the upstream that has taken the place of a removed or replaced one. Their requests in flight stay on their
+   * links. Runs in the same turn as the replacement.
+   */
+  onReplaced(upstreamId: string, holders: Iterable<ConnectionHolder>): void {
+    const links = new Set<Link>();
+    const isThere = this.#upstreams.has(upstreamId);
+    for (const holder of holders) {
+      const link = holder.links.get(upstreamId);
+      if (link !== undefined) links.add(link);
+      holder.pendingLinks.delete(upstreamId);
+      holder.links.delete(upstreamId);
+      holder.ownOffers.delete(upstreamId);
+      if (isThere) this.#restoreSubscriptions(holder, upstreamId);
+      else {
+        for (const [uri, to] of holder.subscriptions) if (to.upstream === upstreamId) holder.subscriptions.delete(uri);
+      }
+    }
+    for (const link of links) this.#losses.onLinkClosed(link, 'replaced');
   }
 
   /** Opens links to the upstreams where a restored session has subscriptions, before its first call. */
@@ -230,6 +263,7 @@ export class HolderLinks {
     holder.pendingLinks.clear();
     holder.links.clear();
     for (const upstream of this.#upstreams.values()) upstream.releaseUser(holder);
+    for (const upstream of this.#upstreams.leaving()) upstream.releaseUser(holder);
   }
 
   /**
@@ -247,7 +281,7 @@ export class HolderLinks {
   }
 
   #call(link: Link, method: string, params: RawObject): Promise<Answer> {
-    const timeoutMs = this.#upstreams.get(link.upstream)?.config.timeouts.callMs ?? 0;
+    const timeoutMs = this.#upstreams.find(link.upstream)?.config.timeouts.callMs ?? 0;
     link.usedMs = performance.now();
     const limits = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined } as const;
     return link.connection.call(method, params, limits).answer;

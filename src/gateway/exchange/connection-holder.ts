@@ -30,7 +30,7 @@ export interface Subscription {
 /** The loss of the state that an upstream kept for a client. */
 export interface StateLoss {
   readonly upstream: string;
-  readonly reason: 'idle' | 'crash' | 'forgotten' | 'restored';
+  readonly reason: 'idle' | 'crash' | 'forgotten' | 'replaced' | 'restored';
   /** The time when the gateway noticed the loss; ISO 8601. */
   readonly at: string;
 }

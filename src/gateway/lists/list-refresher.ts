@@ -64,7 +64,7 @@ export class ListRefresher {
   /** The last check of each holder. Requests during a check wait for it. */
   readonly #recent = new WeakMap<ConnectionHolder, Check>();
   /** Queued and running fetches, by upstream, era and capability key. */
-  readonly #refreshing = new Map<string, Promise<boolean>>();
+  readonly #refreshing = new Map<string, { readonly upstream: Upstream; readonly fetched: Promise<boolean> }>();
   /**
    * Upstreams that were not listed in time for clients with certain capabilities, by the keys of {@link #refreshing}.
    */
@@ -241,28 +241,31 @@ export class ListRefresher {
   ): Promise<boolean> {
     const key = listingKey(upstream, client, features?.capabilityKey ?? '');
     const running = this.#refreshing.get(key);
-    if (running !== undefined) return running;
+    // One that a reload has replaced meanwhile may still be listing under the same id.
+    if (running?.upstream === upstream) return running.fetched;
     const { records } = this.#parts;
     const starts = upstream.config.target.kind === 'stdio' ? this.#processStarts : this.#remoteStarts;
-    const refreshing = starts
+    const fetched = starts
       .run(async () => {
         if (begin === 'in turn') await workTurn();
         await upstream.refresh(client, features ?? NO_FEATURES);
       })
       .then(
         () => {
-          records.record(upstream.id, false);
+          if (!upstream.isRetired) records.record(upstream.id, false);
           this.#slow.delete(key);
           return true;
         },
         () => {
-          if (upstream.lifecycle.phase === 'failed') records.record(upstream.id, true);
+          if (upstream.lifecycle.phase === 'failed' && !upstream.isRetired) records.record(upstream.id, true);
           return false;
         },
       )
-      .finally(() => this.#refreshing.delete(key));
-    this.#refreshing.set(key, refreshing);
-    return refreshing;
+      .finally(() => {
+        if (this.#refreshing.get(key)?.upstream === upstream) this.#refreshing.delete(key);
+      });
+    this.#refreshing.set(key, { upstream, fetched });
+    return fetched;
   }
 }
 

@@ -40,7 +40,7 @@ interface BuiltCatalog {
  */
 export class Offers {
   readonly #views: ReadonlyMap<string, View>;
-  readonly #limits: CatalogLimits;
+  #limits: CatalogLimits;
   readonly #store: OfferStore;
   readonly #log: Logger;
   readonly #metrics: Metrics;
@@ -67,22 +67,65 @@ export class Offers {
 
   constructor(config: Config, views: ReadonlyMap<string, View>, store: OfferStore, log: Logger, metrics: Metrics) {
     this.#views = views;
-    this.#limits = {
-      maxNameChars: config.names.maxChars,
-      instructionsMaxChars: config.instructions.maxChars,
-      onLimit: (limit) => metrics.limitReached(limit),
-    };
     this.#store = store;
     this.#log = log;
     this.#metrics = metrics;
-    for (const upstream of config.upstreams) {
-      this.#offers.set(upstream.id, new Map());
-      this.#targets.set(upstream.id, targetText(upstream));
-      this.#viewsOf.set(upstream.id, new Set());
+    this.#limits = this.#limitsOf(config);
+    this.setConfig(config);
+  }
+
+  /**
+   * Applies another config; the views must be those of it already. Offers of removed upstreams are removed, and so are those of
+   * upstreams with another target, which are other servers. Returns the ids of upstreams without offers in memory, whose last good
+   * ones {@link restore} reads.
+   */
+  setConfig(config: Config): ReadonlySet<string> {
+    const { maxNameChars, instructionsMaxChars } = this.#limits;
+    // Catalogs are cached by the identity of the limits.
+    if (maxNameChars !== config.names.maxChars || instructionsMaxChars !== config.instructions.maxChars) {
+      this.#limits = this.#limitsOf(config);
     }
-    for (const view of views.values()) {
+    const targets = new Map(config.upstreams.map((upstream) => [upstream.id, targetText(upstream)]));
+    for (const [id, target] of this.#targets) if (targets.get(id) !== target) this.#forget(id);
+    const fresh = new Set<string>();
+    for (const [id, target] of targets) {
+      if (this.#offers.has(id)) continue;
+      fresh.add(id);
+      this.#offers.set(id, new Map());
+      this.#targets.set(id, target);
+    }
+    this.#viewsOf.clear();
+    for (const id of targets.keys()) this.#viewsOf.set(id, new Set());
+    for (const view of this.#views.values()) {
       for (const { id } of view.upstreams) this.#viewsOf.get(id)?.add(view.id);
     }
+    this.#version++;
+    this.#catalogs.clear();
+    this.#toolCounts.clear();
+    return fresh;
+  }
+
+  #limitsOf({ names, instructions }: Config): CatalogLimits {
+    return {
+      maxNameChars: names.maxChars,
+      instructionsMaxChars: instructions.maxChars,
+      onLimit: (limit) => this.#metrics.limitReached(limit),
+    };
+  }
+
+  /** Removes everything about an upstream from memory. Its last good offers stay on disk: it may come back. */
+  #forget(upstream: string): void {
+    this.#offers.delete(upstream);
+    this.#targets.delete(upstream);
+    this.onReplaced(upstream);
+    for (const era of ERAS) this.#reported.delete(`${upstream} ${era}`);
+    for (const key of this.#absent) if (key.startsWith(`${upstream} `)) this.#absent.delete(key);
+  }
+
+  /** Marks the offers as read by an earlier process: the upstream that has taken the place has listed nothing yet. */
+  onReplaced(upstream: string): void {
+    this.#withoutEra.delete(upstream);
+    for (const key of this.#listedMs.keys()) if (key.startsWith(`${upstream} `)) this.#listedMs.delete(key);
   }
 
   /** A number that increases when any offer changes. */
@@ -109,14 +152,19 @@ export class Offers {
     }
   }
 
-  /** Reads the last good offers from disk. Ignores one that cannot be read. */
-  async restore(): Promise<void> {
-    for (const [upstream, offers] of this.#offers) {
+  /** Reads the last good offers of these upstreams from disk. Ignores one that cannot be read. */
+  async restore(upstreams: Iterable<string> = this.#offers.keys()): Promise<void> {
+    for (const upstream of upstreams) {
+      const offers = this.#offers.get(upstream);
+      if (offers === undefined) continue;
       for (const era of ERAS) {
         const offer = parseOffer(await this.#read(upstream, { era, capabilityKey: '' }));
         if (offer === undefined || eraOf(offer.revision) !== era) continue;
+        // The config has changed meanwhile, or the upstream was listed.
+        if (this.#offers.get(upstream) !== offers || offers.has(keyText({ era, capabilityKey: '' }))) continue;
         offers.set(keyText({ era, capabilityKey: '' }), offer);
         prepareOffer(this.#view(''), upstream, offer, this.#limits);
+        this.#invalidate(upstream);
       }
     }
   }
@@ -170,6 +218,7 @@ export class Offers {
     if (this.#absent.has(keyOfOffer)) return false;
     const offer = parseOffer(await this.#read(upstream, key));
     if (offers.has(keyText(key))) return true;
+    if (this.#offers.get(upstream) !== offers) return false;
     if (offer === undefined || eraOf(offer.revision) !== era) {
       if (this.#absent.size >= MAX_ABSENT) this.#absent.clear();
       this.#absent.add(keyOfOffer);
@@ -281,6 +330,8 @@ export class Offers {
    */
   catalogFor(holder: ConnectionHolder): Catalog {
     const { view, era, capabilityKey } = holder;
+    // The endpoint was removed, and its holders are about to be closed.
+    if (!this.#views.has(view)) return holder.catalog;
     if (holder.ownOffers.size === 0) return this.catalog(view, era, capabilityKey);
     const offers = this.#offersOf(
       view,
@@ -292,7 +343,7 @@ export class Offers {
   /** Returns the catalog of a holder, after loading its offers from disk. */
   async loadCatalog(holder: ConnectionHolder): Promise<Catalog> {
     const { view, capabilityKey } = holder;
-    const ids = this.#view(view).upstreams.map(({ id }) => id);
+    const ids = (this.#views.get(view)?.upstreams ?? []).map(({ id }) => id);
     await Promise.all(ids.flatMap((id) => ERAS.map((era) => this.load(id, era, capabilityKey))));
     return this.catalogFor(holder);
   }

@@ -88,7 +88,7 @@ export class PrivateLists {
     const offer = await upstreams.get(link.upstream)?.list(link, clientCapabilities);
     if (offer === undefined) return false;
     await this.#nextTurn();
-    if (link.connection.isClosed) return false;
+    if (link.connection.isClosed || link.isRetired) return false;
     const common = offers.get(link.upstream, link.era, capabilityKey) ?? offers.get(link.upstream, link.era, '');
     const isOwn = common === undefined || !isSameOffer(common, offer);
     // The changed state may be outside of the process, and concern other clients too.

@@ -8,7 +8,7 @@ import type { OfferStore, UpstreamKey } from '../../store/offer-store.ts';
 export class StartRecords {
   readonly #store: OfferStore;
   readonly #log: Logger;
-  readonly #keys: ReadonlyMap<string, UpstreamKey>;
+  #keys: ReadonlyMap<string, UpstreamKey>;
   readonly #failed = new Set<string>();
   /** The time of the last listing; ms since 1970. */
   readonly #listedAtMs = new Map<string, number>();
@@ -20,12 +20,27 @@ export class StartRecords {
     this.#log = log;
   }
 
-  /** Reads the records from the store. */
-  async restore(): Promise<void> {
-    for (const [id, key] of this.#keys) {
-      if (await this.#store.hasFailed(key)) this.#failed.add(id);
-      const listedAtMs = await this.#store.listedAtMs(key);
-      if (listedAtMs !== undefined) this.#listedAtMs.set(id, listedAtMs);
+  /** Sets the keys of another config. Forgets the records of removed upstreams, and of those that are other servers now. */
+  setKeys(keys: Iterable<UpstreamKey>): void {
+    const next = new Map([...keys].map((key) => [key.upstream, key]));
+    for (const [id, { target }] of this.#keys) {
+      if (next.get(id)?.target === target) continue;
+      this.#failed.delete(id);
+      this.#listedAtMs.delete(id);
+    }
+    this.#keys = next;
+  }
+
+  /** Reads the records of these upstreams from the store. */
+  async restore(upstreams: Iterable<string> = this.#keys.keys()): Promise<void> {
+    for (const id of upstreams) {
+      const key = this.#keys.get(id);
+      if (key === undefined) continue;
+      const [hasFailed, listedAtMs] = [await this.#store.hasFailed(key), await this.#store.listedAtMs(key)];
+      // The config has changed meanwhile.
+      if (this.#keys.get(id)?.target !== key.target) continue;
+      if (hasFailed) this.#failed.add(id);
+      if (listedAtMs !== undefined && !this.#listedAtMs.has(id)) this.#listedAtMs.set(id, listedAtMs);
     }
   }
 

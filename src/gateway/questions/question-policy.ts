@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { ClientFeature, UpstreamConfig } from '../../config/config.ts';
+import type { ClientFeature } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import { RawObject } from '../../json/json.ts';
 import type { InputRequest } from '../../protocol/input-required.ts';
@@ -16,7 +16,8 @@ const FEATURES: ReadonlyMap<string, ClientFeature> = new Map([
 ]);
 
 export interface QuestionPolicyParts {
-  readonly upstreams: readonly Pick<UpstreamConfig, 'id' | 'clientFeatures'>[];
+  /** Returns the client features that an upstream may use; undefined for an unknown upstream. */
+  readonly featuresOf: (upstream: string) => readonly ClientFeature[] | undefined;
   readonly metrics: Pick<Metrics, 'limitReached' | 'questionRefused'>;
   readonly log: Logger;
 }
@@ -26,19 +27,17 @@ type Question = Pick<InputRequest, 'method' | 'params'>;
 /** Decides which questions of upstreams reach clients, and with which parameters. Counts what it refuses or changes. */
 export class QuestionPolicy {
   readonly #parts: QuestionPolicyParts;
-  readonly #features: ReadonlyMap<string, readonly ClientFeature[]>;
   /** Upstream and cause of the refusals that were logged. */
   readonly #logged = new Set<string>();
 
   constructor(parts: QuestionPolicyParts) {
     this.#parts = parts;
-    this.#features = new Map(parts.upstreams.map(({ id, clientFeatures }) => [id, clientFeatures]));
   }
 
   /** Returns the reason why a question must not reach the client; undefined if it may. Counts the refusal. */
   refusal(upstream: string, method: string, params: RawObject): string | undefined {
     const feature = FEATURES.get(method);
-    if (feature !== undefined && this.#features.get(upstream)?.includes(feature) !== true) {
+    if (feature !== undefined && this.#parts.featuresOf(upstream)?.includes(feature) !== true) {
       const reason = `upstream "${upstream}" may not use ${feature} of clients; its clientFeatures in the config allow it`;
       return this.#recordRefusal(upstream, feature, reason);
     }

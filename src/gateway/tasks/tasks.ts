@@ -74,11 +74,10 @@ export class Tasks {
     const { ids, upstreams, links } = this.#parts;
     const address = await ids.open(client.caller, id);
     const viewed = client.catalog.view.upstreams.find((one) => one.id === address.upstream);
-    const upstream = upstreams.get(address.upstream);
+    const upstream = upstreams.withTask(address.upstream, address.task);
     if (viewed === undefined || upstream === undefined) throw new GatewayError('unknown-task');
     const creator = holder.byKey(address.holder);
-    const link =
-      links.findOpen(creator, upstream.id) ?? (await exchange.unlessCancelled(links.open(creator, upstream.id)));
+    const link = links.findOpen(creator, upstream) ?? (await exchange.unlessCancelled(links.openAt(creator, upstream)));
     try {
       const task = { upstream, link, task: address.task, holder: creator, id, viewed };
       return await this.#conversations[client.dialect.era][link.era](exchange, task);
@@ -155,9 +154,11 @@ export class Tasks {
   /** Returns the state of a task; undefined if its upstream does not know it or is not connected. */
   async #state({ client, holder }: OpenExchange, known: KnownTask): Promise<string | undefined> {
     const { links, upstreams, ids } = this.#parts;
-    const link = links.findOpen(holder, known.upstream);
-    const callMs = upstreams.get(known.upstream)?.config.timeouts.callMs;
-    if (link === undefined || !UPSTREAM_DIALECTS[link.era].hasCoreTasks || callMs === undefined) return undefined;
+    const upstream = upstreams.get(known.upstream);
+    if (upstream === undefined) return undefined;
+    const link = links.findOpen(holder, upstream);
+    if (link === undefined || !UPSTREAM_DIALECTS[link.era].hasCoreTasks) return undefined;
+    const { callMs } = upstream.config.timeouts;
     const limits = { timeoutMs: callMs, maxMs: callMs, progress: false, context: undefined } as const;
     const call = link.connection.call('tasks/get', RawObject.of({ taskId: known.task }), limits);
     const answer = await call.answer.catch(() => undefined);

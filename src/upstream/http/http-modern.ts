@@ -47,12 +47,16 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
   readonly mayKeepState = false;
   readonly #authority: string;
   readonly #path: string;
-  readonly #headers: HeaderList;
+  readonly #target: HttpTarget;
+  readonly #userAgent: string;
+  #headers: HeaderList = [];
+  /** The headers of the target that `#headers` and the heads were made of. */
+  #headersFrom: HttpTarget['headers'] | undefined;
   readonly #wire: Wire;
   /** Request heads without `Mcp-Param-…`, by their array of standard headers. Most requests repeat an earlier head. */
-  readonly #headsByHeaders = new WeakMap<readonly Header[], RequestHead>();
+  #headsByHeaders = new WeakMap<readonly Header[], RequestHead>();
   /** Request heads with `Mcp-Param-…`, by the text of their headers. */
-  readonly #headsWithParams = new TextCache<RequestHead>();
+  #headsWithParams = new TextCache<RequestHead>();
   readonly #timeouts: UpstreamTimeouts;
   readonly #log: Logger;
   readonly #events: TransportEvents;
@@ -66,15 +70,8 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     this.messageBytes = options.messageBytes;
     this.#authority = host;
     this.#path = pathname + search;
-    this.#headers = [
-      'content-type',
-      'application/json',
-      'accept',
-      'application/json, text/event-stream',
-      'mcp-protocol-version',
-      MODERN,
-      ...configuredHeaders(target, options.userAgent),
-    ];
+    this.#target = target;
+    this.#userAgent = options.userAgent;
     this.#wire = options.wire;
     this.#timeouts = options.timeouts;
     this.#log = options.log;
@@ -92,7 +89,24 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     this.#wire.dispatch({ head: this.#head(headers, params), body: text, headersMs, bodyMs: 0 }, post);
   }
 
+  /** Makes the headers that all requests have, from those of the target at this time. */
+  #setHeaders(): void {
+    this.#headersFrom = this.#target.headers;
+    this.#headers = [
+      'content-type',
+      'application/json',
+      'accept',
+      'application/json, text/event-stream',
+      'mcp-protocol-version',
+      MODERN,
+      ...configuredHeaders(this.#target, this.#userAgent),
+    ];
+    this.#headsByHeaders = new WeakMap();
+    this.#headsWithParams = new TextCache();
+  }
+
   #head(headers: readonly Header[], params: readonly Header[]): RequestHead {
+    if (this.#headersFrom !== this.#target.headers) this.#setHeaders();
     if (params.length > 0) {
       // Values have no line breaks, and names have no colons.
       const lines = [...headers, ...params].map(([name, value]) => `${name}:${value}`).join('\n');

@@ -11,16 +11,27 @@ const VERSION_HEADER_SINCE = '2025-06-18';
 export class HttpSession {
   readonly #authority: string;
   readonly #path: string;
-  readonly #configured: HeaderList;
+  readonly #target: HttpTarget;
+  readonly #userAgent: string;
+  #configured: HeaderList;
+  /** The headers of the target that `#configured` was made of. */
+  #configuredFrom: HttpTarget['headers'];
   #id: string | undefined;
   #revision: string | undefined;
   /** The same for all messages between two changes of the session; made at the first. */
   #postHead: RequestHead | undefined;
 
-  constructor(target: HttpTarget, userAgent: string) {
-    const { host, pathname, search } = new URL(target.url);
+  /**
+   * @param target its headers may be replaced; later requests then have the new ones.
+   * @param url of the endpoint, if it is not that of the target.
+   */
+  constructor(target: HttpTarget, userAgent: string, url: string = target.url) {
+    const { host, pathname, search } = new URL(url);
     this.#authority = host;
     this.#path = pathname + search;
+    this.#target = target;
+    this.#userAgent = userAgent;
+    this.#configuredFrom = target.headers;
     this.#configured = configuredHeaders(target, userAgent);
   }
 
@@ -83,6 +94,10 @@ export class HttpSession {
   }
 
   #commonHeaders(): string[] {
+    if (this.#target.headers !== this.#configuredFrom) {
+      this.#configuredFrom = this.#target.headers;
+      this.#configured = configuredHeaders(this.#target, this.#userAgent);
+    }
     const common = [...this.#configured];
     if (this.#id !== undefined) common.push('mcp-session-id', this.#id);
     if (this.#revision !== undefined && this.#revision >= VERSION_HEADER_SINCE) {

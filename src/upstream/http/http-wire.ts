@@ -10,15 +10,23 @@ import { WirePool } from '../../http1/pool.ts';
  */
 export type WireOpener = (target: HttpTarget, timeouts: UpstreamTimeouts) => Wire;
 
-/** Resolves with the opener for these targets. Loads the TLS client, which takes long, only if one of them needs it. */
-export async function wireOpener(targets: readonly (HttpTarget | StdioTarget)[]): Promise<WireOpener> {
-  const needsTls = targets.some((target) => target.kind !== 'stdio' && isHttps(new URL(target.url)));
-  const tls = needsTls ? await import('../../http1/tls.ts') : undefined;
-  return (target, { connectMs }) => {
+/** Opens HTTP clients. Loads the TLS client, which takes long, only if a target needs it. */
+export class WireOpeners {
+  #openTls: ((url: URL, connectMs: number) => Wire) | undefined;
+
+  /** Resolves when clients can be opened for these targets. */
+  async prepare(targets: readonly (HttpTarget | StdioTarget)[]): Promise<void> {
+    const needsTls = targets.some((target) => target.kind !== 'stdio' && isHttps(new URL(target.url)));
+    if (!needsTls || this.#openTls !== undefined) return;
+    const { TlsWire } = await import('../../http1/tls.ts');
+    this.#openTls = (url, connectMs) => new TlsWire(url, connectMs);
+  }
+
+  readonly open: WireOpener = (target, { connectMs }) => {
     const url = new URL(target.url);
     if (!isHttps(url)) return new WirePool(url, connectMs);
-    if (tls === undefined) throw new TypeError(`no TLS client was loaded for ${url.origin}`);
-    return new tls.TlsWire(url, connectMs);
+    if (this.#openTls === undefined) throw new TypeError(`no TLS client was loaded for ${url.origin}`);
+    return this.#openTls(url, connectMs);
   };
 }
 

@@ -175,7 +175,7 @@ class SseTransport implements Transport, PostExchangeOwner {
       this.#endpointNamed.reject(new GatewayError('upstream-protocol', { upstream, message, executed: 'no' }));
       return;
     }
-    this.#endpoint = new HttpSession({ ...this.#target, url: url.href }, this.#options.userAgent);
+    this.#endpoint = new HttpSession(this.#target, this.#options.userAgent, url.href);
     this.#endpointNamed.resolve();
   }
 

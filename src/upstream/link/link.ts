@@ -49,15 +49,21 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
   readonly tasks: KeptMap<Owner>;
   /** Time of the last start or end of a call. Monotonic ms. */
   usedMs: number;
+  /**
+   * Whether its upstream has been removed or replaced. Requests in flight finish on it, and later ones use a link of the upstream
+   * that has taken the place, if any.
+   */
+  isRetired: boolean;
   /** Whether it has answered a call, so that its end does not count toward a crash loop. */
   hasAnsweredCall: boolean;
 }
 
 /**
  * The reason why a link was closed. `idle`: unused for the configured time. `crash`: the connection ended unexpectedly.
- * `forgotten`: the upstream does not know its session any more. `released`: it has no users left, or the gateway stops.
+ * `forgotten`: the upstream does not know its session any more. `replaced`: the config has no such upstream any more, or another
+ * one of the same name. `released`: it has no users left, or the gateway stops.
  */
-export type CloseReason = 'idle' | 'crash' | 'forgotten' | 'released';
+export type CloseReason = 'idle' | 'crash' | 'forgotten' | 'replaced' | 'released';
 
 /** Returns whether no call, subscription or task uses the link at this moment. */
 export function isIdle<Owner, User extends LinkUser>(link: Link<Owner, User>): boolean {

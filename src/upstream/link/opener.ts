@@ -52,8 +52,8 @@ export interface OpenerParts {
   /** In order of preference. If the handshake fails over one of them, the next is tried. */
   readonly transports: readonly TransportOption[];
   readonly clientInfo: RawObject;
-  readonly startMs: number;
-  readonly callMs: number;
+  /** Read for each link, since a reload of the config may change them. */
+  readonly timeouts: () => { readonly startMs: number; readonly callMs: number };
   readonly log: Logger;
 }
 
@@ -179,7 +179,8 @@ export class Opener<Owner, User extends LinkUser> {
     events: LinkEvents<Owner, User>,
     signal: AbortSignal,
   ): Promise<Exclude<HandshakeOutcome, { kind: 'open' }> | OpenedLink<Owner, User>> {
-    const { upstream, callMs, log } = this.#parts;
+    const { upstream, timeouts, log } = this.#parts;
+    const { callMs } = timeouts();
     let link: Link<Owner, User> | undefined;
     // A server may send messages before the end of the handshake. They are delivered right after it.
     const earlyEvents: ((link: Link<Owner, User>) => void)[] = [];
@@ -237,6 +238,7 @@ export class Opener<Owner, User extends LinkUser> {
         subscribers: new KeptMap(),
         tasks: new KeptMap(),
         usedMs: performance.now(),
+        isRetired: false,
         hasAnsweredCall: false,
       };
       events.onOpen(link);
@@ -257,7 +259,8 @@ export class Opener<Owner, User extends LinkUser> {
     connection: Connection<Owner>,
     { clientCapabilities }: LinkRequest,
   ): Promise<HandshakeOutcome> {
-    const { upstream, clientInfo, startMs } = this.#parts;
+    const { upstream, clientInfo, timeouts } = this.#parts;
+    const { startMs } = timeouts();
     const parts = { upstream, connection, clientInfo, clientCapabilities, eras: this.#eras, startMs };
     if (transport.era === 'modern') return await modernOnly(parts, mayFallBack ? startMs / 2 : startMs);
     return await handshake(parts, eras);
@@ -265,7 +268,8 @@ export class Opener<Owner, User extends LinkUser> {
 
   /** Returns the error for an aborted attempt. It names the reason of the abort instead of the closed connection. */
   #abortedError(signal: AbortSignal, cause: unknown): GatewayError {
-    const { upstream, startMs } = this.#parts;
+    const { upstream, timeouts } = this.#parts;
+    const { startMs } = timeouts();
     const isLate = signal.reason instanceof DOMException && signal.reason.name === 'TimeoutError';
     const message = isLate
       ? `upstream "${upstream}" did not answer initialize within ${startMs / 1000} s`

@@ -5,7 +5,7 @@ import { RawObject } from '../../../src/json/json.ts';
 import { Connection } from '../../../src/upstream/rpc/connection.ts';
 import { httpTransport } from '../../../src/upstream/http/http.ts';
 import { modernHttpTransport } from '../../../src/upstream/http/http-modern.ts';
-import { wireOpener } from '../../../src/upstream/http/http-wire.ts';
+import { WireOpeners } from '../../../src/upstream/http/http-wire.ts';
 import { event, result, serve, stream, TIMEOUTS } from '../../fixtures/servers/http-harness.ts';
 
 const COUNT = 5_000;
@@ -25,7 +25,7 @@ for (const [era, transport] of [
       });
       const target = { kind: 'http', url: server.url, headers: {} } as const;
       const timeouts = { ...TIMEOUTS, callMs: 20_000, maxMs: 20_000 };
-      const wire = (await wireOpener([target]))(target, timeouts);
+      const wire = new WireOpeners().open(target, timeouts);
       let pauses = 0;
       let heard = 0;
       const start = transport(target, {

@@ -27,8 +27,7 @@ function opener(...transports: StartTransport[]): Opener<string, LinkUser> {
     upstream: 'up',
     transports: transports.map((start) => ({ era: 'legacy', isProcess: false, hasCallStreams: true, start })),
     clientInfo: RawObject.EMPTY,
-    startMs: 2_000,
-    callMs: 2_000,
+    timeouts: () => ({ startMs: 2_000, callMs: 2_000 }),
     log: pino({ level: 'silent' }),
   });
 }

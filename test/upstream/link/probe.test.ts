@@ -64,13 +64,13 @@ async function prober(
   target: HttpTarget | StdioTarget,
   clientEra: Era = 'modern',
 ): Promise<AsyncDisposable & { open(): Promise<Opened> }> {
-  const reach = await upstreamTransports(configWith({}), createMetrics('0'), LOG);
+  const config = configWith({});
+  const reach = await upstreamTransports(config, createMetrics('0'), LOG);
   const opener = new Opener<string, LinkUser>({
     upstream: 'up',
-    transports: reach.transportsTo({ ...UPSTREAM, target }),
+    transports: reach.transportTo({ ...UPSTREAM, target }, config.limits).options,
     clientInfo: RawObject.of({ name: 'linkspan', version: '1' }),
-    startMs: START_MS,
-    callMs: START_MS,
+    timeouts: () => ({ startMs: START_MS, callMs: START_MS }),
     log: LOG,
   });
   return {

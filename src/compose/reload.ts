@@ -1,0 +1,145 @@
+import { hash } from 'node:crypto';
+import type { Logger } from 'pino';
+import type { Config } from '../config/config.ts';
+import { appliedConfig, type ConfigDiff, diffConfigs, isEmptyDiff } from '../config/diff.ts';
+import { diffLines } from '../config/diff-text.ts';
+import { ConfigError } from '../config/document/problem.ts';
+import type { Loaded } from '../config/load.ts';
+import { StartError } from '../errors.ts';
+import type {
+  ConfigControl,
+  ConfigState,
+  DiskDifference,
+  ReloadCause,
+  ReloadResult,
+} from '../operator/config-control.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
+
+const HASH_CHARS = 12;
+
+/** The parts that a {@link Reloader} is constructed from. */
+export interface ReloaderParts {
+  /** The config at the start. */
+  readonly loaded: Loaded;
+  /** Loads the files. @throws {ConfigError} */
+  load(): Loaded;
+  /** Applies a config. Resolves when it serves new requests. Rejects before anything has changed. */
+  apply(next: Config, diff: ConfigDiff): Promise<void>;
+  readonly metrics: Pick<Metrics, 'reloaded'>;
+  readonly log: Logger;
+  /** Runs after each attempt, with the files that the config depends on. */
+  onFiles?(files: readonly string[]): void;
+}
+
+/** Loads the config again while the gateway runs. A config that cannot be used changes nothing. */
+export class Reloader implements ConfigControl {
+  readonly #parts: ReloaderParts;
+  #running: Config;
+  #state: ConfigState;
+  /** The end of the last attempt. */
+  #last: Promise<unknown> = Promise.resolve();
+
+  constructor(parts: ReloaderParts) {
+    this.#parts = parts;
+    this.#running = parts.loaded.config;
+    this.#state = stateOf(parts.loaded.config, parts.loaded, []);
+  }
+
+  get state(): ConfigState {
+    return this.#state;
+  }
+
+  difference(): DiskDifference {
+    try {
+      const diff = diffConfigs(this.#running, this.#load().config);
+      return { lines: diffLines(diff) };
+    } catch (thrown) {
+      return { problem: reasonOf(thrown) };
+    }
+  }
+
+  reload(cause: ReloadCause): Promise<ReloadResult> {
+    const attempt = this.#last.then(() => this.#reload(cause));
+    this.#last = attempt;
+    return attempt;
+  }
+
+  async #reload(cause: ReloadCause): Promise<ReloadResult> {
+    const { metrics, log } = this.#parts;
+    const { file } = this.#running;
+    try {
+      const loaded = this.#load();
+      this.#parts.onFiles?.(loaded.files);
+      const diff = diffConfigs(this.#running, loaded.config);
+      const lines = diffLines(diff);
+      const atRestart = diffLines({ ...NOTHING, atRestart: diff.atRestart });
+      const isUnchanged = isEmptyDiff({ ...diff, atRestart: [] });
+      const next = appliedConfig(this.#running, loaded.config);
+      if (!isUnchanged) await this.#parts.apply(next, diff);
+      this.#running = next;
+      this.#state = isUnchanged
+        ? { ...this.#state, rejected: undefined, atRestart, warnings: loaded.warnings }
+        : stateOf(next, loaded, atRestart);
+      metrics.reloaded(isUnchanged ? 'unchanged' : 'applied');
+      for (const warning of loaded.warnings) log.warn({ file }, warning);
+      if (atRestart.length > 0)
+        log.warn({ file, changes: atRestart }, 'changed settings take effect at the next start');
+      if (!isUnchanged) log.info({ file, cause, hash: this.#state.hash, changes: lines }, 'config applied');
+      else if (cause !== 'file') log.info({ file, cause }, 'config is unchanged');
+      return isUnchanged ? { outcome: 'unchanged' } : { outcome: 'applied', lines };
+    } catch (thrown) {
+      const reason = reasonOf(thrown);
+      this.#state = { ...this.#state, rejected: { at: new Date().toISOString(), reason } };
+      metrics.reloaded('rejected');
+      const fields = isExpected(thrown) ? { file, cause, reason } : { file, cause, err: thrown };
+      log.error(fields, 'config rejected; the running one stays');
+      return { outcome: 'rejected', reason };
+    }
+  }
+
+  /** Loads the files. @throws {ConfigError} also for an upstream that would not run any more, or never could. */
+  #load(): Loaded {
+    const loaded = this.#parts.load();
+    const before = new Map(this.#running.upstreams.map(({ id, problem }) => [id, problem]));
+    const failing = loaded.config.upstreams.filter(({ id, problem }) => {
+      return problem !== undefined && (!before.has(id) || before.get(id) === undefined);
+    });
+    if (failing.length === 0) return loaded;
+    const { file } = loaded.config;
+    throw new ConfigError(
+      failing.map(({ title, problem = '' }) => {
+        return { file, line: 0, column: 0, key: `mcpServers.${title}`, message: problem };
+      }),
+    );
+  }
+}
+
+const NOTHING: ConfigDiff = {
+  kept: [],
+  added: [],
+  removed: [],
+  replaced: [],
+  updated: [],
+  removedEndpoints: [],
+  settings: [],
+  atRestart: [],
+};
+
+function stateOf(config: Config, { warnings }: Loaded, atRestart: readonly string[]): ConfigState {
+  return {
+    file: config.file,
+    hash: hash('sha256', JSON.stringify(config)).slice(0, HASH_CHARS),
+    loadedAt: new Date().toISOString(),
+    rejected: undefined,
+    atRestart,
+    warnings,
+  };
+}
+
+function isExpected(thrown: unknown): boolean {
+  return thrown instanceof ConfigError || thrown instanceof StartError;
+}
+
+function reasonOf(thrown: unknown): string {
+  return thrown instanceof Error ? thrown.message : String(thrown);
+}

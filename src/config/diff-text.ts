@@ -1,0 +1,46 @@
+import type { ConfigDiff, SettingChange } from './diff.ts';
+
+const HIDDEN = '(not shown)';
+
+/** Settings whose values may be secrets, or contain one. */
+const SECRET = /\.(?:env|headers|args|auth)(?:\.|$)/;
+
+const MAX_CHARS = 200;
+
+/**
+ * Returns the difference as lines for people: `+` for what comes, `-` for what goes, `~` for what changes. Values that may be
+ * secrets are not shown: variables, headers, arguments, credentials, and the queries of URLs.
+ */
+export function diffLines(diff: ConfigDiff): readonly string[] {
+  return [
+    ...diff.added.map(({ title, target }) => `+ mcpServers.${title} (${target.kind})`),
+    ...diff.removed.map((id) => `- upstream ${id}`),
+    ...diff.replaced.flatMap(({ changes }) => changes.map((change) => changeLine(change, 'in a new connection'))),
+    ...diff.updated.flatMap(({ changes }) => changes.map((change) => changeLine(change))),
+    ...diff.settings.map((change) => changeLine(change)),
+    ...diff.atRestart.map((change) => changeLine(change, 'after a restart')),
+  ];
+}
+
+function changeLine({ path, before, after }: SettingChange, when?: string): string {
+  const values = SECRET.test(`${path}.`)
+    ? `${isSet(before)} → ${isSet(after)} ${HIDDEN}`
+    : `${valueText(before)} → ${valueText(after)}`;
+  return `~ ${path}: ${values}${when === undefined ? '' : `, ${when}`}`;
+}
+
+function isSet(value: unknown): string {
+  return value === undefined ? 'unset' : 'set';
+}
+
+function valueText(value: unknown): string {
+  if (value === undefined) return 'unset';
+  const text = typeof value === 'string' && URL.canParse(value) ? withoutQuery(value) : JSON.stringify(value);
+  return text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text;
+}
+
+/** Returns a URL without user, password, query and fragment. */
+function withoutQuery(text: string): string {
+  const { protocol, host, pathname, search } = new URL(text);
+  return `${protocol}//${host}${pathname}${search === '' ? '' : `?${HIDDEN}`}`;
+}

@@ -1,0 +1,38 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ConcurrencyLimiter } from './concurrency-limiter.ts';
+import type { Link, LinkUser } from './link/link.ts';
+import { settlesWithin } from './settles-within.ts';
+
+/** How often parked calls and tasks are looked for. They hold no slot of the limiter. */
+const POLL_MS = 100;
+
+/**
+ * Waits until no request is in flight or in the queue, no call is parked and no task is running, at most this long (ms). Resolves
+ * with the number of connections that are still in use.
+ */
+export async function drained<Owner, User extends LinkUser>(
+  limiter: ConcurrencyLimiter,
+  links: Iterable<Link<Owner, User>>,
+  limitMs: number,
+): Promise<number> {
+  await settlesWithin(whenIdle(limiter, links, performance.now() + limitMs), limitMs);
+  return countBusy(links);
+}
+
+async function whenIdle<Owner, User extends LinkUser>(
+  limiter: ConcurrencyLimiter,
+  links: Iterable<Link<Owner, User>>,
+  untilMs: number,
+): Promise<void> {
+  while (performance.now() < untilMs) {
+    await limiter.whenIdle();
+    if (countBusy(links) === 0 && limiter.isIdle) return;
+    await sleep(POLL_MS, undefined, { ref: false });
+  }
+}
+
+function countBusy<Owner, User extends LinkUser>(links: Iterable<Link<Owner, User>>): number {
+  let busy = 0;
+  for (const { connection, tasks } of links) if (connection.inFlight > 0 || tasks.size > 0) busy++;
+  return busy;
+}

@@ -1,0 +1,30 @@
+import type { UpstreamConfig } from '../config/config.ts';
+import { GatewayError, toGatewayError } from '../errors.ts';
+import { endpointHint } from './http/endpoint-hint.ts';
+import { detailOf, reasonOf } from './reason.ts';
+
+/** The failure of a start, in words. */
+export interface StartFailure {
+  readonly reason: string;
+  /** More about the reason, for operators. */
+  readonly detail: string | undefined;
+  readonly cause: GatewayError;
+  /** The error for the client that waits. */
+  readonly error: GatewayError;
+}
+
+/** Explains the failure of a start. */
+export function startFailure({ id, target }: UpstreamConfig, thrown: unknown): StartFailure {
+  const cause = toGatewayError(thrown);
+  const reason = reasonOf(cause);
+  const hint = target.kind === 'stdio' ? undefined : endpointHint(target.url, cause.cause);
+  const message = `upstream "${id}" did not start: ${reason}`;
+  const error = new GatewayError('upstream-unavailable', { upstream: id, message }, cause);
+  return { reason, detail: hint ?? detailOf(cause), cause, error };
+}
+
+/** Returns the error for a listing of an upstream that was removed or replaced meanwhile. */
+export function retiredError(id: string): GatewayError {
+  const message = `upstream "${id}" was removed from the configuration or changed in it`;
+  return new GatewayError('upstream-unavailable', { upstream: id, message });
+}

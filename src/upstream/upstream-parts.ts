@@ -1,0 +1,18 @@
+import type { Logger } from 'pino';
+import type { UpstreamConfig } from '../config/config.ts';
+import type { RawObject } from '../json/json.ts';
+import type { LimitName } from '../limits.ts';
+import type { ConnectionQuota } from './connection-quota.ts';
+import type { TransportOption } from './rpc/transport.ts';
+
+/** The parts that an `Upstream` is constructed from. */
+export interface UpstreamParts {
+  readonly config: UpstreamConfig;
+  /** Its transports, in order of preference. */
+  readonly transports: readonly TransportOption[];
+  /** The quota of all upstreams of its kind: stdio, or remote. */
+  readonly quota: ConnectionQuota;
+  readonly clientInfo: RawObject;
+  readonly log: Logger;
+  readonly onLimit: (limit: LimitName) => void;
+}

@@ -1,0 +1,128 @@
+import assert from 'node:assert/strict';
+import { readdir, readFile, writeFile } from 'node:fs/promises';
+import { test } from 'node:test';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import { getEvents, initialize, messagesOf, post, rpc } from '../downstream/client.ts';
+import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
+import { waitUntil } from '../support/wait-until.ts';
+
+const PID = fileURLToPath(new URL('../fixtures/servers/stdio-pid.ts', import.meta.url));
+/** `LINKSPAN_RELOADS=500` is the number that the requirement names. */
+const RELOADS = Number(process.env['LINKSPAN_RELOADS'] ?? 40);
+/** Of ten reloads, three are of a file that cannot be used. */
+const INVALID = 3;
+const RATE = 200;
+const STREAMS = 10;
+/** All upstreams of an even round are running. */
+const UPSTREAMS = 4;
+/** Sockets of calls that are in flight at the moment. */
+const SPARE_DESCRIPTORS = 20;
+const TIMEOUT = { timeout: 30_000 + RELOADS * 2_000 };
+
+function pidServer(label: string): Readonly<Record<string, unknown>> {
+  return { command: process.execPath, args: [PID], isolation: 'shared', start: 'eager', env: { LABEL: label } };
+}
+
+function fileOf(round: number): GatewayFile {
+  // One upstream changes each time, one comes and goes, and two stay.
+  const sometimes = round % 2 === 0 ? { sometimes: pidServer('') } : {};
+  const mcpServers = { one: pidServer(''), two: pidServer(''), changing: pidServer(String(round)), ...sometimes };
+  return { mcpServers, gateway: { reload: { watch: false, drain: '5s' }, limits: { processes: 100 + round } } };
+}
+
+/** The number of processes of upstreams, those included that are being stopped. */
+async function processes(gateway: RunningGateway): Promise<number> {
+  const text = await (await fetch(`${gateway.operatorUrl}/metrics`)).text();
+  return Number(/^linkspan_processes (\d+)/m.exec(text)?.[1]);
+}
+
+async function descriptors(pid: number): Promise<number> {
+  return (await readdir(`/proc/${pid}/fd`)).length;
+}
+
+async function residentMiB(pid: number): Promise<number> {
+  const status = await readFile(`/proc/${pid}/status`, 'utf8');
+  return Number(/VmRSS:\s+(\d+)/.exec(status)?.[1]) / 1_024;
+}
+
+/** Sends SIGHUP, and waits until the gateway has reported the outcome. */
+async function reload(gateway: RunningGateway): Promise<void> {
+  const outcomes = () => gateway.logs().split(/"config applied"|"config rejected;/).length;
+  const before = outcomes();
+  gateway.kill('SIGHUP');
+  await waitUntil(async () => {
+    await sleep(5);
+    return outcomes() > before;
+  });
+}
+
+test(`${RELOADS} reloads under load are not noticed by users of untouched upstreams`, TIMEOUT, async (t) => {
+  await using gateway = await startGateway(fileOf(0));
+  const url = gateway.endpoint();
+  const session = await initialize(url);
+  await post(url, JSON.stringify({ jsonrpc: '2.0', method: 'notifications/initialized' }), session);
+  let lastId = 0;
+  const call = async (name: string) => {
+    const got = await post(url, rpc(++lastId, 'tools/call', { name, arguments: {} }), session);
+    const [answer] = messagesOf(got);
+    return JSON.stringify(answer?.result ?? answer?.error ?? got.text);
+  };
+  const pids = { one: await call('one__pid'), two: await call('two__pid') };
+  assert.match(pids.one, /\d+/);
+  const sessions = await Promise.all(Array.from({ length: STREAMS }, () => initialize(url)));
+  const streams = await Promise.all(sessions.map((id) => getEvents(url, id)));
+
+  const wrong: string[] = [];
+  let calls = 0;
+  const over = new AbortController();
+  const inFlight = new Set<Promise<void>>();
+  const callOne = async (name: 'one' | 'two') => {
+    calls++;
+    const text = await call(`${name}__pid`).catch(String);
+    if (text !== pids[name]) wrong.push(text);
+  };
+  const load = (async () => {
+    const startedMs = performance.now();
+    for (let sent = 0; !over.signal.aborted; sent++) {
+      const running = callOne(sent % 2 === 0 ? 'one' : 'two').finally(() => inFlight.delete(running));
+      inFlight.add(running);
+      await sleep(Math.max(0, startedMs + (sent * 1_000) / RATE - performance.now()));
+    }
+  })();
+
+  const reloads = async (from: number, to: number) => {
+    for (let round = from; round < to; round++) {
+      if (round % 10 < INVALID) await writeFile(gateway.configFile, '{"mcpServers": {"one": ');
+      else await gateway.configure(fileOf(round));
+      await reload(gateway);
+    }
+    await gateway.configure(fileOf(10_000 + to * 2));
+    await reload(gateway);
+    await waitUntil(async () => {
+      await sleep(50);
+      return (await processes(gateway)) === UPSTREAMS;
+    });
+  };
+  const measure = async () => ({ descriptors: await descriptors(gateway.pid), mib: await residentMiB(gateway.pid) });
+  const warmUp = Math.ceil(RELOADS / 5);
+  let before;
+  let after;
+  try {
+    await reloads(1, warmUp);
+    before = await measure();
+    await reloads(warmUp, RELOADS);
+    after = await measure();
+  } finally {
+    over.abort();
+    await load;
+    await Promise.all(inFlight);
+  }
+
+  t.diagnostic(`${calls} calls; before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`);
+  assert.deepEqual(wrong.slice(0, 5), []);
+  assert.ok(calls > RELOADS);
+  assert.equal(streams.filter(({ isEnded }) => isEnded).length, 0);
+  assert.ok(after.descriptors <= before.descriptors + SPARE_DESCRIPTORS, `${after.descriptors} descriptors`);
+  for (const stream of streams) stream.close();
+});
