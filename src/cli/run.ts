@@ -16,12 +16,12 @@ export interface RunOptions extends StartOptions {
  * @throws {ConfigError} if the config file cannot be used.
  */
 export async function run(options: RunOptions): Promise<number> {
-  const { config, log } = start('run', options);
+  const { config, log, settings } = start('run', options);
   const signals = listenForSignals(log);
 
   let running: Running;
   try {
-    running = await serve(config, log, options.warm ? { warmUntil: signals.stop } : {});
+    running = await serve(config, log, { settings, ...(options.warm ? { warmUntil: signals.stop } : {}) });
   } catch (thrown) {
     if (isExpected(thrown) && thrown instanceof Error) log.fatal({ reason: thrown.message }, 'cannot start');
     else log.fatal({ err: thrown }, 'cannot start');

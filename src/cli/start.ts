@@ -2,12 +2,15 @@ import { isatty } from 'node:tty';
 
 import { isLoopback } from '../config/schema/address.ts';
 import type { AccessLog, Config } from '../config/config.ts';
+import { configFile } from '../config/find-file.ts';
+import type { Setting } from '../config/settings.ts';
 import { type LoadOptions, loadConfig } from '../config/load.ts';
 import { createLogger, type LogFormat, type Logger } from '../telemetry/log.ts';
 
 /** The command-line options of commands that load a config. */
 export interface StartOptions {
-  readonly config: string;
+  /** Default: found by itself; see {@link configFile}. */
+  readonly config?: string;
   readonly listen?: string;
   readonly operator?: string;
   readonly project?: string;
@@ -18,6 +21,8 @@ export interface StartOptions {
 export interface Started {
   readonly config: Config;
   readonly log: Logger;
+  /** Returns every setting with its origin. */
+  readonly settings: () => readonly Setting[];
 }
 
 const STDERR = 2;
@@ -33,11 +38,16 @@ export function loadOptions({ listen, operator, project }: StartOptions): LoadOp
  * @throws {ConfigError} if the config file cannot be used.
  */
 export function start(verb: 'run' | 'stdio', options: StartOptions): Started {
-  const { config, warnings } = loadConfig(options.config, loadOptions(options));
+  const { config, warnings, settings } = loadConfig(fileOf(options), loadOptions(options));
   const format = options.logFormat ?? (isatty(STDERR) ? 'pretty' : 'json');
   const log = createLogger(config.logLevel, undefined, { format, requests: requestLines(verb, format, config) });
   for (const warning of warnings) log.warn({ file: config.file }, warning);
-  return { config, log };
+  return { config, log, settings };
+}
+
+/** Returns the config file: the one that the command line names, else the one that is found. @throws {ConfigError} */
+export function fileOf({ config }: Pick<StartOptions, 'config'>): string {
+  return configFile(config, process.cwd(), process.env);
 }
 
 /** Decides which requests get a log line. */

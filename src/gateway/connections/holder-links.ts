@@ -46,6 +46,8 @@ export class HolderLinks {
   readonly #beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
   /** Keys `<upstream> <holder>` of subscriptions that are being restored. */
   readonly #restoring = new Set<string>();
+  /** Links of upstreams that were replaced, which only finish their calls. */
+  readonly #detached = new WeakSet<Link>();
 
   constructor({ upstreams, stateLosses, log, siblingsOf, beforeOpen, onLimit }: HolderLinksParts) {
     this.#beforeOpen = beforeOpen;
@@ -110,11 +112,25 @@ export class HolderLinks {
    */
   onLinkClosed(link: Link, reason: CloseReason): void {
     for (const holder of link.users) {
-      holder.pendingLinks.delete(link.upstream);
-      holder.links.delete(link.upstream);
+      // Its holders may have links of the successor already.
+      if (!this.#detached.has(link)) removeLink(holder, link.upstream);
       if (reason === 'crash' || reason === 'forgotten') this.#restoreSubscriptions(holder, link.upstream);
     }
     this.#losses.onLinkClosed(link, reason);
+  }
+
+  /**
+   * Detaches holders from the links of an upstream that was replaced, so that their next calls use its successor. Calls
+   * in flight continue on the old links, and subscriptions move to new ones.
+   */
+  detach(links: Iterable<Link>): void {
+    for (const link of links) {
+      this.#detached.add(link);
+      for (const holder of link.users) {
+        removeLink(holder, link.upstream);
+        this.#restoreSubscriptions(holder, link.upstream);
+      }
+    }
   }
 
   /** Opens links to the upstreams where a restored session has subscriptions, before its first call. */
@@ -252,4 +268,9 @@ export class HolderLinks {
     const limits = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined } as const;
     return link.connection.call(method, params, limits).answer;
   }
+}
+
+function removeLink(holder: ConnectionHolder, upstream: string): void {
+  holder.pendingLinks.delete(upstream);
+  holder.links.delete(upstream);
 }
