@@ -42,7 +42,12 @@ export async function callAsOperator(
     method: 'tools/call',
     params: RawObject.of({ name: tool, arguments: args }),
   } as const;
-  const call = front.handleModernRequest(request, caller, { receivedMs, send: () => false, answer: resolve }, undefined);
+  const call = front.handleModernRequest(
+    request,
+    caller,
+    { receivedMs, send: () => false, answer: resolve },
+    undefined,
+  );
   const onAbort = (): void => call.cancel('the operator has gone');
   signal.addEventListener('abort', onAbort, { once: true });
   if (signal.aborted) onAbort();

@@ -1,4 +1,6 @@
 import { hash } from 'node:crypto';
+import type { ClientGroup } from '../gateway/clients/client-group.ts';
+import type { Session } from '../gateway/clients/session.ts';
 import type { ConnectionHolder } from '../gateway/exchange/connection-holder.ts';
 import type { Exchange } from '../gateway/exchange/exchange.ts';
 import { LIMITS } from '../limits.ts';
@@ -6,7 +8,10 @@ import type { CallsAnswer, ClientsAnswer, SessionsAnswer, StreamsAnswer } from '
 import type { Core } from './core.ts';
 
 /** The parts of the core that know clients. */
-export type ClientSource = Pick<Core, 'sessions' | 'groups' | 'seenClients' | 'parked'>;
+export interface ClientSource extends Pick<Core, 'seenClients' | 'parked'> {
+  readonly sessions: Iterable<Session>;
+  readonly groups: Iterable<ClientGroup>;
+}
 
 const MS = 1_000;
 const DIGEST_CHARS = 16;

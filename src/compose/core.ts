@@ -342,7 +342,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     groups,
     seenClients,
     parked,
-    replaceUpstream: async (next, drainMs) => {
+    replaceUpstream: async (next: UpstreamConfig, drainMs: number) => {
       const before = upstreams.get(next.id);
       const made = factory.create(next);
       const replaced = upstreams.replace(made, drainMs);

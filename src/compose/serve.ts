@@ -7,10 +7,10 @@ import type { Config } from '../config/config.ts';
 import { isLoopback } from '../config/schema/address.ts';
 import type { Setting } from '../config/settings.ts';
 import { createApp, createEndpoints } from '../downstream/http/app.ts';
+import { createAdminApp } from '../operator/admin/admin-app.ts';
 import { createOperatorApp } from '../operator/app.ts';
 import { newOperatorToken, removeOperatorFile, writeOperatorFile } from '../store/disk/operator-file.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
-import type { LimitName } from '../limits.ts';
 import { VERSION } from '../version.ts';
 import { createAdminPort } from './admin-port.ts';
 import { type Core, startCore } from './core.ts';
@@ -76,13 +76,14 @@ export async function serve(
       return createApp({ front, endpoints, authenticator, config, origin, log, metrics });
     });
     const url = `${listener.origin}/mcp`;
-    const admin = {
+    const admin = createAdminApp({
       port: createAdminPort({ core, config, settings, log, startedAtMs, url, readiness: ready, draining }),
       operators,
+      version: VERSION,
       log,
-      onRefused: (reason: string) => metrics.authFailed(`operator ${reason}`),
-      onLimit: (limit: LimitName) => metrics.limitReached(limit),
-    };
+      onRefused: (reason) => metrics.authFailed(`operator ${reason}`),
+      onLimit: (limit) => metrics.limitReached(limit),
+    });
     const operatorListener =
       config.operator === undefined
         ? undefined
@@ -124,7 +125,13 @@ export async function serve(
 }
 
 /** Writes the file by which the command line finds this gateway. Without it the gateway works all the same. */
-async function announce(config: Config, origin: string, token: string, startedAtMs: number, log: Logger): Promise<void> {
+async function announce(
+  config: Config,
+  origin: string,
+  token: string,
+  startedAtMs: number,
+  log: Logger,
+): Promise<void> {
   const url = new URL(origin);
   // An address that stands for all addresses is none that a program can connect to.
   if (url.hostname === '0.0.0.0') url.hostname = '127.0.0.1';
@@ -135,7 +142,10 @@ async function announce(config: Config, origin: string, token: string, startedAt
     const content = { url: url.origin, token, pid: process.pid, version: VERSION, configFile, startedAt };
     await writeOperatorFile(stateDir, content);
   } catch (thrown) {
-    log.warn({ err: thrown, stateDir }, 'the command line cannot find this gateway, because its file cannot be written');
+    log.warn(
+      { err: thrown, stateDir },
+      'the command line cannot find this gateway, because its file cannot be written',
+    );
   }
 }
 

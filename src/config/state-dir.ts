@@ -32,7 +32,9 @@ export function stateDirOf(file: string, env: NodeJS.ProcessEnv): string {
   const where = places(absolute, env);
   const given = settingIn(absolute);
   const expanded = given === undefined ? undefined : expand(given, where, 'plain');
-  return expanded === undefined || 'problem' in expanded ? defaultStateDir(absolute, where) : where.resolve(expanded.text);
+  return expanded === undefined || 'problem' in expanded
+    ? defaultStateDir(absolute, where)
+    : where.resolve(expanded.text);
 }
 
 function settingIn(file: string): string | undefined {

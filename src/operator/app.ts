@@ -1,7 +1,7 @@
 import { Hono } from 'hono';
 
 import type { Metrics } from '../telemetry/metrics.ts';
-import { type AdminParts, createAdminApp } from './admin/admin-app.ts';
+import type { AdminApp } from './admin/admin-app.ts';
 import { ADMIN_PATH } from './admin/routes.ts';
 import { isOwnHost } from './host.ts';
 import type { UpstreamStatus } from './status.ts';
@@ -15,7 +15,7 @@ export interface OperatorView {
   readonly startedAtMs: number;
   /** Whether only this machine reaches the port. Otherwise names and reasons are shown by the admin API alone. */
   readonly isLocal: boolean;
-  readonly admin: Omit<AdminParts, 'version'>;
+  readonly admin: AdminApp;
   /** Whether to send traffic here, and all reasons against it in words. */
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   upstreams(): Promise<readonly UpstreamStatus[]>;
@@ -60,9 +60,12 @@ export function createOperatorApp(view: OperatorView): Hono {
     }
     return c.json({ version: view.version, startedAt, ...view.ready(), upstreams: await view.upstreams() });
   });
-  app.route(ADMIN_PATH, createAdminApp({ ...view.admin, version: view.version }));
+  app.route(ADMIN_PATH, view.admin);
   app.notFound((c) =>
-    c.json({ error: `Not found. Try /livez, /readyz, /startupz, /metrics, /version, /status or ${ADMIN_PATH}/status.` }, 404),
+    c.json(
+      { error: `Not found. Try /livez, /readyz, /startupz, /metrics, /version, /status or ${ADMIN_PATH}/status.` },
+      404,
+    ),
   );
   return app;
 }

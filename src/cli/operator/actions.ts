@@ -24,7 +24,8 @@ export async function restart(upstream: string, options: Omit<DrainOptions, 'und
 /** Takes an upstream out of service; without one, makes `/readyz` refuse new clients. @throws {CliError} */
 export async function drain(upstream: string | undefined, options: DrainOptions): Promise<number> {
   if (upstream !== undefined) {
-    if (options.undo) throw new CliError(EXIT.usage, `to put an upstream into service again: linkspan restart ${upstream}`);
+    if (options.undo)
+      throw new CliError(EXIT.usage, `to put an upstream into service again: linkspan restart ${upstream}`);
     return await act(options, upstreamCall(upstream, 'disable', options.wait));
   }
   return await act(options, { method: 'POST', path: '/drain', body: { isDraining: !options.undo } });
@@ -62,9 +63,16 @@ export async function reload(options: PrintOptions): Promise<number> {
 export async function configDiff(options: PrintOptions): Promise<number> {
   const target = await findGateway(options, process.cwd(), process.env);
   const answer = await askGateway(target, configDiffAnswer, { path: '/config/diff' });
-  const rows = answer.differences.map(({ key, running, file }) => [key, JSON.stringify(running) ?? '-', JSON.stringify(file) ?? '-']);
+  const rows = answer.differences.map(({ key, running, file }) => [
+    key,
+    JSON.stringify(running) ?? '-',
+    JSON.stringify(file) ?? '-',
+  ]);
   const error = answer.lastError === undefined ? '' : `The last reload failed: ${plain(answer.lastError)}\n`;
-  const text = rows.length === 0 ? 'The file and the running config are equal.\n' : table([['SETTING', 'RUNNING', 'FILE'], ...rows]);
+  const text =
+    rows.length === 0
+      ? 'The file and the running config are equal.\n'
+      : table([['SETTING', 'RUNNING', 'FILE'], ...rows]);
   print(options.json ? jsonText(answer) : `${error}${text}`);
   return answer.isDifferent ? EXIT.failed : EXIT.ok;
 }
@@ -72,7 +80,10 @@ export async function configDiff(options: PrintOptions): Promise<number> {
 function upstreamCall(upstream: string, action: 'restart' | 'disable', wait: string | undefined): AdminCall {
   const seconds = wait === undefined ? undefined : Number(wait);
   if (seconds !== undefined && !(seconds >= 0 && seconds * 1_000 <= MAX_DRAIN_MS)) {
-    throw new CliError(EXIT.usage, `--wait: expected seconds from 0 to ${MAX_DRAIN_MS / 1_000}, got ${JSON.stringify(wait)}`);
+    throw new CliError(
+      EXIT.usage,
+      `--wait: expected seconds from 0 to ${MAX_DRAIN_MS / 1_000}, got ${JSON.stringify(wait)}`,
+    );
   }
   return {
     method: 'POST',

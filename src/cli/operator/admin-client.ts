@@ -16,7 +16,11 @@ export interface AdminCall {
 }
 
 /** Sends a request to the admin API of a gateway. Resolves with the checked answer. @throws {CliError} */
-export async function askGateway<S extends z.ZodType>(target: Target, schema: S, call: AdminCall): Promise<z.output<S>> {
+export async function askGateway<S extends z.ZodType>(
+  target: Target,
+  schema: S,
+  call: AdminCall,
+): Promise<z.output<S>> {
   const response = await send(target, call, AbortSignal.timeout(call.timeoutMs ?? TIMEOUT_MS));
   const checked = schema.safeParse(json(await textOf(response, target)));
   if (checked.success) return checked.data;
@@ -25,13 +29,26 @@ export async function askGateway<S extends z.ZodType>(target: Target, schema: S,
 }
 
 /** Sends a request, and resolves with its response if the gateway accepts it. @throws {CliError} */
-export async function send(target: Target, { method = 'GET', path, body }: AdminCall, signal: AbortSignal): Promise<Response> {
+export async function send(
+  target: Target,
+  { method = 'GET', path, body }: AdminCall,
+  signal: AbortSignal,
+): Promise<Response> {
   const { url, token } = target;
   if (token === undefined) {
-    throw new CliError(EXIT.unauthorized, 'set LINKSPAN_OPERATOR_KEY to a key of gateway.operatorKeys; --url needs one');
+    throw new CliError(
+      EXIT.unauthorized,
+      'set LINKSPAN_OPERATOR_KEY to a key of gateway.operatorKeys; --url needs one',
+    );
   }
   const headers = { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' };
-  const sent = { method, headers, signal, redirect: 'error' as const, ...(body === undefined ? {} : { body: JSON.stringify(body) }) };
+  const sent = {
+    method,
+    headers,
+    signal,
+    redirect: 'error' as const,
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  };
   let response: Response;
   try {
     response = await fetch(`${url}${ADMIN_PATH}${path}`, sent);
@@ -40,7 +57,9 @@ export async function send(target: Target, { method = 'GET', path, body }: Admin
   }
   if (response.ok) return response;
   const refusal = refusalAnswer.safeParse(json(await textOf(response, target)));
-  const message = refusal.success ? refusal.data.message : `${url} answered ${response.status}; is it the operator's port?`;
+  const message = refusal.success
+    ? refusal.data.message
+    : `${url} answered ${response.status}; is it the operator's port?`;
   const isRefused = response.status === 401 || response.status === 403;
   throw new CliError(isRefused ? EXIT.unauthorized : EXIT.failed, message);
 }
@@ -53,7 +72,11 @@ export function unreachable({ url, file }: Target, thrown: unknown): CliError {
   const where = file === undefined ? '' : ` (process ${file.pid}, started ${file.startedAt}, of ${file.configFile})`;
   const cause = thrown instanceof Error ? codeOf(thrown.cause) : undefined;
   const why = cause === undefined ? 'no connection' : cause;
-  return new CliError(EXIT.unreachable, `no gateway answers at ${url}${where}: ${why}. If it has ended, start it again`, thrown);
+  return new CliError(
+    EXIT.unreachable,
+    `no gateway answers at ${url}${where}: ${why}. If it has ended, start it again`,
+    thrown,
+  );
 }
 
 function codeOf(error: unknown): string | undefined {

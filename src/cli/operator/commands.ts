@@ -60,7 +60,9 @@ export function addOperatorCommands(program: Command, onCode: (code: number) => 
     });
 
   onGateway(program.command('call'))
-    .description('Call a tool once, as an operator; the principal is printed. Exits with 5 if the tool reports an error.')
+    .description(
+      'Call a tool once, as an operator; the principal is printed. Exits with 5 if the tool reports an error.',
+    )
     .argument('<tool>', 'the published name, as in "linkspan ls items"')
     .argument('[arguments...]', 'name=value for each, or one JSON object')
     .option('--view <endpoint>', 'the endpoint /mcp/<endpoint> (default: /mcp)')
@@ -131,7 +133,10 @@ export function addOperatorCommands(program: Command, onCode: (code: number) => 
     .command('completion')
     .description('Print the completions of a shell.')
     .addArgument(new Argument('<shell>', 'the shell').choices(WORDS.completion))
-    .addHelpText('after', '\nExample:\n  linkspan completion bash > ~/.local/share/bash-completion/completions/linkspan')
+    .addHelpText(
+      'after',
+      '\nExample:\n  linkspan completion bash > ~/.local/share/bash-completion/completions/linkspan',
+    )
     .action(async (shell: 'bash' | 'zsh' | 'fish') => {
       const { completion } = await import('./completion.ts');
       onCode(completion(shell, completables(program)));

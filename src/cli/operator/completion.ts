@@ -64,7 +64,9 @@ compdef _linkspan linkspan
       `complete -c linkspan -n __fish_use_subcommand -f -a "${names(commands)}"`,
       ...commands.flatMap(({ name, options, words }) => {
         const isIn = `complete -c linkspan -n "__fish_seen_subcommand_from ${name}"`;
-        const long = options.filter((option) => option.startsWith('--')).map((option) => `${isIn} -l ${option.slice(2)}`);
+        const long = options
+          .filter((option) => option.startsWith('--'))
+          .map((option) => `${isIn} -l ${option.slice(2)}`);
         return words.length === 0 ? long : [...long, `${isIn} -a "${words.join(' ')}"`];
       }),
       '',

@@ -25,6 +25,7 @@ export async function healthcheck(options: HealthcheckOptions): Promise<number> 
   }
   const isHealthy = response.ok;
   if (options.json) print(jsonText({ isHealthy, url: `${target.url}${path}`, status: response.status }));
-  else if (!isHealthy) throw new CliError(EXIT.failed, `${target.url}${path} answered ${response.status}: ${plain(text)}`);
+  else if (!isHealthy)
+    throw new CliError(EXIT.failed, `${target.url}${path} answered ${response.status}: ${plain(text)}`);
   return isHealthy ? EXIT.ok : EXIT.failed;
 }

@@ -34,7 +34,12 @@ export async function ls(list: List, options: LsOptions): Promise<number> {
 const CUT = 'There are more; --json has no more either. Narrow the list with its options.\n';
 
 /** Returns rows as a table with its headings, or a sentence if there are none. */
-function titled(headings: readonly string[], rows: readonly (readonly string[])[], none: string, isCut = false): string {
+function titled(
+  headings: readonly string[],
+  rows: readonly (readonly string[])[],
+  none: string,
+  isCut = false,
+): string {
   if (rows.length === 0) return `${none}\n`;
   return `${table([headings, ...rows.map((row) => row.map(plain))])}${isCut ? CUT : ''}`;
 }
@@ -46,7 +51,8 @@ const READERS: Readonly<Record<List, (target: Target, options: LsOptions) => Pro
   },
   items: async (target, { view, upstream, era }) => {
     const query = new URLSearchParams();
-    for (const [name, value] of Object.entries({ view, upstream, era })) if (value !== undefined) query.set(name, value);
+    for (const [name, value] of Object.entries({ view, upstream, era }))
+      if (value !== undefined) query.set(name, value);
     const answer = await askGateway(target, answers.catalogAnswer, { path: `/catalog?${query.toString()}` });
     const rows = answer.items.map(({ kind, name, upstream: id, upstreamName = '', status, why = '' }) => [
       kind,

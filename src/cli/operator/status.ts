@@ -29,7 +29,10 @@ export function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnsw
     ['Config', state.configFile],
     ['Clients', state.endpoint],
     ['Ready', state.isReady ? 'yes' : `no: ${plain(state.reasons.join('; '))}`],
-    ['Load', `${sessions} sessions, ${clientGroups} modern groups, ${requestsInFlight} requests, ${parkedCalls} parked`],
+    [
+      'Load',
+      `${sessions} sessions, ${clientGroups} modern groups, ${requestsInFlight} requests, ${parkedCalls} parked`,
+    ],
   ];
   return `${table(rows)}\n${upstreamTable(upstreams)}`;
 }
@@ -48,7 +51,9 @@ export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
   const lines = table(rows).split('\n');
   return upstreams
     .map((one, index) => {
-      const notes = [one.reason, one.nextStep].filter((note) => note !== undefined).map((note) => `    ${plain(note)}\n`);
+      const notes = [one.reason, one.nextStep]
+        .filter((note) => note !== undefined)
+        .map((note) => `    ${plain(note)}\n`);
       return `${lines[index] ?? ''}\n${notes.join('')}`;
     })
     .join('');

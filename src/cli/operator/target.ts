@@ -31,7 +31,8 @@ export interface Target {
  * @throws {CliError}
  */
 export async function findGateway(options: TargetOptions, cwd: string, env: NodeJS.ProcessEnv): Promise<Target> {
-  if (options.url !== undefined) return { url: originOf(options.url), token: env['LINKSPAN_OPERATOR_KEY'], file: undefined };
+  if (options.url !== undefined)
+    return { url: originOf(options.url), token: env['LINKSPAN_OPERATOR_KEY'], file: undefined };
   if (options.stateDir !== undefined) return await inDirectory(options.stateDir, options.stateDir);
   const config = options.config ?? findConfigFile(cwd, env);
   if (config !== undefined) return await inDirectory(stateDirOf(config, env), config);

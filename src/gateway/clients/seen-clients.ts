@@ -79,7 +79,11 @@ export class SeenClients {
   }
 }
 
-function describe({ principal, revision, capabilities }: Caller, info: RawObject | undefined, nowMs: number): SeenClient {
+function describe(
+  { principal, revision, capabilities }: Caller,
+  info: RawObject | undefined,
+  nowMs: number,
+): SeenClient {
   return {
     name: kept(info?.string('name') ?? UNNAMED),
     version: kept(info?.string('version') ?? ''),

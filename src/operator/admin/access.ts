@@ -15,7 +15,12 @@ export interface AdminHeaders {
 /** The operator of a request, or the reason to refuse it. */
 export type Access =
   | { readonly kind: 'operator'; readonly name: string }
-  | { readonly kind: 'refused'; readonly error: RefusalCode; readonly status: 400 | 401 | 403; readonly message: string };
+  | {
+      readonly kind: 'refused';
+      readonly error: RefusalCode;
+      readonly status: 400 | 401 | 403;
+      readonly message: string;
+    };
 
 const HOW =
   'Send "Authorization: Bearer <key>" with a key of gateway.operatorKeys. The CLI on the machine of the gateway reads its key from the state directory.';

@@ -24,6 +24,8 @@ interface Env {
   Variables: { operator: string };
 }
 
+export type AdminApp = Hono<Env>;
+
 const STATUS = {
   unauthorized: 401,
   forbidden: 403,
@@ -42,7 +44,7 @@ function refuse(c: Context, error: RefusalCode, message: string, headers: Record
 }
 
 /** Creates the app of the admin API. Every route but the OpenAPI document needs the key of an operator. */
-export function createAdminApp({ port, operators, version, log, onRefused, onLimit }: AdminParts): Hono<Env> {
+export function createAdminApp({ port, operators, version, log, onRefused, onLimit }: AdminParts): AdminApp {
   const app = new Hono<Env>();
   let document: object | undefined;
 

@@ -67,7 +67,9 @@ export const statusAnswer = z
     reasons: z.array(z.string()).describe('All reasons why it is not ready.'),
     isDraining: z.boolean().describe('Whether an operator or a signal asked it to take no new clients.'),
     sessions: count().describe('Sessions in memory.'),
-    clientGroups: count().describe('Groups of modern clients: one for each principal, endpoint and set of capabilities.'),
+    clientGroups: count().describe(
+      'Groups of modern clients: one for each principal, endpoint and set of capabilities.',
+    ),
     requestsInFlight: count(),
     parkedCalls: count(),
     memoryBytes: count().describe('Resident memory of the gateway, without its upstreams.'),
@@ -105,7 +107,9 @@ const client = z
     era: z.enum(['legacy', 'modern']),
     capabilities: z.array(z.string()).describe('Names of the capabilities that it declares.'),
     principal: words('Who the client is, by its credentials.'),
-    connections: count().describe('legacy: sessions that it has opened. modern: requests with a new set of declarations.'),
+    connections: count().describe(
+      'legacy: sessions that it has opened. modern: requests with a new set of declarations.',
+    ),
     firstSeenAt: time(),
     lastSeenAt: time(),
   })
@@ -169,7 +173,9 @@ export const callsAnswer = z
 const setting = z
   .object({
     key: words('As in the file: `gateway.sessions.idle`.'),
-    value: z.json().describe('As the file spells it. Secrets are replaced by `[redacted]`; variables of upstreams stay unexpanded.'),
+    value: z
+      .json()
+      .describe('As the file spells it. Secrets are replaced by `[redacted]`; variables of upstreams stay unexpanded.'),
     origin: z.enum(['default', 'file', 'command line']),
     place: words('`file:line:column`, or the name of the option.').optional(),
   })
@@ -184,7 +190,10 @@ export const doneAnswer = z
   .register(components, { id: 'Done' });
 
 export const logLevelAnswer = z
-  .object({ level: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']), message: z.string().optional() })
+  .object({
+    level: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']),
+    message: z.string().optional(),
+  })
   .register(components, { id: 'LogLevel' });
 
 export const toolCallAnswer = z
@@ -213,9 +222,7 @@ export const configDiffAnswer = z
     isDifferent: z.boolean().describe('Whether the file differs from the running config.'),
     runningSince: time(),
     lastError: z.string().optional(),
-    differences: z.array(
-      z.object({ key: z.string(), running: z.json().optional(), file: z.json().optional() }),
-    ),
+    differences: z.array(z.object({ key: z.string(), running: z.json().optional(), file: z.json().optional() })),
   })
   .register(components, { id: 'ConfigDiff' });
 

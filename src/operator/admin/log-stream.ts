@@ -33,7 +33,12 @@ export function logStream(
             return;
           }
           if (dropped > 0) {
-            const line = { level: 40, time: new Date().toISOString(), dropped, msg: 'lines dropped: the reader is too slow' };
+            const line = {
+              level: 40,
+              time: new Date().toISOString(),
+              dropped,
+              msg: 'lines dropped: the reader is too slow',
+            };
             controller.enqueue(encoder.encode(`${JSON.stringify(line)}\n`));
             dropped = 0;
           }

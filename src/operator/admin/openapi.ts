@@ -44,7 +44,9 @@ function operation({ operationId, summary, path, query, body, answer }: AdminRou
     operationId,
     summary,
     ...(parameters.length === 0 ? {} : { parameters }),
-    ...(Object.keys(body.shape).length === 0 ? {} : { requestBody: { required: false, content: json(schemaOf(body, 'input')) } }),
+    ...(Object.keys(body.shape).length === 0
+      ? {}
+      : { requestBody: { required: false, content: json(schemaOf(body, 'input')) } }),
     responses: {
       200: { description: summary, content: json(reference(answer)) },
       ...Object.fromEntries(refusals),
@@ -69,7 +71,10 @@ export function openApiDocument(version: string): object {
         summary: 'The latest lines of the log as JSON lines; with `follow`, further lines until the caller goes.',
         parameters: [{ name: 'follow', in: 'query', required: false, schema: { type: 'boolean', default: false } }],
         responses: {
-          200: { description: 'One JSON object a line.', content: { 'application/x-ndjson': { schema: { type: 'string' } } } },
+          200: {
+            description: 'One JSON object a line.',
+            content: { 'application/x-ndjson': { schema: { type: 'string' } } },
+          },
           401: { description: REFUSALS[401], content: json(reference(refusalAnswer)) },
           503: { description: 'Too many operators follow the log.', content: json(reference(refusalAnswer)) },
         },
@@ -90,7 +95,8 @@ export function openApiDocument(version: string): object {
         operatorKey: {
           type: 'http',
           scheme: 'bearer',
-          description: 'A key of `gateway.operatorKeys`, or the key that the gateway wrote to `operator.json` in its state directory.',
+          description:
+            'A key of `gateway.operatorKeys`, or the key that the gateway wrote to `operator.json` in its state directory.',
         },
       },
       schemas: answerSchemas(),

@@ -141,7 +141,10 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
       const all = await port.upstreams();
       const found = all.find((upstream) => upstream.id === id);
       if (found !== undefined) return found;
-      throw new AdminError('not-found', `There is no upstream "${id}". There are: ${all.map((one) => one.id).join(', ')}.`);
+      throw new AdminError(
+        'not-found',
+        `There is no upstream "${id}". There are: ${all.map((one) => one.id).join(', ')}.`,
+      );
     },
   }),
   route({
@@ -310,5 +313,8 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
 
 function reloadOf({ reload }: AdminPort): NonNullable<AdminPort['reload']> {
   if (reload !== undefined) return reload;
-  throw new AdminError('not-supported', 'This gateway does not read its config again. Restart it to use a changed file.');
+  throw new AdminError(
+    'not-supported',
+    'This gateway does not read its config again. Restart it to use a changed file.',
+  );
 }
