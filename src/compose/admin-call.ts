@@ -6,6 +6,7 @@ import type { ToolCallAnswer } from '../operator/admin/answers.ts';
 import type { Principal } from '../policy/principal.ts';
 import type { Answer } from '../protocol/jsonrpc.ts';
 import { MODERN } from '../protocol/revisions.ts';
+import { VERSION } from '../version.ts';
 
 const MS = 1_000;
 
@@ -27,34 +28,38 @@ export async function callAsOperator(
 ): Promise<ToolCallAnswer> {
   const principal = operatorPrincipal(operator);
   const receivedMs = performance.now();
-  const { promise, resolve } = Promise.withResolvers<Answer>();
   const caller: ModernCaller = {
     principal,
     view,
     revision: MODERN,
     capabilities: RawObject.EMPTY,
     logLevel: undefined,
-    clientInfo: RawObject.of({ name: 'linkspan call', version: '' }),
+    clientInfo: CLIENT_INFO,
   };
-  const request = {
-    kind: 'request',
-    id: '1',
-    method: 'tools/call',
-    params: RawObject.of({ name: tool, arguments: args }),
-  } as const;
-  const call = front.handleModernRequest(
-    request,
-    caller,
-    { receivedMs, send: () => false, answer: resolve },
-    undefined,
-  );
+  // A list waits for upstreams that were never listed; a call would fail while they start.
+  await send(front, caller, 'tools/list', RawObject.EMPTY, signal);
+  const answer = await send(front, caller, 'tools/call', RawObject.of({ name: tool, arguments: args }), signal);
+  return { as: principal.label, ...outcomeOf(answer), seconds: (performance.now() - receivedMs) / MS };
+}
+
+const CLIENT_INFO = RawObject.of({ name: 'linkspan call', version: VERSION });
+
+/** Sends one request, and resolves with its answer. @param signal cancels it. */
+async function send(
+  front: Front,
+  caller: ModernCaller,
+  method: string,
+  params: RawObject,
+  signal: AbortSignal,
+): Promise<Answer> {
+  const { promise, resolve } = Promise.withResolvers<Answer>();
+  const sink = { receivedMs: performance.now(), send: () => false, answer: resolve };
+  const call = front.handleModernRequest({ kind: 'request', id: '1', method, params }, caller, sink, undefined);
   const onAbort = (): void => call.cancel('the operator has gone');
   signal.addEventListener('abort', onAbort, { once: true });
   if (signal.aborted) onAbort();
   try {
-    const answer = await promise;
-    const seconds = (performance.now() - receivedMs) / MS;
-    return { as: principal.label, ...outcomeOf(answer), seconds };
+    return await promise;
   } finally {
     signal.removeEventListener('abort', onAbort);
   }

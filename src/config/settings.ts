@@ -46,7 +46,9 @@ export function settingsOf({ document, gateway, upstreams, options }: SettingsSo
     if (given === undefined) return { key, value: fallback, origin: 'default' };
     return { key, value: redacted(given, path), origin: 'file', place: placeOf(document, path) };
   });
-  const entry = z.toJSONSchema(upstreamSchema, { io: 'input' });
+  // A schema with a name is a reference to its definition.
+  const { $defs, ...whole } = z.toJSONSchema(upstreamSchema, { io: 'input' });
+  const entry = $defs?.['upstream'] ?? whole;
   const ofUpstreams = upstreams.flatMap((path) => upstreamSettings(document, path, entry));
   return [...ofGateway, ...ofUpstreams];
 }

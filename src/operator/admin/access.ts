@@ -38,7 +38,9 @@ export function admitOperator(headers: AdminHeaders, operators: ApiKeys): Access
     return { kind: 'refused', error: 'forbidden', status: 403, message };
   }
   // Several headers arrive joined by a comma, which no token contains.
-  const credentials = credentialsOf(headers.authorization === undefined ? [] : [headers.authorization]);
+  const credentials = credentialsOf(
+    headers.authorization === undefined || headers.authorization === '' ? [] : [headers.authorization],
+  );
   if (credentials.kind === 'malformed') {
     return { kind: 'refused', error: 'invalid-request', status: 400, message: `${credentials.why}. ${HOW}` };
   }

@@ -1,5 +1,4 @@
 import { type Context, Hono } from 'hono';
-import { bodyLimit } from 'hono/body-limit';
 import type { Logger } from 'pino';
 import type { ApiKeys } from '../../auth/api-key.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
@@ -69,16 +68,6 @@ export function createAdminApp({ port, operators, version, log, onRefused, onLim
     return await next();
   });
 
-  app.use(
-    bodyLimit({
-      maxSize: LIMITS.adminBodyBytes,
-      onError: (c) => {
-        onLimit('adminBodyBytes');
-        return refuse(c, 'body-too-large', `The body is larger than ${LIMITS.adminBodyBytes} bytes.`);
-      },
-    }),
-  );
-
   app.get('/log', (c) => {
     const stream = logStream(port, c.req.query('follow') === 'true', onLimit);
     return new Response(stream, { headers: { 'Content-Type': 'application/x-ndjson', 'Cache-Control': 'no-store' } });
@@ -86,7 +75,7 @@ export function createAdminApp({ port, operators, version, log, onRefused, onLim
 
   for (const route of ADMIN_ROUTES) {
     app.on(route.method.toUpperCase(), route.path.replace('{id}', ':id'), async (c) => {
-      const body = await readBody(c, route);
+      const body = await readBody(c, route, onLimit);
       const operator = c.get('operator');
       if (route.method !== 'get') {
         log.info({ operator, operation: route.operationId, target: c.req.param('id') }, 'operator request');
@@ -129,9 +118,15 @@ function matches({ path }: AdminRoute, requested: string): boolean {
 }
 
 /** Reads the JSON body of a request. An empty body is an empty map. @throws {AdminError} */
-async function readBody(c: Context, { body }: AdminRoute): Promise<unknown> {
+async function readBody(c: Context, { body }: AdminRoute, onLimit: (limit: LimitName) => void): Promise<unknown> {
   if (Object.keys(body.shape).length === 0) return {};
-  const text = await c.req.text();
+  const text = await textOf(c.req.raw.body);
+  if (text === undefined) {
+    onLimit('adminBodyBytes');
+    // The rest of the body is not read, so no further request can follow on this connection.
+    c.header('Connection', 'close');
+    throw new AdminError('body-too-large', `The body is larger than ${LIMITS.adminBodyBytes} bytes.`);
+  }
   if (text.trim() === '') return {};
   if (!/^application\/json\s*(?:;|$)/i.test(c.req.header('content-type') ?? '')) {
     throw new AdminError('unsupported-media-type', 'Send the body as application/json.');
@@ -141,4 +136,17 @@ async function readBody(c: Context, { body }: AdminRoute): Promise<unknown> {
   } catch {
     throw new AdminError('invalid-request', 'The body is not JSON.');
   }
+}
+
+/** Returns the text of a body; undefined if it is larger than an operator may send. Hono's limit needs another `Request`. */
+async function textOf(body: ReadableStream<Uint8Array> | null): Promise<string | undefined> {
+  if (body === null) return '';
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > LIMITS.adminBodyBytes) return undefined;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
 }

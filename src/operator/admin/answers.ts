@@ -8,6 +8,8 @@ import { z } from 'zod';
 /** Names of the schemas in the OpenAPI document. */
 export const components = z.registry<{ id: string }>();
 
+/** Any JSON value. */
+const json = z.json().register(components, { id: 'Json' });
 const count = () => z.int().min(0);
 const time = () => z.iso.datetime();
 const words = (what: string) => z.string().describe(what);
@@ -173,9 +175,7 @@ export const callsAnswer = z
 const setting = z
   .object({
     key: words('As in the file: `gateway.sessions.idle`.'),
-    value: z
-      .json()
-      .describe('As the file spells it. Secrets are replaced by `[redacted]`; variables of upstreams stay unexpanded.'),
+    value: json,
     origin: z.enum(['default', 'file', 'command line']),
     place: words('`file:line:column`, or the name of the option.').optional(),
   })
@@ -202,8 +202,8 @@ export const toolCallAnswer = z
     outcome: z
       .enum(['result', 'tool-error', 'error', 'input-required'])
       .describe('`tool-error`: the tool ran and failed. `error`: the gateway or the upstream refused the call.'),
-    result: z.json().optional().describe('The result of the tool.'),
-    error: z.object({ code: z.int(), message: z.string(), data: z.json().optional() }).optional(),
+    result: json.optional(),
+    error: z.object({ code: z.int(), message: z.string(), data: json.optional() }).optional(),
     seconds: z.number().min(0),
   })
   .register(components, { id: 'ToolCall' });
@@ -222,7 +222,7 @@ export const configDiffAnswer = z
     isDifferent: z.boolean().describe('Whether the file differs from the running config.'),
     runningSince: time(),
     lastError: z.string().optional(),
-    differences: z.array(z.object({ key: z.string(), running: z.json().optional(), file: z.json().optional() })),
+    differences: z.array(z.object({ key: z.string(), running: json.optional(), file: json.optional() })),
   })
   .register(components, { id: 'ConfigDiff' });
 

@@ -142,6 +142,7 @@ test('the OpenAPI document describes every operation, and every live answer matc
       `${method} ${path} shows a secret`,
     );
   }
+  await answerOf(DONE, '/upstreams/local/restart', { method: 'POST', body: {} });
   await client.close().catch(() => undefined);
 });
 
