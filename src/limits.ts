@@ -84,10 +84,6 @@ export const LIMITS = {
 
   /** Body of one request to the admin API. */
   adminBodyBytes: MIB,
-  /** Items, sessions, streams or calls in one answer of the admin API. */
-  adminAnswerItems: 10_000,
-  /** The latest lines of the log, which operators can read over the admin API. */
-  recentLogBytes: 256 * KIB,
   /** Operators that follow the log at the same time. */
   logFollowers: 16,
   /** Lines of the log that wait for one operator that does not read. */

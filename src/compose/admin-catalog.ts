@@ -3,9 +3,11 @@ import type { Callables } from '../catalog/callable.ts';
 import { isIncluded } from '../catalog/names/glob.ts';
 import { printable } from '../catalog/names/name.ts';
 import { RawObject } from '../json/json.ts';
-import { LIMITS } from '../limits.ts';
 import type { CatalogQuery } from '../operator/admin/admin-port.ts';
 import type { CatalogAnswer } from '../operator/admin/answers.ts';
+
+/** Items in one answer. */
+const MAX_ITEMS = 10_000;
 
 type Item = CatalogAnswer['items'][number];
 
@@ -35,8 +37,8 @@ export function catalogAnswerOf(catalog: Catalog, { view, era, upstream }: Catal
   return {
     view,
     era,
-    items: items.slice(0, LIMITS.adminAnswerItems),
-    isCut: items.length > LIMITS.adminAnswerItems,
+    items: items.slice(0, MAX_ITEMS),
+    isCut: items.length > MAX_ITEMS,
   };
 }
 

@@ -3,7 +3,6 @@ import type { ClientGroup } from '../gateway/clients/client-group.ts';
 import type { Session } from '../gateway/clients/session.ts';
 import type { ConnectionHolder } from '../gateway/exchange/connection-holder.ts';
 import type { Exchange } from '../gateway/exchange/exchange.ts';
-import { LIMITS } from '../limits.ts';
 import type { CallsAnswer, ClientsAnswer, SessionsAnswer, StreamsAnswer } from '../operator/admin/answers.ts';
 import type { Core } from './core.ts';
 
@@ -15,6 +14,8 @@ export interface ClientSource extends Pick<Core, 'seenClients' | 'parked'> {
 
 const MS = 1_000;
 const DIGEST_CHARS = 16;
+/** Sessions, streams or calls in one answer. */
+export const MAX_ITEMS = 10_000;
 
 /** Returns the name of a session or group for operators. The id of a session is a credential and is never shown. */
 export function digestOf(id: string): string {
@@ -38,7 +39,7 @@ function* holdersOf({ sessions, groups }: ClientSource): Iterable<Named> {
 
 /** Returns the first items, and whether there are more. */
 function firstOf<T>(items: readonly T[]): { readonly first: T[]; readonly isCut: boolean } {
-  return { first: items.slice(0, LIMITS.adminAnswerItems), isCut: items.length > LIMITS.adminAnswerItems };
+  return { first: items.slice(0, MAX_ITEMS), isCut: items.length > MAX_ITEMS };
 }
 
 function countOf(items: Iterable<unknown>): number {

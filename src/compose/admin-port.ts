@@ -11,6 +11,7 @@ import { catalogAnswerOf } from './admin-catalog.ts';
 import { callsAnswerOf, clientsAnswerOf, digestOf, sessionsAnswerOf, streamsAnswerOf } from './admin-clients.ts';
 import type { Core } from './core.ts';
 import { nextStepFor } from './next-step.ts';
+import { widestKey } from './widest-key.ts';
 import { fullUpstreamStatuses } from './upstream-status.ts';
 
 /** The parts of the running gateway that operators see and change. */
@@ -27,8 +28,6 @@ export interface AdminSource {
   readonly draining: { isDraining: boolean };
   readonly reload?: ReloadPort;
 }
-
-const MS = 1_000;
 
 /** Creates the admin API's view of a running gateway. */
 export function createAdminPort(source: AdminSource): AdminPort {
@@ -68,12 +67,6 @@ export function createAdminPort(source: AdminSource): AdminPort {
     });
   };
 
-  const replace = async (next: UpstreamConfig, drainMs: number): Promise<number> => {
-    const startedMs = performance.now();
-    await core.replaceUpstream(next, drainMs);
-    return Math.round((performance.now() - startedMs) / MS);
-  };
-
   return {
     status: () => statusOf(source),
     upstreams,
@@ -84,7 +77,8 @@ export function createAdminPort(source: AdminSource): AdminPort {
         throw new AdminError('not-found', `There is no endpoint "${view}". There are: ${known.join(', ')}.`);
       }
       if (upstream !== undefined) upstreamOf(upstream);
-      return catalogAnswerOf(core.offers.catalog(view, era, ''), query);
+      const ids = core.views.get(view)?.upstreams.map(({ id }) => id) ?? [];
+      return catalogAnswerOf(core.offers.catalog(view, era, widestKey(core.offers, ids, era)), query);
     },
     clients: () => clientsAnswerOf(core),
     sessions: () => sessionsAnswerOf(core, performance.now()),
@@ -95,19 +89,20 @@ export function createAdminPort(source: AdminSource): AdminPort {
       const upstream = upstreamOf(id);
       const original = disabled.get(id) ?? upstream.config;
       disabled.delete(id);
-      const seconds = await replace(original, drainMs);
-      const start =
-        original.start === 'eager' ? 'It is starting.' : 'It starts when a client next needs it (start: lazy).';
-      return `Upstream "${id}" has new connections; the old ones were closed after ${seconds} s. ${start}`;
+      await core.replaceUpstream(original, drainMs);
+      if (await core.startUpstream(id)) return `Upstream "${id}" runs again, with new connections.`;
+      const now = (await upstreams()).find((one) => one.id === id);
+      const why = [now?.reason, now?.nextStep].filter((text) => text !== undefined).join('. ');
+      return `Upstream "${id}" was restarted, and is ${now?.state ?? 'gone'}: ${why}`;
     },
     disableUpstream: async (id, drainMs) => {
       const upstream = upstreamOf(id);
       if (!disabled.has(id)) disabled.set(id, upstream.config);
       const problem = `an operator has disabled it at ${new Date().toISOString()}`;
-      const seconds = await replace({ ...upstream.config, problem, start: 'lazy' }, drainMs);
+      await core.replaceUpstream({ ...upstream.config, problem }, drainMs);
       return (
         `Upstream "${id}" is out of service until "linkspan restart ${id}" or a restart of the gateway. ` +
-        `Its connections were closed after ${seconds} s. Its items stay in the lists, and calls of them are refused.`
+        'Its connections are closed. Its items stay in the lists, and calls of them are refused.'
       );
     },
     endSession: async (digest) => {

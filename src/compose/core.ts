@@ -82,6 +82,8 @@ export interface Core {
    * @throws {RangeError} if there is no upstream with this id.
    */
   replaceUpstream(config: UpstreamConfig, drainMs: number): Promise<void>;
+  /** Starts an upstream and reads its lists. Resolves with whether that succeeded; its state has the reason if not. */
+  startUpstream(id: string): Promise<boolean>;
   /** Starts the timers and the upstreams that are configured with `start: eager`. */
   start(): void;
   /** Releases sessions, groups and connections that are unused at this time (monotonic ms). A timer calls it too. */
@@ -348,10 +350,13 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
       const replaced = upstreams.replace(made, drainMs);
       offers.setEras(made.id, made.eras);
       if (before !== undefined) links.detach(before.links());
-      if (next.start === 'eager' && next.problem === undefined) listRefresher.refreshAtStart(made);
       await replaced;
       // The old one has reported that it stopped.
       metrics.upstreamState(made.id, made.lifecycle.phase);
+    },
+    startUpstream: async (id: string) => {
+      const upstream = upstreams.get(id);
+      return upstream !== undefined && (await listRefresher.refreshAtStart(upstream));
     },
     refresh: () => listRefresher.refreshAll(),
     /** Reads the lists and start records that an earlier process has stored. */
@@ -368,7 +373,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
         void reportProcesses();
       }, SWEEP_MS).unref();
       for (const upstream of upstreams.values()) {
-        if (upstream.config.start === 'eager') listRefresher.refreshAtStart(upstream);
+        if (upstream.config.start === 'eager') void listRefresher.refreshAtStart(upstream);
       }
     },
     /** Stops the parts in the reverse order of their construction. */

@@ -1,5 +1,8 @@
 import { LIMITS } from '../limits.ts';
 
+/** How much of the log is kept in memory. */
+export const RECENT_BYTES = 262_144;
+
 /** The latest lines of a log, and the operators that follow it. */
 export class LogTail {
   /** Texts of one or more lines, the oldest first, from `#first` on. */
@@ -13,7 +16,7 @@ export class LogTail {
     for (const follower of this.#followers) follower(text);
     this.#texts.push(text);
     this.#bytes += Buffer.byteLength(text);
-    while (this.#bytes > LIMITS.recentLogBytes) {
+    while (this.#bytes > RECENT_BYTES) {
       this.#bytes -= Buffer.byteLength(this.#texts[this.#first] ?? '');
       this.#texts[this.#first++] = '';
     }

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { type ClientSource, sessionsAnswerOf, streamsAnswerOf } from '../../src/compose/admin-clients.ts';
-import { LIMITS } from '../../src/limits.ts';
+import { type ClientSource, MAX_ITEMS, sessionsAnswerOf, streamsAnswerOf } from '../../src/compose/admin-clients.ts';
 import { testCore } from '../support/core.ts';
 import { memoryUpstream } from '../support/memory-upstream.ts';
 
@@ -18,14 +17,14 @@ test('sessions show client, streams and idle time, but not their id', TIMEOUT, a
   assert.equal(streamsAnswerOf(gateway.core).streams[0]?.session, only?.id);
 });
 
-test('limit adminAnswerItems: a longer list is cut, and says so', TIMEOUT, async () => {
+test('a list that is too long for one answer is cut, and says so', TIMEOUT, async () => {
   await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: {} }) } });
   await gateway.connect();
   const [one] = gateway.core.sessions;
   assert.ok(one !== undefined);
-  const many = { [Symbol.iterator]: () => Array.from({ length: LIMITS.adminAnswerItems + 1 }, () => one).values() };
+  const many = { [Symbol.iterator]: () => Array.from({ length: MAX_ITEMS + 1 }, () => one).values() };
   const { groups, seenClients, parked } = gateway.core;
   const source: ClientSource = { sessions: many, groups, seenClients, parked };
   const { sessions, isCut } = sessionsAnswerOf(source, performance.now());
-  assert.deepEqual([sessions.length, isCut], [LIMITS.adminAnswerItems, true]);
+  assert.deepEqual([sessions.length, isCut], [MAX_ITEMS, true]);
 });

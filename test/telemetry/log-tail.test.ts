@@ -2,15 +2,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LIMITS } from '../../src/limits.ts';
 import { createLogger, logTailOf, setLogLevel } from '../../src/telemetry/log.ts';
-import { LogTail } from '../../src/telemetry/log-tail.ts';
+import { LogTail, RECENT_BYTES } from '../../src/telemetry/log-tail.ts';
 
-test('limit recentLogBytes: the oldest lines are removed', () => {
+test('beyond its size the log in memory loses the oldest lines', () => {
   const tail = new LogTail();
   const line = (n: number) => `${JSON.stringify({ n, pad: 'x'.repeat(1_000) })}\n`;
   for (let n = 0; n < 1_000; n++) tail.write(line(n));
   const recent = tail.recent();
   const bytes = recent.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-  assert.ok(bytes <= LIMITS.recentLogBytes && bytes > LIMITS.recentLogBytes / 2, `${bytes} bytes`);
+  assert.ok(bytes <= RECENT_BYTES && bytes > RECENT_BYTES / 2, `${bytes} bytes`);
   assert.equal(recent.at(-1), line(999));
 });
 

@@ -104,7 +104,11 @@ export function createAdminApp({ port, operators, version, log, onRefused, onLim
   });
 
   app.onError((error, c) => {
-    if (error instanceof AdminError) return refuse(c, error.code, error.message);
+    if (error instanceof AdminError) {
+      // Only the log has a limit on the number of operators.
+      if (error.code === 'overloaded') onLimit('logFollowers');
+      return refuse(c, error.code, error.message);
+    }
     log.error({ err: error }, 'operator request failed');
     return refuse(c, 'internal-error', 'The gateway failed to answer; its log has the reason.');
   });

@@ -227,7 +227,7 @@ test('a restarted upstream answers in another process, and the session of its cl
   const first = await textOf();
   assert.equal(await textOf(), first);
   const { message } = await answerOf(DONE, '/upstreams/local/restart', { method: 'POST', body: {} });
-  assert.match(message, /"local" has new connections/);
+  assert.match(message, /"local" runs again/);
   assert.notEqual(await textOf(), first);
   await client.close();
 });
