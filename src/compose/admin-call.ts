@@ -11,7 +11,7 @@ import { VERSION } from '../version.ts';
 const MS = 1_000;
 
 /** Returns the principal of an operator. It is no client: it shares no session, process or cache with one. */
-export function operatorPrincipal(operator: string): Principal {
+function operatorPrincipal(operator: string): Principal {
   return { key: `operator:${operator}`, label: `operator ${operator}`, scopes: [] };
 }
 

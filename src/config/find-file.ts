@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { ConfigError } from './document/problem.ts';
 
 /** Where a config file is looked for, in this order, below the current directory. */
-export const CONFIG_FILES = [
+const CONFIG_FILES = [
   'linkspan.yaml',
   'linkspan.yml',
   'linkspan.json',

@@ -32,10 +32,11 @@ export function createOperatorApp(view: OperatorView): Hono {
   app.use(async (c, next) => {
     c.header('Cache-Control', 'no-store');
     c.header('X-Content-Type-Options', 'nosniff');
-    if (!isOwnHost(c.req.header('host'), view.allowedHosts)) {
-      return c.json({ error: 'Host not allowed. Use an address, or add the name to allowedHosts.' }, 403);
-    }
     const isAdmin = c.req.path.startsWith(`${ADMIN_PATH}/`);
+    if (!isOwnHost(c.req.header('host'), view.allowedHosts)) {
+      const message = 'Host not allowed. Use an address, or add the name to allowedHosts.';
+      return c.json(isAdmin ? { error: 'forbidden', message } : { error: message }, 403);
+    }
     if (!isAdmin && c.req.method !== 'GET' && c.req.method !== 'HEAD') {
       return c.json({ error: 'Only GET.' }, 405, { Allow: 'GET, HEAD' });
     }

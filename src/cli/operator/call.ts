@@ -54,7 +54,8 @@ export function argumentsOf(args: readonly string[]): Record<string, unknown> {
     const at = arg.indexOf('=');
     if (at < 1) throw new CliError(EXIT.usage, `expected name=value or one JSON object, got ${JSON.stringify(arg)}`);
     const text = arg.slice(at + 1);
-    return [arg.slice(0, at), parsed(text) ?? text];
+    const value = parsed(text);
+    return [arg.slice(0, at), value === undefined ? text : value];
   });
   return Object.fromEntries(pairs);
 }

@@ -21,7 +21,7 @@ export async function status(options: PrintOptions): Promise<number> {
 }
 
 /** Returns the state of a gateway for people. @param nowMs wall clock. */
-export function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], nowMs: number): string {
+function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], nowMs: number): string {
   const uptime = durationText((nowMs - Date.parse(state.startedAt)) / 1_000);
   const { sessions, clientGroups, requestsInFlight, parkedCalls } = state;
   const rows = [
