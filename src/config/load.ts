@@ -44,7 +44,7 @@ export interface Loaded {
   /** Problems of entries. Each such upstream is listed as failed; the others are served. */
   readonly problems: readonly Problem[];
   /** Returns every setting with its origin, without secrets. */
-  settings(): readonly Setting[];
+  readonly settings: () => readonly Setting[];
 }
 
 /**
