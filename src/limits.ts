@@ -81,6 +81,15 @@ export const LIMITS = {
   /** Values (objects, arrays, strings, numbers and literals) of one message, at all depths. */
   clientMessageValues: 100_000,
   upstreamMessageValues: 1_000_000,
+
+  /** Body of one request to the admin API. */
+  adminBodyBytes: MIB,
+  /** Operators that follow the log at the same time. */
+  logFollowers: 16,
+  /** Lines of the log that wait for one operator that does not read. */
+  logFollowerBytes: MIB,
+  /** Kinds of clients that the admin API lists. */
+  seenClients: 1_000,
 } as const;
 
 export type LimitName = keyof typeof LIMITS;

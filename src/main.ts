@@ -21,6 +21,7 @@ async function main(argv: readonly string[]): Promise<number> {
   keepCompiledCode();
   const { Command, CommanderError, Option } = await import('commander');
   const { VERSION } = await import('./version.ts');
+  const { addOperatorCommands } = await import('./cli/operator/commands.ts');
   let code = 0;
 
   const program = new Command('linkspan')
@@ -34,7 +35,8 @@ async function main(argv: readonly string[]): Promise<number> {
         '',
         'Examples:',
         '  linkspan run --config ~/.cursor/mcp.json        serve the servers of a client, as they are',
-        '  linkspan run --config linkspan.yaml --listen 127.0.0.1:8080',
+        '  linkspan run --listen 127.0.0.1:8080            serve linkspan.yaml or config/linkspan.yaml of this folder',
+        '  linkspan status                                 show the running gateway',
         '  linkspan validate --start --config linkspan.yaml    start each upstream once, and say what it offers or why not',
       ].join('\n'),
     );
@@ -52,7 +54,10 @@ async function main(argv: readonly string[]): Promise<number> {
   program
     .command('run')
     .description('Serve the upstreams of a config file until told to stop.')
-    .requiredOption('-c, --config <file>', 'our YAML, JSON or TOML file, or the file of any MCP client (never written)')
+    .option(
+      '-c, --config <file>',
+      'our YAML, JSON or TOML file, or the file of any MCP client (never written); default: linkspan.yaml or the like',
+    )
     .addOption(listen())
     .addOption(operator())
     .addOption(project())
@@ -66,7 +71,7 @@ async function main(argv: readonly string[]): Promise<number> {
   program
     .command('prefetch')
     .description('Start each upstream once and keep its lists, so that no client waits for them later.')
-    .requiredOption('-c, --config <file>', 'the config file')
+    .option('-c, --config <file>', 'the config file (default: linkspan.yaml or the like)')
     .addOption(project())
     .addOption(logFormat())
     .action(async (options: StartOptions) => {
@@ -77,7 +82,7 @@ async function main(argv: readonly string[]): Promise<number> {
   program
     .command('validate')
     .description('Check a config file and print what would be served.')
-    .requiredOption('-c, --config <file>', 'the config file')
+    .option('-c, --config <file>', 'the config file (default: linkspan.yaml or the like)')
     .addOption(listen())
     .addOption(operator())
     .addOption(project())
@@ -101,13 +106,17 @@ async function main(argv: readonly string[]): Promise<number> {
   program
     .command('stdio')
     .description('Serve one client over stdin and stdout, for clients that only start programs.')
-    .requiredOption('-c, --config <file>', 'the config file')
+    .option('-c, --config <file>', 'the config file (default: linkspan.yaml or the like)')
     .addOption(project())
     .addOption(logFormat())
     .action(async (options: StartOptions) => {
       const { stdio } = await import('./cli/stdio.ts');
       code = await stdio(options);
     });
+
+  addOperatorCommands(program, (exitCode) => {
+    code = exitCode;
+  });
 
   program
     .command('version')
@@ -121,6 +130,13 @@ async function main(argv: readonly string[]): Promise<number> {
     return code;
   } catch (thrown) {
     if (thrown instanceof CommanderError) return thrown.exitCode === 0 ? 0 : USAGE_ERROR;
+    const { CliError } = await import('./cli/operator/cli-error.ts');
+    if (thrown instanceof CliError) {
+      const isJson = argv.includes('--json');
+      const { exitCode, message } = thrown;
+      process.stderr.write(isJson ? `${JSON.stringify({ error: message, exitCode })}\n` : `linkspan: ${message}\n`);
+      return exitCode;
+    }
     const { ConfigError } = await import('./config/document/problem.ts');
     const { isExpected } = await import('./telemetry/log-error.ts');
     if (!(thrown instanceof ConfigError) && !(thrown instanceof Error && isExpected(thrown))) throw thrown;

@@ -2,12 +2,14 @@ import { isatty } from 'node:tty';
 
 import { isLoopback } from '../config/schema/address.ts';
 import type { AccessLog, Config } from '../config/config.ts';
+import { configFile } from '../config/find-file.ts';
 import { type Loaded, type LoadOptions, loadConfig } from '../config/load.ts';
 import { createLogger, type LogFormat, type Logger } from '../telemetry/log.ts';
 
 /** The command-line options of commands that load a config. */
 export interface StartOptions {
-  readonly config: string;
+  /** Default: found by itself; see {@link configFile}. */
+  readonly config?: string;
   readonly listen?: string;
   readonly operator?: string;
   readonly project?: string;
@@ -36,13 +38,20 @@ export function loadOptions({ listen, operator, project }: StartOptions): LoadOp
  * @throws {ConfigError} if the config file cannot be used.
  */
 export function start(verb: 'run' | 'stdio', options: StartOptions): Started {
-  const load = () => loadConfig(options.config, loadOptions(options));
+  const file = fileOf(options);
+  const how = loadOptions(options);
+  const load = () => loadConfig(file, how);
   const loaded = load();
   const { config, warnings } = loaded;
   const format = options.logFormat ?? (isatty(STDERR) ? 'pretty' : 'json');
   const log = createLogger(config.logLevel, undefined, { format, requests: requestLines(verb, format, config) });
   for (const warning of warnings) log.warn({ file: config.file }, warning);
   return { config, loaded, log, load };
+}
+
+/** Returns the config file: the one that the command line names, else the one that is found. @throws {ConfigError} */
+export function fileOf({ config }: Pick<StartOptions, 'config'>): string {
+  return configFile(config, process.cwd(), process.env);
 }
 
 /** Decides which requests get a log line. */

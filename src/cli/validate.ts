@@ -6,7 +6,7 @@ import { loadConfig } from '../config/load.ts';
 import { ConfigError, problemLine } from '../config/document/problem.ts';
 import type { UpstreamStatus } from '../operator/status.ts';
 import { missingCommands } from './commands.ts';
-import { loadOptions, type StartOptions } from './start.ts';
+import { fileOf, loadOptions, type StartOptions } from './start.ts';
 import { listOnce } from './trial-start.ts';
 
 /** The command-line options of `validate`. */
@@ -28,8 +28,9 @@ interface Findings {
  * the file or an entry of it cannot be used, or a started upstream is not ready.
  */
 export async function validate(options: ValidateOptions): Promise<number> {
-  const { config: file, json } = options;
+  const { json } = options;
   try {
+    const file = fileOf(options);
     const { config, warnings, problems } = loadConfig(file, loadOptions(options));
     const started = options.start ? await listOnce(config) : [];
     const findings: Findings = {

@@ -1,10 +1,11 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import { updateViews, type View } from '../catalog/view.ts';
-import type { Config } from '../config/config.ts';
+import type { Config, UpstreamConfig } from '../config/config.ts';
 import { Calls } from '../gateway/calls/calls.ts';
 import { TaskCalls } from '../gateway/calls/task-calls.ts';
 import { ClientGroups } from '../gateway/clients/client-group.ts';
+import { SeenClients } from '../gateway/clients/seen-clients.ts';
 import { Sessions } from '../gateway/clients/sessions.ts';
 import { HolderLinks } from '../gateway/connections/holder-links.ts';
 import { StateLosses } from '../gateway/connections/state-losses.ts';
@@ -68,6 +69,22 @@ export interface Core {
   readonly keepsState: boolean;
   /** Number of requests without an answer yet. */
   readonly inFlightCount: number;
+  /** The endpoints, by id. */
+  readonly views: ReadonlyMap<string, View>;
+  /** The clients with what is kept for them; for reports to operators. */
+  readonly sessions: Sessions;
+  readonly groups: ClientGroups;
+  readonly seenClients: SeenClients;
+  readonly parked: ParkedCalls;
+  /**
+   * Replaces an upstream by one with this config and the same id. New calls go to the new one, also those of clients with
+   * a connection to the old one, which is stopped after its calls or after `drainMs`. Resolves when it is stopped.
+   *
+   * @throws {RangeError} if there is no upstream with this id.
+   */
+  replaceUpstream(config: UpstreamConfig, drainMs: number): Promise<void>;
+  /** Starts an upstream and reads its lists. Resolves with whether that succeeded; its state has the reason if not. */
+  startUpstream(id: string): Promise<boolean>;
   /** Starts the timers and the upstreams that are configured with `start: eager`. */
   start(): void;
   /** Releases sessions, groups and connections that are unused at this time (monotonic ms). A timer calls it too. */
@@ -178,6 +195,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     },
     onRelease: (session) => links.releaseHolder(session),
   });
+  const seenClients = new SeenClients(onLimit);
   const groups = new ClientGroups({
     defaultCatalog: (view) => offers.catalog(view, 'modern', ''),
     loadCatalog: (holder) => offers.loadCatalog(holder),
@@ -307,6 +325,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     views,
     upstreams,
     sessions,
+    seenClients,
     listRefresher,
     links,
     lists,
@@ -361,6 +380,25 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
       return recorder.inFlightCount;
     },
     sweep,
+    views,
+    sessions,
+    groups,
+    seenClients,
+    parked,
+    replaceUpstream: async (next: UpstreamConfig, drainMs: number) => {
+      const before = upstreams.get(next.id);
+      const made = factory.create(next);
+      const replaced = upstreams.replace(made, drainMs);
+      offers.setEras(made.id, made.eras);
+      if (before !== undefined) links.detach(before.links());
+      await replaced;
+      // The old one has reported that it stopped.
+      metrics.upstreamState(made.id, made.lifecycle.phase);
+    },
+    startUpstream: async (id: string) => {
+      const upstream = upstreams.get(id);
+      return upstream !== undefined && (await listRefresher.refreshAtStart(upstream));
+    },
     refresh: () => listRefresher.refreshAll(),
     apply: configApplier({
       setConfig: (next) => {
@@ -396,7 +434,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
         void reportProcesses();
       }, SWEEP_MS).unref();
       for (const upstream of upstreams.values()) {
-        if (upstream.config.start === 'eager') listRefresher.refreshAtStart(upstream);
+        if (upstream.config.start === 'eager') void listRefresher.refreshAtStart(upstream);
       }
     },
     /** Stops the parts in the reverse order of their construction. */

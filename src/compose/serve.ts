@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Logger } from 'pino';
 import { FileWatch } from '../config/file-watch.ts';
@@ -6,6 +7,7 @@ import { StartError } from '../errors.ts';
 import type { ConfigControl } from '../operator/config-control.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
+import { createAdminPort } from './admin-port.ts';
 import { type Core, startCore } from './core.ts';
 import { Edge } from './edge.ts';
 import { Reloader } from './reload.ts';
@@ -34,6 +36,9 @@ export interface ServeOptions {
   /** Loads the config again. If absent, it cannot be reloaded. @throws {ConfigError} */
   readonly load?: () => Loaded;
 }
+
+/** The name of the operator who uses the key in the state directory. */
+const LOCAL_OPERATOR = 'local';
 
 /**
  * Starts the gateway and listens.
@@ -95,6 +100,7 @@ export async function serve(loaded: Loaded, log: Logger, { warmUntil, load }: Se
         watch?.[Symbol.dispose]();
         open.drain();
         await drain(core);
+        if (keepsFile) await removeOperatorFile(config.stateDir, token);
         await core.stop();
         await open.close();
       },
@@ -103,6 +109,31 @@ export async function serve(loaded: Loaded, log: Logger, { warmUntil, load }: Se
     await core.stop();
     await edge?.close();
     throw thrown;
+  }
+}
+
+/** Writes the file by which the command line finds this gateway. Without it the gateway works all the same. */
+async function announce(
+  config: Config,
+  origin: string,
+  token: string,
+  startedAtMs: number,
+  log: Logger,
+): Promise<void> {
+  const url = new URL(origin);
+  // An address that stands for all addresses is none that a program can connect to.
+  if (url.hostname === '0.0.0.0') url.hostname = '127.0.0.1';
+  if (url.hostname === '[::]') url.hostname = '[::1]';
+  const { stateDir, file: configFile } = config;
+  const startedAt = new Date(startedAtMs).toISOString();
+  try {
+    const content = { url: url.origin, token, pid: process.pid, version: VERSION, configFile, startedAt };
+    await writeOperatorFile(stateDir, content);
+  } catch (thrown) {
+    log.warn(
+      { err: thrown, stateDir },
+      'the command line cannot find this gateway, because its file cannot be written',
+    );
   }
 }
 

@@ -5,6 +5,7 @@ import type { Offers } from '../gateway/lists/offers.ts';
 import type { EraStatus, UpstreamStatus } from '../operator/status.ts';
 import type { Era } from '../protocol/revisions.ts';
 import { isUp, type Lifecycle } from '../upstream/lifecycle.ts';
+import { widestKey } from './widest-key.ts';
 import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
 
 /** The parts of the core whose status is reported. */
@@ -19,8 +20,9 @@ function explanation({ reason, detail }: Lifecycle): string | undefined {
 
 function statusOf(upstream: Upstream, offers: Offers): UpstreamStatus {
   const { id } = upstream;
-  const { tools, prompts, lists, quarantined } = offers.catalog(id, 'legacy', '');
-  const offer = offers.best(id, 'legacy', '');
+  const key = widestKey(offers, [id], 'legacy');
+  const { tools, prompts, lists, quarantined } = offers.catalog(id, 'legacy', key);
+  const offer = offers.best(id, 'legacy', key);
   const unreadable = offer?.unreadable?.filter(({ kind }) => kind === 'tool').length ?? 0;
   const listed = (offer?.tools.length ?? 0) + unreadable;
   const bad = quarantined.filter((item) => item.upstream === id && item.kind === 'tool').length;

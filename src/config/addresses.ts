@@ -98,7 +98,7 @@ export function exposureWarnings(document: Document, settings: GatewaySettings, 
     warnings.push(problemLine(document.problem(['gateway', 'listen'], message)));
   }
   if (operator !== undefined && !isLoopback(operator.host)) {
-    const message = 'this port has no authentication; let only operators reach it';
+    const message = 'health and metrics on this port need no key; let only operators and their monitoring reach it';
     warnings.push(problemLine(document.problem(['gateway', 'operator'], message)));
   }
   return warnings;

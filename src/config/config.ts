@@ -16,6 +16,8 @@ export interface Config {
   /** Directory for sealing keys, session journal and last good offers; absolute. */
   readonly stateDir: string;
   readonly auth: AuthConfig;
+  /** Keys of operators, for the admin API. They are no credentials of clients, and those of clients are none here. */
+  readonly operatorKeys: readonly ApiKeyConfig[];
   readonly limits: LimitsConfig;
   readonly sessions: SessionsConfig;
   /** Whether 2024-11-05 clients may connect by `GET /sse`. */

@@ -1,6 +1,5 @@
-import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { isAbsolute, join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 
 import { addressesOf, exposure, exposureWarnings, readOverrides } from './addresses.ts';
 import type { Addresses } from './addresses.ts';
@@ -17,6 +16,8 @@ import { ConfigError, keyText, problemLine } from './document/problem.ts';
 import type { Problem } from './document/problem.ts';
 import { readProfiles } from './profiles.ts';
 import { checkSection } from './schema/section.ts';
+import { type Setting, settingsOf } from './settings.ts';
+import { defaultStateDir } from './state-dir.ts';
 import { upstreamId } from './upstreams/upstream-id.ts';
 import { readUpstream } from './upstreams/upstream.ts';
 
@@ -44,6 +45,8 @@ export interface Loaded {
   readonly problems: readonly Problem[];
   /** The absolute paths of all files that the config depends on: its own, and those of `envFile` and `${file:…}`. */
   readonly files: readonly string[];
+  /** Returns every setting with its origin, without secrets. */
+  readonly settings: () => readonly Setting[];
 }
 
 /**
@@ -108,6 +111,13 @@ export function loadConfig(file: string, { env, listen, operator, project }: Loa
     warnings,
     problems: wrongEntries.toSorted((a, b) => a.line - b.line || a.column - b.column),
     files: [absolute, ...where.files],
+    settings: () =>
+      settingsOf({
+        document,
+        gateway: expandData(['gateway'], valueAt(document.data, ['gateway']) ?? {}, where, 'plain'),
+        upstreams: map.entries.map(({ path }) => path),
+        options: optionSettings({ listen, operator }),
+      }),
   };
 }
 
@@ -166,6 +176,7 @@ function configOf(
       jwt: settings.auth.jwt,
       apiKeys: settings.auth.apiKeys.map(({ name, sha256 }) => ({ name, sha256 })),
     },
+    operatorKeys: settings.operatorKeys.map(({ name, sha256 }) => ({ name, sha256 })),
     limits: {
       bodyBytes: limits.body,
       messageBytes: limits.message,
@@ -197,13 +208,17 @@ function configOf(
   };
 }
 
-/**
- * Returns the default state directory. Each config file has its own, so that two gateways of one user share no state.
- */
-function defaultStateDir(file: string, where: Places): string {
-  const base = where.variable('XDG_STATE_HOME');
-  const root = base !== undefined && isAbsolute(base) ? base : join(where.home, '.local', 'state');
-  return join(root, 'linkspan', createHash('sha256').update(file).digest('hex').slice(0, 12));
+/** Returns the settings that the command line overrides, by key. */
+function optionSettings({
+  listen,
+  operator,
+}: Pick<LoadOptions, 'listen' | 'operator'>): Map<string, { readonly option: string; readonly value: string | false }> {
+  const options = new Map<string, { readonly option: string; readonly value: string | false }>();
+  if (listen !== undefined) options.set('gateway.listen', { option: '--listen', value: listen });
+  if (operator !== undefined) {
+    options.set('gateway.operator', { option: '--operator', value: operator === 'off' ? false : operator });
+  }
+  return options;
 }
 
 function freeze<T>(value: T): T {

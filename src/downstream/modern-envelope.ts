@@ -43,8 +43,8 @@ export function modernCaller(envelope: Envelope, principal: Principal, view: str
   if (byPrincipal === undefined) callers.set(envelope, (byPrincipal = new WeakMap()));
   const last = byPrincipal.get(principal);
   if (last?.view === view) return last;
-  const { version, clientCapabilities, logLevel } = envelope;
-  const caller = { principal, view, revision: version, capabilities: clientCapabilities, logLevel };
+  const { version, clientCapabilities, logLevel, clientInfo } = envelope;
+  const caller = { principal, view, revision: version, capabilities: clientCapabilities, logLevel, clientInfo };
   byPrincipal.set(principal, caller);
   return caller;
 }

@@ -1,4 +1,5 @@
 import type { Answer, Notification, Request, Response } from '../protocol/jsonrpc.ts';
+import type { RawObject } from '../json/json.ts';
 import type { Principal } from '../policy/principal.ts';
 import type { HeaderLookup } from '../protocol/framing/mcp-headers.ts';
 import type { ModernRevision } from '../protocol/revisions.ts';
@@ -32,6 +33,8 @@ export interface ModernCaller extends Caller {
   readonly revision: ModernRevision;
   /** The lowest level of log messages about this request; undefined for none. */
   readonly logLevel: Severity | undefined;
+  /** The client's description of itself; undefined if it sent none. */
+  readonly clientInfo?: RawObject | undefined;
 }
 
 /** The response to a modern request. */

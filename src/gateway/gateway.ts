@@ -27,6 +27,7 @@ import { noToolsNote, resolve } from './calls/resolve.ts';
 import type { Lifecycle } from '../upstream/lifecycle.ts';
 import type { ListRefresher } from './lists/list-refresher.ts';
 import type { Session } from './clients/session.ts';
+import type { SeenClients } from './clients/seen-clients.ts';
 import type { Sessions } from './clients/sessions.ts';
 import type { Tasks } from './tasks/tasks.ts';
 
@@ -34,6 +35,7 @@ export interface GatewayParts {
   readonly views: ReadonlyMap<string, View>;
   readonly upstreams: Upstreams;
   readonly sessions: Sessions;
+  readonly seenClients: SeenClients;
   readonly listRefresher: ListRefresher;
   readonly links: HolderLinks;
   readonly lists: ListAnswers;
@@ -81,6 +83,7 @@ export class Gateway implements Front {
       const features = { clientCapabilities, capabilityKey: capabilityKeyOf(clientCapabilities) };
       await this.#parts.listRefresher.beginFirstLists(view, 'legacy', features);
       const session = await this.#parts.sessions.open({ principal, view, revision, capabilities });
+      this.#parts.seenClients.record(session.caller, params.object('clientInfo'), Date.now());
       const { capabilities: serverCapabilities, tools, view: catalogView } = session.catalog;
       const note = tools.size === 0 ? noToolsNote(catalogView, this.#lifecycleOf, performance.now()) : undefined;
       const instructions = note ?? session.catalog.instructions;
@@ -131,6 +134,7 @@ export class Gateway implements Front {
     lookup: HeaderLookup | undefined,
   ): ModernCall {
     this.#parts.recorder.begin();
+    this.#parts.seenClients.record(caller, caller.clientInfo, Date.now());
     return this.#parts.modernRequests.request(request, caller, sink, lookup);
   }
 

@@ -1,6 +1,8 @@
 import { Hono } from 'hono';
 
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { AdminApp } from './admin/admin-app.ts';
+import { ADMIN_PATH } from './admin/routes.ts';
 import { isOwnHost } from './host.ts';
 import type { UpstreamStatus } from './status.ts';
 
@@ -11,12 +13,18 @@ export interface OperatorView {
   /** Host names accepted besides loopback names and addresses. */
   readonly allowedHosts: readonly string[];
   readonly startedAtMs: number;
+  /** Whether only this machine reaches the port. Otherwise names and reasons are shown by the admin API alone. */
+  readonly isLocal: boolean;
+  readonly admin: AdminApp;
   /** Whether to send traffic here, and all reasons against it in words. */
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   upstreams(): Promise<readonly UpstreamStatus[]>;
 }
 
-/** Creates the app of the operator's port: probes, metrics and status. Nothing can be changed through it. */
+/**
+ * Creates the app of the operator's port: probes and metrics, which are open; status, which is open if only this machine
+ * reaches the port; and the admin API, which needs the key of an operator.
+ */
 export function createOperatorApp(view: OperatorView): Hono {
   const app = new Hono();
   const startedAt = new Date(view.startedAtMs).toISOString();
@@ -24,10 +32,12 @@ export function createOperatorApp(view: OperatorView): Hono {
   app.use(async (c, next) => {
     c.header('Cache-Control', 'no-store');
     c.header('X-Content-Type-Options', 'nosniff');
+    const isAdmin = c.req.path.startsWith(`${ADMIN_PATH}/`);
     if (!isOwnHost(c.req.header('host'), view.allowedHosts)) {
-      return c.json({ error: 'Host not allowed. Use an address, or add the name to allowedHosts.' }, 403);
+      const message = 'Host not allowed. Use an address, or add the name to allowedHosts.';
+      return c.json(isAdmin ? { error: 'forbidden', message } : { error: message }, 403);
     }
-    if (c.req.method !== 'GET' && c.req.method !== 'HEAD') {
+    if (!isAdmin && c.req.method !== 'GET' && c.req.method !== 'HEAD') {
       return c.json({ error: 'Only GET.' }, 405, { Allow: 'GET, HEAD' });
     }
     return await next();
@@ -36,7 +46,7 @@ export function createOperatorApp(view: OperatorView): Hono {
   app.get('/livez', (c) => c.json({ live: true }));
   app.get('/readyz', (c) => {
     const { ready, reasons } = view.ready();
-    return c.json({ ready, reasons }, ready ? 200 : 503);
+    return c.json(view.isLocal ? { ready, reasons } : { ready }, ready ? 200 : 503);
   });
   // The port opens after the gateway has started, so every answer means "started".
   app.get('/startupz', (c) => c.json({ started: true, startedAt }));
@@ -44,11 +54,19 @@ export function createOperatorApp(view: OperatorView): Hono {
   app.get('/metrics', async (c) =>
     c.text(await view.metrics.text(), 200, { 'Content-Type': view.metrics.contentType }),
   );
-  app.get('/status', async (c) =>
-    c.json({ version: view.version, startedAt, ...view.ready(), upstreams: await view.upstreams() }),
-  );
+  app.get('/status', async (c) => {
+    if (!view.isLocal) {
+      const message = `Other machines reach this port, so the status needs the key of an operator: ${ADMIN_PATH}/status and ${ADMIN_PATH}/upstreams.`;
+      return c.json({ error: message }, 403);
+    }
+    return c.json({ version: view.version, startedAt, ...view.ready(), upstreams: await view.upstreams() });
+  });
+  app.route(ADMIN_PATH, view.admin);
   app.notFound((c) =>
-    c.json({ error: 'Not found. Try /livez, /readyz, /startupz, /metrics, /version or /status.' }, 404),
+    c.json(
+      { error: `Not found. Try /livez, /readyz, /startupz, /metrics, /version, /status or ${ADMIN_PATH}/status.` },
+      404,
+    ),
   );
   return app;
 }

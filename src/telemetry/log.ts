@@ -6,6 +6,7 @@ import type { DestinationStream, Logger as PinoLogger } from 'pino';
 import type { AccessLog, LogLevel } from '../config/config.ts';
 import { loggedError } from './log-error.ts';
 import { Repeats } from './repeats.ts';
+import { LogTail } from './log-tail.ts';
 import { RequestLog } from './request-log.ts';
 import { TerminalLog } from './terminal-log.ts';
 
@@ -48,11 +49,20 @@ export function createLogger(
   destination?: DestinationStream,
   { format = 'json', requests = 'all' }: LogOptions = {},
 ): Logger {
-  const to = destination ?? (format === 'json' ? batched() : terminal());
+  const shown = destination ?? (format === 'json' ? batched() : terminal());
+  const tail = new LogTail();
+  const to: DestinationStream = {
+    write(text) {
+      shown.write(text);
+      tail.write(text);
+    },
+  };
   const withStacks = level === 'debug' || level === 'trace';
+  const children = new Set<WeakRef<PinoLogger>>();
   const log = pino(
     {
       level,
+      onChild: (child) => addChild(children, child),
       base: { name: 'linkspan', pid: process.pid },
       timestamp: isoTime,
       serializers: { err: (error: unknown) => loggedError(error, withStacks) },
@@ -61,16 +71,43 @@ export function createLogger(
     // The terminal log counts repeats itself.
     format === 'json' && !withStacks ? withoutRepeats(to) : to,
   );
-  destinations.set(log, { destination: to, requests });
+  destinations.set(log, { destination: to, requests, tail, children });
   return log;
 }
 
-interface RequestLogTarget {
+/** Remembers a child, because a change of the level does not reach it by itself. Forgets those that are gone. */
+function addChild(children: Set<WeakRef<PinoLogger>>, child: PinoLogger): void {
+  if (children.size >= SWEEP_CHILDREN && Math.log2(children.size) % 1 === 0) {
+    for (const known of children) if (known.deref() === undefined) children.delete(known);
+  }
+  children.add(new WeakRef(child));
+}
+
+/** The number of children from which on those that are gone are removed, at each power of two. */
+const SWEEP_CHILDREN = 256;
+
+/** Sets the level of a logger that {@link createLogger} has made, and of its children. */
+export function setLogLevel(log: Logger, level: LogLevel): void {
+  log.level = level;
+  for (const child of destinations.get(log)?.children ?? []) {
+    const known = child.deref();
+    if (known !== undefined) known.level = level;
+  }
+}
+
+/** Returns the latest lines of a logger that {@link createLogger} has made; undefined for any other logger. */
+export function logTailOf(log: Logger): LogTail | undefined {
+  return destinations.get(log)?.tail;
+}
+
+interface LogTarget {
   readonly destination: DestinationStream;
+  readonly tail: LogTail;
+  readonly children: ReadonlySet<WeakRef<PinoLogger>>;
   readonly requests: Exclude<AccessLog, 'auto'>;
 }
 
-const destinations = new WeakMap<Logger, RequestLogTarget>();
+const destinations = new WeakMap<Logger, LogTarget>();
 
 /**
  * Returns the request log that writes to the destination of this logger, or undefined if the level or the config

@@ -39,6 +39,7 @@ const config: Config = {
   allowedOrigins: [],
   stateDir: '/state',
   auth: { jwt: [], apiKeys: [] },
+  operatorKeys: [],
   limits: {
     bodyBytes: 1,
     messageBytes: 1,

@@ -56,7 +56,14 @@ test('help names every verb and shows examples', BOUNDED, async () => {
   assert.match(stdout, /Examples:\n {2}linkspan run --config/);
 });
 
-const misuses = [[], ['serve'], ['run'], ['stdio'], ['validate'], ['validate', '--config', 'good.json', '--colour']];
+const misuses = [
+  [],
+  ['serve'],
+  ['ls', 'nothing'],
+  ['call'],
+  ['completion'],
+  ['validate', '--config', 'good.json', '--colour'],
+];
 
 for (const args of misuses) {
   test(`"linkspan ${args.join(' ')}" exits with 2 and prints the usage on stderr only`, BOUNDED, async () => {

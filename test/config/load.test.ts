@@ -26,6 +26,7 @@ test('a file with only upstreams gets safe defaults', () => {
     allowedHosts: [],
     allowedOrigins: [],
     auth: { jwt: [], apiKeys: [] },
+    operatorKeys: [],
     limits: {
       bodyBytes: 4_194_304,
       messageBytes: 16_777_216,
@@ -308,7 +309,7 @@ test('SEC-14 --listen overrides the file, and needs authentication beyond loopba
   const open = `${ONE}gateway: {listen: 0.0.0.0:3000}\n`;
   assert.deepEqual(loadText(open, { listen: '127.0.0.1:9' }).config.listen, { host: '127.0.0.1', port: 9 });
   const { warnings } = loadText(`${ONE}gateway: {${KEY}, operator: 0.0.0.0:1}\n`, { listen: '[::]:80' });
-  assert.match(warnings.join('\n'), /without publicUrl or allowedHosts.*\n.*this port has no authentication/);
+  assert.match(warnings.join('\n'), /without publicUrl or allowedHosts.*\n.*need no key/);
 });
 
 test('public names are normalised', () => {

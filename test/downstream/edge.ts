@@ -18,6 +18,7 @@ const DEFAULTS: Config = {
   allowedOrigins: [],
   stateDir: '/nowhere',
   auth: { jwt: [], apiKeys: [] },
+  operatorKeys: [],
   limits: {
     bodyBytes: 4_194_304,
     messageBytes: 4_194_304,

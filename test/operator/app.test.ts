@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { Hono } from 'hono';
+
 import { createOperatorApp } from '../../src/operator/app.ts';
 import type { OperatorView } from '../../src/operator/app.ts';
 import type { UpstreamStatus } from '../../src/operator/status.ts';
@@ -42,6 +44,8 @@ async function get(
     startedAtMs: Date.UTC(2026, 10, 20),
     ready: () => ({ ready: true, reasons: [] }),
     upstreams: async () => [FILES],
+    isLocal: true,
+    admin: new Hono(),
     ...view,
   });
   return await app.request(path, { method, headers: { host } });

@@ -201,6 +201,7 @@ export async function testCore(
     allowedOrigins: [],
     stateDir,
     auth: { jwt: [], apiKeys: [] },
+    operatorKeys: [],
     limits: {
       bodyBytes: 4 << 20,
       messageBytes: 16 << 20,

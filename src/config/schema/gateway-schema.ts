@@ -162,6 +162,13 @@ export const gatewaySchema = z.strictObject({
   auth: auth
     .prefault({})
     .describe('Accepted credentials. Without any, no authentication, which is allowed only on loopback.'),
+  operatorKeys: z
+    .array(apiKey, { error: 'expected a list' })
+    .prefault([])
+    .describe(
+      'Keys of operators for the admin API on the port of `operator`, sent as bearer tokens. The command line needs none ' +
+        'on the machine of the gateway: each start makes a key in the state directory.',
+    ),
   limits: limits.prefault({}).describe('Limits on the load of the gateway.'),
   sessions: sessions.prefault({}).describe('Sessions of clients: their duration, and the events kept for them.'),
   legacySse: flag().prefault(true).describe('Whether clients of 2024-11-05 may connect with GET /sse.'),

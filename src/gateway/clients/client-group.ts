@@ -108,6 +108,14 @@ export class ClientGroup extends ConnectionHolder {
     this.#exchanges.delete(exchange);
   }
 
+  exchanges(): Iterable<Exchange> {
+    return this.#exchanges;
+  }
+
+  get streamCount(): number {
+    return this.subscribers.size;
+  }
+
   announce(method: string, params: RawObject | undefined): void {
     for (const subscriber of this.subscribers) subscriber.announce(method, params);
   }
@@ -176,6 +184,11 @@ export class ClientGroups {
       yield group;
       yield* group.exclusiveGroups();
     }
+  }
+
+  /** The number of groups, without exclusive ones. */
+  get size(): number {
+    return this.#ready.size;
   }
 
   /**

@@ -99,6 +99,14 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     this.inFlight.delete(exchange.request.id);
   }
 
+  exchanges(): Iterable<Exchange> {
+    return this.inFlight.values();
+  }
+
+  get streamCount(): number {
+    return this.#sink === undefined ? 0 : 1;
+  }
+
   setSink(sink: MessageSink): void {
     this.#sink = sink;
     this.usedMs = performance.now();

@@ -57,6 +57,11 @@ export class Sessions {
     return this.#active.values();
   }
 
+  /** The number of sessions in memory. */
+  get size(): number {
+    return this.#active.size;
+  }
+
   /**
    * Opens a session. @throws {GatewayError} `overloaded` if the principal has too many sessions, none of which can be
    * released without loss.

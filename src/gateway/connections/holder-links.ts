@@ -46,6 +46,8 @@ export class HolderLinks {
   readonly #beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
   /** Keys `<upstream> <holder>` of subscriptions that are being restored. */
   readonly #restoring = new Set<string>();
+  /** Links of upstreams that were replaced, which only finish their calls. */
+  readonly #detached = new WeakSet<Link>();
 
   constructor({ upstreams, stateLosses, log, siblingsOf, beforeOpen, onLimit }: HolderLinksParts) {
     this.#beforeOpen = beforeOpen;
@@ -122,8 +124,8 @@ export class HolderLinks {
    */
   onLinkClosed(link: Link, reason: CloseReason): void {
     for (const holder of link.users) {
-      holder.pendingLinks.delete(link.upstream);
-      holder.links.delete(link.upstream);
+      // Its holders may have links of the successor already.
+      if (!this.#detached.has(link)) removeLink(holder, link.upstream);
       if (reason === 'crash' || reason === 'forgotten') this.#restoreSubscriptions(holder, link.upstream);
     }
     this.#losses.onLinkClosed(link, reason);
@@ -286,4 +288,9 @@ export class HolderLinks {
     const limits = { timeoutMs, maxMs: timeoutMs, progress: false, context: undefined } as const;
     return link.connection.call(method, params, limits).answer;
   }
+}
+
+function removeLink(holder: ConnectionHolder, upstream: string): void {
+  holder.pendingLinks.delete(upstream);
+  holder.links.delete(upstream);
 }

@@ -113,6 +113,12 @@ export abstract class ConnectionHolder implements LinkUser {
 
   abstract removeExchange(exchange: Exchange): void;
 
+  /** Returns the requests that messages of upstreams may be about, in the order of their arrival. */
+  abstract exchanges(): Iterable<Exchange>;
+
+  /** The number of open streams for messages that belong to no request. */
+  abstract readonly streamCount: number;
+
   /** Sends a notification that belongs to no request of the client. */
   abstract announce(method: string, params: RawObject | undefined): void;
 

@@ -43,6 +43,10 @@ export interface Exchange {
   readonly progressToken: string | undefined;
   /** The upstream that the request was sent to. */
   readonly upstream: string | undefined;
+  /** The published name of the called tool. */
+  readonly tool: string | undefined;
+  /** The time when the exchange began; monotonic ms. */
+  readonly startedMs: number;
   /** Cancels the exchange, and its call at the upstream. */
   cancel(reason: string | undefined): void;
   /** Cancels the exchange on the client's request. The client then gets no response. */

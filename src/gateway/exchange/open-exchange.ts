@@ -19,6 +19,7 @@ export class OpenExchange implements Exchange {
   client: Client;
   /** The holder whose links carry the request. */
   readonly holder: ConnectionHolder;
+  readonly startedMs = performance.now();
   request: Request;
   sink: MessageSink;
   progressToken: string | undefined;

@@ -123,8 +123,8 @@ export class ListRefresher {
   }
 
   /** Fetches the lists of one upstream before any client has connected, in the era of nearly all clients. */
-  refreshAtStart(upstream: Upstream): void {
-    void this.#refresh(upstream, 'legacy', undefined);
+  refreshAtStart(upstream: Upstream): Promise<boolean> {
+    return this.#refresh(upstream, 'legacy', undefined);
   }
 
   async #waitFor(holder: ConnectionHolder, running: Promise<void>): Promise<void> {

@@ -68,6 +68,11 @@ export class ParkedCalls {
     this.#parts = parts;
   }
 
+  /** Yields the calls that wait for the answers of their clients, in the order of parking. */
+  *waiting(): Iterable<{ readonly exchange: OpenExchange; readonly upstream: string; readonly dueMs: number }> {
+    for (const call of this.#calls.values()) if (!call.hasEnded) yield call;
+  }
+
   /**
    * Returns the answer to the first request of a call: the call's result, or its questions.
    *

@@ -1,0 +1,101 @@
+import { LOG_LEVELS } from '../../config/config.ts';
+import { configDiffAnswer, doneAnswer, logLevelAnswer, reloadAnswer } from '../../operator/admin/answers.ts';
+import { type AdminCall, askGateway } from './admin-client.ts';
+import { CliError, EXIT } from './cli-error.ts';
+import { jsonText, plain, print, table } from './output.ts';
+import type { PrintOptions } from './status.ts';
+import { findGateway } from './target.ts';
+
+export interface DrainOptions extends PrintOptions {
+  /** Longest wait for calls in flight, in seconds. */
+  readonly wait?: string;
+  readonly undo: boolean;
+}
+
+/** Beyond the drain, how long the gateway may take to close processes. */
+const CLOSING_MS = 30_000;
+const MAX_DRAIN_MS = 600_000;
+
+/** Opens new connections to an upstream. @throws {CliError} */
+export async function restart(upstream: string, options: Omit<DrainOptions, 'undo'>): Promise<number> {
+  return await act(options, upstreamCall(upstream, 'restart', options.wait));
+}
+
+/** Takes an upstream out of service; without one, makes `/readyz` refuse new clients. @throws {CliError} */
+export async function drain(upstream: string | undefined, options: DrainOptions): Promise<number> {
+  if (upstream !== undefined) {
+    if (options.undo)
+      throw new CliError(EXIT.usage, `to put an upstream into service again: linkspan restart ${upstream}`);
+    return await act(options, upstreamCall(upstream, 'disable', options.wait));
+  }
+  return await act(options, { method: 'POST', path: '/drain', body: { isDraining: !options.undo } });
+}
+
+/** Ends a session. @throws {CliError} */
+export async function endSession(id: string, options: PrintOptions): Promise<number> {
+  return await act(options, { method: 'DELETE', path: `/sessions/${encodeURIComponent(id)}` });
+}
+
+/** Prints the level of the log, or sets it. @throws {CliError} */
+export async function logLevel(level: string | undefined, options: PrintOptions): Promise<number> {
+  const wanted = LOG_LEVELS.find((known) => known === level);
+  if (level !== undefined && wanted === undefined) {
+    throw new CliError(EXIT.usage, `expected one of ${LOG_LEVELS.join(', ')}, got ${JSON.stringify(level)}`);
+  }
+  const target = await findGateway(options, process.cwd(), process.env);
+  const change: Partial<AdminCall> = wanted === undefined ? {} : { method: 'PUT', body: { level: wanted } };
+  const answer = await askGateway(target, logLevelAnswer, { path: '/log-level', ...change });
+  print(options.json ? jsonText(answer) : `${answer.message ?? answer.level}\n`);
+  return EXIT.ok;
+}
+
+/** Makes the gateway read its config again. Resolves with 1 if it refuses the file. @throws {CliError} */
+export async function reload(options: PrintOptions): Promise<number> {
+  const target = await findGateway(options, process.cwd(), process.env);
+  const call = { method: 'POST', path: '/config/reload', body: {}, timeoutMs: MAX_DRAIN_MS } as const;
+  const answer = await askGateway(target, reloadAnswer, call);
+  const lines = [answer.message, ...answer.changes, ...answer.problems];
+  print(options.json ? jsonText(answer) : `${lines.map(plain).join('\n')}\n`);
+  return answer.outcome === 'refused' ? EXIT.failed : EXIT.ok;
+}
+
+/** Prints how the config file differs from the running config. Resolves with 1 if it does. @throws {CliError} */
+export async function configDiff(options: PrintOptions): Promise<number> {
+  const target = await findGateway(options, process.cwd(), process.env);
+  const answer = await askGateway(target, configDiffAnswer, { path: '/config/diff' });
+  const rows = answer.differences.map(({ key, running, file }) => [
+    key,
+    JSON.stringify(running) ?? '-',
+    JSON.stringify(file) ?? '-',
+  ]);
+  const error = answer.lastError === undefined ? '' : `The last reload failed: ${plain(answer.lastError)}\n`;
+  const text =
+    rows.length === 0
+      ? 'The file and the running config are equal.\n'
+      : table([['SETTING', 'RUNNING', 'FILE'], ...rows]);
+  print(options.json ? jsonText(answer) : `${error}${text}`);
+  return answer.isDifferent ? EXIT.failed : EXIT.ok;
+}
+
+function upstreamCall(upstream: string, action: 'restart' | 'disable', wait: string | undefined): AdminCall {
+  const seconds = wait === undefined ? undefined : Number(wait);
+  if (seconds !== undefined && !(seconds >= 0 && seconds * 1_000 <= MAX_DRAIN_MS)) {
+    throw new CliError(
+      EXIT.usage,
+      `--wait: expected seconds from 0 to ${MAX_DRAIN_MS / 1_000}, got ${JSON.stringify(wait)}`,
+    );
+  }
+  return {
+    method: 'POST',
+    path: `/upstreams/${encodeURIComponent(upstream)}/${action}`,
+    body: seconds === undefined ? {} : { drainSeconds: seconds },
+    timeoutMs: MAX_DRAIN_MS + CLOSING_MS,
+  };
+}
+
+async function act(options: PrintOptions, call: AdminCall): Promise<number> {
+  const target = await findGateway(options, process.cwd(), process.env);
+  const answer = await askGateway(target, doneAnswer, call);
+  print(options.json ? jsonText(answer) : `${plain(answer.message)}\n`);
+  return EXIT.ok;
+}

@@ -1,0 +1,100 @@
+import type { z } from 'zod';
+import { refusalAnswer } from '../../operator/admin/answers.ts';
+import { ADMIN_PATH } from '../../operator/admin/routes.ts';
+import { CliError, EXIT } from './cli-error.ts';
+import type { Target } from './target.ts';
+
+const TIMEOUT_MS = 15_000;
+
+/** A request to the admin API. */
+export interface AdminCall {
+  readonly method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
+  /** Below the path of the API. */
+  readonly path: string;
+  readonly body?: object;
+  readonly timeoutMs?: number;
+}
+
+/** Sends a request to the admin API of a gateway. Resolves with the checked answer. @throws {CliError} */
+export async function askGateway<S extends z.ZodType>(
+  target: Target,
+  schema: S,
+  call: AdminCall,
+): Promise<z.output<S>> {
+  const response = await send(target, call, AbortSignal.timeout(call.timeoutMs ?? TIMEOUT_MS));
+  const checked = schema.safeParse(json(await textOf(response, target)));
+  if (checked.success) return checked.data;
+  const message = `${target.url} answers in a form that this version of linkspan does not know; use the version of the gateway`;
+  throw new CliError(EXIT.failed, message, checked.error);
+}
+
+/** Sends a request, and resolves with its response if the gateway accepts it. @throws {CliError} */
+export async function send(
+  target: Target,
+  { method = 'GET', path, body }: AdminCall,
+  signal: AbortSignal,
+): Promise<Response> {
+  const { url, token } = target;
+  if (token === undefined) {
+    throw new CliError(
+      EXIT.unauthorized,
+      'set LINKSPAN_OPERATOR_KEY to a key of gateway.operatorKeys; --url needs one',
+    );
+  }
+  const headers = { Authorization: `Bearer ${token}`, 'Content-Type': 'application/json' };
+  const sent = {
+    method,
+    headers,
+    signal,
+    redirect: 'error' as const,
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  };
+  let response: Response;
+  try {
+    response = await fetch(`${url}${ADMIN_PATH}${path}`, sent);
+  } catch (thrown) {
+    throw unreachable(target, thrown);
+  }
+  if (response.ok) return response;
+  const refusal = refusalAnswer.safeParse(json(await textOf(response, target)));
+  const message = refusal.success
+    ? refusal.data.message
+    : `${url} answered ${response.status}; is it the operator's port?`;
+  const isRefused = response.status === 401 || response.status === 403;
+  throw new CliError(isRefused ? EXIT.unauthorized : EXIT.failed, message);
+}
+
+/** Returns the failure of a request that got no answer. */
+export function unreachable({ url, file }: Target, thrown: unknown): CliError {
+  if (thrown instanceof Error && thrown.name === 'TimeoutError') {
+    return new CliError(EXIT.unreachable, `${url} did not answer in time; it may be overloaded`, thrown);
+  }
+  const where = file === undefined ? '' : ` (process ${file.pid}, started ${file.startedAt}, of ${file.configFile})`;
+  const cause = thrown instanceof Error ? codeOf(thrown.cause) : undefined;
+  const why = cause === undefined ? 'no connection' : cause;
+  return new CliError(
+    EXIT.unreachable,
+    `no gateway answers at ${url}${where}: ${why}. If it has ended, start it again`,
+    thrown,
+  );
+}
+
+function codeOf(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}
+
+async function textOf(response: Response, target: Target): Promise<string> {
+  try {
+    return await response.text();
+  } catch (thrown) {
+    throw unreachable(target, thrown);
+  }
+}
+
+function json(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

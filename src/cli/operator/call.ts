@@ -1,0 +1,84 @@
+import { toolCallAnswer, type ToolCallAnswer } from '../../operator/admin/answers.ts';
+import { askGateway } from './admin-client.ts';
+import { CliError, EXIT } from './cli-error.ts';
+import { jsonText, plain, print } from './output.ts';
+import type { PrintOptions } from './status.ts';
+import { findGateway } from './target.ts';
+
+export interface CallOptions extends PrintOptions {
+  /** The endpoint; default: the merged one. */
+  readonly view?: string;
+}
+
+/** How long a call may take. Upstreams have shorter timeouts. */
+const TIMEOUT_MS = 3_600_000;
+
+/**
+ * Calls a tool and prints its result; on stderr, as whom it was called. Resolves with 5 if the tool reports an error.
+ *
+ * @param args `name=value` pairs, or one JSON object.
+ * @throws {CliError}
+ */
+export async function call(tool: string, args: readonly string[], options: CallOptions): Promise<number> {
+  const given = argumentsOf(args);
+  const target = await findGateway(options, process.cwd(), process.env);
+  const answer = await askGateway(target, toolCallAnswer, {
+    method: 'POST',
+    path: '/call',
+    body: { tool, arguments: given, view: options.view ?? '' },
+    timeoutMs: TIMEOUT_MS,
+  });
+  if (options.json) print(jsonText(answer));
+  else {
+    process.stderr.write(`called as ${plain(answer.as)}, ${answer.seconds.toFixed(2)} s\n`);
+    if (answer.error === undefined) print(resultText(answer.result));
+    else process.stderr.write(`${plain(answer.error.message)}\n`);
+  }
+  return codeOf(answer);
+}
+
+function codeOf({ outcome }: ToolCallAnswer): number {
+  if (outcome === 'result') return EXIT.ok;
+  return outcome === 'tool-error' ? EXIT.toolError : EXIT.failed;
+}
+
+/** Returns the arguments of a tool: one JSON object, or pairs whose values are JSON if they parse as JSON, else text. */
+export function argumentsOf(args: readonly string[]): Record<string, unknown> {
+  const [first] = args;
+  if (args.length === 1 && first?.trimStart().startsWith('{') === true) {
+    const value = parsed(first);
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return { ...value };
+    throw new CliError(EXIT.usage, 'the arguments are no JSON object; write one, or name=value for each');
+  }
+  const pairs = args.map((arg): [string, unknown] => {
+    const at = arg.indexOf('=');
+    if (at < 1) throw new CliError(EXIT.usage, `expected name=value or one JSON object, got ${JSON.stringify(arg)}`);
+    const text = arg.slice(at + 1);
+    const value = parsed(text);
+    return [arg.slice(0, at), value === undefined ? text : value];
+  });
+  return Object.fromEntries(pairs);
+}
+
+/** Returns parsed JSON; undefined if the text is not JSON. */
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the texts of a result; the whole result as JSON if it has other content. */
+function resultText(result: unknown): string {
+  const content = typeof result === 'object' && result !== null && 'content' in result ? result.content : undefined;
+  if (!Array.isArray(content) || content.length === 0) return jsonText(result);
+  const texts = content.map((part: unknown) => {
+    return typeof part === 'object' && part !== null && 'text' in part && typeof part.text === 'string'
+      ? part.text
+      : undefined;
+  });
+  if (texts.includes(undefined)) return jsonText(result);
+  // Line breaks are the tool's own; other control characters could change the terminal.
+  return `${texts.map((text) => (text ?? '').split('\n').map(plain).join('\n')).join('\n')}\n`;
+}

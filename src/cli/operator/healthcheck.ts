@@ -1,0 +1,31 @@
+import { unreachable } from './admin-client.ts';
+import { CliError, EXIT } from './cli-error.ts';
+import { jsonText, plain, print } from './output.ts';
+import type { PrintOptions } from './status.ts';
+import { findGateway } from './target.ts';
+
+export interface HealthcheckOptions extends PrintOptions {
+  /** Whether the gateway must be ready, and not only alive. */
+  readonly ready: boolean;
+}
+
+const TIMEOUT_MS = 5_000;
+
+/** Asks a gateway whether it is alive. Needs no key. Resolves with 0 if it is, with 1 if it is not ready. @throws {CliError} */
+export async function healthcheck(options: HealthcheckOptions): Promise<number> {
+  const target = await findGateway(options, process.cwd(), process.env);
+  const path = options.ready ? '/readyz' : '/livez';
+  let response: Response;
+  let text: string;
+  try {
+    response = await fetch(`${target.url}${path}`, { signal: AbortSignal.timeout(TIMEOUT_MS), redirect: 'error' });
+    text = await response.text();
+  } catch (thrown) {
+    throw unreachable(target, thrown);
+  }
+  const isHealthy = response.ok;
+  if (options.json) print(jsonText({ isHealthy, url: `${target.url}${path}`, status: response.status }));
+  else if (!isHealthy)
+    throw new CliError(EXIT.failed, `${target.url}${path} answered ${response.status}: ${plain(text)}`);
+  return isHealthy ? EXIT.ok : EXIT.failed;
+}

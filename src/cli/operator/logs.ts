@@ -1,0 +1,58 @@
+import { styleText } from 'node:util';
+import { TerminalLog } from '../../telemetry/terminal-log.ts';
+import { send, unreachable } from './admin-client.ts';
+import { EXIT } from './cli-error.ts';
+import { print } from './output.ts';
+import type { PrintOptions } from './status.ts';
+import { findGateway } from './target.ts';
+
+export interface LogsOptions extends PrintOptions {
+  readonly follow: boolean;
+  /** Only lines about this upstream. */
+  readonly upstream?: string;
+}
+
+/** Prints the latest lines of the log; with `follow`, further ones until a signal or the end of the gateway. @throws {CliError} */
+export async function logs(options: LogsOptions): Promise<number> {
+  const target = await findGateway(options, process.cwd(), process.env);
+  const stop = new AbortController();
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.abort());
+  process.stdout.on('error', () => stop.abort());
+  const response = await send(target, { path: `/log?follow=${options.follow}` }, stop.signal);
+  const show = options.json ? print : forPeople();
+  try {
+    for await (const line of linesOf(response)) if (isAbout(line, options.upstream)) show(`${line}\n`);
+    return EXIT.ok;
+  } catch (thrown) {
+    if (stop.signal.aborted) return EXIT.ok;
+    throw unreachable(target, thrown);
+  }
+}
+
+function forPeople(): (text: string) => void {
+  const { stdout } = process;
+  const terminal = new TerminalLog({
+    write: print,
+    paint: (style, text) => styleText(style, text, { stream: stdout }),
+    // Lines are never overwritten, because they may come in bursts from the past.
+    columns: undefined,
+    now: () => performance.now(),
+  });
+  return (text) => terminal.write(text);
+}
+
+async function* linesOf({ body }: Response): AsyncIterable<string> {
+  if (body === null) return;
+  const decoder = new TextDecoder();
+  let rest = '';
+  for await (const chunk of body) {
+    const lines = (rest + decoder.decode(chunk, { stream: true })).split('\n');
+    rest = lines.pop() ?? '';
+    yield* lines;
+  }
+}
+
+function isAbout(line: string, upstream: string | undefined): boolean {
+  if (line === '') return false;
+  return upstream === undefined || line.includes(`"upstream":${JSON.stringify(upstream)}`);
+}

@@ -1,0 +1,47 @@
+/** Returns rows as columns that are as wide as their longest cell, without trailing spaces. */
+export function table(rows: readonly (readonly string[])[]): string {
+  const widths: number[] = [];
+  for (const row of rows) {
+    for (const [column, cell] of row.entries()) widths[column] = Math.max(widths[column] ?? 0, cell.length);
+  }
+  return rows
+    .map(
+      (row) =>
+        `${row
+          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+          .join('  ')
+          .trimEnd()}\n`,
+    )
+    .join('');
+}
+
+/** Removes control characters, so that text of a peer cannot move the cursor, change colours or make further lines. */
+export function plain(text: string): string {
+  return text.replace(/[\p{Cc}\u202A-\u202E\u2066-\u2069]+/gu, ' ');
+}
+
+/** Returns a value as JSON for machines. */
+export function jsonText(value: unknown): string {
+  return `${JSON.stringify(value, undefined, 2)}\n`;
+}
+
+const MINUTE = 60;
+const HOUR = 3_600;
+const DAY = 86_400;
+
+/** Returns a duration for people: `8 s`, `3 min`, `5 h`, `2 d`. */
+export function durationText(seconds: number): string {
+  if (seconds < MINUTE) return `${Math.round(seconds)} s`;
+  if (seconds < HOUR) return `${Math.round(seconds / MINUTE)} min`;
+  return seconds < 2 * DAY ? `${Math.round(seconds / HOUR)} h` : `${Math.round(seconds / DAY)} d`;
+}
+
+/** Returns a number of bytes for people. */
+export function megabytes(bytes: number): string {
+  return `${Math.round(bytes / 1_000_000)} MB`;
+}
+
+/** Writes to stdout. Commands end by themselves, so what they print is never lost. */
+export function print(text: string): void {
+  process.stdout.write(text);
+}

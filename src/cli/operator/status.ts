@@ -1,0 +1,60 @@
+import { statusAnswer, type StatusAnswer, type UpstreamAnswer, upstreamsAnswer } from '../../operator/admin/answers.ts';
+import { askGateway } from './admin-client.ts';
+import { EXIT } from './cli-error.ts';
+import { durationText, jsonText, megabytes, plain, print, table } from './output.ts';
+import { findGateway, type TargetOptions } from './target.ts';
+
+/** The options of commands that print an answer. */
+export interface PrintOptions extends TargetOptions {
+  readonly json: boolean;
+}
+
+/** Prints the state of the running gateway and its upstreams. Resolves with 1 if the gateway is not ready. @throws {CliError} */
+export async function status(options: PrintOptions): Promise<number> {
+  const target = await findGateway(options, process.cwd(), process.env);
+  const [state, { upstreams }] = await Promise.all([
+    askGateway(target, statusAnswer, { path: '/status' }),
+    askGateway(target, upstreamsAnswer, { path: '/upstreams' }),
+  ]);
+  print(options.json ? jsonText({ ...state, upstreams }) : statusText(state, upstreams, Date.now()));
+  return state.isReady ? EXIT.ok : EXIT.failed;
+}
+
+/** Returns the state of a gateway for people. @param nowMs wall clock. */
+function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], nowMs: number): string {
+  const uptime = durationText((nowMs - Date.parse(state.startedAt)) / 1_000);
+  const { sessions, clientGroups, requestsInFlight, parkedCalls } = state;
+  const rows = [
+    ['Linkspan', `${state.version}, process ${state.pid}, up ${uptime}, ${megabytes(state.memoryBytes)}`],
+    ['Config', state.configFile],
+    ['Clients', state.endpoint],
+    ['Ready', state.isReady ? 'yes' : `no: ${plain(state.reasons.join('; '))}`],
+    [
+      'Load',
+      `${sessions} sessions, ${clientGroups} modern groups, ${requestsInFlight} requests, ${parkedCalls} parked`,
+    ],
+  ];
+  return `${table(rows)}\n${upstreamTable(upstreams)}`;
+}
+
+/** Returns the upstreams for people, each with its reason and the next step below it. */
+export function upstreamTable(upstreams: readonly UpstreamAnswer[]): string {
+  if (upstreams.length === 0) return 'There are no upstreams.\n';
+  const rows = upstreams.map((one) => [
+    one.id,
+    one.isDisabled ? 'disabled' : one.state,
+    one.transport,
+    `${one.tools} tools`,
+    `${one.connections} connections`,
+    one.memoryBytes === undefined ? '' : `${one.processes ?? 0} processes, ${megabytes(one.memoryBytes)}`,
+  ]);
+  const lines = table(rows).split('\n');
+  return upstreams
+    .map((one, index) => {
+      const notes = [one.reason, one.nextStep]
+        .filter((note) => note !== undefined)
+        .map((note) => `    ${plain(note)}\n`);
+      return `${lines[index] ?? ''}\n${notes.join('')}`;
+    })
+    .join('');
+}

@@ -1,0 +1,23 @@
+import type { UpstreamStatus } from '../operator/status.ts';
+
+/** The facts about an upstream that decide what an operator can do. */
+export interface UpstreamFacts extends Pick<UpstreamStatus, 'id' | 'transport' | 'state' | 'reason'> {
+  readonly isDisabled: boolean;
+  /** Whether its entry in the config file cannot be used. */
+  readonly isMisconfigured: boolean;
+}
+
+/** Returns what an operator can do about the state of an upstream, as a sentence; undefined if there is nothing to do. */
+export function nextStepFor({ id, transport, state, reason = '', ...is }: UpstreamFacts): string | undefined {
+  const restart = `linkspan restart ${id}`;
+  if (is.isDisabled) return `Put it into service again with: ${restart}`;
+  if (is.isMisconfigured) return 'Correct its entry in the config file, then reload the config or restart the gateway.';
+  if (state === 'degraded') return `It is tried again by itself. To open new connections now: ${restart}`;
+  if (state !== 'failed') return undefined;
+  if (transport === 'stdio') {
+    const isLoop = reason.includes('crash loop');
+    const cause = isLoop ? 'It ends soon after each start.' : 'Its program did not start or did not speak MCP.';
+    return `${cause} Read what it printed with "linkspan logs", correct its command or environment, then: ${restart}`;
+  }
+  return `Check its URL and headers, and that it answers from this machine. It is tried again by itself; to try now: ${restart}`;
+}

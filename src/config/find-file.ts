@@ -1,0 +1,32 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { ConfigError } from './document/problem.ts';
+
+/** Where a config file is looked for, in this order, below the current directory. */
+const CONFIG_FILES = [
+  'linkspan.yaml',
+  'linkspan.yml',
+  'linkspan.json',
+  'linkspan.toml',
+  'config/linkspan.yaml',
+  'config/linkspan.yml',
+  'config/linkspan.json',
+  'config/linkspan.toml',
+] as const;
+
+/** Returns the config file below a directory; undefined if there is none. @param env may name it in `LINKSPAN_CONFIG`. */
+export function findConfigFile(cwd: string, env: NodeJS.ProcessEnv): string | undefined {
+  const named = env['LINKSPAN_CONFIG'];
+  if (named !== undefined && named !== '') return named;
+  return CONFIG_FILES.map((name) => join(cwd, name)).find((path) => existsSync(path));
+}
+
+/** Returns the config file that the caller named, or the one that is found. @throws {ConfigError} if there is none. */
+export function configFile(named: string | undefined, cwd: string, env: NodeJS.ProcessEnv): string {
+  const file = named ?? findConfigFile(cwd, env);
+  if (file !== undefined) return file;
+  const message =
+    `no config file in ${cwd}; looked for ${CONFIG_FILES.join(', ')}. ` +
+    'Name one with --config or LINKSPAN_CONFIG; the file of any MCP client works too';
+  throw new ConfigError([{ file: 'linkspan', line: 0, column: 0, key: '', message }]);
+}

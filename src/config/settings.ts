@@ -1,0 +1,126 @@
+import { z } from 'zod';
+import type { Data, Document } from './document/document.ts';
+import { type Expanded, isList, isRecord, valueAt } from './document/expanded.ts';
+import { keyText, type Path } from './document/problem.ts';
+import { gatewaySchema } from './schema/gateway-schema.ts';
+import { upstreamSchema } from './schema/upstream-schema.ts';
+
+/** One value of the running config, as the file spells it, with its origin. */
+export interface Setting {
+  /** As in `gateway.sessions.idle`. */
+  readonly key: string;
+  /** Secrets are replaced by `[redacted]`. */
+  readonly value: z.core.util.JSONType;
+  readonly origin: 'default' | 'file' | 'command line';
+  /** `file:line:column`, or the name of the option; absent for a default. */
+  readonly place?: string | undefined;
+}
+
+/** The parts of a loaded file that its settings are read from. */
+export interface SettingsSource {
+  readonly document: Document;
+  /** The settings of the gateway with variables expanded. */
+  readonly gateway: Expanded;
+  /** Paths of the entries of upstreams. */
+  readonly upstreams: readonly Path[];
+  /** Values of command-line options by key. */
+  readonly options: ReadonlyMap<string, { readonly option: string; readonly value: string | false }>;
+}
+
+const REDACTED = '[redacted]';
+
+/** Keys whose values may be secrets, at any depth. */
+const SECRET = /^(?:sha256|key|bearer_token|args|envFile)$/;
+/** Keys of maps whose names are shown and whose values may be secrets. */
+const SECRET_MAP = /^(?:env|environment|envs|headers|http_headers)$/;
+const URL_KEY = /^(?:url|serverUrl|httpUrl|uri|jwksUrl)$/;
+
+/** Returns every setting of the gateway and of its upstreams: those of the file, and the defaults of all others. */
+export function settingsOf({ document, gateway, upstreams, options }: SettingsSource): readonly Setting[] {
+  const schema = z.toJSONSchema(gatewaySchema, { io: 'input' });
+  const ofGateway = leaves(schema, ['gateway']).map(({ path, fallback }): Setting => {
+    const key = keyText(path);
+    const option = options.get(key);
+    if (option !== undefined) return { key, value: option.value, origin: 'command line', place: option.option };
+    const given = valueAt(gateway.data, path.slice(1));
+    if (given === undefined) return { key, value: fallback, origin: 'default' };
+    return { key, value: redacted(given, path), origin: 'file', place: placeOf(document, path) };
+  });
+  // A schema with a name is a reference to its definition.
+  const { $defs, ...whole } = z.toJSONSchema(upstreamSchema, { io: 'input' });
+  const entry = $defs?.['upstream'] ?? whole;
+  const ofUpstreams = upstreams.flatMap((path) => upstreamSettings(document, path, entry));
+  return [...ofGateway, ...ofUpstreams];
+}
+
+/** Returns the settings of one upstream. Variables stay unexpanded, because their values may be secrets. */
+function upstreamSettings(document: Document, path: Path, schema: unknown): readonly Setting[] {
+  const data = valueAt(document.data, path);
+  const given = Object.entries(isRecord(data) ? data : {}).flatMap(([name, value]): Setting[] => {
+    const at = [...path, name];
+    if (name === 'timeouts' && isRecord(value)) {
+      return Object.entries(value).map(([part, text]) => fromFile(document, [...at, part], text));
+    }
+    return [fromFile(document, at, value)];
+  });
+  const known = new Set(given.map(({ key }) => key));
+  const defaults = leaves(schema, path)
+    .map(({ path: at, fallback }): Setting => ({ key: keyText(at), value: fallback, origin: 'default' }))
+    .filter(({ key, value }) => value !== null && !known.has(key));
+  return [...given, ...defaults];
+}
+
+function fromFile(document: Document, path: Path, value: Data): Setting {
+  return { key: keyText(path), value: redacted(value, path), origin: 'file', place: placeOf(document, path) };
+}
+
+function placeOf(document: Document, path: Path): string {
+  const { file, line, column } = document.problem(path, '', 'value');
+  return `${file}:${line}:${column}`;
+}
+
+interface Leaf {
+  readonly path: Path;
+  /** The default as the file would spell it; null if there is none. */
+  readonly fallback: z.core.util.JSONType;
+}
+
+/** Returns the settings that a JSON Schema declares, without the maps around them. */
+function leaves(schema: unknown, path: Path): readonly Leaf[] {
+  if (typeof schema !== 'object' || schema === null) return [];
+  if ('properties' in schema && typeof schema.properties === 'object' && schema.properties !== null) {
+    return Object.entries(schema.properties).flatMap(([name, member]) =>
+      isRefused(member) ? [] : leaves(member, [...path, name]),
+    );
+  }
+  const fallback = z.json().safeParse('default' in schema ? schema.default : null);
+  return [{ path, fallback: fallback.success ? fallback.data : null }];
+}
+
+/** Returns whether a schema accepts nothing, as that of a key which only has an explanation. */
+function isRefused(schema: unknown): boolean {
+  return typeof schema === 'object' && schema !== null && 'not' in schema;
+}
+
+/** Returns a value without its secrets. */
+function redacted(value: Data, path: Path): z.core.util.JSONType {
+  const name = String(path.at(-1));
+  if (SECRET.test(name)) return REDACTED;
+  if (SECRET_MAP.test(name) && isRecord(value)) {
+    return Object.fromEntries(Object.keys(value).map((key) => [key, REDACTED]));
+  }
+  if (URL_KEY.test(name) && typeof value === 'string') return withoutPath(value);
+  if (isList(value)) return value.map((item, index) => redacted(item, [...path, index]));
+  if (isRecord(value)) {
+    return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, redacted(member, [...path, key])]));
+  }
+  // `command` as a list holds arguments.
+  return typeof path.at(-1) === 'number' && path.at(-2) === 'command' && path.at(-1) !== 0 ? REDACTED : value;
+}
+
+/** Returns the origin of a URL. Paths, queries and user names may hold secrets. */
+function withoutPath(text: string): string {
+  if (!URL.canParse(text)) return REDACTED;
+  const { origin, pathname } = new URL(text);
+  return pathname === '/' ? origin : `${origin}/…`;
+}

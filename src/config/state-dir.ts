@@ -1,0 +1,49 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { isAbsolute, join, resolve } from 'node:path';
+import { expand } from './document/interpolate.ts';
+import { type Places, places } from './document/places.ts';
+import { ConfigError } from './document/problem.ts';
+import { valueAt } from './document/expanded.ts';
+import { parseFile } from './parse-file.ts';
+
+/**
+ * Returns the default state directory. Each config file has its own, so that two gateways of one user share no state.
+ *
+ * @param file absolute path of the config file.
+ */
+export function defaultStateDir(file: string, where: Pick<Places, 'variable' | 'home'>): string {
+  return join(stateRoot(where), createHash('sha256').update(file).digest('hex').slice(0, 12));
+}
+
+/** Returns the directory in which every gateway of this user has its default state directory. */
+export function stateRoot({ variable, home }: Pick<Places, 'variable' | 'home'>): string {
+  const base = variable('XDG_STATE_HOME');
+  const root = base !== undefined && isAbsolute(base) ? base : join(home, '.local', 'state');
+  return join(root, 'linkspan');
+}
+
+/**
+ * Returns the state directory of a config file without checking the rest of the file, so that a running gateway is found
+ * although its file has been broken since. For a file that cannot be parsed at all, returns the default directory.
+ */
+export function stateDirOf(file: string, env: NodeJS.ProcessEnv): string {
+  const absolute = resolve(file);
+  const where = places(absolute, env);
+  const given = settingIn(absolute);
+  const expanded = given === undefined ? undefined : expand(given, where, 'plain');
+  return expanded === undefined || 'problem' in expanded
+    ? defaultStateDir(absolute, where)
+    : where.resolve(expanded.text);
+}
+
+function settingIn(file: string): string | undefined {
+  try {
+    const value = valueAt(parseFile(file, readFileSync(file, 'utf8')).data, ['gateway', 'stateDir']);
+    return typeof value === 'string' ? value : undefined;
+  } catch (thrown) {
+    const isUnreadable = thrown instanceof Error && 'code' in thrown;
+    if (thrown instanceof ConfigError || isUnreadable) return undefined;
+    throw thrown;
+  }
+}

@@ -1,0 +1,105 @@
+import type { RawObject } from '../../json/json.ts';
+import { detach, KeptMap } from '../../json/kept-text.ts';
+import { LIMITS, type LimitName } from '../../limits.ts';
+import { type Era, eraOf } from '../../protocol/revisions.ts';
+import type { Caller } from '../exchange/caller.ts';
+
+/** A kind of client: all that declare the same things with the credentials of one principal. */
+export interface SeenClient {
+  /** Shortened, because the client chooses it. */
+  readonly name: string;
+  readonly version: string;
+  readonly revision: string;
+  readonly era: Era;
+  /** The names of the declared capabilities. */
+  readonly capabilities: readonly string[];
+  /** The label of the principal. */
+  readonly principal: string;
+  /** legacy: the number of opened sessions. modern: the number of distinct declarations. */
+  connections: number;
+  readonly firstMs: number;
+  /** Wall clock, ms since the epoch, as `firstMs`. */
+  lastMs: number;
+}
+
+/** How much of a name, version or capability is kept. */
+const MAX_TEXT_CHARS = 100;
+/** How many capabilities of one client are kept. */
+const MAX_CAPABILITIES = 20;
+
+const UNNAMED = '(no name)';
+
+/** The clients that this process has served, as they describe themselves. The least recently seen is removed first. */
+export class SeenClients {
+  readonly #clients = new KeptMap<SeenClient>();
+  readonly #byCaller = new WeakMap<Caller, SeenClient>();
+  readonly #onLimit: (limit: LimitName) => void;
+
+  constructor(onLimit: (limit: LimitName) => void) {
+    this.#onLimit = onLimit;
+  }
+
+  /** Returns the clients, the latest first. */
+  values(): readonly SeenClient[] {
+    return [...this.#clients.values()].toSorted((a, b) => b.lastMs - a.lastMs);
+  }
+
+  /** Returns how the client of a caller describes itself; undefined if it has not done so in this process. */
+  find(caller: Caller): SeenClient | undefined {
+    return this.#byCaller.get(caller);
+  }
+
+  /**
+   * Records a client. Cheap for a caller that was recorded before, as for nearly every modern request.
+   *
+   * @param info the `clientInfo` that it has sent, if any.
+   * @param nowMs wall clock, ms since the epoch.
+   */
+  record(caller: Caller, info: RawObject | undefined, nowMs: number): void {
+    const known = this.#byCaller.get(caller);
+    if (known !== undefined) {
+      known.lastMs = nowMs;
+      return;
+    }
+    const client = describe(caller, info, nowMs);
+    const { name, version, revision, principal, capabilities } = client;
+    const key = detach(JSON.stringify([name, version, revision, principal, ...capabilities]));
+    const same = this.#clients.get(key) ?? client;
+    same.connections++;
+    same.lastMs = nowMs;
+    this.#byCaller.set(caller, same);
+    // Moved to the end, so that the first one is the least recently recorded.
+    this.#clients.delete(key);
+    this.#clients.set(key, same);
+    const [oldest] = this.#clients.keys();
+    if (this.#clients.size > LIMITS.seenClients && oldest !== undefined) {
+      this.#clients.delete(oldest);
+      this.#onLimit('seenClients');
+    }
+  }
+}
+
+function describe(
+  { principal, revision, capabilities }: Caller,
+  info: RawObject | undefined,
+  nowMs: number,
+): SeenClient {
+  return {
+    name: kept(info?.string('name') ?? UNNAMED),
+    version: kept(info?.string('version') ?? ''),
+    revision,
+    era: eraOf(revision),
+    capabilities: capabilities
+      .keys()
+      .slice(0, MAX_CAPABILITIES)
+      .map((name) => kept(name)),
+    principal: kept(principal.label),
+    connections: 0,
+    firstMs: nowMs,
+    lastMs: nowMs,
+  };
+}
+
+function kept(text: string): string {
+  return detach(text.slice(0, MAX_TEXT_CHARS));
+}

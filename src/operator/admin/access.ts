@@ -1,0 +1,56 @@
+import { hash } from 'node:crypto';
+import type { ApiKeys } from '../../auth/api-key.ts';
+import { credentialsOf } from '../../auth/bearer.ts';
+import type { RefusalCode } from './answers.ts';
+
+/** The headers that decide whether a request may use the admin API. */
+export interface AdminHeaders {
+  readonly authorization: string | undefined;
+  /** The `Host` header, which was checked already. */
+  readonly host: string | undefined;
+  readonly origin: string | undefined;
+  readonly secFetchSite: string | undefined;
+}
+
+/** The operator of a request, or the reason to refuse it. */
+export type Access =
+  | { readonly kind: 'operator'; readonly name: string }
+  | {
+      readonly kind: 'refused';
+      readonly error: RefusalCode;
+      readonly status: 400 | 401 | 403;
+      readonly message: string;
+    };
+
+const HOW =
+  'Send "Authorization: Bearer <key>" with a key of gateway.operatorKeys. The CLI on the machine of the gateway reads its key from the state directory.';
+
+/**
+ * Decides whether a request may use the admin API. A browser never sends the key by itself, so a page cannot forge a
+ * request; requests of other origins are refused nevertheless.
+ */
+export function admitOperator(headers: AdminHeaders, operators: ApiKeys): Access {
+  const { origin, host, secFetchSite } = headers;
+  const isForeign = origin !== undefined && origin !== `http://${host}` && origin !== `https://${host}`;
+  const isCrossSite = secFetchSite !== undefined && secFetchSite !== 'same-origin' && secFetchSite !== 'none';
+  if (isForeign || isCrossSite) {
+    const message = 'Requests of web pages of other origins are not allowed.';
+    return { kind: 'refused', error: 'forbidden', status: 403, message };
+  }
+  // Several headers arrive joined by a comma, which no token contains.
+  const credentials = credentialsOf(
+    headers.authorization === undefined || headers.authorization === '' ? [] : [headers.authorization],
+  );
+  if (credentials.kind === 'malformed') {
+    return { kind: 'refused', error: 'invalid-request', status: 400, message: `${credentials.why}. ${HOW}` };
+  }
+  if (credentials.kind === 'none') {
+    return { kind: 'refused', error: 'unauthorized', status: 401, message: `${credentials.why}. ${HOW}` };
+  }
+  const principal = operators.find(hash('sha256', credentials.token));
+  if (principal === undefined) {
+    const message = `This key is not one of an operator; keys of clients are not accepted here. ${HOW}`;
+    return { kind: 'refused', error: 'unauthorized', status: 401, message };
+  }
+  return { kind: 'operator', name: principal.label };
+}

@@ -1,0 +1,156 @@
+import { type Context, Hono } from 'hono';
+import type { Logger } from 'pino';
+import type { ApiKeys } from '../../auth/api-key.ts';
+import { LIMITS, type LimitName } from '../../limits.ts';
+import { admitOperator } from './access.ts';
+import { AdminError, type AdminPort } from './admin-port.ts';
+import type { RefusalCode } from './answers.ts';
+import { logStream } from './log-stream.ts';
+import { openApiDocument } from './openapi.ts';
+import { ADMIN_ROUTES, type AdminRoute } from './routes.ts';
+
+export interface AdminParts {
+  readonly port: AdminPort;
+  /** The keys of operators. A key of a client is not among them. */
+  readonly operators: ApiKeys;
+  readonly version: string;
+  readonly log: Logger;
+  readonly onRefused: (reason: string) => void;
+  readonly onLimit: (limit: LimitName) => void;
+}
+
+interface Env {
+  Variables: { operator: string };
+}
+
+export type AdminApp = Hono<Env>;
+
+const STATUS = {
+  unauthorized: 401,
+  forbidden: 403,
+  'invalid-request': 400,
+  'not-found': 404,
+  'method-not-allowed': 405,
+  'unsupported-media-type': 415,
+  'body-too-large': 413,
+  overloaded: 503,
+  'not-supported': 501,
+  'internal-error': 500,
+} as const satisfies Record<RefusalCode, number>;
+
+function refuse(c: Context, error: RefusalCode, message: string, headers: Record<string, string> = {}): Response {
+  return c.json({ error, message }, STATUS[error], headers);
+}
+
+/** Creates the app of the admin API. Every route but the OpenAPI document needs the key of an operator. */
+export function createAdminApp({ port, operators, version, log, onRefused, onLimit }: AdminParts): AdminApp {
+  const app = new Hono<Env>();
+  let document: object | undefined;
+
+  app.get('/openapi.json', (c) => c.json((document ??= openApiDocument(version))));
+
+  app.use(async (c, next) => {
+    const access = admitOperator(
+      {
+        authorization: c.req.header('authorization'),
+        host: c.req.header('host'),
+        origin: c.req.header('origin'),
+        secFetchSite: c.req.header('sec-fetch-site'),
+      },
+      operators,
+    );
+    if (access.kind === 'refused') {
+      onRefused(access.error);
+      const challenge = access.status === 401 ? { 'WWW-Authenticate': 'Bearer realm="linkspan operator"' } : {};
+      return refuse(c, access.error, access.message, challenge);
+    }
+    c.set('operator', access.name);
+    return await next();
+  });
+
+  app.get('/log', (c) => {
+    const stream = logStream(port, c.req.query('follow') === 'true', onLimit);
+    return new Response(stream, { headers: { 'Content-Type': 'application/x-ndjson', 'Cache-Control': 'no-store' } });
+  });
+
+  for (const route of ADMIN_ROUTES) {
+    app.on(route.method.toUpperCase(), route.path.replace('{id}', ':id'), async (c) => {
+      const body = await readBody(c, route, onLimit);
+      const operator = c.get('operator');
+      if (route.method !== 'get') {
+        log.info({ operator, operation: route.operationId, target: c.req.param('id') }, 'operator request');
+      }
+      const request = {
+        operator,
+        id: c.req.param('id') ?? '',
+        query: c.req.query(),
+        body,
+        signal: c.req.raw.signal,
+      };
+      const answer = JSON.stringify(await route.run(port, request));
+      return c.body(answer, 200, { 'Content-Type': 'application/json' });
+    });
+  }
+
+  // Not `notFound`, which Hono ignores in an app that is part of another.
+  app.all('*', (c) => {
+    const { path } = c.req;
+    const methods = ADMIN_ROUTES.filter((route) => matches(route, path)).map(({ method }) => method.toUpperCase());
+    if (methods.length > 0) {
+      const allowed = methods.join(', ');
+      return refuse(c, 'method-not-allowed', `Use ${allowed}.`, { Allow: allowed });
+    }
+    return refuse(c, 'not-found', 'There is no such operation; openapi.json lists all.');
+  });
+
+  app.onError((error, c) => {
+    if (error instanceof AdminError) {
+      // Only the log has a limit on the number of operators.
+      if (error.code === 'overloaded') onLimit('logFollowers');
+      return refuse(c, error.code, error.message);
+    }
+    log.error({ err: error }, 'operator request failed');
+    return refuse(c, 'internal-error', 'The gateway failed to answer; its log has the reason.');
+  });
+  return app;
+}
+
+/** Returns whether the path of a request, with the prefix of the app, is that of the route. */
+function matches({ path }: AdminRoute, requested: string): boolean {
+  const pattern = path.replaceAll('/', '\\/').replace('{id}', '[^/]+');
+  return new RegExp(`${pattern}$`).test(requested);
+}
+
+/** Reads the JSON body of a request. An empty body is an empty map. @throws {AdminError} */
+async function readBody(c: Context, { body }: AdminRoute, onLimit: (limit: LimitName) => void): Promise<unknown> {
+  if (Object.keys(body.shape).length === 0) return {};
+  const text = await textOf(c.req.raw.body);
+  if (text === undefined) {
+    onLimit('adminBodyBytes');
+    // The rest of the body is not read, so no further request can follow on this connection.
+    c.header('Connection', 'close');
+    throw new AdminError('body-too-large', `The body is larger than ${LIMITS.adminBodyBytes} bytes.`);
+  }
+  if (text.trim() === '') return {};
+  if (!/^application\/json\s*(?:;|$)/i.test(c.req.header('content-type') ?? '')) {
+    throw new AdminError('unsupported-media-type', 'Send the body as application/json.');
+  }
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw new AdminError('invalid-request', 'The body is not JSON.');
+  }
+}
+
+/** Returns the text of a body; undefined if it is larger than an operator may send. Hono's limit needs another `Request`. */
+async function textOf(body: ReadableStream<Uint8Array> | null): Promise<string | undefined> {
+  if (body === null) return '';
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of body) {
+    bytes += chunk.length;
+    if (bytes > LIMITS.adminBodyBytes) return undefined;
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}

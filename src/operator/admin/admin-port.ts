@@ -1,0 +1,95 @@
+import type { LogLevel } from '../../config/config.ts';
+import type {
+  CallsAnswer,
+  CatalogAnswer,
+  ClientsAnswer,
+  ConfigAnswer,
+  ConfigDiffAnswer,
+  RefusalCode,
+  ReloadAnswer,
+  SessionsAnswer,
+  StatusAnswer,
+  StreamsAnswer,
+  ToolCallAnswer,
+  UpstreamAnswer,
+} from './answers.ts';
+
+/** A request of an operator that cannot be carried out. The message says why and what to do. */
+export class AdminError extends Error {
+  override readonly name = 'AdminError';
+  readonly code: RefusalCode;
+
+  constructor(code: RefusalCode, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+/** The tool call that an operator asks for. */
+export interface OperatorCall {
+  readonly tool: string;
+  readonly arguments: Readonly<Record<string, unknown>>;
+  /** The endpoint: empty for the merged one. */
+  readonly view: string;
+}
+
+/** Selects a part of a catalog. */
+export interface CatalogQuery {
+  readonly view: string;
+  readonly era: 'legacy' | 'modern';
+  /** Id of the only upstream to show; undefined for all. */
+  readonly upstream: string | undefined;
+}
+
+/** The running gateway, as the admin API sees it. Every answer is read afresh. */
+export interface AdminPort {
+  status(): StatusAnswer;
+  upstreams(): Promise<readonly UpstreamAnswer[]>;
+  /** @throws {AdminError} `not-found` */
+  catalog(query: CatalogQuery): CatalogAnswer;
+  clients(): ClientsAnswer;
+  sessions(): SessionsAnswer;
+  streams(): StreamsAnswer;
+  calls(): CallsAnswer;
+  config(): ConfigAnswer;
+  /**
+   * Opens new connections to an upstream and closes the old ones, after their calls or after `drainMs`. Puts an upstream
+   * into service again if an operator has disabled it. Resolves with a sentence.
+   *
+   * @throws {AdminError} `not-found`
+   */
+  restartUpstream(id: string, drainMs: number): Promise<string>;
+  /**
+   * Takes an upstream out of service: refuses new calls with words, and closes its connections after their calls or after
+   * `drainMs`. Resolves with a sentence.
+   *
+   * @throws {AdminError} `not-found`
+   */
+  disableUpstream(id: string, drainMs: number): Promise<string>;
+  /** Ends the session with this digest for good. Resolves with a sentence. @throws {AdminError} `not-found` */
+  endSession(digest: string): Promise<string>;
+  /** Sets whether `/readyz` asks load balancers to send no new clients. Returns a sentence. */
+  setDraining(isDraining: boolean): string;
+  readonly logLevel: LogLevel;
+  setLogLevel(level: LogLevel): void;
+  /** Calls a tool as this operator. */
+  callTool(operator: string, call: OperatorCall, signal: AbortSignal): Promise<ToolCallAnswer>;
+  /** The latest lines of the log, as JSON lines. */
+  recentLog(): readonly string[];
+  /**
+   * Passes each new text of the log to `receive`. Returns a function that ends it.
+   *
+   * @throws {AdminError} `overloaded` if too many operators follow the log.
+   */
+  followLog(receive: (text: string) => void): () => void;
+  /** Reading the config again; undefined if this gateway cannot. */
+  readonly reload: ReloadPort | undefined;
+}
+
+/** Reads the config file again, and compares it with the running config. */
+export interface ReloadPort {
+  /** Applies the file if it is valid and differs. Never rejects: a file that cannot be used is an outcome. */
+  reload(): Promise<ReloadAnswer>;
+  /** Compares the file with the running config, with secrets redacted. */
+  diff(): Promise<ConfigDiffAnswer>;
+}

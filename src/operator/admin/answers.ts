@@ -1,0 +1,258 @@
+import { z } from 'zod';
+
+/**
+ * The answers of the admin API. Every answer is made by its schema, which removes members that it does not declare, and
+ * the OpenAPI document is made from the same schemas.
+ */
+
+/** Names of the schemas in the OpenAPI document. */
+export const components = z.registry<{ id: string }>();
+
+/** Any JSON value. */
+const json = z.json().register(components, { id: 'Json' });
+const count = () => z.int().min(0);
+const time = () => z.iso.datetime();
+const words = (what: string) => z.string().describe(what);
+
+const era = z.object({
+  speaks: z.enum(['yes', 'no', 'unknown']).describe('`unknown` until the first client of that era has connected.'),
+  how: words('The evidence for `speaks`.').optional(),
+  revision: words('The revision that was last negotiated in this era.').optional(),
+  servedIn: z
+    .enum(['legacy', 'modern'])
+    .optional()
+    .describe('The era in which it serves clients of this era; the other one if it does not support this one.'),
+  tools: count(),
+  prompts: count(),
+  resources: count(),
+  listProblems: z.array(z.string()).describe('Items and members of its lists that clients do not get, and why.'),
+});
+
+export const upstreamAnswer = z
+  .object({
+    id: z.string(),
+    title: words('The key in the config file.'),
+    transport: z.enum(['stdio', 'http', 'sse']),
+    state: z.enum(['configured', 'starting', 'ready', 'degraded', 'failed', 'stopped']),
+    reason: words('Why it is in this state; absent if the state needs no reason.').optional(),
+    nextStep: words('What an operator can do about the state; absent if there is nothing to do.').optional(),
+    isDisabled: z.boolean().describe('Whether an operator has taken it out of service.'),
+    isRequired: z.boolean().describe('Whether the gateway is ready only while it is up.'),
+    connections: count().describe('Open connections; for stdio, one process tree each.'),
+    requestsInFlight: count(),
+    processes: count().optional().describe('stdio: its processes, including their descendants.'),
+    memoryBytes: count().optional(),
+    memoryNote: words('How the memory was measured, or why it is not known.').optional(),
+    advice: words('The setting that would need fewer processes.').optional(),
+    eras: z.object({ legacy: era, modern: era }),
+    tools: count().describe('Items at `/mcp/<id>` for clients of the legacy era.'),
+    filteredTools: count().describe('Tools removed by `includeTools` and `excludeTools`.'),
+    prompts: count(),
+    resources: count(),
+  })
+  .register(components, { id: 'Upstream' });
+
+export const upstreamsAnswer = z
+  .object({ upstreams: z.array(upstreamAnswer) })
+  .register(components, { id: 'Upstreams' });
+
+export const statusAnswer = z
+  .object({
+    version: z.string(),
+    node: z.string(),
+    pid: z.int(),
+    startedAt: time(),
+    configFile: words('Absolute path of the config file.'),
+    stateDir: z.string(),
+    endpoint: words('URL of the merged endpoint.'),
+    isReady: z.boolean(),
+    reasons: z.array(z.string()).describe('All reasons why it is not ready.'),
+    isDraining: z.boolean().describe('Whether an operator or a signal asked it to take no new clients.'),
+    sessions: count().describe('Sessions in memory.'),
+    clientGroups: count().describe(
+      'Groups of modern clients: one for each principal, endpoint and set of capabilities.',
+    ),
+    requestsInFlight: count(),
+    parkedCalls: count(),
+    memoryBytes: count().describe('Resident memory of the gateway, without its upstreams.'),
+    upstreams: z.object({ ready: count(), notReady: count(), total: count() }),
+  })
+  .register(components, { id: 'Status' });
+
+export const catalogAnswer = z
+  .object({
+    view: words('The endpoint: empty for `/mcp`, else the last segment of its path.'),
+    era: z.enum(['legacy', 'modern']),
+    items: z.array(
+      z.object({
+        kind: z.enum(['tool', 'prompt', 'resource', 'template']),
+        name: words('The published name, URI or URI template; for an item that is not published, the upstream’s own.'),
+        upstream: words('Id of the upstream that lists it.'),
+        upstreamName: words('The upstream’s own name, URI or URI template.').optional(),
+        status: z
+          .enum(['published', 'repaired', 'filtered', 'quarantined'])
+          .describe(
+            '`repaired`: published with changes. `filtered`: left out by the config. `quarantined`: clients could not read it.',
+          ),
+        why: words('Why it is not published, or what was changed.').optional(),
+      }),
+    ),
+    isCut: z.boolean().describe('Whether there are more items than one answer holds; ask for one upstream.'),
+  })
+  .register(components, { id: 'Catalog' });
+
+const client = z
+  .object({
+    name: words('As the client declares it.'),
+    version: z.string(),
+    revision: words('The revision that it uses.'),
+    era: z.enum(['legacy', 'modern']),
+    capabilities: z.array(z.string()).describe('Names of the capabilities that it declares.'),
+    principal: words('Who the client is, by its credentials.'),
+    connections: count().describe(
+      'legacy: sessions that it has opened. modern: requests with a new set of declarations.',
+    ),
+    firstSeenAt: time(),
+    lastSeenAt: time(),
+  })
+  .register(components, { id: 'Client' });
+
+export const clientsAnswer = z
+  .object({ clients: z.array(client).describe('Clients since the start of the gateway, the latest first.') })
+  .register(components, { id: 'Clients' });
+
+const session = z
+  .object({
+    id: words('A digest of the session id, which itself is a credential.'),
+    kind: z.enum(['session', 'group']).describe('`group`: modern clients of one principal, which have no sessions.'),
+    principal: z.string(),
+    view: z.string(),
+    revision: z.string(),
+    client: words('Name and version, if known: a session that was restored after a restart has none.').optional(),
+    requestsInFlight: count(),
+    streams: count().describe('Open streams for messages that belong to no request.'),
+    subscriptions: count().describe('Subscribed resources.'),
+    upstreams: z.array(z.string()).describe('Upstreams that have a connection for it.'),
+    idleSeconds: z.number().min(0),
+  })
+  .register(components, { id: 'Session' });
+
+export const sessionsAnswer = z
+  .object({ sessions: z.array(session), isCut: z.boolean() })
+  .register(components, { id: 'Sessions' });
+
+const stream = z
+  .object({
+    session: words('The digest in the list of sessions.'),
+    kind: z.enum(['listen', 'subscriptions']).describe('A GET stream of a session, or `subscriptions/listen`.'),
+    count: count(),
+    principal: z.string(),
+    view: z.string(),
+  })
+  .register(components, { id: 'Stream' });
+
+export const streamsAnswer = z
+  .object({ streams: z.array(stream), isCut: z.boolean() })
+  .register(components, { id: 'Streams' });
+
+const call = z
+  .object({
+    state: z.enum(['in-flight', 'parked']).describe('`parked`: waits for the answers of its modern client.'),
+    method: z.string(),
+    tool: z.string().optional(),
+    upstream: z.string().optional(),
+    session: z.string(),
+    principal: z.string(),
+    seconds: z.number().min(0).describe('Time since the request arrived.'),
+    expiresInSeconds: z.number().min(0).optional().describe('parked: until its questions are cancelled.'),
+  })
+  .register(components, { id: 'Call' });
+
+export const callsAnswer = z
+  .object({ calls: z.array(call).describe('The longest first.'), isCut: z.boolean() })
+  .register(components, { id: 'Calls' });
+
+const setting = z
+  .object({
+    key: words('As in the file: `gateway.sessions.idle`.'),
+    value: json,
+    origin: z.enum(['default', 'file', 'command line']),
+    place: words('`file:line:column`, or the name of the option.').optional(),
+  })
+  .register(components, { id: 'Setting' });
+
+export const configAnswer = z
+  .object({ file: z.string(), settings: z.array(setting) })
+  .register(components, { id: 'Config' });
+
+export const doneAnswer = z
+  .object({ message: words('What was done, as a sentence.') })
+  .register(components, { id: 'Done' });
+
+export const logLevelAnswer = z
+  .object({
+    level: z.enum(['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent']),
+    message: z.string().optional(),
+  })
+  .register(components, { id: 'LogLevel' });
+
+export const toolCallAnswer = z
+  .object({
+    as: words('The principal that the call was made as.'),
+    outcome: z
+      .enum(['result', 'tool-error', 'error', 'input-required'])
+      .describe('`tool-error`: the tool ran and failed. `error`: the gateway or the upstream refused the call.'),
+    result: json.optional(),
+    error: z.object({ code: z.int(), message: z.string(), data: json.optional() }).optional(),
+    seconds: z.number().min(0),
+  })
+  .register(components, { id: 'ToolCall' });
+
+export const reloadAnswer = z
+  .object({
+    outcome: z.enum(['unchanged', 'applied', 'refused']),
+    message: z.string(),
+    changes: z.array(z.string()).describe('One sentence for each change.'),
+    problems: z.array(z.string()).describe('Why the file was refused, one line each.'),
+  })
+  .register(components, { id: 'Reload' });
+
+export const configDiffAnswer = z
+  .object({
+    isDifferent: z.boolean().describe('Whether the file differs from the running config.'),
+    runningSince: time(),
+    lastError: z.string().optional(),
+    differences: z.array(z.object({ key: z.string(), running: json.optional(), file: json.optional() })),
+  })
+  .register(components, { id: 'ConfigDiff' });
+
+export const refusalAnswer = z
+  .object({
+    error: z.enum([
+      'unauthorized',
+      'forbidden',
+      'invalid-request',
+      'not-found',
+      'method-not-allowed',
+      'unsupported-media-type',
+      'body-too-large',
+      'overloaded',
+      'not-supported',
+      'internal-error',
+    ]),
+    message: words('What happened, and what to do.'),
+  })
+  .register(components, { id: 'Refusal' });
+
+export type UpstreamAnswer = z.output<typeof upstreamAnswer>;
+export type StatusAnswer = z.output<typeof statusAnswer>;
+export type CatalogAnswer = z.output<typeof catalogAnswer>;
+export type ClientsAnswer = z.output<typeof clientsAnswer>;
+export type SessionsAnswer = z.output<typeof sessionsAnswer>;
+export type StreamsAnswer = z.output<typeof streamsAnswer>;
+export type CallsAnswer = z.output<typeof callsAnswer>;
+export type ConfigAnswer = z.output<typeof configAnswer>;
+export type ToolCallAnswer = z.output<typeof toolCallAnswer>;
+export type ReloadAnswer = z.output<typeof reloadAnswer>;
+export type ConfigDiffAnswer = z.output<typeof configDiffAnswer>;
+export type RefusalCode = z.output<typeof refusalAnswer>['error'];

@@ -1,0 +1,105 @@
+import { z } from 'zod';
+import { components, refusalAnswer } from './answers.ts';
+import { ADMIN_PATH, ADMIN_ROUTES, type AdminRoute } from './routes.ts';
+
+/** HTTP statuses of refusals, with what they mean for every operation. */
+const REFUSALS: Readonly<Record<string, string>> = {
+  400: 'The request is malformed; the message names the part.',
+  401: 'No key of an operator.',
+  403: 'The Host or the Origin is not allowed.',
+  404: 'There is no such thing; the message names those that exist.',
+  501: 'This gateway cannot do that.',
+};
+
+function schemaOf(schema: z.ZodType, io: 'input' | 'output'): unknown {
+  const { $schema: _dialect, ...rest } = z.toJSONSchema(schema, { io });
+  return rest;
+}
+
+/** Returns the reference to a schema that has a name in the document. @throws {RangeError} if it has none. */
+function reference(schema: z.ZodType): { readonly $ref: string } {
+  const name = components.get(schema)?.id;
+  if (name === undefined) throw new RangeError('the schema of an answer has no name');
+  return { $ref: `#/components/schemas/${name}` };
+}
+
+function json(schema: unknown): object {
+  return { 'application/json': { schema } };
+}
+
+function operation({ operationId, summary, path, query, body, answer }: AdminRoute): object {
+  const inPath = path.includes('{id}') ? [{ name: 'id', in: 'path', required: true, schema: { type: 'string' } }] : [];
+  const inQuery = Object.entries(query.shape).map(([name, schema]) => ({
+    name,
+    in: 'query',
+    required: false,
+    schema: schema instanceof z.ZodType ? schemaOf(schema, 'input') : {},
+  }));
+  const parameters = [...inPath, ...inQuery];
+  const refusals = Object.entries(REFUSALS).map(([status, description]) => [
+    status,
+    { description, content: json(reference(refusalAnswer)) },
+  ]);
+  return {
+    operationId,
+    summary,
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(Object.keys(body.shape).length === 0
+      ? {}
+      : { requestBody: { required: false, content: json(schemaOf(body, 'input')) } }),
+    responses: {
+      200: { description: summary, content: json(reference(answer)) },
+      ...Object.fromEntries(refusals),
+    },
+  };
+}
+
+/** Returns the schemas of answers by name, with references among them. */
+function answerSchemas(): Record<string, unknown> {
+  const { schemas } = z.toJSONSchema(components, { uri: (id) => `#/components/schemas/${id}`, io: 'output' });
+  return Object.fromEntries(
+    Object.entries(schemas).map(([id, { $schema: _dialect, $id: _id, ...schema }]) => [id, schema]),
+  );
+}
+
+/** Returns the OpenAPI 3.1 document of the admin API. It is the same for every gateway of this version. */
+export function openApiDocument(version: string): object {
+  const paths: Record<string, Record<string, object>> = {
+    '/log': {
+      get: {
+        operationId: 'readLog',
+        summary: 'The latest lines of the log as JSON lines; with `follow`, further lines until the caller goes.',
+        parameters: [{ name: 'follow', in: 'query', required: false, schema: { type: 'boolean', default: false } }],
+        responses: {
+          200: {
+            description: 'One JSON object a line.',
+            content: { 'application/x-ndjson': { schema: { type: 'string' } } },
+          },
+          401: { description: REFUSALS[401], content: json(reference(refusalAnswer)) },
+          503: { description: 'Too many operators follow the log.', content: json(reference(refusalAnswer)) },
+        },
+      },
+    },
+  };
+  for (const route of ADMIN_ROUTES) {
+    paths[route.path] = { ...paths[route.path], [route.method]: operation(route) };
+  }
+  return {
+    openapi: '3.1.1',
+    info: { title: 'Linkspan admin API', version, summary: 'Shows and changes a running gateway.' },
+    servers: [{ url: ADMIN_PATH }],
+    security: [{ operatorKey: [] }],
+    paths,
+    components: {
+      securitySchemes: {
+        operatorKey: {
+          type: 'http',
+          scheme: 'bearer',
+          description:
+            'A key of `gateway.operatorKeys`, or the key that the gateway wrote to `operator.json` in its state directory.',
+        },
+      },
+      schemas: answerSchemas(),
+    },
+  };
+}

@@ -1,0 +1,320 @@
+import { z } from 'zod';
+import { LOG_LEVELS } from '../../config/config.ts';
+import { AdminError, type AdminPort } from './admin-port.ts';
+import * as answers from './answers.ts';
+
+/** Where the admin API is. Its version changes when an answer loses a member or changes its meaning. */
+export const ADMIN_PATH = '/admin/v1';
+
+export type Method = 'get' | 'post' | 'put' | 'delete';
+
+/** One operation of the admin API. */
+export interface AdminRoute {
+  readonly method: Method;
+  /** Below {@link ADMIN_PATH}, with `{id}` for a part that the caller chooses. */
+  readonly path: string;
+  /** Unique; for clients that are generated from the document. */
+  readonly operationId: string;
+  readonly summary: string;
+  /** Without members if there is none. */
+  readonly query: z.ZodObject;
+  readonly body: z.ZodObject;
+  readonly answer: z.ZodType;
+  /** Carries out a request, and makes the answer by its schema. @throws {AdminError} */
+  run(port: AdminPort, request: AdminRequest): Promise<unknown>;
+}
+
+/** A request whose operator is known. */
+export interface AdminRequest {
+  readonly operator: string;
+  /** The part of the path that the caller chose; empty if the path has none. */
+  readonly id: string;
+  readonly query: Readonly<Record<string, string>>;
+  /** The parsed JSON body; an empty map if there is none. */
+  readonly body: unknown;
+  /** Aborted when the caller has gone. */
+  readonly signal: AbortSignal;
+}
+
+interface Input<Q extends z.ZodObject, B extends z.ZodObject> {
+  readonly operator: string;
+  readonly id: string;
+  readonly query: z.output<Q>;
+  readonly body: z.output<B>;
+  readonly signal: AbortSignal;
+}
+
+interface RouteParts<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType> {
+  readonly method: Method;
+  readonly path: string;
+  readonly operationId: string;
+  readonly summary: string;
+  readonly query: Q;
+  readonly body: B;
+  readonly answer: A;
+  handle(port: AdminPort, input: Input<Q, B>): z.input<A> | Promise<z.input<A>>;
+}
+
+/** The query or the body of a request that has none. */
+const NONE = z.object({});
+
+function route<Q extends z.ZodObject, B extends z.ZodObject, A extends z.ZodType>(
+  parts: RouteParts<Q, B, A>,
+): AdminRoute {
+  const { method, path, operationId, summary, query, body, answer } = parts;
+  return {
+    method,
+    path,
+    operationId,
+    summary,
+    query,
+    body,
+    answer,
+    run: async (port, { operator, id, signal, ...sent }) => {
+      const input = {
+        operator,
+        id,
+        signal,
+        query: check(query, sent.query, 'query'),
+        body: check(body, sent.body, 'body'),
+      };
+      return answer.parse(await parts.handle(port, input));
+    },
+  };
+}
+
+/** Returns a part of a request, checked by its schema. @throws {AdminError} `invalid-request` */
+function check<S extends z.ZodType>(schema: S, value: unknown, part: 'query' | 'body'): z.output<S> {
+  const checked = schema.safeParse(value);
+  if (checked.success) return checked.data;
+  const problems = checked.error.issues.map(({ path, message }) => `${[part, ...path].join('.')}: ${message}`);
+  throw new AdminError('invalid-request', `${problems.join('; ')}. ${ADMIN_PATH}/openapi.json describes each request.`);
+}
+
+/** The longest drain that an operator can ask for. A request must not wait for longer than proxies allow. */
+const MAX_DRAIN_SECONDS = 600;
+const drainSeconds = (seconds: number) =>
+  z
+    .number()
+    .min(0)
+    .max(MAX_DRAIN_SECONDS)
+    .default(seconds)
+    .describe('Longest wait for calls in flight; later they fail with an unknown outcome.');
+
+const RESTART_DRAIN_SECONDS = 30;
+const DISABLE_DRAIN_SECONDS = 60;
+const MS = 1_000;
+
+const view = z.string().default('').describe('The endpoint: empty for `/mcp`, else the last segment of its path.');
+
+/** Every operation of the admin API that answers with one JSON document. */
+export const ADMIN_ROUTES: readonly AdminRoute[] = [
+  route({
+    method: 'get',
+    path: '/status',
+    operationId: 'getStatus',
+    summary: 'The state of the gateway as a whole.',
+    query: NONE,
+    body: NONE,
+    answer: answers.statusAnswer,
+    handle: (port) => port.status(),
+  }),
+  route({
+    method: 'get',
+    path: '/upstreams',
+    operationId: 'listUpstreams',
+    summary: 'Every upstream, with its state, the reason and the next step.',
+    query: NONE,
+    body: NONE,
+    answer: answers.upstreamsAnswer,
+    handle: async (port) => ({ upstreams: [...(await port.upstreams())] }),
+  }),
+  route({
+    method: 'get',
+    path: '/upstreams/{id}',
+    operationId: 'getUpstream',
+    summary: 'One upstream.',
+    query: NONE,
+    body: NONE,
+    answer: answers.upstreamAnswer,
+    handle: async (port, { id }) => {
+      const all = await port.upstreams();
+      const found = all.find((upstream) => upstream.id === id);
+      if (found !== undefined) return found;
+      throw new AdminError(
+        'not-found',
+        `There is no upstream "${id}". There are: ${all.map((one) => one.id).join(', ')}.`,
+      );
+    },
+  }),
+  route({
+    method: 'post',
+    path: '/upstreams/{id}/restart',
+    operationId: 'restartUpstream',
+    summary: 'Opens new connections to an upstream and closes the old ones. Also enables a disabled one.',
+    query: NONE,
+    body: z.object({ drainSeconds: drainSeconds(RESTART_DRAIN_SECONDS) }),
+    answer: answers.doneAnswer,
+    handle: async (port, { id, body }) => ({ message: await port.restartUpstream(id, body.drainSeconds * MS) }),
+  }),
+  route({
+    method: 'post',
+    path: '/upstreams/{id}/disable',
+    operationId: 'disableUpstream',
+    summary: 'Takes an upstream out of service until it is restarted. Calls in flight may end first.',
+    query: NONE,
+    body: z.object({ drainSeconds: drainSeconds(DISABLE_DRAIN_SECONDS) }),
+    answer: answers.doneAnswer,
+    handle: async (port, { id, body }) => ({ message: await port.disableUpstream(id, body.drainSeconds * MS) }),
+  }),
+  route({
+    method: 'get',
+    path: '/catalog',
+    operationId: 'getCatalog',
+    summary: 'The items of an endpoint with their origin, also those that clients do not get, and why.',
+    body: NONE,
+    query: z.object({
+      view,
+      era: z.enum(['legacy', 'modern']).default('legacy').describe('The era of the clients.'),
+      upstream: z.string().optional().describe('Only the items of this upstream.'),
+    }),
+    answer: answers.catalogAnswer,
+    handle: (port, { query }) => port.catalog({ ...query, upstream: query.upstream }),
+  }),
+  route({
+    method: 'get',
+    path: '/clients',
+    operationId: 'listClients',
+    summary: 'The clients since the start, with what they declare.',
+    query: NONE,
+    body: NONE,
+    answer: answers.clientsAnswer,
+    handle: (port) => port.clients(),
+  }),
+  route({
+    method: 'get',
+    path: '/sessions',
+    operationId: 'listSessions',
+    summary: 'Sessions of legacy clients and groups of modern clients in memory.',
+    query: NONE,
+    body: NONE,
+    answer: answers.sessionsAnswer,
+    handle: (port) => port.sessions(),
+  }),
+  route({
+    method: 'delete',
+    path: '/sessions/{id}',
+    operationId: 'endSession',
+    summary: 'Ends a session for good. Its client gets 404 and opens a new one.',
+    query: NONE,
+    body: NONE,
+    answer: answers.doneAnswer,
+    handle: async (port, { id }) => ({ message: await port.endSession(id) }),
+  }),
+  route({
+    method: 'get',
+    path: '/streams',
+    operationId: 'listStreams',
+    summary: 'Open streams toward clients for messages that belong to no request.',
+    query: NONE,
+    body: NONE,
+    answer: answers.streamsAnswer,
+    handle: (port) => port.streams(),
+  }),
+  route({
+    method: 'get',
+    path: '/calls',
+    operationId: 'listCalls',
+    summary: 'Requests in flight at upstreams, and parked calls.',
+    query: NONE,
+    body: NONE,
+    answer: answers.callsAnswer,
+    handle: (port) => port.calls(),
+  }),
+  route({
+    method: 'post',
+    path: '/call',
+    operationId: 'callTool',
+    summary: 'Calls a tool once, as the operator of the key. The answer names the principal.',
+    query: NONE,
+    body: z.object({
+      tool: z.string().min(1).describe('The published name.'),
+      arguments: z.record(z.string(), z.unknown()).default({}),
+      view,
+    }),
+    answer: answers.toolCallAnswer,
+    handle: (port, { operator, body, signal }) => port.callTool(operator, body, signal),
+  }),
+  route({
+    method: 'get',
+    path: '/config',
+    operationId: 'getConfig',
+    summary: 'The running config with the origin of each value; secrets are redacted.',
+    query: NONE,
+    body: NONE,
+    answer: answers.configAnswer,
+    handle: (port) => port.config(),
+  }),
+  route({
+    method: 'get',
+    path: '/config/diff',
+    operationId: 'diffConfig',
+    summary: 'The difference between the running config and the file; secrets are redacted.',
+    query: NONE,
+    body: NONE,
+    answer: answers.configDiffAnswer,
+    handle: (port) => reloadOf(port).diff(),
+  }),
+  route({
+    method: 'post',
+    path: '/config/reload',
+    operationId: 'reloadConfig',
+    summary: 'Reads the config file again and applies it if it is valid.',
+    query: NONE,
+    body: NONE,
+    answer: answers.reloadAnswer,
+    handle: (port) => reloadOf(port).reload(),
+  }),
+  route({
+    method: 'post',
+    path: '/drain',
+    operationId: 'setDraining',
+    summary: 'Makes /readyz answer 503, so that load balancers send no new clients; or undoes it.',
+    query: NONE,
+    body: z.object({ isDraining: z.boolean().default(true) }),
+    answer: answers.doneAnswer,
+    handle: (port, { body }) => ({ message: port.setDraining(body.isDraining) }),
+  }),
+  route({
+    method: 'get',
+    path: '/log-level',
+    operationId: 'getLogLevel',
+    summary: 'The lowest level of the log lines that are written.',
+    query: NONE,
+    body: NONE,
+    answer: answers.logLevelAnswer,
+    handle: (port) => ({ level: port.logLevel }),
+  }),
+  route({
+    method: 'put',
+    path: '/log-level',
+    operationId: 'setLogLevel',
+    summary: 'Changes the level until the gateway stops; the config file keeps its own.',
+    query: NONE,
+    body: z.object({ level: z.enum(LOG_LEVELS) }),
+    answer: answers.logLevelAnswer,
+    handle: (port, { body: { level } }) => {
+      const before = port.logLevel;
+      port.setLogLevel(level);
+      return { level, message: `The level is ${level} until the gateway stops; it was ${before}.` };
+    },
+  }),
+];
+
+function reloadOf({ reload }: AdminPort): NonNullable<AdminPort['reload']> {
+  if (reload !== undefined) return reload;
+  throw new AdminError(
+    'not-supported',
+    'This gateway does not read its config again. Restart it to use a changed file.',
+  );
+}

@@ -1,0 +1,169 @@
+import assert from 'node:assert/strict';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { SHELLS } from '../../../src/cli/operator/completion.ts';
+import { WORDS } from '../../../src/cli/operator/commands.ts';
+import { LISTS } from '../../../src/cli/operator/ls.ts';
+import { LOG_LEVELS } from '../../../src/config/config.ts';
+import { type RunningGateway, startGateway } from '../../support/gateway.ts';
+
+const MAIN = fileURLToPath(new URL('../../../src/main.ts', import.meta.url));
+const SERVER = fileURLToPath(new URL('../../fixtures/servers/pid-stdio.ts', import.meta.url));
+const BOUNDED = { timeout: 60_000 };
+
+let gateway: RunningGateway;
+let empty = '';
+
+before(async () => {
+  empty = await mkdtemp(join(tmpdir(), 'linkspan-empty-'));
+  gateway = await startGateway({ mcpServers: { local: { command: process.execPath, args: [SERVER] } } });
+});
+
+after(async () => {
+  await gateway.stop();
+  await rm(empty, { recursive: true, force: true });
+});
+
+interface Ran {
+  readonly code: number | string | null | undefined;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** Runs the command line in an empty folder. */
+function linkspan(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Ran> {
+  return new Promise((resolve) => {
+    const options = { cwd: empty, env: { HOME: empty, ...env }, timeout: 30_000 };
+    execFile(process.execPath, [MAIN, ...args], options, (error, stdout, stderr) => {
+      resolve({ code: error === null ? 0 : error.code, stdout, stderr });
+    });
+  });
+}
+
+/** Runs a command on the gateway of this file. */
+function on(...args: readonly string[]): Promise<Ran> {
+  return linkspan([...args, '--config', gateway.configFile]);
+}
+
+test('status shows process, endpoint and upstreams, and exits with 0 while ready', BOUNDED, async () => {
+  const { code, stdout, stderr } = await on('status');
+  assert.deepEqual([code, stderr], [0, '']);
+  assert.match(stdout, new RegExp(`process ${gateway.pid}, up \\d+ (?:s|min)`));
+  assert.match(stdout, new RegExp(`Clients +${gateway.endpoint()}`));
+  assert.match(stdout, /^local +configured +stdio/m);
+  const json = JSON.parse((await on('status', '--json')).stdout);
+  assert.deepEqual([json.pid, json.upstreams.length], [gateway.pid, 1]);
+});
+
+test('call prints the result on stdout, and on stderr as whom it was called', BOUNDED, async () => {
+  const { code, stdout, stderr } = await on('call', 'local__pid', 'a=1', 'b=x y');
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /^\d+ \{"a":1,"b":"x y"\}\n$/);
+  assert.match(stderr, /^called as operator local, \d+\.\d\d s\n$/);
+});
+
+test('the exit code tells the failure of a tool from a refused call', BOUNDED, async () => {
+  assert.equal((await on('call', 'local__fail')).code, 5);
+  const refused = await on('call', 'local__nothing');
+  assert.equal(refused.code, 1);
+  assert.match(refused.stderr, /Unknown tool/);
+  const wrong = await on('call', 'local__pid', '{"a":');
+  assert.equal(wrong.code, 2);
+});
+
+test('ls prints every list for people and as JSON', BOUNDED, async () => {
+  for (const list of LISTS) {
+    const { code, stdout, stderr } = await on('ls', list);
+    assert.deepEqual([code, stderr], [0, ''], list);
+    assert.notEqual(stdout, '', list);
+    const json = await on('ls', list, '--json');
+    assert.equal(typeof JSON.parse(json.stdout), 'object', list);
+  }
+  assert.match((await on('ls', 'items')).stdout, /^tool +local__pid +local: pid +published$/m);
+});
+
+test('restart and drain say what they did, and the next call works again', BOUNDED, async () => {
+  const drained = await on('drain', 'local', '--wait', '1');
+  assert.match(drained.stdout, /out of service until "linkspan restart local"/);
+  assert.match((await on('status')).stdout, /^local +disabled.*\n.*\n +Put it into service again/m);
+  assert.equal((await on('call', 'local__pid')).code, 1);
+  const restarted = await on('restart', 'local');
+  assert.equal(restarted.code, 0, restarted.stderr);
+  assert.equal((await on('call', 'local__pid')).code, 0);
+  const wrong = await on('restart', 'nope');
+  assert.equal(wrong.code, 1);
+  assert.match(wrong.stderr, /^linkspan: There is no upstream "nope"\. There are: local\.\n$/);
+});
+
+test('logs prints the latest lines; with --follow, further ones until it is stopped', BOUNDED, async () => {
+  const { code, stdout } = await on('logs', '--json');
+  assert.equal(code, 0);
+  assert.match(stdout, /"msg":"listening"/);
+  const child = spawn(process.execPath, [MAIN, 'logs', '-f', '--json', '--config', gateway.configFile], { cwd: empty });
+  let text = '';
+  const isFound = Promise.withResolvers<undefined>();
+  child.stdout.on('data', (chunk: Buffer) => {
+    text += chunk.toString();
+    if (text.includes('"operation":"setDraining"')) isFound.resolve(undefined);
+  });
+  // The first output shows that it follows.
+  await once(child.stdout, 'data');
+  await on('drain', '--undo');
+  await isFound.promise;
+  child.kill('SIGINT');
+  const [exitCode] = await once(child, 'exit');
+  assert.equal(exitCode, 0);
+});
+
+test('healthcheck needs no key, and exits with 1 while the gateway is not ready', BOUNDED, async () => {
+  assert.equal((await linkspan(['healthcheck', '--url', gateway.operatorUrl])).code, 0);
+  await on('drain');
+  assert.equal((await on('healthcheck', '--ready')).code, 1);
+  assert.equal((await on('healthcheck')).code, 0);
+  await on('drain', '--undo');
+  assert.equal((await on('healthcheck', '--ready')).code, 0);
+});
+
+test('without a gateway, a command exits with 4 in one line that says what to do', BOUNDED, async () => {
+  for (const args of [['status'], ['healthcheck'], ['ls', '--state-dir', empty]]) {
+    const { code, stdout, stderr } = await linkspan(args);
+    assert.deepEqual([code, stdout], [4, ''], args.join(' '));
+    assert.match(stderr, /^linkspan: no .*linkspan run.*\n$/);
+  }
+  const json = await linkspan(['status', '--json']);
+  assert.equal(JSON.parse(json.stderr).exitCode, 4);
+});
+
+test('a gateway elsewhere needs a key; a wrong one exits with 3', BOUNDED, async () => {
+  const without = await linkspan(['status', '--url', gateway.operatorUrl]);
+  assert.equal(without.code, 3);
+  assert.match(without.stderr, /LINKSPAN_OPERATOR_KEY/);
+  const wrong = await linkspan(['status', '--url', gateway.operatorUrl], { LINKSPAN_OPERATOR_KEY: 'wrong' });
+  assert.equal(wrong.code, 3);
+});
+
+test('a gateway is found although its config file was broken since', BOUNDED, async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-broken-'));
+  try {
+    const file = join(dir, 'linkspan.yaml');
+    const stateDir = join(gateway.dir, 'state');
+    await writeFile(file, `gateway:\n  stateDir: ${stateDir}\n  nonsense: true\n`);
+    assert.equal((await linkspan(['status', '--config', file])).code, 0);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+});
+
+test('completions name every command, and their words are those of the commands', BOUNDED, async () => {
+  assert.deepEqual([WORDS.ls, WORDS.completion, WORDS['log-level']], [LISTS, SHELLS, LOG_LEVELS]);
+  for (const shell of SHELLS) {
+    const { code, stdout } = await linkspan(['completion', shell]);
+    assert.equal(code, 0);
+    for (const word of ['status', 'healthcheck', 'sessions']) assert.match(stdout, new RegExp(`\\b${word}\\b`), shell);
+  }
+});

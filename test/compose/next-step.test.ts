@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { nextStepFor, type UpstreamFacts } from '../../src/compose/next-step.ts';
+
+const FINE: UpstreamFacts = {
+  id: 'up',
+  transport: 'stdio',
+  state: 'ready',
+  reason: undefined,
+  isDisabled: false,
+  isMisconfigured: false,
+};
+
+const cases: readonly (Partial<UpstreamFacts> & { readonly what: string; readonly step: RegExp | undefined })[] = [
+  { what: 'is ready', step: undefined },
+  { what: 'was not used yet', state: 'configured', step: undefined },
+  { what: 'is starting', state: 'starting', step: undefined },
+  { what: 'is degraded', state: 'degraded', step: /by itself.*linkspan restart up/ },
+  {
+    what: 'is in a crash loop',
+    state: 'failed',
+    reason: 'crash loop: failed 5 times',
+    step: /soon after each start.*linkspan logs/,
+  },
+  { what: 'did not start', state: 'failed', reason: 'spawn ENOENT', step: /did not start.*correct its command/ },
+  { what: 'is remote and refuses', state: 'failed', transport: 'http', step: /Check its URL.*tried again by itself/ },
+  { what: 'has a wrong entry', state: 'failed', isMisconfigured: true, step: /Correct its entry/ },
+  {
+    what: 'is disabled',
+    state: 'failed',
+    isDisabled: true,
+    isMisconfigured: true,
+    step: /into service again.*restart up/,
+  },
+];
+
+for (const { what, step, ...facts } of cases) {
+  test(`an upstream that ${what} ${step === undefined ? 'needs nothing' : 'has a next step'}`, () => {
+    const next = nextStepFor({ ...FINE, ...facts });
+    if (step === undefined) assert.equal(next, undefined);
+    else assert.match(next ?? '', step);
+  });
+}
