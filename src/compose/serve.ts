@@ -43,6 +43,9 @@ export async function serve(config: Config, log: Logger, { warmUntil }: ServeOpt
   const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log);
   let isDraining = false;
   const startedAtMs = Date.now();
+  const ready = () => (isDraining ? { ready: false, reasons: ['shutting down'] } : readiness(core));
+  metrics.configStarted(startedAtMs);
+  metrics.onScrape('ready', () => (ready().ready ? 1 : 0));
   try {
     if (warmUntil !== undefined) await Promise.race([core.refresh(), warmUntil]);
     const front = core.gateway;
@@ -63,7 +66,7 @@ export async function serve(config: Config, log: Logger, { warmUntil }: ServeOpt
                 version: VERSION,
                 allowedHosts: config.allowedHosts,
                 startedAtMs,
-                ready: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : readiness(core)),
+                ready,
                 upstreams: () => fullUpstreamStatuses(core),
               }),
             }),

@@ -37,7 +37,9 @@ export class UpstreamFactory {
   /** Constructs one upstream. It starts no connection yet. */
   create(config: UpstreamConfig): Upstream<Exchange, ConnectionHolder> {
     const { transports, events, clientInfo, metrics, log } = this.#parts;
-    metrics.upstreamState(config.id, 'configured');
+    const { id } = config;
+    metrics.upstreamAdded(id);
+    metrics.upstreamState(id, 'configured');
     const upstream = new Upstream(
       {
         config,
@@ -46,10 +48,12 @@ export class UpstreamFactory {
         clientInfo,
         log,
         onLimit: (limit) => metrics.limitReached(limit),
+        onStartFailed: () => metrics.upstreamStartFailed(id),
+        onListed: (durationMs) => metrics.upstreamListed(id, durationMs / 1_000),
       },
       events,
     );
-    metrics.upstreamEras(config.id, upstream.eras);
+    metrics.upstreamEras(id, upstream.eras);
     return upstream;
   }
 }

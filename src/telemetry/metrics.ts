@@ -1,10 +1,12 @@
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
 
 import type { LimitName } from '../limits.ts';
-import { type Era, ERAS } from '../protocol/revisions.ts';
+import type { Era } from '../protocol/revisions.ts';
 import { Bounded } from './bounded.ts';
 import { Durations, OPERATION_LABELS } from './durations.ts';
 import type { Operation } from './operation.ts';
+import { createReloadMetrics, type ReloadMetrics } from './reload-metrics.ts';
+import { createUpstreamMetrics, type UpstreamMetrics } from './upstream-metrics.ts';
 
 /** A gauge that goes up and down by one. */
 export interface Level {
@@ -13,23 +15,17 @@ export interface Level {
 }
 
 /** Records metrics. `docs/metrics.md` lists every metric and the values of its labels. */
-export interface Metrics {
+export interface Metrics extends UpstreamMetrics, ReloadMetrics {
   /** Records an answered request of a client. `seconds` is how long the client waited. */
   served(operation: Operation, seconds: number): void;
   /** Records an answered request to an upstream. */
   called(upstream: string, operation: Operation, seconds: number): void;
 
-  upstreamState(upstream: string, state: string): void;
-  /** Counts a connection (for stdio: a process) that ended by itself. The next use starts another. */
-  upstreamRestarted(upstream: string): void;
-  /** Counts the loss of the state that an upstream kept for one client. `reason` is one of a few constants. */
-  upstreamStateLost(upstream: string, reason: string): void;
-  /** Counts a line on an upstream's stdout that is not a message. */
-  stdioJunk(upstream: string): void;
-  /** Sets the number of tools that an endpoint lists for clients of an era. `view` is `''` for the merged endpoint. */
-  catalogTools(view: string, era: Era, count: number): void;
-  /** Sets whether an upstream supports each era, as far as known. */
-  upstreamEras(upstream: string, eras: Readonly<Record<Era, { readonly speaks: 'yes' | 'no' | 'unknown' }>>): void;
+  /**
+   * Sets the number of tools that an endpoint lists for clients of an era, and the estimated number of tokens that the list takes
+   * in the context of a model. `view` is `''` for the merged endpoint.
+   */
+  catalogTools(view: string, era: Era, size: { readonly tools: number; readonly tokens: number }): void;
 
   readonly sessions: Level;
   /** Parked calls. */
@@ -60,6 +56,10 @@ export interface Metrics {
   reportHeldBytes(kind: HeldKind, read: () => number): void;
   /** Counts a message without a recipient. */
   dropped(reason: string): void;
+  /** Counts a notification that a later one about the same resource has replaced before it was sent. */
+  notificationMerged(): void;
+  /** Counts a GET with `Last-Event-ID`. */
+  streamResumed(outcome: ResumeOutcome): void;
 
   /** Registers a function that returns the value of a gauge; it is called at each scrape. */
   onScrape(gauge: ScrapedGauge, read: () => number): void;
@@ -77,8 +77,16 @@ export interface Metrics {
 const STREAM_KINDS = ['post', 'get', 'sse'] as const;
 export type StreamKind = (typeof STREAM_KINDS)[number];
 
+/**
+ * `continued`: the events after the named one are sent. `complete`: the client has received all of the stream.
+ * `answer-lost`: the answer to a request is no longer kept. `unknown`: the client gets a new stream.
+ */
+const RESUME_OUTCOMES = ['continued', 'complete', 'answer-lost', 'unknown'] as const;
+export type ResumeOutcome = (typeof RESUME_OUTCOMES)[number];
+
 /** Gauges that are read at each scrape: name and help. */
 const SCRAPED = {
+  ready: ['linkspan_ready', '1 while /readyz answers 200, else 0.'],
   readCacheBytes: ['linkspan_read_cache_bytes', 'Bytes of cached resources.'],
 } as const;
 export type ScrapedGauge = keyof typeof SCRAPED;
@@ -86,7 +94,6 @@ export type ScrapedGauge = keyof typeof SCRAPED;
 const HELD_KINDS = ['events', 'unsent', 'bodies'] as const;
 export type HeldKind = (typeof HELD_KINDS)[number];
 
-const MAX_UPSTREAMS = 256;
 const MAX_VIEWS = 256;
 const MAX_REASONS = 32;
 
@@ -170,48 +177,34 @@ function tally(name: string, help: string, label: string, limit: number, registr
   return (value) => counter.inc({ [label]: values.label(value) });
 }
 
-function upstreamStates(registry: Registry): (upstream: string, state: string) => void {
-  const up = new Gauge({
-    name: 'linkspan_upstream_up',
-    help: '1 while the upstream serves requests, else 0.',
-    labelNames: ['upstream'],
-    registers: [registry],
-  });
-  const info = new Gauge({
-    name: 'linkspan_upstream_state_info',
-    help: 'Always 1; the labels are the upstream and its state.',
-    labelNames: ['upstream', 'state'],
-    registers: [registry],
-  });
-  const upstreams = new Bounded(MAX_UPSTREAMS);
-  const states = new Map<string, string>();
-  return (id, state) => {
-    const upstream = upstreams.label(id);
-    const before = states.get(upstream);
-    if (before === state) return;
-    if (before !== undefined) info.remove({ upstream, state: before });
-    states.set(upstream, state);
-    info.set({ upstream, state }, 1);
-    up.set({ upstream }, state === 'ready' || state === 'degraded' ? 1 : 0);
+function toolGauges(registry: Registry): Metrics['catalogTools'] {
+  const gauge = (name: string, help: string) =>
+    new Gauge({ name, help, labelNames: ['view', 'era'], registers: [registry] });
+  const tools = gauge(
+    'linkspan_catalog_tools',
+    'Tools listed at an endpoint for clients of an era; view "_merged" is /mcp.',
+  );
+  const tokens = gauge(
+    'linkspan_catalog_tokens',
+    'Estimated tokens of the list of tools of an endpoint, at 4 characters each.',
+  );
+  const views = new Bounded(MAX_VIEWS);
+  return (id, era, size) => {
+    const view = id === '' ? '_merged' : views.label(id);
+    tools.set({ view, era }, size.tools);
+    tokens.set({ view, era }, size.tokens);
   };
 }
 
-function upstreamEras(registry: Registry): Metrics['upstreamEras'] {
-  const gauge = new Gauge({
-    name: 'linkspan_upstream_era',
-    help: '1 if the upstream supports the era, 0 if not. Absent while that is unknown.',
-    labelNames: ['upstream', 'era'],
+function resumeCounter(registry: Registry): (outcome: ResumeOutcome) => void {
+  const counter = new Counter({
+    name: 'linkspan_stream_resumes_total',
+    help: 'GET requests with Last-Event-ID, by outcome.',
+    labelNames: ['outcome'],
     registers: [registry],
   });
-  const upstreams = new Bounded(MAX_UPSTREAMS);
-  return (id, eras) => {
-    const upstream = upstreams.label(id);
-    for (const era of ERAS) {
-      const { speaks } = eras[era];
-      if (speaks === 'unknown') gauge.remove({ upstream, era });
-      else gauge.set({ upstream, era }, speaks === 'yes' ? 1 : 0);
-    }
-  };
+  for (const outcome of RESUME_OUTCOMES) counter.inc({ outcome }, 0);
+  return (outcome) => counter.inc({ outcome });
 }
 
 /** Creates all metrics in a registry of their own. */
@@ -231,13 +224,6 @@ export function createMetrics(version: string): Metrics {
     [...OPERATION_LABELS, 'upstream'],
     registry,
   );
-  const tools = new Gauge({
-    name: 'linkspan_catalog_tools',
-    help: 'Tools listed at an endpoint for clients of an era; view "_merged" is /mcp.',
-    labelNames: ['view', 'era'],
-    registers: [registry],
-  });
-  const views = new Bounded(MAX_VIEWS);
   const updates: (() => Promise<void>)[] = [];
   new Gauge({
     name: 'linkspan_build_info',
@@ -253,13 +239,11 @@ export function createMetrics(version: string): Metrics {
     registers: [registry],
   });
 
-  const stateLost = new Counter({
-    name: 'linkspan_upstream_state_lost_total',
-    help: 'Clients whose state at an upstream was lost while they were connected.',
-    labelNames: ['upstream', 'reason'],
+  const merged = new Counter({
+    name: 'linkspan_merged_notifications_total',
+    help: 'Notifications that a later one about the same resource has replaced.',
     registers: [registry],
   });
-  const stateLossUpstreams = new Bounded(MAX_UPSTREAMS);
   const stateWriteFailures = new Counter({
     name: 'linkspan_state_write_failures_total',
     help: 'Failed writes to the state directory; those of sessions are repeated.',
@@ -267,26 +251,11 @@ export function createMetrics(version: string): Metrics {
   });
 
   return {
+    ...createUpstreamMetrics(registry),
+    ...createReloadMetrics(registry),
     served: (operation, seconds) => server.observe(operation, seconds),
     called: (upstream, operation, seconds) => client.observe(operation, seconds, upstream),
-    upstreamState: upstreamStates(registry),
-    upstreamRestarted: tally(
-      'linkspan_upstream_restarts_total',
-      'Connections of an upstream (for stdio: processes) that ended unexpectedly.',
-      'upstream',
-      MAX_UPSTREAMS,
-      registry,
-    ),
-    upstreamStateLost: (id, reason) => stateLost.inc({ upstream: stateLossUpstreams.label(id), reason }),
-    stdioJunk: tally(
-      'linkspan_stdio_junk_lines_total',
-      'Lines on the stdout of an upstream that are not messages.',
-      'upstream',
-      MAX_UPSTREAMS,
-      registry,
-    ),
-    catalogTools: (view, era, count) => tools.set({ view: view === '' ? '_merged' : views.label(view), era }, count),
-    upstreamEras: upstreamEras(registry),
+    catalogTools: toolGauges(registry),
     sessions: level('linkspan_sessions', 'Sessions of clients held in memory.', registry),
     parked: level('linkspan_parked_calls', 'Parked calls, which wait for an answer of their client.', registry),
     requestsInFlight: level('linkspan_requests_in_flight', 'Requests of clients in flight.', registry),
@@ -320,6 +289,8 @@ export function createMetrics(version: string): Metrics {
       MAX_REASONS,
       registry,
     ),
+    notificationMerged: () => merged.inc(),
+    streamResumed: resumeCounter(registry),
     stateWriteFailed: () => stateWriteFailures.inc(),
     onScrape: scrapedGauges(registry),
     limitReached: (limit) => limits.inc({ limit }),

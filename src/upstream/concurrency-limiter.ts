@@ -52,6 +52,16 @@ export class ConcurrencyLimiter {
     }
   }
 
+  /** Number of requests in flight. */
+  get activeCount(): number {
+    return this.#active;
+  }
+
+  /** Number of requests in the queue. */
+  get waitingCount(): number {
+    return this.#waitingCount;
+  }
+
   /** Whether a request can start without a wait. */
   get hasRoom(): boolean {
     return this.#active < this.#limit;

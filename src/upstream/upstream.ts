@@ -40,6 +40,10 @@ export interface UpstreamParts {
   readonly clientInfo: RawObject;
   readonly log: Logger;
   readonly onLimit: (limit: LimitName) => void;
+  /** A connection could not be started. */
+  readonly onStartFailed: () => void;
+  /** All lists were read over one connection, in this time. */
+  readonly onListed: (durationMs: number) => void;
 }
 
 /** How long an unused discovery connection stays open after the first client was served: it may report changes. */
@@ -301,16 +305,15 @@ export class Upstream<Owner, User extends LinkUser> {
    *
    * @throws {GatewayError} if one of the lists cannot be read.
    */
-  list(link: Link<Owner, User>, capabilities: RawObject): Promise<Offer> {
-    link.usedMs = performance.now();
-    const { onLimit } = this.#parts;
+  async list(link: Link<Owner, User>, capabilities: RawObject): Promise<Offer> {
+    const beganMs = performance.now();
+    link.usedMs = beganMs;
+    const { onLimit, onListed } = this.#parts;
     const usable = this.usableCapabilities(capabilities);
-    return listOffer(link, {
-      upstream: this.id,
-      capabilities: usable,
-      timeoutMs: this.config.timeouts.callMs,
-      onLimit,
-    });
+    const timeoutMs = this.config.timeouts.callMs;
+    const offer = await listOffer(link, { upstream: this.id, capabilities: usable, timeoutMs, onLimit });
+    onListed(performance.now() - beganMs);
+    return offer;
   }
 
   /** Waits until no call is in flight or in the queue, at most this long (ms). */
@@ -423,6 +426,7 @@ export class Upstream<Owner, User extends LinkUser> {
       const error = toGatewayError(thrown);
       const reason = reasonOf(error);
       this.#log.warn({ err: error }, 'upstream did not start');
+      this.#parts.onStartFailed();
       const { target } = this.config;
       const hint = target.kind === 'stdio' ? undefined : endpointHint(target.url, error.cause);
       this.#lifecycles.step(expected, {
