@@ -49,7 +49,7 @@ EXPOSE 3000 3001
 VOLUME ["/var/lib/linkspan"]
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --start-interval=2s \
   CMD ["node", "/app/dist/main.js", "healthcheck", "--config", "/etc/linkspan/config.yaml"]
-ENTRYPOINT ["tini", "--", "node", "/app/dist/main.js"]
+ENTRYPOINT ["tini", "-s", "--", "node", "/app/dist/main.js"]
 CMD ["run", "--first-key", "--config", "/etc/linkspan/config.yaml"]
 
 # The last stage is the default one.
