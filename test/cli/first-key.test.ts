@@ -68,36 +68,40 @@ test('without the option, an address that others can reach still needs authentic
   assert.deepEqual(config.auth.apiKeys, [{ name: 'first', sha256: sha256('x') }]);
 });
 
-test('a gateway started with --first-key accepts the key that it shows, and no other', { timeout: 30_000 }, async () => {
-  await mkdir(join(dir, 'state'));
-  const initialize = {
-    jsonrpc: '2.0',
-    id: 1,
-    method: 'initialize',
-    params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } },
-  };
-  const file = { mcpServers: {}, gateway: { listen: '0.0.0.0:0' } };
-  let key = '';
-  for (const round of ['first', 'second']) {
-    await using gateway = await startGateway(file, { args: ['--first-key'], dir });
-    const { port } = new URL(gateway.url);
-    const post = async (credential: string) => {
-      const response = await fetch(`http://127.0.0.1:${port}/mcp`, {
-        method: 'POST',
-        headers: {
-          'content-type': 'application/json',
-          accept: 'application/json, text/event-stream',
-          authorization: `Bearer ${credential}`,
-        },
-        body: JSON.stringify(initialize),
-      });
-      await response.body?.cancel();
-      return response.status;
+test(
+  'a gateway started with --first-key accepts the key that it shows, and no other',
+  { timeout: 30_000 },
+  async () => {
+    await mkdir(join(dir, 'state'));
+    const initialize = {
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'initialize',
+      params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } },
     };
-    const shown = /^ {4}([\w-]{43})$/m.exec(gateway.logs())?.[1];
-    if (round === 'first') key = shown ?? '';
-    else assert.equal(shown, undefined);
-    assert.equal(await post(key), 200, round);
-    assert.equal(await post('x'.repeat(43)), 401, round);
-  }
-});
+    const file = { mcpServers: {}, gateway: { listen: '0.0.0.0:0' } };
+    let key = '';
+    for (const round of ['first', 'second']) {
+      await using gateway = await startGateway(file, { args: ['--first-key'], dir });
+      const { port } = new URL(gateway.url);
+      const post = async (credential: string) => {
+        const response = await fetch(`http://127.0.0.1:${port}/mcp`, {
+          method: 'POST',
+          headers: {
+            'content-type': 'application/json',
+            accept: 'application/json, text/event-stream',
+            authorization: `Bearer ${credential}`,
+          },
+          body: JSON.stringify(initialize),
+        });
+        await response.body?.cancel();
+        return response.status;
+      };
+      const shown = /^ {4}([\w-]{43})$/m.exec(gateway.logs())?.[1];
+      if (round === 'first') key = shown ?? '';
+      else assert.equal(shown, undefined);
+      assert.equal(await post(key), 200, round);
+      assert.equal(await post('x'.repeat(43)), 401, round);
+    }
+  },
+);

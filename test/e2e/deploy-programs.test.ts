@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { spawnSync } from 'node:child_process';
+import { Agent, fetch as fetchOver } from 'undici';
 import { parseAllDocuments } from 'yaml';
 import * as z from 'zod';
 import { Child } from '../support/child.ts';
@@ -79,7 +80,10 @@ test('nginx accepts the example, and events pass through it at once', needs(NGIN
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-nginx-'));
   try {
     const sessions = { keepAlive: '1s' };
-    await using gateway = await startGateway({ mcpServers: {}, gateway: { sessions, allowedHosts: ['mcp.example.com'] } });
+    await using gateway = await startGateway({
+      mcpServers: {},
+      gateway: { sessions, allowedHosts: ['mcp.example.com'] },
+    });
     const [pem, key] = [join(dir, 'fullchain.pem'), join(dir, 'privkey.pem')];
     const subject = ['-subj', '/CN=mcp.example.com', '-days', '1', '-nodes'];
     run(OPENSSL, ['req', '-x509', '-newkey', 'rsa:2048', ...subject, '-keyout', key, '-out', pem]);
@@ -89,7 +93,9 @@ test('nginx accepts the example, and events pass through it at once', needs(NGIN
       'server 127.0.0.1:3000': `server ${new URL(gateway.url).host}`,
       '/etc/ssl/linkspan': dir,
     });
-    const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map((kind) => `${kind}_temp_path ${dir}/${kind};`);
+    const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+      (kind) => `${kind}_temp_path ${dir}/${kind};`,
+    );
     const main = [
       'daemon off;',
       'worker_processes 1;',
@@ -104,9 +110,10 @@ test('nginx accepts the example, and events pass through it at once', needs(NGIN
     run(NGINX, [...args, '-t']);
 
     assert.ok('path' in NGINX);
+    await using connections = new AsyncDisposableStack();
     await using proxy = await Child.start(NGINX.path, args);
-    const { Agent, fetch: fetchOver } = await import('undici');
-    await using dispatcher = new Agent({ connect: { rejectUnauthorized: false, servername: 'mcp.example.com' } });
+    const dispatcher = new Agent({ connect: { rejectUnauthorized: false, servername: 'mcp.example.com' } });
+    connections.defer(() => dispatcher.destroy());
     const url = `https://127.0.0.1:${port}/mcp`;
     const headers = { host: 'mcp.example.com', accept: 'application/json, text/event-stream' };
     const post = () =>
@@ -123,7 +130,10 @@ test('nginx accepts the example, and events pass through it at once', needs(NGIN
     }
     assert.equal(response.status, 200);
     await response.text();
-    const session = { 'mcp-session-id': response.headers.get('mcp-session-id') ?? '', 'mcp-protocol-version': '2025-11-25' };
+    const session = {
+      'mcp-session-id': response.headers.get('mcp-session-id') ?? '',
+      'mcp-protocol-version': '2025-11-25',
+    };
     const stream = await fetchOver(url, { dispatcher, headers: { ...headers, ...session } });
     assert.equal(stream.status, 200);
     assert.ok(stream.body !== null);
@@ -152,9 +162,20 @@ test('systemd accepts the unit', needs(SYSTEMD), () => {
 
 const OBJECT = z.object({ kind: z.string(), metadata: z.object({ name: z.string() }) });
 
+const SELECTOR = z.object({ matchLabels: z.record(z.string(), z.string()) });
+const PEER = z.object({ podSelector: SELECTOR.optional() });
+const POLICY = z.object({
+  spec: z.object({
+    podSelector: SELECTOR,
+    ingress: z.array(z.object({ from: z.array(PEER) })),
+    egress: z.array(z.object({ to: z.array(PEER) })),
+  }),
+});
+
 test('kustomize renders the base for Kubernetes', needs(KUBECTL), () => {
   const text = run(KUBECTL, ['kustomize', 'deploy/kubernetes/base']);
-  const objects = parseAllDocuments(text).map((document) => OBJECT.parse(document.toJS()));
+  const documents = parseAllDocuments(text).map((document): unknown => document.toJS());
+  const objects = documents.map((document) => OBJECT.parse(document));
   assert.deepEqual(objects.map(({ kind, metadata }) => `${kind} ${metadata.name}`).toSorted(), [
     'ConfigMap linkspan',
     'Deployment linkspan',
@@ -163,6 +184,12 @@ test('kustomize renders the base for Kubernetes', needs(KUBECTL), () => {
     'Service linkspan',
     'Service linkspan-operator',
   ]);
-  // The network policy holds for our pods, and no other.
-  assert.match(text, /podSelector:\n {4}matchLabels:\n {6}app\.kubernetes\.io\/name: linkspan/);
+  const policy = POLICY.parse(documents.find((one) => OBJECT.parse(one).kind === 'NetworkPolicy')).spec;
+  const own = { 'app.kubernetes.io/name': 'linkspan' };
+  assert.deepEqual(policy.podSelector.matchLabels, own);
+  const peers = [...policy.ingress.flatMap(({ from }) => from), ...policy.egress.flatMap(({ to }) => to)];
+  assert.deepEqual(
+    peers.flatMap(({ podSelector }) => (podSelector === undefined ? [] : Object.values(podSelector.matchLabels))),
+    ['prometheus', 'kube-dns'],
+  );
 });

@@ -28,7 +28,9 @@ const CALL = z.object({ content: z.tuple([z.object({ text: z.string() })]) });
 function dashboardQueries(): string[] {
   const { panels } = PANELS.parse(JSON.parse(readFileSync(DASHBOARD, 'utf8')));
   return panels.flatMap(({ targets }) =>
-    targets.map(({ expr }) => expr.replaceAll('$__rate_interval', '1m').replaceAll(/\$(?:job|instance|upstream)\b/g, '.*')),
+    targets.map(({ expr }) =>
+      expr.replaceAll('$__rate_interval', '1m').replaceAll(/\$(?:job|instance|upstream)\b/g, '.*'),
+    ),
   );
 }
 
@@ -36,11 +38,14 @@ test('a real Prometheus reads the gateway, and the alerts fire for its failures 
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-prometheus-'));
   const flag = join(dir, 'refuse');
   try {
-    const file = { mcpServers: { files: { command: process.execPath, args: [SERVER, flag], required: true, era: 'legacy' } } };
+    const file = {
+      mcpServers: { files: { command: process.execPath, args: [SERVER, flag], required: true, era: 'legacy' } },
+    };
     await using gateway = await startGateway(file, { args: ['--warm'] });
     await using scraper = await Prometheus.start(prometheus, join(dir, 'prometheus'), [authority(gateway.operatorUrl)]);
     const { client } = await connectSdk1(gateway.endpoint());
-    const call = async (): Promise<number> => Number(CALL.parse(await client.callTool({ name: 'files__pid' })).content[0].text);
+    const call = async (): Promise<number> =>
+      Number(CALL.parse(await client.callTool({ name: 'files__pid' })).content[0].text);
     const pid = await call();
 
     await scraper.until(async () => {

@@ -13,7 +13,9 @@ const POLL_MS = 250;
 
 const VECTOR = z.object({
   status: z.literal('success'),
-  data: z.object({ result: z.array(z.object({ metric: z.record(z.string(), z.string()), value: z.tuple([z.number(), z.string()]) })) }),
+  data: z.object({
+    result: z.array(z.object({ metric: z.record(z.string(), z.string()), value: z.tuple([z.number(), z.string()]) })),
+  }),
 });
 const ALERTS = z.object({
   data: z.object({ alerts: z.array(z.object({ labels: z.record(z.string(), z.string()), state: z.string() })) }),
@@ -68,7 +70,9 @@ export class Prometheus implements AsyncDisposable {
   }
 
   /** Resolves with the series of an instant query. @throws {Error} with Prometheus' words if the query is wrong. */
-  async query(query: string): Promise<readonly { readonly metric: Readonly<Record<string, string>>; readonly value: number }[]> {
+  async query(
+    query: string,
+  ): Promise<readonly { readonly metric: Readonly<Record<string, string>>; readonly value: number }[]> {
     const response = await fetch(`${this.#url}/api/v1/query?${new URLSearchParams({ query })}`);
     const text = await response.text();
     if (!response.ok) throw new Error(`${query}: ${text}`);
@@ -91,7 +95,9 @@ export class Prometheus implements AsyncDisposable {
     const lateMs = performance.now() + timeoutMs;
     while (!(await holds())) {
       if (performance.now() > lateMs) {
-        throw new Error(`does not hold after ${timeoutMs} ms: ${String(holds)}; firing: ${[...(await this.firing())].join(', ')}`);
+        throw new Error(
+          `does not hold after ${timeoutMs} ms: ${String(holds)}; firing: ${[...(await this.firing())].join(', ')}`,
+        );
       }
       await delay(POLL_MS);
     }
