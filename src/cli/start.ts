@@ -31,7 +31,7 @@ export function loadOptions({ listen, operator, project, firstKey = false }: Sta
   if (!firstKey) return options;
   return {
     ...options,
-    firstKeyHash: ({ stateDir, publicUrl = 'http://localhost:3000' }) =>
+    firstKeyHash: ({ stateDir, listen: { port }, publicUrl = `http://localhost:${port}` }) =>
       firstKeyHash(stateDir, (key, file) => process.stderr.write(firstKeyText(key, file, `${publicUrl}/mcp`))),
   };
 }

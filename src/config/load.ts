@@ -34,7 +34,7 @@ export interface LoadOptions {
   /** The folder of the project in `~/.claude.json` whose servers are served as well. */
   readonly project?: string | undefined;
   /** Returns the SHA-256 of an API key for a config without authentication. Called only if the rest of the config is valid. */
-  readonly firstKeyHash?: ((config: Pick<Config, 'stateDir' | 'publicUrl'>) => string) | undefined;
+  readonly firstKeyHash?: ((config: Pick<Config, 'stateDir' | 'publicUrl' | 'listen'>) => string) | undefined;
 }
 
 export interface Loaded {
