@@ -1,9 +1,16 @@
 # syntax=docker/dockerfile:1
 
-# By tag, so that this file can be read and renovated. For a build that can be repeated, put the digest of the day behind it:
+# Two images:
+#
+#   docker build --target full --tag linkspan .                  with npx and uvx, for servers that are started as programs
+#   docker build --target remote --tag linkspan:remote .         without a shell, for servers with a URL only
+#
+# Base images are named by tag, so that this file can be read and renovated. For a build that can be repeated, put the digest of the
+# day behind each:
 #   docker buildx imagetools inspect node:24-trixie-slim --format '{{.Manifest.Digest}}'
 #   docker build --build-arg NODE_IMAGE=node:24-trixie-slim@sha256:… .
 ARG NODE_IMAGE=node:24-trixie-slim
+ARG UV_IMAGE=ghcr.io/astral-sh/uv:0.13.9
 
 FROM ${NODE_IMAGE} AS build
 WORKDIR /app
@@ -14,29 +21,57 @@ RUN npm ci --no-audit --no-fund
 COPY tsconfig.json ./
 COPY scripts/build.ts scripts/
 COPY src src
+# The bundle holds all dependencies.
 RUN npm run build
 
-FROM ${NODE_IMAGE} AS dependencies
-WORKDIR /app
-COPY package.json package-lock.json ./
-COPY scripts/node-pin/package.json scripts/node-pin/
-RUN npm ci --omit=dev --omit=optional --no-audit --no-fund
+FROM ${UV_IMAGE} AS uv
 
-FROM ${NODE_IMAGE}
-# stdio upstreams are processes whose orphans somebody must reap.
+# What both images have: an init, certificates, and the directories that the user may write.
+FROM ${NODE_IMAGE} AS base
+# Debian removes old versions, so a pinned one could not be built any longer; the digest of the base image fixes the suite.
+# hadolint ignore=DL3008
 RUN apt-get update \
   && apt-get install --yes --no-install-recommends ca-certificates tini \
   && rm -rf /var/lib/apt/lists/* \
   && install --directory --owner=node --group=node --mode=0700 /var/lib/linkspan
+
+# The files of the remote image: Node, the libraries that it is linked with, and no program besides the init.
+FROM base AS remote-files
+COPY deploy/docker/remote-files.sh /tmp/
+RUN sh /tmp/remote-files.sh /rootfs
+
+FROM scratch AS remote
+COPY --from=remote-files /rootfs /
 WORKDIR /app
-COPY --from=dependencies /app/node_modules node_modules
 COPY --from=build /app/dist dist
 COPY package.json LICENSE ./
-ENV NODE_ENV=production
-USER node
+ENV NODE_ENV=production HOME=/home/node PATH=/usr/local/bin:/usr/bin
+USER 1000:1000
 EXPOSE 3000 3001
 VOLUME ["/var/lib/linkspan"]
-HEALTHCHECK --interval=15s --timeout=5s --start-period=30s \
-  CMD ["node", "-e", "fetch('http://127.0.0.1:3001/livez').then(({ ok }) => process.exit(ok ? 0 : 1), () => process.exit(1))"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --start-interval=2s \
+  CMD ["node", "/app/dist/main.js", "healthcheck", "--config", "/etc/linkspan/config.yaml"]
 ENTRYPOINT ["tini", "-s", "--", "node", "/app/dist/main.js"]
-CMD ["run", "--config", "/etc/linkspan/config.yaml"]
+CMD ["run", "--first-key", "--config", "/etc/linkspan/config.yaml"]
+
+# The last stage is the default one.
+FROM base AS full
+# uvx needs a Python: this one, or else it downloads one into the home directory.
+# hadolint ignore=DL3008
+RUN apt-get update \
+  && apt-get install --yes --no-install-recommends git python3 \
+  && rm -rf /var/lib/apt/lists/*
+COPY --from=uv /uv /uvx /usr/local/bin/
+WORKDIR /app
+COPY --from=build /app/dist dist
+COPY package.json LICENSE ./
+ENV NODE_ENV=production HOME=/home/node
+USER 1000:1000
+EXPOSE 3000 3001
+# The state, and the home directory, where npx and uvx keep what they have downloaded.
+VOLUME ["/var/lib/linkspan", "/home/node"]
+HEALTHCHECK --interval=30s --timeout=5s --start-period=60s --start-interval=2s \
+  CMD ["node", "/app/dist/main.js", "healthcheck", "--config", "/etc/linkspan/config.yaml"]
+# Servers are processes whose orphans need an init that reaps them. With `init: true` the engine brings one too; -s lets both work.
+ENTRYPOINT ["tini", "-s", "--", "node", "/app/dist/main.js"]
+CMD ["run", "--first-key", "--config", "/etc/linkspan/config.yaml"]

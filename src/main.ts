@@ -63,6 +63,11 @@ async function main(argv: readonly string[]): Promise<number> {
     .addOption(project())
     .addOption(logFormat())
     .option('--warm', 'fetch the lists of all upstreams before listening', false)
+    .option(
+      '--first-key',
+      'without gateway.auth: make an API key at the first start, show it once, keep its hash',
+      false,
+    )
     .action(async (options: RunOptions) => {
       const { run } = await import('./cli/run.ts');
       code = await run(options);

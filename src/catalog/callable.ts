@@ -81,16 +81,31 @@ export function nameCallables(
   return { targets, sources, texts, digests, byUpstream, hidden, apps, quarantined, repaired };
 }
 
-/** Returns the number of tools that {@link nameCallables} publishes, without making texts and without caching. */
-export function countPublishedTools(view: View, offers: ReadonlyMap<string, Offer>, maxChars: number): number {
+/** The size of a list of tools. */
+export interface ToolListSize {
+  readonly tools: number;
+  /** Estimated number of tokens that the list takes in the context of a model. */
+  readonly tokens: number;
+}
+
+/** Characters of JSON per token; tokenizers of models differ by about a third. */
+const CHARS_PER_TOKEN = 4;
+
+/** Returns the size of the list of tools that {@link nameCallables} publishes, without making texts and without caching. */
+export function toolListSize(view: View, offers: ReadonlyMap<string, Offer>, maxChars: number): ToolListSize {
   const names = new Set<string>();
+  let chars = 0;
   for (const upstream of view.upstreams) {
     const offer = offers.get(upstream.id);
     if (offer === undefined) continue;
     const { items } = nameItems('tool', view, upstream, offer, maxChars, false);
-    for (const { published } of items) if (published !== undefined) names.add(published.name);
+    for (const { published } of items) {
+      if (published === undefined || names.has(published.name)) continue;
+      names.add(published.name);
+      chars += published.source.item.toString().length;
+    }
   }
-  return names.size;
+  return { tools: names.size, tokens: Math.ceil(chars / CHARS_PER_TOKEN) };
 }
 
 /**

@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import type { LimitName } from '../limits.ts';
 import { RawObject } from '../json/json.ts';
 import type { Revision } from '../protocol/revisions.ts';
-import { type Callables, countPublishedTools, fallbackOf, nameCallables } from './callable.ts';
+import { type Callables, fallbackOf, nameCallables } from './callable.ts';
 import { type Caching, combineCaching, UNCACHED } from './caching.ts';
 import { quarantine, type Quarantined, type Repaired } from './item.ts';
 import { canReadUri } from './items/revision-text.ts';
@@ -96,11 +96,6 @@ function idOf(object: object | undefined): number {
   const id = ids.get(object) ?? ++lastId;
   ids.set(object, id);
   return id;
-}
-
-/** Returns the number of tools that a catalog of these offers would have, without building it. */
-export function countTools(view: View, offers: ReadonlyMap<string, Offer>, limits: CatalogLimits): number {
-  return countPublishedTools(view, offers, limits.maxNameChars);
 }
 
 /**

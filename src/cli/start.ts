@@ -4,6 +4,7 @@ import { isLoopback } from '../config/schema/address.ts';
 import type { AccessLog, Config } from '../config/config.ts';
 import { configFile } from '../config/find-file.ts';
 import { type Loaded, type LoadOptions, loadConfig } from '../config/load.ts';
+import { firstKeyHash, firstKeyText } from './first-key.ts';
 import { createLogger, type LogFormat, type Logger } from '../telemetry/log.ts';
 
 /** The command-line options of commands that load a config. */
@@ -14,6 +15,8 @@ export interface StartOptions {
   readonly operator?: string;
   readonly project?: string;
   readonly logFormat?: LogFormat;
+  /** Whether a config without authentication gets an API key at the first start. */
+  readonly firstKey?: boolean;
 }
 
 /** A loaded config, and a log with its settings. */
@@ -28,14 +31,21 @@ export interface Started {
 const STDERR = 2;
 
 /** Returns the options for loading the config. */
-export function loadOptions({ listen, operator, project }: StartOptions): LoadOptions {
-  return { env: process.env, listen, operator, project };
+export function loadOptions({ listen, operator, project, firstKey = false }: StartOptions): LoadOptions {
+  const options = { env: process.env, listen, operator, project };
+  if (!firstKey) return options;
+  return {
+    ...options,
+    firstKeyHash: ({ stateDir, listen: { port }, publicUrl = `http://localhost:${port}` }) =>
+      firstKeyHash(stateDir, (key, file) => process.stderr.write(firstKeyText(key, file, `${publicUrl}/mcp`))),
+  };
 }
 
 /**
  * Loads the config, opens the log, and logs the warnings of the config.
  *
  * @throws {ConfigError} if the config file cannot be used.
+ * @throws {StartError} if the first key cannot be kept.
  */
 export function start(verb: 'run' | 'stdio', options: StartOptions): Started {
   const file = fileOf(options);

@@ -50,7 +50,7 @@ import { VERSION } from '../version.ts';
 import { type ApplyConfig, configApplier } from './apply-config.ts';
 import { processReport, ProcessReportTimes } from './process-report.ts';
 import type { UpstreamTransports } from './transports.ts';
-import { fullUpstreamStatuses } from './upstream-status.ts';
+import { fullUpstreamStatuses, loadOf } from './upstream-status.ts';
 import { UpstreamFactory } from './upstream-factory.ts';
 
 /** How often unused sessions, groups and connections are released. */
@@ -232,6 +232,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     marks,
     log,
     onDropped: (reason) => metrics.dropped(reason),
+    onMerged: () => metrics.notificationMerged(),
     onLimit,
   });
   const questionPolicy = new QuestionPolicy({
@@ -349,9 +350,14 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
   metrics.onScrape('readCacheBytes', () => resourceCache.bytes);
   metrics.beforeScrape(() =>
     inSlices(views.keys(), (view) => {
-      for (const era of ERAS) metrics.catalogTools(view, era, offers.toolCount(view, era));
+      for (const era of ERAS) metrics.catalogTools(view, era, offers.toolListSize(view, era));
     }),
   );
+  metrics.beforeScrape(async () => {
+    const hasProcesses = [...upstreams.values()].some(({ isProcess, connections }) => isProcess && connections > 0);
+    const usage = hasProcesses ? await transports.processUsage() : new Map<string, ProcessUsage>();
+    metrics.upstreamLoads([...upstreams.values()].map((upstream) => loadOf(upstream, usage.get(upstream.id))));
+  });
 
   const processUsage = () => transports.processUsage();
   const sweep = (nowMs: number) => {

@@ -52,6 +52,9 @@ export async function serve(loaded: Loaded, log: Logger, { warmUntil, load }: Se
   let isDraining = false;
   let edge: Edge | undefined;
   const startedAtMs = Date.now();
+  const ready = () => (isDraining ? { ready: false, reasons: ['shutting down'] } : readiness(core));
+  metrics.configStarted(startedAtMs);
+  metrics.onScrape('ready', () => (ready().ready ? 1 : 0));
   try {
     if (warmUntil !== undefined) await Promise.race([core.refresh(), warmUntil]);
     const open = await Edge.open(config, {

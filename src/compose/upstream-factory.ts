@@ -39,7 +39,9 @@ export class UpstreamFactory {
   /** Constructs one upstream. It starts no connection yet. */
   create(config: UpstreamConfig): Upstream<Exchange, ConnectionHolder> {
     const { limits, transports, events, clientInfo, metrics, log } = this.#parts;
-    metrics.upstreamState(config.id, 'configured');
+    const { id } = config;
+    metrics.upstreamAdded(id);
+    metrics.upstreamState(id, 'configured');
     const transport = transports.transportTo(config, limits());
     const upstream = new Upstream(
       {
@@ -49,11 +51,13 @@ export class UpstreamFactory {
         clientInfo,
         log,
         onLimit: (limit) => metrics.limitReached(limit),
+        onStartFailed: () => metrics.upstreamStartFailed(id),
+        onListed: (durationMs) => metrics.upstreamListed(id, durationMs / 1_000),
       },
       events,
     );
     this.#transports.set(upstream, transport);
-    metrics.upstreamEras(config.id, upstream.eras);
+    metrics.upstreamEras(id, upstream.eras);
     return upstream;
   }
 

@@ -4,6 +4,7 @@ import type { Upstream, Upstreams } from '../gateway/exchange/connection-holder.
 import type { Offers } from '../gateway/lists/offers.ts';
 import type { EraStatus, UpstreamStatus } from '../operator/status.ts';
 import type { Era } from '../protocol/revisions.ts';
+import type { UpstreamLoad } from '../telemetry/upstream-metrics.ts';
 import { isUp, type Lifecycle } from '../upstream/lifecycle.ts';
 import { widestKey } from './widest-key.ts';
 import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
@@ -84,6 +85,20 @@ export async function fullUpstreamStatuses(
     const withoutMemory = { processes: connections, memoryNote: connections === 0 ? undefined : MEMORY_UNKNOWN };
     return { ...status, ...(usage.get(upstream.id) ?? withoutMemory), advice };
   });
+}
+
+/** Returns the load of an upstream for metrics. @param usage of its processes, if they could be read. */
+export function loadOf(upstream: Upstream, usage: ProcessUsage | undefined): UpstreamLoad {
+  const { id, config, connections, limiter, isProcess } = upstream;
+  return {
+    id,
+    isRequired: config.required,
+    inFlight: limiter.activeCount,
+    queued: limiter.waitingCount,
+    connections,
+    processes: isProcess ? (usage?.processes ?? connections) : undefined,
+    memoryBytes: isProcess && connections === 0 ? 0 : usage?.memoryBytes,
+  };
 }
 
 /** The memory note of an upstream whose processes cannot be read; each connection is at least one process. */

@@ -70,11 +70,13 @@ export function addressesOf(document: Document, settings: GatewaySettings, overr
 
 /**
  * Returns the problems with these addresses: open to the network without authentication, or two ports at one address.
+ *
+ * @param hasAuth whether clients have to authenticate.
  */
-export function exposure(document: Document, { auth }: GatewaySettings, addresses: Addresses): Problem[] {
+export function exposure(document: Document, hasAuth: boolean, addresses: Addresses): Problem[] {
   const { listen, listenOverridden, operator } = addresses;
   const problems: Problem[] = [];
-  if (!isLoopback(listen.host) && auth.jwt.length === 0 && auth.apiKeys.length === 0) {
+  if (!isLoopback(listen.host) && !hasAuth) {
     const message = `${listen.host} is open to the network without authentication; configure gateway.auth, or listen on 127.0.0.1`;
     problems.push(
       listenOverridden ? optionProblem('--listen', message) : document.problem(['gateway', 'listen'], message),

@@ -34,6 +34,8 @@ export interface LoadOptions {
   readonly operator?: string | undefined;
   /** The folder of the project in `~/.claude.json` whose servers are served as well. */
   readonly project?: string | undefined;
+  /** Returns the SHA-256 of an API key for a config without authentication. Called only if the rest of the config is valid. */
+  readonly firstKeyHash?: ((config: Pick<Config, 'stateDir' | 'publicUrl' | 'listen'>) => string) | undefined;
 }
 
 export interface Loaded {
@@ -55,9 +57,11 @@ export interface Loaded {
  * A mistake in one entry fails that upstream alone: it is listed as failed with the reason, and the others are served.
  * A variable that is not set fails its upstream in the same way; in the gateway's own settings it is an error.
  *
- * @throws {ConfigError} with every problem found, if the file as a whole or every entry of it is wrong.
+ * @throws {ConfigError} with every problem found, if the file as a whole or every entry of it is wrong; and what
+ *   `firstKeyHash` throws.
  */
-export function loadConfig(file: string, { env, listen, operator, project }: LoadOptions): Loaded {
+export function loadConfig(file: string, options: LoadOptions): Loaded {
+  const { env, listen, operator, project } = options;
   const absolute = resolve(file);
   const document = parseFile(file, readText(file));
   const map = findUpstreams(document, project);
@@ -100,14 +104,21 @@ export function loadConfig(file: string, { env, listen, operator, project }: Loa
   if (settings === undefined) throw new ConfigError([...problems, ...wrongEntries]);
   const addresses = addressesOf(document, settings, overrides);
   const profiles = readProfiles(document, settings, upstreams, keys);
-  problems.push(...profiles.problems, ...exposure(document, settings, addresses));
+  const isAuthConfigured = settings.auth.jwt.length > 0 || settings.auth.apiKeys.length > 0;
+  const firstKeyHash = isAuthConfigured ? undefined : options.firstKeyHash;
+  const hasAuth = isAuthConfigured || firstKeyHash !== undefined;
+  problems.push(...profiles.problems, ...exposure(document, hasAuth, addresses));
   const hasNoUsableEntry = usable === 0 && wrongEntries.length > 0;
   if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
   warnings.push(...profiles.warnings, ...exposureWarnings(document, settings, addresses));
 
   const config = configOf(absolute, settings, addresses, where);
+  const auth =
+    firstKeyHash === undefined
+      ? config.auth
+      : { ...config.auth, apiKeys: [{ name: 'first', sha256: firstKeyHash(config) }] };
   return {
-    config: freeze({ ...config, upstreams, profiles: profiles.profiles }),
+    config: freeze({ ...config, auth, upstreams, profiles: profiles.profiles }),
     warnings,
     problems: wrongEntries.toSorted((a, b) => a.line - b.line || a.column - b.column),
     files: [absolute, ...where.files],

@@ -32,6 +32,7 @@ export interface NotificationRouterParts {
   readonly marks: TaskMarks;
   readonly log: Logger;
   onDropped(reason: string): void;
+  onMerged(): void;
   readonly onLimit: (limit: LimitName) => void;
 }
 
@@ -60,7 +61,10 @@ export class NotificationRouter {
         else this.#announceReported(link, this.#audience(link), outcome === 'differs');
       },
     });
-    this.#updates = new UpdateCoalescer((from, uri, params) => this.#announceUpdate(from, uri, params));
+    this.#updates = new UpdateCoalescer(
+      (from, uri, params) => this.#announceUpdate(from, uri, params),
+      () => parts.onMerged(),
+    );
   }
 
   /**

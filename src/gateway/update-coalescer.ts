@@ -16,10 +16,13 @@ type Window<Source> = Map<string, Waiting<Source> | undefined>;
 /** Announces the first update of a resource at once, and those that follow closely in one announcement. */
 export class UpdateCoalescer<Source> {
   readonly #announce: (sources: Iterable<Source>, uri: string, params: RawObject) => void;
+  readonly #onMerged: () => void;
   readonly #windows = new Map<unknown, Window<Source>>();
 
-  constructor(announce: (sources: Iterable<Source>, uri: string, params: RawObject) => void) {
+  /** @param onMerged called for each update that a later one replaces. */
+  constructor(announce: (sources: Iterable<Source>, uri: string, params: RawObject) => void, onMerged: () => void) {
     this.#announce = announce;
+    this.#onMerged = onMerged;
   }
 
   /**
@@ -33,6 +36,7 @@ export class UpdateCoalescer<Source> {
       const waiting = window.get(uri);
       if (waiting === undefined) window.set(uri, { sources: new Set([source]), params });
       else {
+        this.#onMerged();
         waiting.sources.add(source);
         waiting.params = params;
       }

@@ -23,4 +23,11 @@ export class Bounded {
     this.#seen.set(own, own);
     return own;
   }
+
+  /** Forgets a value that is not used any more, so that another takes its place. Returns its label; undefined if it has none of its own. */
+  forget(value: string): string | undefined {
+    const seen = this.#seen.get(value);
+    this.#seen.delete(value);
+    return seen;
+  }
 }

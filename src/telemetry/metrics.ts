@@ -5,6 +5,8 @@ import { type Era, ERAS } from '../protocol/revisions.ts';
 import { Bounded } from './bounded.ts';
 import { Durations, OPERATION_LABELS } from './durations.ts';
 import type { Operation } from './operation.ts';
+import { createReloadMetrics, type ReloadMetrics } from './reload-metrics.ts';
+import { createUpstreamMetrics, type UpstreamMetrics } from './upstream-metrics.ts';
 
 /** A gauge that goes up and down by one. */
 export interface Level {
@@ -13,29 +15,19 @@ export interface Level {
 }
 
 /** Records metrics. `docs/metrics.md` lists every metric and the values of its labels. */
-export interface Metrics {
+export interface Metrics extends UpstreamMetrics, ReloadMetrics {
   /** Records an answered request of a client. `seconds` is how long the client waited. */
   served(operation: Operation, seconds: number): void;
   /** Records an answered request to an upstream. */
   called(upstream: string, operation: Operation, seconds: number): void;
 
-  upstreamState(upstream: string, state: string): void;
-  /** Removes the state and eras of an upstream that the config does not have any more. Its counters stay. */
-  upstreamRemoved(upstream: string): void;
-  /** Removes the gauge of an endpoint that the config does not have any more. */
+  /**
+   * Sets the number of tools that an endpoint lists for clients of an era, and the estimated number of tokens that the list takes
+   * in the context of a model. `view` is `''` for the merged endpoint.
+   */
+  catalogTools(view: string, era: Era, size: { readonly tools: number; readonly tokens: number }): void;
+  /** Removes the series of an endpoint that the config does not have any more. */
   viewRemoved(view: string): void;
-  /** Records an attempt to load the config. */
-  reloaded(outcome: ReloadOutcome): void;
-  /** Counts a connection (for stdio: a process) that ended by itself. The next use starts another. */
-  upstreamRestarted(upstream: string): void;
-  /** Counts the loss of the state that an upstream kept for one client. `reason` is one of a few constants. */
-  upstreamStateLost(upstream: string, reason: string): void;
-  /** Counts a line on an upstream's stdout that is not a message. */
-  stdioJunk(upstream: string): void;
-  /** Sets the number of tools that an endpoint lists for clients of an era. `view` is `''` for the merged endpoint. */
-  catalogTools(view: string, era: Era, count: number): void;
-  /** Sets whether an upstream supports each era, as far as known. */
-  upstreamEras(upstream: string, eras: Readonly<Record<Era, { readonly speaks: 'yes' | 'no' | 'unknown' }>>): void;
 
   readonly sessions: Level;
   /** Parked calls. */
@@ -66,6 +58,10 @@ export interface Metrics {
   reportHeldBytes(kind: HeldKind, read: () => number): void;
   /** Counts a message without a recipient. */
   dropped(reason: string): void;
+  /** Counts a notification that a later one about the same resource has replaced before it was sent. */
+  notificationMerged(): void;
+  /** Counts a GET with `Last-Event-ID`. */
+  streamResumed(outcome: ResumeOutcome): void;
 
   /** Registers a function that returns the value of a gauge; it is called at each scrape. */
   onScrape(gauge: ScrapedGauge, read: () => number): void;
@@ -77,18 +73,22 @@ export interface Metrics {
   text(): Promise<string>;
 }
 
-/** `unchanged`: the files have changed and mean the same. `rejected`: the running config stays. */
-const RELOAD_OUTCOMES = ['applied', 'unchanged', 'rejected'] as const;
-export type ReloadOutcome = (typeof RELOAD_OUTCOMES)[number];
-
 /**
  * `post`: the response to one request. `get`: the GET stream of a session. `sse`: the stream of a 2024-11-05 client.
  */
 const STREAM_KINDS = ['post', 'get', 'sse'] as const;
 export type StreamKind = (typeof STREAM_KINDS)[number];
 
+/**
+ * `continued`: the events after the named one are sent. `complete`: the client has received all of the stream.
+ * `answer-lost`: the answer to a request is no longer kept. `unknown`: the client gets a new stream.
+ */
+const RESUME_OUTCOMES = ['continued', 'complete', 'answer-lost', 'unknown'] as const;
+export type ResumeOutcome = (typeof RESUME_OUTCOMES)[number];
+
 /** Gauges that are read at each scrape: name and help. */
 const SCRAPED = {
+  ready: ['linkspan_ready', '1 while /readyz answers 200, else 0.'],
   readCacheBytes: ['linkspan_read_cache_bytes', 'Bytes of cached resources.'],
 } as const;
 export type ScrapedGauge = keyof typeof SCRAPED;
@@ -96,7 +96,6 @@ export type ScrapedGauge = keyof typeof SCRAPED;
 const HELD_KINDS = ['events', 'unsent', 'bodies'] as const;
 export type HeldKind = (typeof HELD_KINDS)[number];
 
-const MAX_UPSTREAMS = 256;
 const MAX_VIEWS = 256;
 const MAX_REASONS = 32;
 
@@ -180,94 +179,41 @@ function tally(name: string, help: string, label: string, limit: number, registr
   return (value) => counter.inc({ [label]: values.label(value) });
 }
 
-function reloads(registry: Registry): Metrics['reloaded'] {
-  const total = new Counter({
-    name: 'linkspan_config_reloads_total',
-    help: 'Attempts to load a changed config.',
+function toolGauges(registry: Registry): Pick<Metrics, 'catalogTools' | 'viewRemoved'> {
+  const gauge = (name: string, help: string) =>
+    new Gauge({ name, help, labelNames: ['view', 'era'], registers: [registry] });
+  const tools = gauge(
+    'linkspan_catalog_tools',
+    'Tools listed at an endpoint for clients of an era; view "_merged" is /mcp.',
+  );
+  const tokens = gauge(
+    'linkspan_catalog_tokens',
+    'Estimated tokens of the list of tools of an endpoint, at 4 characters each.',
+  );
+  const views = new Bounded(MAX_VIEWS);
+  return {
+    catalogTools: (id, era, size) => {
+      const view = id === '' ? '_merged' : views.label(id);
+      tools.set({ view, era }, size.tools);
+      tokens.set({ view, era }, size.tokens);
+    },
+    viewRemoved: (id) => {
+      const view = views.forget(id);
+      if (view === undefined) return;
+      for (const gauge of [tools, tokens]) for (const era of ERAS) gauge.remove({ view, era });
+    },
+  };
+}
+
+function resumeCounter(registry: Registry): (outcome: ResumeOutcome) => void {
+  const counter = new Counter({
+    name: 'linkspan_stream_resumes_total',
+    help: 'GET requests with Last-Event-ID, by outcome.',
     labelNames: ['outcome'],
     registers: [registry],
   });
-  for (const outcome of RELOAD_OUTCOMES) total.inc({ outcome }, 0);
-  const success = new Gauge({
-    name: 'linkspan_config_last_reload_successful',
-    help: '1 if the config on disk is the running one, as far as known; 0 if the last attempt to load it was rejected.',
-    registers: [registry],
-  });
-  const atSeconds = new Gauge({
-    name: 'linkspan_config_last_reload_success_timestamp_seconds',
-    help: 'Time when the running config was loaded, since 1970.',
-    registers: [registry],
-  });
-  success.set(1);
-  atSeconds.setToCurrentTime();
-  return (outcome) => {
-    total.inc({ outcome });
-    success.set(outcome === 'rejected' ? 0 : 1);
-    if (outcome !== 'rejected') atSeconds.setToCurrentTime();
-  };
-}
-
-function upstreamStates(registry: Registry): Pick<Metrics, 'upstreamState' | 'upstreamRemoved'> {
-  const up = new Gauge({
-    name: 'linkspan_upstream_up',
-    help: '1 while the upstream serves requests, else 0.',
-    labelNames: ['upstream'],
-    registers: [registry],
-  });
-  const info = new Gauge({
-    name: 'linkspan_upstream_state_info',
-    help: 'Always 1; the labels are the upstream and its state.',
-    labelNames: ['upstream', 'state'],
-    registers: [registry],
-  });
-  const upstreams = new Bounded(MAX_UPSTREAMS);
-  const states = new Map<string, string>();
-  const remove = (upstream: string) => {
-    const before = states.get(upstream);
-    if (before !== undefined) info.remove({ upstream, state: before });
-  };
-  return {
-    upstreamState: (id, state) => {
-      const upstream = upstreams.label(id);
-      if (states.get(upstream) === state) return;
-      remove(upstream);
-      states.set(upstream, state);
-      info.set({ upstream, state }, 1);
-      up.set({ upstream }, state === 'ready' || state === 'degraded' ? 1 : 0);
-    },
-    upstreamRemoved: (id) => {
-      const upstream = upstreams.label(id);
-      remove(upstream);
-      states.delete(upstream);
-      up.remove({ upstream });
-    },
-  };
-}
-
-function upstreamEras(registry: Registry): {
-  readonly set: Metrics['upstreamEras'];
-  readonly remove: (upstream: string) => void;
-} {
-  const gauge = new Gauge({
-    name: 'linkspan_upstream_era',
-    help: '1 if the upstream supports the era, 0 if not. Absent while that is unknown.',
-    labelNames: ['upstream', 'era'],
-    registers: [registry],
-  });
-  const upstreams = new Bounded(MAX_UPSTREAMS);
-  return {
-    set: (id, eras) => {
-      const upstream = upstreams.label(id);
-      for (const era of ERAS) {
-        const { speaks } = eras[era];
-        if (speaks === 'unknown') gauge.remove({ upstream, era });
-        else gauge.set({ upstream, era }, speaks === 'yes' ? 1 : 0);
-      }
-    },
-    remove: (id) => {
-      for (const era of ERAS) gauge.remove({ upstream: upstreams.label(id), era });
-    },
-  };
+  for (const outcome of RESUME_OUTCOMES) counter.inc({ outcome }, 0);
+  return (outcome) => counter.inc({ outcome });
 }
 
 /** Creates all metrics in a registry of their own. */
@@ -287,16 +233,7 @@ export function createMetrics(version: string): Metrics {
     [...OPERATION_LABELS, 'upstream'],
     registry,
   );
-  const tools = new Gauge({
-    name: 'linkspan_catalog_tools',
-    help: 'Tools listed at an endpoint for clients of an era; view "_merged" is /mcp.',
-    labelNames: ['view', 'era'],
-    registers: [registry],
-  });
-  const views = new Bounded(MAX_VIEWS);
   const updates: (() => Promise<void>)[] = [];
-  const states = upstreamStates(registry);
-  const eras = upstreamEras(registry);
   new Gauge({
     name: 'linkspan_build_info',
     help: 'Always 1; the label is the version of the gateway.',
@@ -311,13 +248,11 @@ export function createMetrics(version: string): Metrics {
     registers: [registry],
   });
 
-  const stateLost = new Counter({
-    name: 'linkspan_upstream_state_lost_total',
-    help: 'Clients whose state at an upstream was lost while they were connected.',
-    labelNames: ['upstream', 'reason'],
+  const merged = new Counter({
+    name: 'linkspan_merged_notifications_total',
+    help: 'Notifications that a later one about the same resource has replaced.',
     registers: [registry],
   });
-  const stateLossUpstreams = new Bounded(MAX_UPSTREAMS);
   const stateWriteFailures = new Counter({
     name: 'linkspan_state_write_failures_total',
     help: 'Failed writes to the state directory; those of sessions are repeated.',
@@ -325,34 +260,11 @@ export function createMetrics(version: string): Metrics {
   });
 
   return {
+    ...createUpstreamMetrics(registry),
+    ...createReloadMetrics(registry),
+    ...toolGauges(registry),
     served: (operation, seconds) => server.observe(operation, seconds),
     called: (upstream, operation, seconds) => client.observe(operation, seconds, upstream),
-    upstreamState: states.upstreamState,
-    upstreamRemoved: (id) => {
-      states.upstreamRemoved(id);
-      eras.remove(id);
-    },
-    viewRemoved: (view) => {
-      for (const era of ERAS) tools.remove({ view: views.label(view), era });
-    },
-    reloaded: reloads(registry),
-    upstreamRestarted: tally(
-      'linkspan_upstream_restarts_total',
-      'Connections of an upstream (for stdio: processes) that ended unexpectedly.',
-      'upstream',
-      MAX_UPSTREAMS,
-      registry,
-    ),
-    upstreamStateLost: (id, reason) => stateLost.inc({ upstream: stateLossUpstreams.label(id), reason }),
-    stdioJunk: tally(
-      'linkspan_stdio_junk_lines_total',
-      'Lines on the stdout of an upstream that are not messages.',
-      'upstream',
-      MAX_UPSTREAMS,
-      registry,
-    ),
-    catalogTools: (view, era, count) => tools.set({ view: view === '' ? '_merged' : views.label(view), era }, count),
-    upstreamEras: eras.set,
     sessions: level('linkspan_sessions', 'Sessions of clients held in memory.', registry),
     parked: level('linkspan_parked_calls', 'Parked calls, which wait for an answer of their client.', registry),
     requestsInFlight: level('linkspan_requests_in_flight', 'Requests of clients in flight.', registry),
@@ -386,6 +298,8 @@ export function createMetrics(version: string): Metrics {
       MAX_REASONS,
       registry,
     ),
+    notificationMerged: () => merged.inc(),
+    streamResumed: resumeCounter(registry),
     stateWriteFailed: () => stateWriteFailures.inc(),
     onScrape: scrapedGauges(registry),
     limitReached: (limit) => limits.inc({ limit }),

@@ -70,6 +70,16 @@ export class ConcurrencyLimiter {
     return this.#active === 0;
   }
 
+  /** Number of requests in flight. */
+  get activeCount(): number {
+    return this.#active;
+  }
+
+  /** Number of requests in the queue. */
+  get waitingCount(): number {
+    return this.#waitingCount;
+  }
+
   /** Whether a request can start without a wait. */
   get hasRoom(): boolean {
     return this.#active < this.#limit;

@@ -15,4 +15,8 @@ export interface UpstreamParts {
   readonly clientInfo: RawObject;
   readonly log: Logger;
   readonly onLimit: (limit: LimitName) => void;
+  /** A connection could not be started. */
+  readonly onStartFailed: () => void;
+  /** All lists were read over one connection, in this time. */
+  readonly onListed: (durationMs: number) => void;
 }

@@ -313,12 +313,15 @@ export class Upstream<Owner, User extends LinkUser> {
    *
    * @throws {GatewayError} if one of the lists cannot be read.
    */
-  list(link: Link<Owner, User>, capabilities: RawObject): Promise<Offer> {
-    link.usedMs = performance.now();
-    const { onLimit } = this.#parts;
+  async list(link: Link<Owner, User>, capabilities: RawObject): Promise<Offer> {
+    const beganMs = performance.now();
+    link.usedMs = beganMs;
+    const { onLimit, onListed } = this.#parts;
     const usable = this.usableCapabilities(capabilities);
     const timeoutMs = this.config.timeouts.callMs;
-    return listOffer(link, { upstream: this.id, capabilities: usable, timeoutMs, onLimit });
+    const offer = await listOffer(link, { upstream: this.id, capabilities: usable, timeoutMs, onLimit });
+    onListed(performance.now() - beganMs);
+    return offer;
   }
 
   /**
@@ -435,6 +438,7 @@ export class Upstream<Owner, User extends LinkUser> {
     } catch (thrown) {
       const { reason, detail, cause, error } = startFailure(this.config, thrown);
       this.#log.warn({ err: cause }, 'upstream did not start');
+      this.#parts.onStartFailed();
       const isRemote = !this.#isProcess;
       this.#lifecycles.step(expected, { kind: 'start-failed', reason, detail, permanent: false, isRemote, startedMs });
       throw error;

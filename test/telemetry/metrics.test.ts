@@ -115,12 +115,16 @@ test('the number of reasons is bounded', async () => {
 
 test('the merged endpoint, the version and the process itself are there', async () => {
   const metrics = createMetrics('1.2.3');
-  metrics.catalogTools('', 'legacy', 12);
-  metrics.catalogTools('files', 'modern', 5);
+  metrics.catalogTools('', 'legacy', { tools: 12, tokens: 3_400 });
+  metrics.catalogTools('files', 'modern', { tools: 5, tokens: 900 });
 
   assert.deepEqual(await lines(metrics, 'linkspan_catalog_tools'), [
     'linkspan_catalog_tools{view="_merged",era="legacy"} 12',
     'linkspan_catalog_tools{view="files",era="modern"} 5',
+  ]);
+  assert.deepEqual(await lines(metrics, 'linkspan_catalog_tokens'), [
+    'linkspan_catalog_tokens{view="_merged",era="legacy"} 3400',
+    'linkspan_catalog_tokens{view="files",era="modern"} 900',
   ]);
   assert.deepEqual(await lines(metrics, 'linkspan_build_info'), ['linkspan_build_info{version="1.2.3"} 1']);
   assert.equal((await lines(metrics, 'process_cpu_seconds_total')).length, 1);

@@ -110,13 +110,19 @@ export class SessionStreams {
     const id = parseEventId(lastEventId);
     const stream = id === undefined ? undefined : this.#streams.get(id.stream);
     const missing = id !== undefined && stream?.isFinished === true ? stream.missingAfter(id.seq) : undefined;
-    if (missing === 'nothing') return false;
+    if (missing === 'nothing') {
+      this.#parts.metrics?.streamResumed('complete');
+      return false;
+    }
     if (id !== undefined && stream !== undefined && missing !== 'lost') {
+      this.#parts.metrics?.streamResumed('continued');
       stream.attach(response, id.seq);
       if (stream === this.#listening) this.#session.setSink(stream);
     } else if (id?.request !== undefined && this.#isOwn(id.stream)) {
+      this.#parts.metrics?.streamResumed('answer-lost');
       this.open(response, id.request).finish(responseText(id.request, OUTCOME_UNKNOWN));
     } else {
+      this.#parts.metrics?.streamResumed('unknown');
       this.listen(response);
     }
     return true;

@@ -1,5 +1,6 @@
 import type { Logger } from 'pino';
-import { buildCatalog, type Catalog, type CatalogLimits, countTools, prepareOffer } from '../../catalog/catalog.ts';
+import { type ToolListSize, toolListSize } from '../../catalog/callable.ts';
+import { buildCatalog, type Catalog, type CatalogLimits, prepareOffer } from '../../catalog/catalog.ts';
 import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
 import { type Offer, offerText, parseOffer, isSameOffer } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
@@ -55,8 +56,8 @@ export class Offers {
   /** The era that an upstream is known not to support. Its offers of that era are outdated. */
   readonly #withoutEra = new Map<string, Era>();
   readonly #catalogs = new Map<string, BuiltCatalog>();
-  /** The number of published tools by view and era, for those that were counted. */
-  readonly #toolCounts = new Map<string, { readonly view: string; readonly count: number }>();
+  /** The sizes of lists of tools by view and era, for those that were measured. */
+  readonly #toolListSizes = new Map<string, { readonly view: string; readonly size: ToolListSize }>();
   /** The ids of the views of each upstream. */
   readonly #viewsOf = new Map<string, Set<string>>();
   /** Keys of offers that are not on disk, so that the disk is not read for each client. */
@@ -143,11 +144,11 @@ export class Offers {
     return this.#viewsOf.get(upstream) ?? new Set();
   }
 
-  /** Removes the catalogs and counts that were made of the offers of this upstream. */
+  /** Removes the catalogs and sizes that were made of the offers of this upstream. */
   #invalidate(upstream: string): void {
     this.#version++;
     const views = this.viewsWith(upstream);
-    for (const made of [this.#catalogs, this.#toolCounts]) {
+    for (const made of [this.#catalogs, this.#toolListSizes]) {
       for (const [key, { view }] of made) if (views.has(view)) made.delete(key);
     }
   }
@@ -365,20 +366,15 @@ export class Offers {
     return catalog;
   }
 
-  /** Returns the number of tools of an endpoint for clients of this era. */
-  toolCount(view: string, client: Era): number {
+  /** Returns the size of the list of tools of an endpoint for clients of this era. */
+  toolListSize(view: string, client: Era): ToolListSize {
     const key = `${client} ${view}`;
-    const known = this.#toolCounts.get(key)?.count;
+    const known = this.#toolListSizes.get(key)?.size;
     if (known !== undefined) return known;
-    const count =
-      this.#catalogs.get(`${client}  ${view}`)?.catalog.tools.size ??
-      countTools(
-        this.#view(view),
-        this.#offersOf(view, (upstream) => this.best(upstream, client, '')),
-        this.#limits,
-      );
-    this.#toolCounts.set(key, { view, count });
-    return count;
+    const offers = this.#offersOf(view, (upstream) => this.best(upstream, client, ''));
+    const size = toolListSize(this.#view(view), offers, this.#limits.maxNameChars);
+    this.#toolListSizes.set(key, { view, size });
+    return size;
   }
 
   #view(id: string): View {

@@ -1,0 +1,46 @@
+import { Counter, Gauge, type Registry } from 'prom-client';
+
+/** `unchanged`: the files mean the same as before. `rejected`: they cannot be used, and the running config stays in use. */
+const RELOAD_OUTCOMES = ['applied', 'unchanged', 'rejected'] as const;
+export type ReloadOutcome = (typeof RELOAD_OUTCOMES)[number];
+
+/** Records the outcomes of reloads of the config. */
+export interface ReloadMetrics {
+  /** Records that the config of the start is in use. */
+  configStarted(nowMs: number): void;
+  /** Counts a reload. @param nowMs Unix time. */
+  configReloaded(outcome: ReloadOutcome, nowMs: number): void;
+}
+
+/** Creates the metrics of reloads. */
+export function createReloadMetrics(registry: Registry): ReloadMetrics {
+  const registers = [registry];
+  const reloads = new Counter({
+    name: 'linkspan_config_reloads_total',
+    help: 'Reloads of the config by outcome.',
+    labelNames: ['outcome'],
+    registers,
+  });
+  const successful = new Gauge({
+    name: 'linkspan_config_last_reload_successful',
+    help: '1 if the latest reload, or else the start, could use the config; 0 if it was rejected.',
+    registers,
+  });
+  const loadedAt = new Gauge({
+    name: 'linkspan_config_last_reload_success_timestamp_seconds',
+    help: 'Unix time of the latest reload, or else the start, that could use the config.',
+    registers,
+  });
+  for (const outcome of RELOAD_OUTCOMES) reloads.inc({ outcome }, 0);
+  const record = (outcome: ReloadOutcome, nowMs: number) => {
+    successful.set(outcome === 'rejected' ? 0 : 1);
+    if (outcome !== 'rejected') loadedAt.set(nowMs / 1_000);
+  };
+  return {
+    configStarted: (nowMs) => record('applied', nowMs),
+    configReloaded: (outcome, nowMs) => {
+      reloads.inc({ outcome });
+      record(outcome, nowMs);
+    },
+  };
+}

@@ -1,0 +1,196 @@
+import { Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import { type Era, ERAS } from '../protocol/revisions.ts';
+import { Bounded } from './bounded.ts';
+
+/** The load of one upstream at the time of a scrape. */
+export interface UpstreamLoad {
+  readonly id: string;
+  /** Whether the gateway is ready only while this upstream is up. */
+  readonly isRequired: boolean;
+  readonly inFlight: number;
+  /** Requests that wait for a slot. */
+  readonly queued: number;
+  readonly connections: number;
+  /** Processes including their descendants; undefined for a remote upstream, or if unknown. */
+  readonly processes?: number | undefined;
+  readonly memoryBytes?: number | undefined;
+}
+
+/** Records metrics with the label `upstream`. */
+export interface UpstreamMetrics {
+  /** Starts the counters of an upstream at 0: Prometheus sees no increase in a series that begins with its first event. */
+  upstreamAdded(upstream: string): void;
+  upstreamState(upstream: string, state: string): void;
+  /** Sets whether an upstream supports each era, as far as known. */
+  upstreamEras(upstream: string, eras: Readonly<Record<Era, { readonly speaks: 'yes' | 'no' | 'unknown' }>>): void;
+  /** Removes the series of an upstream that the config does not have any more. Further events of it begin new ones. */
+  upstreamRemoved(upstream: string): void;
+  /** Counts a connection (for stdio: a process) that ended by itself. The next use starts another. */
+  upstreamRestarted(upstream: string): void;
+  /** Counts a connection or process that could not be started. */
+  upstreamStartFailed(upstream: string): void;
+  /** Counts the loss of the state that an upstream kept for one client. */
+  upstreamStateLost(upstream: string, reason: StateLossReason): void;
+  /** Records that all lists of an upstream were read, and the time it took. */
+  upstreamListed(upstream: string, seconds: number): void;
+  /** Counts a line on an upstream's stdout that is not a message. */
+  stdioJunk(upstream: string): void;
+  /** Sets the load of all upstreams. Series of other upstreams end. */
+  upstreamLoads(loads: readonly UpstreamLoad[]): void;
+}
+
+const STATE_LOSS_REASONS = ['idle', 'crash', 'forgotten', 'replaced', 'restored'] as const;
+export type StateLossReason = (typeof STATE_LOSS_REASONS)[number];
+
+const MAX_UPSTREAMS = 256;
+const LISTING_BUCKETS_SECONDS = [0.05, 0.2, 1, 5, 20, 60];
+
+/** Creates the metrics of upstreams. Upstreams beyond the 256th share the label `_other`. */
+export function createUpstreamMetrics(registry: Registry): UpstreamMetrics {
+  const upstreams = new Bounded(MAX_UPSTREAMS);
+  const label = (id: string) => upstreams.label(id);
+  const registers = [registry];
+  const counter = (name: string, help: string, ...further: readonly string[]) =>
+    new Counter({ name, help, labelNames: ['upstream', ...further], registers });
+  const restarts = counter(
+    'linkspan_upstream_restarts_total',
+    'Connections of an upstream (for stdio: processes) that ended unexpectedly.',
+  );
+  const startFailures = counter(
+    'linkspan_upstream_start_failures_total',
+    'Connections of an upstream (for stdio: processes) that could not be started.',
+  );
+  const stateLost = counter(
+    'linkspan_upstream_state_lost_total',
+    'Clients whose state at an upstream was lost while they were connected.',
+    'reason',
+  );
+  const junk = counter('linkspan_stdio_junk_lines_total', 'Lines on the stdout of an upstream that are not messages.');
+  const listings = new Histogram({
+    name: 'linkspan_upstream_listing_duration_seconds',
+    help: 'Time to read all lists of an upstream over one connection.',
+    labelNames: ['upstream'],
+    buckets: LISTING_BUCKETS_SECONDS,
+    registers,
+  });
+  const states = stateGauges(registry, label);
+  const eras = eraGauge(registry, label);
+  return {
+    upstreamAdded: (id) => {
+      const upstream = label(id);
+      for (const metric of [restarts, startFailures, junk]) metric.inc({ upstream }, 0);
+      for (const reason of STATE_LOSS_REASONS) stateLost.inc({ upstream, reason }, 0);
+    },
+    upstreamRemoved: (id) => {
+      const upstream = upstreams.forget(id);
+      // The series of the label for all others belong to several upstreams.
+      if (upstream === undefined) return;
+      for (const metric of [restarts, startFailures, junk, listings]) metric.remove({ upstream });
+      for (const reason of STATE_LOSS_REASONS) stateLost.remove({ upstream, reason });
+      states.remove(upstream);
+      eras.remove(upstream);
+    },
+    upstreamState: states.set,
+    upstreamEras: eras.set,
+    upstreamRestarted: (id) => restarts.inc({ upstream: label(id) }),
+    upstreamStartFailed: (id) => startFailures.inc({ upstream: label(id) }),
+    upstreamStateLost: (id, reason) => stateLost.inc({ upstream: label(id), reason }),
+    upstreamListed: (id, seconds) => listings.observe({ upstream: label(id) }, seconds),
+    stdioJunk: (id) => junk.inc({ upstream: label(id) }),
+    upstreamLoads: loadGauges(registry, label),
+  };
+}
+
+/** Gauges of upstreams. `remove` removes the series with this label. */
+interface UpstreamGauges<Set> {
+  readonly set: Set;
+  remove(upstream: string): void;
+}
+
+function stateGauges(
+  registry: Registry,
+  label: (id: string) => string,
+): UpstreamGauges<UpstreamMetrics['upstreamState']> {
+  const up = new Gauge({
+    name: 'linkspan_upstream_up',
+    help: '1 while the upstream serves requests, else 0.',
+    labelNames: ['upstream'],
+    registers: [registry],
+  });
+  const info = new Gauge({
+    name: 'linkspan_upstream_state_info',
+    help: 'Always 1; the labels are the upstream and its state.',
+    labelNames: ['upstream', 'state'],
+    registers: [registry],
+  });
+  const states = new Map<string, string>();
+  const removeInfo = (upstream: string) => {
+    const state = states.get(upstream);
+    if (state !== undefined) info.remove({ upstream, state });
+  };
+  return {
+    set: (id, state) => {
+      const upstream = label(id);
+      if (states.get(upstream) === state) return;
+      removeInfo(upstream);
+      states.set(upstream, state);
+      info.set({ upstream, state }, 1);
+      up.set({ upstream }, state === 'ready' || state === 'degraded' ? 1 : 0);
+    },
+    remove: (upstream) => {
+      removeInfo(upstream);
+      states.delete(upstream);
+      up.remove({ upstream });
+    },
+  };
+}
+
+function eraGauge(
+  registry: Registry,
+  label: (id: string) => string,
+): UpstreamGauges<UpstreamMetrics['upstreamEras']> {
+  const gauge = new Gauge({
+    name: 'linkspan_upstream_era',
+    help: '1 if the upstream supports the era, 0 if not. Absent while that is unknown.',
+    labelNames: ['upstream', 'era'],
+    registers: [registry],
+  });
+  return {
+    set: (id, eras) => {
+      const upstream = label(id);
+      for (const era of ERAS) {
+        const { speaks } = eras[era];
+        if (speaks === 'unknown') gauge.remove({ upstream, era });
+        else gauge.set({ upstream, era }, speaks === 'yes' ? 1 : 0);
+      }
+    },
+    remove: (upstream) => {
+      for (const era of ERAS) gauge.remove({ upstream, era });
+    },
+  };
+}
+
+const LOADS = [
+  ['linkspan_upstream_required', '1 if the gateway is ready only while this upstream is up, else 0.', 'isRequired'],
+  ['linkspan_upstream_requests_in_flight', 'Requests in flight at an upstream.', 'inFlight'],
+  ['linkspan_upstream_requests_queued', 'Requests that wait for a slot of an upstream.', 'queued'],
+  ['linkspan_upstream_connections', 'Open connections of an upstream; for stdio, its processes.', 'connections'],
+  ['linkspan_upstream_processes', 'Processes of an upstream, including those that they have started.', 'processes'],
+  ['linkspan_upstream_memory_bytes', 'Memory of the processes of an upstream.', 'memoryBytes'],
+] as const;
+
+function loadGauges(registry: Registry, label: (id: string) => string): UpstreamMetrics['upstreamLoads'] {
+  const gauges = LOADS.map(([name, help, member]) => {
+    return { gauge: new Gauge({ name, help, labelNames: ['upstream'], registers: [registry] }), member };
+  });
+  return (loads) => {
+    for (const { gauge, member } of gauges) {
+      gauge.reset();
+      // Upstreams that share a label are added up.
+      for (const load of loads) {
+        const value = load[member];
+        if (value !== undefined) gauge.inc({ upstream: label(load.id) }, Number(value));
+      }
+    }
+  };
+}

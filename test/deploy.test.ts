@@ -1,0 +1,248 @@
+import assert from 'node:assert/strict';
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { Ajv } from 'ajv';
+import { parse } from 'yaml';
+import * as z from 'zod';
+import { loadConfig } from '../src/config/load.ts';
+import { ERRORS } from '../src/errors.ts';
+import { createMetrics } from '../src/telemetry/metrics.ts';
+
+const ROOT = fileURLToPath(new URL('..', import.meta.url));
+const KEY_HASH = 'a'.repeat(64);
+
+function read(file: string): string {
+  return readFileSync(join(ROOT, file), 'utf8');
+}
+
+function rows(page: string): string[][] {
+  const lines = page.split('\n').filter((line) => line.startsWith('|'));
+  return lines.map((line) => line.split('|').map((cell) => cell.trim().replaceAll('`', '')));
+}
+
+const RULES = z
+  .object({
+    groups: z.array(
+      z.object({
+        rules: z.array(
+          z.object({
+            alert: z.string().optional(),
+            record: z.string().optional(),
+            expr: z.string(),
+            labels: z.record(z.string(), z.string()).optional(),
+            annotations: z.record(z.string(), z.string()).optional(),
+          }),
+        ),
+      }),
+    ),
+  })
+  .parse(parse(read('deploy/prometheus/rules.yml')))
+  .groups.flatMap(({ rules }) => rules);
+const ALERTS = RULES.filter(({ alert }) => alert !== undefined);
+
+const DASHBOARD = z
+  .object({
+    uid: z.string(),
+    panels: z.array(
+      z.object({
+        id: z.number(),
+        type: z.string(),
+        title: z.string(),
+        description: z.string().optional(),
+        gridPos: z.object({ x: z.number(), y: z.number(), w: z.number(), h: z.number() }),
+        targets: z.array(z.object({ expr: z.string() })).default([]),
+      }),
+    ),
+  })
+  .parse(JSON.parse(read('deploy/grafana/dashboards/linkspan.json')));
+
+/** Names of metrics in queries, without the endings of histograms. */
+function metricNames(queries: readonly string[]): ReadonlySet<string> {
+  const names = queries.flatMap((query) => query.match(/\b(?:linkspan|mcp|nodejs|process)_\w+/g) ?? []);
+  const isLabel = (name: string): boolean => name === 'mcp_method_name' || name === 'mcp_protocol_version';
+  return new Set(
+    names.filter((name) => !isLabel(name)).map((name) => name.replace(/_seconds_(?:bucket|sum|count)$/, '_seconds')),
+  );
+}
+
+test('rules and dashboard use only metrics and recordings that exist', async () => {
+  const text = await createMetrics('0').text();
+  const known = new Set([...text.matchAll(/^# TYPE (\S+) /gm)].map(([, name = '']) => name));
+  const queries = [
+    ...RULES.map(({ expr }) => expr),
+    ...DASHBOARD.panels.flatMap(({ targets }) => targets.map(({ expr }) => expr)),
+  ];
+  assert.deepEqual(
+    [...metricNames(queries)].filter((name) => !known.has(name)),
+    [],
+  );
+  const recordings = new Set(RULES.flatMap(({ record }) => record ?? []));
+  const used = queries.flatMap((query) => query.match(/\blinkspan:\w+:\w+/g) ?? []);
+  assert.ok(used.length > 0);
+  assert.deepEqual(
+    used.filter((name) => !recordings.has(name)),
+    [],
+  );
+});
+
+test('docs/alerts.md lists every alert with its severity, in order, and no other', () => {
+  const documented = rows(read('docs/alerts.md')).filter(([, name]) => name?.startsWith('Linkspan') === true);
+  assert.deepEqual(
+    documented.map(([, name, severity]) => `${name} ${severity}`),
+    ALERTS.map(({ alert, labels }) => `${alert} ${labels?.['severity']}`),
+  );
+  for (const { alert, annotations } of ALERTS) assert.ok(annotations?.['summary'] && annotations['description'], alert);
+});
+
+test('every alert has a unit test in which it fires, and one in which it is silent', () => {
+  const { tests } = z
+    .object({
+      tests: z.array(
+        z.object({
+          alert_rule_test: z.array(z.object({ alertname: z.string(), exp_alerts: z.array(z.unknown()) })),
+        }),
+      ),
+    })
+    .parse(parse(read('deploy/prometheus/rules.test.yml')));
+  const cases = tests.flatMap((one) => one.alert_rule_test);
+  for (const { alert } of ALERTS) {
+    const own = cases.filter(({ alertname }) => alertname === alert);
+    assert.ok(
+      own.some((one) => one.exp_alerts.length > 0),
+      `${alert} fires`,
+    );
+    assert.ok(
+      own.some((one) => one.exp_alerts.length === 0),
+      `${alert} is silent`,
+    );
+  }
+});
+
+test('the panels of the dashboard do not overlap, and each query panel is described', () => {
+  const ids = DASHBOARD.panels.map(({ id }) => id);
+  assert.equal(new Set(ids).size, ids.length);
+  const taken = new Map<string, string>();
+  for (const { title, type, description, gridPos, targets } of DASHBOARD.panels) {
+    if (type === 'row') continue;
+    assert.ok(targets.length > 0 && description !== undefined, title);
+    for (let x = gridPos.x; x < gridPos.x + gridPos.w; x++) {
+      for (let y = gridPos.y; y < gridPos.y + gridPos.h; y++) {
+        assert.equal(taken.get(`${x} ${y}`), undefined, title);
+        taken.set(`${x} ${y}`, title);
+      }
+    }
+  }
+});
+
+test('the index of docs/troubleshooting.md has every row of the error table with its codes', () => {
+  const [, index = ''] = read('docs/troubleshooting.md').split('## Index of error codes');
+  const listed = rows(index)
+    .filter(([, code]) => /^−\d+$/.test(code ?? ''))
+    .map(([, code, row, http]) => `${row} ${code?.replace('−', '-')} ${http}`);
+  const actual = Object.entries(ERRORS).map(([row, { rpc, http }]) => `${row} ${rpc} ${http}`);
+  assert.deepEqual(listed.toSorted(), actual.toSorted());
+});
+
+test('the compose file matches the published schema', () => {
+  // Ajv knows the URL of the schema's dialect with http only.
+  const { $schema: _dialect, ...schema } = z
+    .looseObject({})
+    .parse(JSON.parse(read('test/e2e/vendor/compose-spec.json')));
+  const validate = new Ajv({ strict: false, validateFormats: false, allErrors: true }).compile(schema);
+  const isValid = validate(parse(read('docker-compose.yml')));
+  assert.deepEqual(validate.errors ?? [], []);
+  assert.ok(isValid);
+  assert.equal(validate({ services: { linkspan: { imagee: 'x' } } }), false);
+});
+
+const COMPOSE = z
+  .object({ services: z.record(z.string(), z.object({ pids_limit: z.number().optional() }).loose()) })
+  .parse(parse(read('docker-compose.yml')));
+
+/** Threads of a Node server with npm and a shell beside it, and a reserve for the download of another. */
+const THREADS_PER_PROCESS = 40;
+
+test('the limits of the container fit the number of processes in its config', () => {
+  const { config } = loadConfig(join(ROOT, 'deploy/docker/config.yaml'), { env: {}, firstKeyHash: () => KEY_HASH });
+  const limit = COMPOSE.services['linkspan']?.pids_limit ?? 0;
+  assert.ok(limit >= config.limits.processes * THREADS_PER_PROCESS, String(limit));
+});
+
+test('the config for Kubernetes is valid with the secret, and else says where to get it', () => {
+  const file = join(ROOT, 'deploy/kubernetes/base/linkspan.yaml');
+  const { config } = loadConfig(file, { env: { LINKSPAN_API_KEY_SHA256: KEY_HASH } });
+  assert.deepEqual(config.auth.apiKeys, [{ name: 'cluster', sha256: KEY_HASH }]);
+  assert.throws(() => loadConfig(file, { env: {} }), /docs\/deployment\.md/);
+});
+
+test('the Dockerfile copies only files that exist and that .dockerignore admits', () => {
+  const admitted = read('.dockerignore')
+    .split('\n')
+    .flatMap((line) => (line.startsWith('!') ? line.slice(1) : []));
+  const copied = [...read('Dockerfile').matchAll(/^COPY (?!--from)(.+)$/gm)].flatMap(([, files = '']) =>
+    files.split(' ').slice(0, -1),
+  );
+  assert.ok(copied.length > 5);
+  for (const file of copied) {
+    assert.ok(existsSync(join(ROOT, file)), file);
+    assert.ok(
+      admitted.some((one) => file === one || file.startsWith(`${one}/`)),
+      `${file} is ignored`,
+    );
+  }
+});
+
+test('each image runs as another user than root, with an init and a health check without a shell', () => {
+  const [, remote = '', full = ''] =
+    /FROM scratch AS remote\n([^]*?)FROM base AS full\n([^]*)$/.exec(read('Dockerfile')) ?? [];
+  for (const image of [remote, full]) {
+    assert.match(image, /^USER (?:node|1000:1000)$/m);
+    assert.match(image, /^HEALTHCHECK [^]*?CMD \["node", "\/app\/dist\/main\.js", "healthcheck"/m);
+    assert.match(image, /^ENTRYPOINT \["tini", /m);
+    assert.match(image, /^CMD \["run", "--first-key", /m);
+  }
+});
+
+/** Snippets of configs of clients: page, language, text. */
+const snippets = globSync('docs/clients/*.md', { cwd: ROOT })
+  .toSorted()
+  .flatMap((page) =>
+    [...read(page).matchAll(/```(json|toml)\n([^]*?)```/g)].map(([, language = '', text = '']) => ({
+      page,
+      language,
+      text,
+    })),
+  );
+
+for (const { page, language, text } of snippets) {
+  test(`the ${language} snippet of ${page} is a file of that client with one server`, async () => {
+    const dir = await mkdtemp(join(tmpdir(), 'linkspan-snippet-'));
+    try {
+      const file = join(dir, `config.${language}`);
+      await writeFile(file, text);
+      const env = { LINKSPAN_KEY: 'key', INPUT_LINKSPAN_KEY: 'key' };
+      const { config, problems } = loadConfig(file, { env });
+      assert.deepEqual(problems, []);
+      const [server] = config.upstreams;
+      assert.equal(config.upstreams.length, 1);
+      assert.equal(server?.id, 'linkspan');
+      if (server?.target.kind === 'stdio') assert.deepEqual(server.target.args.slice(0, 2), ['stdio', '--config']);
+      else assert.equal(server?.target.url, 'http://127.0.0.1:3000/mcp');
+    } finally {
+      await rm(dir, { recursive: true });
+    }
+  });
+}
+
+test('every shell block of the pages for operators is marked as not run, with the reason beside it', () => {
+  for (const page of ['deployment', 'troubleshooting', 'upgrade']) {
+    for (const [, mark = '', first = ''] of read(`docs/${page}.md`).matchAll(/^ *```sh(.*)\n *(.*)$/gm)) {
+      assert.equal(mark, ' no-run', page);
+      assert.match(first, /^# \w/, page);
+    }
+  }
+});

@@ -1,0 +1,215 @@
+import assert from 'node:assert/strict';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { spawnSync } from 'node:child_process';
+import { Agent, fetch as fetchOver } from 'undici';
+import { parseAllDocuments } from 'yaml';
+import * as z from 'zod';
+import { Child } from '../support/child.ts';
+import { startGateway } from '../support/gateway.ts';
+import { debianProgram, type FoundProgram, installedProgram, pypiPrograms } from '../support/programs.ts';
+import { freePort } from '../support/prometheus.ts';
+
+const ROOT = fileURLToPath(new URL('../..', import.meta.url));
+const ASKER = fileURLToPath(new URL('../fixtures/servers/nonce-stdio.ts', import.meta.url));
+const TIMEOUT_MS = 60_000;
+
+const PROMTOOL = await debianProgram('promtool', 'prometheus', 'usr/bin/promtool');
+const NGINX = await debianProgram('nginx', 'nginx', 'usr/sbin/nginx');
+const CADDY = await debianProgram('caddy', 'caddy', 'usr/bin/caddy');
+const OPENSSL = installedProgram('openssl');
+const SYSTEMD = installedProgram('systemd-analyze');
+const KUBECTL = installedProgram('kubectl');
+const PYPI = await pypiPrograms();
+const HADOLINT: FoundProgram = 'path' in PYPI ? { path: join(PYPI.path, 'bin', 'hadolint') } : PYPI;
+const KUBERNETES: FoundProgram = 'path' in PYPI ? { path: join(PYPI.path, 'bin', 'kubernetes-validate') } : PYPI;
+
+/** Skips a test whose program is missing, with the reason. */
+function needs(...programs: readonly FoundProgram[]): { readonly timeout: number; readonly skip?: string } {
+  const missing = programs.flatMap((program) => ('missing' in program ? program.missing : []));
+  return { timeout: TIMEOUT_MS, ...(missing.length > 0 ? { skip: missing.join('; ') } : {}) };
+}
+
+/** Runs a program to its end. @throws {assert.AssertionError} with its output, if it fails. */
+function run(program: FoundProgram, args: readonly string[]): string {
+  assert.ok('path' in program);
+  const { status, stdout, stderr, error } = spawnSync(program.path, args, {
+    cwd: ROOT,
+    encoding: 'utf8',
+    timeout: TIMEOUT_MS,
+    // The programs of PyPI find their modules there.
+    env: { ...process.env, ...('path' in PYPI ? { PYTHONPATH: PYPI.path } : {}) },
+  });
+  assert.equal(status, 0, `${program.path} ${args.join(' ')}: ${error?.message ?? ''}\n${stdout}\n${stderr}`);
+  return `${stdout}${stderr}`;
+}
+
+test('promtool accepts the rules and their unit tests pass', needs(PROMTOOL), () => {
+  run(PROMTOOL, ['check', 'config', 'deploy/prometheus/prometheus.yml']);
+  run(PROMTOOL, ['check', 'rules', 'deploy/prometheus/rules.yml']);
+  run(PROMTOOL, ['test', 'rules', 'deploy/prometheus/rules.test.yml']);
+});
+
+test('promtool finds nothing wrong with the metrics of a running gateway', needs(PROMTOOL), async () => {
+  await using gateway = await startGateway({ mcpServers: { asker: { command: process.execPath, args: [ASKER] } } });
+  const text = await (await fetch(`${gateway.operatorUrl}/metrics`)).text();
+  assert.ok('path' in PROMTOOL);
+  const { stdout, stderr } = spawnSync(PROMTOOL.path, ['check', 'metrics'], { input: text, encoding: 'utf8' });
+  // prom-client names these metrics of Node.
+  const complaints = `${stdout}${stderr}`.split('\n').filter((line) => line !== '' && !line.startsWith('nodejs_'));
+  assert.deepEqual(complaints, []);
+});
+
+/** Replaces the names of an example by those of a test. */
+async function adapted(file: string, replacements: Readonly<Record<string, string>>): Promise<string> {
+  let text = await readFile(join(ROOT, file), 'utf8');
+  for (const [from, to] of Object.entries(replacements)) {
+    assert.ok(text.includes(from), `${file} has ${from}`);
+    text = text.replaceAll(from, to);
+  }
+  return text;
+}
+
+const INITIALIZE = {
+  jsonrpc: '2.0',
+  id: 1,
+  method: 'initialize',
+  params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'test', version: '1' } },
+};
+
+test('nginx accepts the example, and events pass through it at once', needs(NGINX, OPENSSL), async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-nginx-'));
+  try {
+    const sessions = { keepAlive: '1s' };
+    await using gateway = await startGateway({
+      mcpServers: {},
+      gateway: { sessions, allowedHosts: ['mcp.example.com'] },
+    });
+    const [pem, key] = [join(dir, 'fullchain.pem'), join(dir, 'privkey.pem')];
+    const subject = ['-subj', '/CN=mcp.example.com', '-days', '1', '-nodes'];
+    run(OPENSSL, ['req', '-x509', '-newkey', 'rsa:2048', ...subject, '-keyout', key, '-out', pem]);
+    const port = await freePort();
+    const server = await adapted('deploy/nginx/linkspan.conf', {
+      'listen 443 ssl': `listen 127.0.0.1:${port} ssl`,
+      'server 127.0.0.1:3000': `server ${new URL(gateway.url).host}`,
+      '/etc/ssl/linkspan': dir,
+    });
+    const temporary = ['client_body', 'proxy', 'fastcgi', 'uwsgi', 'scgi'].map(
+      (kind) => `${kind}_temp_path ${dir}/${kind};`,
+    );
+    const main = [
+      'daemon off;',
+      'worker_processes 1;',
+      process.getuid?.() === 0 ? 'user root;' : '',
+      `pid ${dir}/nginx.pid;`,
+      'error_log stderr warn;',
+      'events { worker_connections 64; }',
+      `http { access_log off; ${temporary.join(' ')}\n${server}\n}`,
+    ].join('\n');
+    await writeFile(join(dir, 'nginx.conf'), main);
+    const args = ['-p', dir, '-e', 'stderr', '-c', join(dir, 'nginx.conf')];
+    run(NGINX, [...args, '-t']);
+
+    assert.ok('path' in NGINX);
+    await using connections = new AsyncDisposableStack();
+    await using proxy = await Child.start(NGINX.path, args);
+    const dispatcher = new Agent({ connect: { rejectUnauthorized: false, servername: 'mcp.example.com' } });
+    connections.defer(() => dispatcher.destroy());
+    const url = `https://127.0.0.1:${port}/mcp`;
+    const headers = { host: 'mcp.example.com', accept: 'application/json, text/event-stream' };
+    const post = () =>
+      fetchOver(url, {
+        dispatcher,
+        method: 'POST',
+        headers: { ...headers, 'content-type': 'application/json' },
+        body: JSON.stringify(INITIALIZE),
+      });
+    let response = await post().catch(() => undefined);
+    while (response === undefined) {
+      assert.ok(proxy.running, proxy.logs());
+      response = await post().catch(() => undefined);
+    }
+    assert.equal(response.status, 200);
+    await response.text();
+    const session = {
+      'mcp-session-id': response.headers.get('mcp-session-id') ?? '',
+      'mcp-protocol-version': '2025-11-25',
+    };
+    const stream = await fetchOver(url, { dispatcher, headers: { ...headers, ...session } });
+    assert.equal(stream.status, 200);
+    assert.ok(stream.body !== null);
+    const decoder = new TextDecoder();
+    // Comments are sent each second. A proxy that buffers would pass none of them on.
+    for await (const chunk of stream.body) if (/^:/m.test(decoder.decode(chunk))) break;
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+});
+
+test('Caddy accepts the example', needs(CADDY), () => {
+  run(CADDY, ['validate', '--adapter', 'caddyfile', '--config', 'deploy/caddy/Caddyfile']);
+});
+
+test('systemd accepts the unit', needs(SYSTEMD), () => {
+  assert.ok('path' in SYSTEMD);
+  const { stdout, stderr } = spawnSync(SYSTEMD.path, ['verify', 'deploy/systemd/linkspan.service'], {
+    cwd: ROOT,
+    encoding: 'utf8',
+    timeout: TIMEOUT_MS,
+  });
+  const about = `${stdout}${stderr}`.split('\n').filter((line) => line.includes('linkspan'));
+  assert.deepEqual(about, []);
+});
+
+const OBJECT = z.object({ kind: z.string(), metadata: z.object({ name: z.string() }) });
+
+const SELECTOR = z.object({ matchLabels: z.record(z.string(), z.string()) });
+const PEER = z.object({ podSelector: SELECTOR.optional() });
+const POLICY = z.object({
+  spec: z.object({
+    podSelector: SELECTOR,
+    ingress: z.array(z.object({ from: z.array(PEER) })),
+    egress: z.array(z.object({ to: z.array(PEER) })),
+  }),
+});
+
+test('hadolint finds nothing wrong with the Dockerfile', needs(HADOLINT), () => {
+  assert.equal(run(HADOLINT, ['Dockerfile']), '');
+});
+
+test('the objects for Kubernetes match its schemas', needs(KUBECTL, KUBERNETES), async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-kubernetes-'));
+  try {
+    const file = join(dir, 'base.yaml');
+    await writeFile(file, run(KUBECTL, ['kustomize', 'deploy/kubernetes/base']));
+    const report = run(KUBERNETES, ['--strict', file]);
+    assert.equal(report.match(/ passed for resource /g)?.length, 6, report);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+});
+
+test('kustomize renders the base for Kubernetes', needs(KUBECTL), () => {
+  const text = run(KUBECTL, ['kustomize', 'deploy/kubernetes/base']);
+  const documents = parseAllDocuments(text).map((document): unknown => document.toJS());
+  const objects = documents.map((document) => OBJECT.parse(document));
+  assert.deepEqual(objects.map(({ kind, metadata }) => `${kind} ${metadata.name}`).toSorted(), [
+    'ConfigMap linkspan',
+    'Deployment linkspan',
+    'NetworkPolicy linkspan',
+    'PersistentVolumeClaim linkspan-state',
+    'Service linkspan',
+    'Service linkspan-operator',
+  ]);
+  const policy = POLICY.parse(documents.find((one) => OBJECT.parse(one).kind === 'NetworkPolicy')).spec;
+  const own = { 'app.kubernetes.io/name': 'linkspan' };
+  assert.deepEqual(policy.podSelector.matchLabels, own);
+  const peers = [...policy.ingress.flatMap(({ from }) => from), ...policy.egress.flatMap(({ to }) => to)];
+  assert.deepEqual(
+    peers.flatMap(({ podSelector }) => (podSelector === undefined ? [] : Object.values(podSelector.matchLabels))),
+    ['prometheus', 'kube-dns'],
+  );
+});

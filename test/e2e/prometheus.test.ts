@@ -1,0 +1,124 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import * as z from 'zod';
+import { startGateway } from '../support/gateway.ts';
+import { debianProgram } from '../support/programs.ts';
+import { Prometheus } from '../support/prometheus.ts';
+import { connectSdk1 } from '../support/sdk-client.ts';
+
+const SERVER = fileURLToPath(new URL('../fixtures/servers/may-refuse-stdio.ts', import.meta.url));
+const DASHBOARD = new URL('../../deploy/grafana/dashboards/linkspan.json', import.meta.url);
+const PANELS = z.object({
+  panels: z.array(z.object({ title: z.string(), targets: z.array(z.object({ expr: z.string() })).default([]) })),
+});
+
+const PROGRAM = await debianProgram('prometheus', 'prometheus', 'usr/bin/prometheus');
+const options = { timeout: 150_000, ...('missing' in PROGRAM ? { skip: PROGRAM.missing } : {}) };
+const prometheus = 'path' in PROGRAM ? PROGRAM.path : '';
+
+const authority = (url: string): string => new URL(url).host;
+const CALL = z.object({ content: z.tuple([z.object({ text: z.string() })]) });
+
+/** Returns the queries of the dashboard, with its variables replaced. */
+function dashboardQueries(): string[] {
+  const { panels } = PANELS.parse(JSON.parse(readFileSync(DASHBOARD, 'utf8')));
+  return panels.flatMap(({ targets }) =>
+    targets.map(({ expr }) =>
+      expr.replaceAll('$__rate_interval', '1m').replaceAll(/\$(?:job|instance|upstream)\b/g, '.*'),
+    ),
+  );
+}
+
+test('a real Prometheus reads the gateway, and the alerts fire for its failures only', options, async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-prometheus-'));
+  const flag = join(dir, 'refuse');
+  try {
+    const file = {
+      mcpServers: { files: { command: process.execPath, args: [SERVER, flag], required: true, era: 'legacy' } },
+    };
+    await using gateway = await startGateway(file, { args: ['--warm'] });
+    await using scraper = await Prometheus.start(prometheus, join(dir, 'prometheus'), [authority(gateway.operatorUrl)]);
+    const { client } = await connectSdk1(gateway.endpoint());
+    const call = async (): Promise<number> =>
+      Number(CALL.parse(await client.callTool({ name: 'files__pid' })).content[0].text);
+    const pid = await call();
+
+    await scraper.until(async () => {
+      await call();
+      return ((await scraper.query('count_over_time(up[1m])'))[0]?.value ?? 0) >= 8;
+    }, 30_000);
+    assert.deepEqual([...(await scraper.firing())], []);
+    const calls = 'rate(mcp_server_operation_duration_seconds_count{gen_ai_tool_name="files__pid",error_type=""}[1m])';
+    assert.ok(((await scraper.query(calls))[0]?.value ?? 0) > 0);
+    assert.deepEqual(
+      (await scraper.query('linkspan_upstream_processes')).map(({ metric, value }) => [metric['upstream'], value]),
+      [['files', 1]],
+    );
+    assert.equal((await scraper.query('linkspan_catalog_tools{view="_merged",era="legacy"}'))[0]?.value, 1);
+
+    let answered = 0;
+    for (const query of dashboardQueries()) answered += (await scraper.query(query)).length > 0 ? 1 : 0;
+    assert.ok(answered >= 30, `${answered} queries of the dashboard have data`);
+
+    // From here on the server does not start again.
+    await writeFile(flag, '');
+    process.kill(pid, 'SIGKILL');
+    const expected = [
+      'LinkspanStateLost files',
+      'LinkspanRequiredUpstreamDown files',
+      'LinkspanUpstreamFailed files',
+      'LinkspanUpstreamRestartLoop files',
+      'LinkspanNotReady',
+    ];
+    await scraper.until(async () => {
+      await client.callTool({ name: 'files__pid' }).catch(() => undefined);
+      const firing = await scraper.firing();
+      return expected.every((alert) => firing.has(alert));
+    }, 60_000);
+    const firing = await scraper.firing();
+    // The list of the upstream is kept, so the merged list is not empty.
+    for (const alert of ['LinkspanDown', 'LinkspanNoTools', 'LinkspanReloadFailed', 'LinkspanStateNotWritten']) {
+      assert.ok(!firing.has(alert), alert);
+    }
+
+    // The server starts again.
+    await rm(flag);
+    await scraper.until(async () => {
+      await client.callTool({ name: 'files__pid' }).catch(() => undefined);
+      const now = await scraper.firing();
+      return !now.has('LinkspanRequiredUpstreamDown files') && !now.has('LinkspanNotReady');
+    }, 90_000);
+    await client.close();
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+});
+
+test('a gateway whose upstreams offer nothing, and one that is gone, raise their alerts', options, async () => {
+  const dir = await mkdtemp(join(tmpdir(), 'linkspan-prometheus-'));
+  const flag = join(dir, 'refuse');
+  try {
+    await writeFile(flag, '');
+    const file = { mcpServers: { files: { command: process.execPath, args: [SERVER, flag], start: 'eager' } } };
+    await using gateway = await startGateway(file);
+    const unused = { mcpServers: { files: { command: process.execPath, args: [SERVER, flag] } } };
+    await using idle = await startGateway(unused);
+    const targets = [gateway, idle].map(({ operatorUrl }) => authority(operatorUrl));
+    await using scraper = await Prometheus.start(prometheus, join(dir, 'prometheus'), targets);
+
+    await scraper.until(async () => (await scraper.firing()).has('LinkspanNoTools'), 30_000);
+    const alerts = await scraper.query('ALERTS{alertname="LinkspanNoTools"}');
+    assert.ok(alerts.every(({ metric }) => metric['instance'] === targets[0]));
+    assert.ok(!(await scraper.firing()).has('LinkspanDown'));
+
+    await idle.stop();
+    await scraper.until(async () => (await scraper.firing()).has('LinkspanDown'), 30_000);
+  } finally {
+    await rm(dir, { recursive: true, force: true });
+  }
+});

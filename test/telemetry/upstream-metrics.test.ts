@@ -1,0 +1,67 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Registry } from 'prom-client';
+import { createReloadMetrics } from '../../src/telemetry/reload-metrics.ts';
+import { createUpstreamMetrics, type UpstreamLoad } from '../../src/telemetry/upstream-metrics.ts';
+
+async function lines(registry: Registry, start: string): Promise<string[]> {
+  return (await registry.metrics()).split('\n').filter((line) => line.startsWith(start));
+}
+
+const IDLE: UpstreamLoad = { id: 'files', isRequired: false, inFlight: 0, queued: 0, connections: 0 };
+
+test('the counters of an upstream begin at 0, so that its first event is an increase', async () => {
+  const registry = new Registry();
+  const metrics = createUpstreamMetrics(registry);
+  metrics.upstreamAdded('files');
+
+  assert.deepEqual(await lines(registry, 'linkspan_upstream_restarts_total'), [
+    'linkspan_upstream_restarts_total{upstream="files"} 0',
+  ]);
+  assert.deepEqual(await lines(registry, 'linkspan_upstream_start_failures_total'), [
+    'linkspan_upstream_start_failures_total{upstream="files"} 0',
+  ]);
+  assert.equal((await lines(registry, 'linkspan_upstream_state_lost_total')).length, 4);
+});
+
+test('the load of an upstream that is gone is not shown any longer', async () => {
+  const registry = new Registry();
+  const metrics = createUpstreamMetrics(registry);
+  metrics.upstreamLoads([IDLE, { ...IDLE, id: 'mail', queued: 3 }]);
+  metrics.upstreamLoads([{ ...IDLE, isRequired: true, processes: 2, memoryBytes: 4_096 }]);
+
+  assert.deepEqual(await lines(registry, 'linkspan_upstream_requests_queued'), [
+    'linkspan_upstream_requests_queued{upstream="files"} 0',
+  ]);
+  assert.deepEqual(await lines(registry, 'linkspan_upstream_required'), [
+    'linkspan_upstream_required{upstream="files"} 1',
+  ]);
+  assert.deepEqual(await lines(registry, 'linkspan_upstream_memory_bytes'), [
+    'linkspan_upstream_memory_bytes{upstream="files"} 4096',
+  ]);
+});
+
+test('upstreams beyond the bound of the label are added up', async () => {
+  const registry = new Registry();
+  const metrics = createUpstreamMetrics(registry);
+  metrics.upstreamLoads(Array.from({ length: 300 }, (_, i) => ({ ...IDLE, id: `u${i}`, inFlight: 1 })));
+
+  const found = await lines(registry, 'linkspan_upstream_requests_in_flight');
+  assert.equal(found.length, 257);
+  assert.ok(found.includes('linkspan_upstream_requests_in_flight{upstream="_other"} 44'), found.join('\n'));
+});
+
+test('a rejected reload leaves the time of the last successful one', async () => {
+  const registry = new Registry();
+  const metrics = createReloadMetrics(registry);
+  metrics.configStarted(1_000);
+  metrics.configReloaded('applied', 5_000);
+  metrics.configReloaded('rejected', 9_000);
+
+  assert.deepEqual(await lines(registry, 'linkspan_config'), [
+    'linkspan_config_reloads_total{outcome="applied"} 1',
+    'linkspan_config_reloads_total{outcome="rejected"} 1',
+    'linkspan_config_last_reload_successful 0',
+    'linkspan_config_last_reload_success_timestamp_seconds 5',
+  ]);
+});
