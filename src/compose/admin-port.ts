@@ -1,8 +1,9 @@
 import type { Logger } from 'pino';
-import { type Config, LOG_LEVELS, type LogLevel, type UpstreamConfig } from '../config/config.ts';
-import type { Setting } from '../config/settings.ts';
-import { AdminError, type AdminPort, type ReloadPort } from '../operator/admin/admin-port.ts';
+import { LOG_LEVELS, type LogLevel } from '../config/config.ts';
+import { AdminError, type AdminPort } from '../operator/admin/admin-port.ts';
 import type { StatusAnswer, UpstreamAnswer } from '../operator/admin/answers.ts';
+import { stateOf } from '../operator/admin/config-answers.ts';
+import type { ConfigControl } from '../operator/config-control.ts';
 import { logTailOf, setLogLevel } from '../telemetry/log.ts';
 import { isUp } from '../upstream/lifecycle.ts';
 import { VERSION } from '../version.ts';
@@ -17,23 +18,21 @@ import { fullUpstreamStatuses } from './upstream-status.ts';
 /** The parts of the running gateway that operators see and change. */
 export interface AdminSource {
   readonly core: Core;
-  readonly config: Config;
-  readonly settings: () => readonly Setting[];
+  readonly control: ConfigControl;
+  readonly stateDir: string;
   readonly log: Logger;
   readonly startedAtMs: number;
-  /** URL of the merged endpoint. */
-  readonly url: string;
+  /** Returns the URL of the merged endpoint, which a reload may move. */
+  readonly url: () => string;
   readonly readiness: () => { readonly ready: boolean; readonly reasons: readonly string[] };
   /** Whether `/readyz` refuses new clients. */
   readonly draining: { isDraining: boolean };
-  readonly reload?: ReloadPort;
 }
 
 /** Creates the admin API's view of a running gateway. */
 export function createAdminPort(source: AdminSource): AdminPort {
-  const { core, config, log, draining } = source;
-  /** The configs of upstreams that an operator has disabled. */
-  const disabled = new Map<string, UpstreamConfig>();
+  const { core, control, log, draining } = source;
+  const { upstreamChanges } = core;
 
   const upstreamOf = (id: string) => {
     const upstream = core.upstreams.get(id);
@@ -47,7 +46,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
     return statuses.flatMap((status): UpstreamAnswer[] => {
       const upstream = core.upstreams.get(status.id);
       if (upstream === undefined) return [];
-      const isDisabled = disabled.has(status.id);
+      const isDisabled = upstreamChanges.isDisabled(status.id);
       const isMisconfigured = upstream.config.problem !== undefined && !isDisabled;
       const { eras, ...rest } = status;
       const { legacy, modern } = eras;
@@ -84,25 +83,22 @@ export function createAdminPort(source: AdminSource): AdminPort {
     sessions: () => sessionsAnswerOf(core, performance.now()),
     streams: () => streamsAnswerOf(core),
     calls: () => callsAnswerOf(core, performance.now()),
-    config: () => ({ file: config.file, settings: [...source.settings()] }),
     restartUpstream: async (id, drainMs) => {
-      const upstream = upstreamOf(id);
-      const original = disabled.get(id) ?? upstream.config;
-      disabled.delete(id);
-      await core.replaceUpstream(original, drainMs);
-      if (await core.startUpstream(id)) return `Upstream "${id}" runs again, with new connections.`;
+      upstreamOf(id);
+      const stopping = upstreamChanges.restart(id, drainMs);
+      const [unfinished, isStarted] = await Promise.all([stopping, core.startUpstream(id)]);
+      if (isStarted) return `Upstream "${id}" runs again, with new connections.${cutShort(unfinished)}`;
       const now = (await upstreams()).find((one) => one.id === id);
       const why = [now?.reason, now?.nextStep].filter((text) => text !== undefined).join('. ');
-      return `Upstream "${id}" was restarted, and is ${now?.state ?? 'gone'}: ${why}`;
+      return `Upstream "${id}" was restarted, and is ${now?.state ?? 'gone'}: ${why}${cutShort(unfinished)}`;
     },
     disableUpstream: async (id, drainMs) => {
-      const upstream = upstreamOf(id);
-      if (!disabled.has(id)) disabled.set(id, upstream.config);
-      const problem = `an operator has disabled it at ${new Date().toISOString()}`;
-      await core.replaceUpstream({ ...upstream.config, problem }, drainMs);
+      upstreamOf(id);
+      const reason = `an operator has disabled it at ${new Date().toISOString()}`;
+      const unfinished = await upstreamChanges.disable(id, reason, drainMs);
       return (
         `Upstream "${id}" is out of service until "linkspan restart ${id}" or a restart of the gateway. ` +
-        'Its connections are closed. Its items stay in the lists, and calls of them are refused.'
+        `Its connections are closed. Its items stay in the lists, and calls of them are refused.${cutShort(unfinished)}`
       );
     },
     endSession: async (digest) => {
@@ -123,7 +119,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
         : '/readyz answers by the state of the upstreams again.';
     },
     get logLevel() {
-      return LOG_LEVELS.find((level) => level === log.level) ?? config.logLevel;
+      return LOG_LEVELS.find((level) => level === log.level) ?? 'info';
     },
     setLogLevel: (level: LogLevel) => setLogLevel(log, level),
     callTool: async (operator, call, signal) => {
@@ -138,11 +134,16 @@ export function createAdminPort(source: AdminSource): AdminPort {
       if (stop === undefined) throw new AdminError('overloaded', 'Too many operators follow the log. End one of them.');
       return stop;
     },
-    reload: source.reload,
+    config: control,
   };
 }
 
-function statusOf({ core, config, startedAtMs, url, readiness, draining }: AdminSource): StatusAnswer {
+/** Returns a sentence about connections that were closed before their requests had ended; empty if there are none. */
+function cutShort(connections: number): string {
+  return connections === 0 ? '' : ` Connections that were closed before their requests had ended: ${connections}.`;
+}
+
+function statusOf({ core, control, stateDir, startedAtMs, url, readiness, draining }: AdminSource): StatusAnswer {
   const { ready, reasons } = readiness();
   const all = [...core.upstreams.values()];
   // Before its first use an upstream is neither ready nor in trouble; it counts as not ready.
@@ -152,9 +153,9 @@ function statusOf({ core, config, startedAtMs, url, readiness, draining }: Admin
     node: process.version,
     pid: process.pid,
     startedAt: new Date(startedAtMs).toISOString(),
-    configFile: config.file,
-    stateDir: config.stateDir,
-    endpoint: url,
+    config: stateOf(control),
+    stateDir,
+    endpoint: url(),
     isReady: ready,
     reasons: [...reasons],
     isDraining: draining.isDraining,

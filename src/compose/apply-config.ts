@@ -5,9 +5,7 @@ import type { Config } from '../config/config.ts';
 import type { ConfigDiff } from '../config/diff.ts';
 import type { ClientGroups } from '../gateway/clients/client-group.ts';
 import type { Sessions } from '../gateway/clients/sessions.ts';
-import type { HolderLinks } from '../gateway/connections/holder-links.ts';
-import type { ConnectionHolder, Upstream, Upstreams } from '../gateway/exchange/connection-holder.ts';
-import type { ResourceCache } from '../gateway/forward/resource-cache.ts';
+import type { Upstreams } from '../gateway/exchange/connection-holder.ts';
 import type { ListRefresher } from '../gateway/lists/list-refresher.ts';
 import type { Offers } from '../gateway/lists/offers.ts';
 import type { StartRecords } from '../gateway/lists/start-records.ts';
@@ -15,6 +13,7 @@ import type { NotificationRouter } from '../gateway/notification-router.ts';
 import { RawObject } from '../json/json.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { UpstreamTransports } from './transports.ts';
+import type { UpstreamChanges } from './upstream-changes.ts';
 import type { UpstreamFactory } from './upstream-factory.ts';
 
 /** How often the requests in flight at a removed endpoint are counted. */
@@ -26,16 +25,14 @@ export interface ApplierParts {
   setConfig(next: Config): void;
   readonly views: Map<string, View>;
   readonly upstreams: Upstreams;
+  readonly upstreamChanges: UpstreamChanges;
   readonly factory: UpstreamFactory;
   readonly transports: UpstreamTransports;
   readonly offers: Offers;
   readonly records: StartRecords;
-  readonly links: HolderLinks;
-  readonly holders: Iterable<ConnectionHolder>;
   readonly sessions: Sessions;
   readonly groups: ClientGroups;
   readonly notifications: NotificationRouter;
-  readonly resourceCache: ResourceCache;
   readonly listRefresher: ListRefresher;
   readonly metrics: Metrics;
   readonly log: Logger;
@@ -66,54 +63,21 @@ export function configApplier(parts: ApplierParts): ApplyConfig {
     const fresh = offers.setConfig(next);
     records.setKeys(offers.upstreamKeys());
     const running = [...upstreams.values()].filter(({ connections }) => connections > 0).map(({ id }) => id);
-    const draining = changeUpstreams(parts, next, diff);
-    draining.push(endEndpoints(parts, diff.removedEndpoints, next.reload.drainMs));
+    const draining = [
+      parts.upstreamChanges.apply(next, diff),
+      endEndpoints(parts, diff.removedEndpoints, next.reload.drainMs),
+    ];
 
     // Lists that cannot be read are fetched again.
     await Promise.allSettled([offers.restore(fresh), records.restore(fresh)]);
     void parts.notifications.onConfigChanged();
     for (const { id, start } of [...diff.added, ...diff.replaced.map(({ config }) => config)]) {
       const upstream = upstreams.get(id);
-      if (upstream !== undefined && (start === 'eager' || running.includes(id))) listRefresher.refreshAtStart(upstream);
+      if (upstream === undefined || upstream.config.problem !== undefined) continue;
+      if (start === 'eager' || running.includes(id)) void listRefresher.refreshAtStart(upstream);
     }
     return { drained: Promise.all(draining).then(() => undefined) };
   };
-}
-
-/** Adds, replaces, removes and updates upstreams. Returns what has to be waited for until the old ones are stopped. */
-function changeUpstreams(parts: ApplierParts, next: Config, diff: ConfigDiff): Promise<void>[] {
-  const { upstreams, factory, links, holders, offers, resourceCache, metrics } = parts;
-  const { drainMs } = next.reload;
-  const draining: Promise<void>[] = [];
-  const leave = (id: string, stopOld: () => Promise<number>) => {
-    const old = upstreams.get(id);
-    if (old === undefined) return;
-    draining.push(stopped(parts, old, stopOld()));
-    offers.onReplaced(id);
-    resourceCache.invalidate(id);
-    links.onReplaced(id, holders);
-  };
-  for (const id of diff.removed) {
-    leave(id, () => upstreams.remove(id, drainMs));
-    metrics.upstreamRemoved(id);
-  }
-  for (const { config } of diff.replaced) leave(config.id, () => upstreams.replace(factory.create(config), drainMs));
-  for (const config of diff.added) upstreams.add(factory.create(config));
-  upstreams.arrange(next.upstreams.map(({ id }) => id));
-  for (const config of next.upstreams) {
-    const upstream = upstreams.get(config.id);
-    // Limits of the gateway reach all upstreams.
-    if (upstream !== undefined) factory.update(upstream, config);
-  }
-  return draining;
-}
-
-/** Closes the sockets of an upstream when it is stopped, and logs requests that did not end in time. */
-async function stopped({ factory, log }: ApplierParts, old: Upstream, stopping: Promise<number>): Promise<void> {
-  const unfinished = await stopping;
-  await factory.release(old);
-  if (unfinished === 0) log.info({ upstream: old.id }, 'removed or changed upstream stopped');
-  else log.warn({ upstream: old.id, unfinished }, 'removed or changed upstream stopped before its requests had ended');
 }
 
 /** Tells the clients of removed endpoints about it, and ends their sessions when their requests have ended. */

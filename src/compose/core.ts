@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import { updateViews, type View } from '../catalog/view.ts';
-import type { Config, UpstreamConfig } from '../config/config.ts';
+import type { Config } from '../config/config.ts';
 import { Calls } from '../gateway/calls/calls.ts';
 import { TaskCalls } from '../gateway/calls/task-calls.ts';
 import { ClientGroups } from '../gateway/clients/client-group.ts';
@@ -51,6 +51,7 @@ import { type ApplyConfig, configApplier } from './apply-config.ts';
 import { processReport, ProcessReportTimes } from './process-report.ts';
 import type { UpstreamTransports } from './transports.ts';
 import { fullUpstreamStatuses, loadOf } from './upstream-status.ts';
+import { UpstreamChanges } from './upstream-changes.ts';
 import { UpstreamFactory } from './upstream-factory.ts';
 
 /** How often unused sessions, groups and connections are released. */
@@ -76,13 +77,8 @@ export interface Core {
   readonly groups: ClientGroups;
   readonly seenClients: SeenClients;
   readonly parked: ParkedCalls;
-  /**
-   * Replaces an upstream by one with this config and the same id. New calls go to the new one, also those of clients with
-   * a connection to the old one, which is stopped after its calls or after `drainMs`. Resolves when it is stopped.
-   *
-   * @throws {RangeError} if there is no upstream with this id.
-   */
-  replaceUpstream(config: UpstreamConfig, drainMs: number): Promise<void>;
+  /** Restarts and disables upstreams. */
+  readonly upstreamChanges: Pick<UpstreamChanges, 'restart' | 'disable' | 'isDisabled'>;
   /** Starts an upstream and reads its lists. Resolves with whether that succeeded; its state has the reason if not. */
   startUpstream(id: string): Promise<boolean>;
   /** Starts the timers and the upstreams that are configured with `start: eager`. */
@@ -359,6 +355,18 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     metrics.upstreamLoads([...upstreams.values()].map((upstream) => loadOf(upstream, usage.get(upstream.id))));
   });
 
+  const upstreamChanges = new UpstreamChanges({
+    config: () => current,
+    upstreams,
+    factory,
+    offers,
+    links,
+    holders,
+    resourceCache,
+    metrics,
+    log,
+  });
+
   const processUsage = () => transports.processUsage();
   const sweep = (nowMs: number) => {
     sessions.sweep(nowMs);
@@ -391,16 +399,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     groups,
     seenClients,
     parked,
-    replaceUpstream: async (next: UpstreamConfig, drainMs: number) => {
-      const before = upstreams.get(next.id);
-      const made = factory.create(next);
-      const replaced = upstreams.replace(made, drainMs);
-      offers.setEras(made.id, made.eras);
-      if (before !== undefined) links.detach(before.links());
-      await replaced;
-      // The old one has reported that it stopped.
-      metrics.upstreamState(made.id, made.lifecycle.phase);
-    },
+    upstreamChanges,
     startUpstream: async (id: string) => {
       const upstream = upstreams.get(id);
       return upstream !== undefined && (await listRefresher.refreshAtStart(upstream));
@@ -412,16 +411,14 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
       },
       views,
       upstreams,
+      upstreamChanges,
       factory,
       transports,
       offers,
       records,
-      links,
-      holders,
       sessions,
       groups,
       notifications,
-      resourceCache,
       listRefresher,
       metrics,
       log,

@@ -3,9 +3,12 @@ import type { Logger } from 'pino';
 import { type Authenticator, createAuthenticator } from '../auth/authenticate.ts';
 import { revokedBy } from '../auth/revoked.ts';
 import type { Address, Config } from '../config/config.ts';
+import { isLoopback } from '../config/schema/address.ts';
 import { StartError } from '../errors.ts';
 import { createApp, createEndpoints, type Endpoints } from '../downstream/http/app.ts';
+import type { AdminApp } from '../operator/admin/admin-app.ts';
 import { createOperatorApp } from '../operator/app.ts';
+import type { ConfigControl } from '../operator/config-control.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
 import type { Core } from './core.ts';
@@ -21,8 +24,10 @@ export interface EdgeParts {
   readonly metrics: Metrics;
   readonly log: Logger;
   readonly startedAtMs: number;
+  readonly control: Pick<ConfigControl, 'state'>;
+  readonly admin: AdminApp;
   /** Whether to send traffic here, and all reasons against it in words. */
-  readiness(): { readonly ready: boolean; readonly reasons: readonly string[] };
+  ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
 }
 
 /** Another config for the edge, of which nothing has taken effect. Exactly one of its methods must be called. */
@@ -68,7 +73,7 @@ export class Edge {
     );
     const edge = new Edge(config, parts, endpoints, authenticator, clients);
     try {
-      edge.#operator = await openOperator(config, () => operatorHandler(parts, config));
+      edge.#operator = await openOperator(config, (address) => operatorHandler(parts, config, address));
     } catch (thrown) {
       await clients.close();
       throw thrown;
@@ -96,7 +101,7 @@ export class Edge {
     const isSameAuth = isDeepStrictEqual(this.#config.auth, next.auth);
     const authenticator = isSameAuth ? this.#authenticator : createAuthenticator(next.auth, { log });
     const toClients = (origin: string) => clientsHandler(this.#parts, next, this.#endpoints, authenticator, origin);
-    const toOperator = () => operatorHandler(this.#parts, next);
+    const toOperator = (address: Address) => operatorHandler(this.#parts, next, address);
     const isMoved = !isSameAddress(this.#config.listen, next.listen);
     const isOperatorMoved = !isSameAddress(this.#config.operator, next.operator);
     if (isMoved) assertOtherPort('gateway.listen', this.#config.listen, next.listen);
@@ -118,7 +123,8 @@ export class Edge {
         this.#operator = operator;
         // Open connections to an address that is about to close are served by the new config too.
         before.clients.handler = toClients(isMoved ? clients.origin : before.clients.origin);
-        if (before.operator !== undefined) before.operator.handler = toOperator();
+        const { operator: address } = before.config;
+        if (before.operator !== undefined && address !== undefined) before.operator.handler = toOperator(address);
         this.#endpoints.setConfig(next);
         if (!isSameAuth) this.#endpoints.endStreams(revokedBy(before.config.auth, next.auth));
         const { drainMs } = next.reload;
@@ -166,10 +172,13 @@ function openClients(config: Config, make: (origin: string) => HttpHandler): Pro
   return Listener.open(config.listen, 'gateway.listen or --listen', make);
 }
 
-async function openOperator(config: Config, make: () => HttpHandler): Promise<Listener | undefined> {
-  if (config.operator === undefined) return undefined;
-  const ports = config.operatorMayMove ? OPERATOR_PORTS : 1;
-  return await Listener.open(config.operator, 'gateway.operator or --operator', make, ports);
+async function openOperator(
+  { operator, operatorMayMove }: Config,
+  make: (address: Address) => HttpHandler,
+): Promise<Listener | undefined> {
+  if (operator === undefined) return undefined;
+  const ports = operatorMayMove ? OPERATOR_PORTS : 1;
+  return await Listener.open(operator, 'gateway.operator or --operator', () => make(operator), ports);
 }
 
 function clientsHandler(
@@ -182,14 +191,18 @@ function clientsHandler(
   return createApp({ front: core.gateway, endpoints, authenticator, config, origin, log, metrics });
 }
 
-function operatorHandler(parts: EdgeParts, config: Config): HttpHandler {
-  const { core, metrics, startedAtMs } = parts;
+/** @param address of the listener that it handles, which may be about to close. */
+function operatorHandler(parts: EdgeParts, config: Config, address: Address): HttpHandler {
+  const { core, metrics, startedAtMs, control, admin } = parts;
   const app = createOperatorApp({
     metrics,
     version: VERSION,
     allowedHosts: config.allowedHosts,
     startedAtMs,
-    ready: () => parts.readiness(),
+    isLocal: isLoopback(address.host),
+    admin,
+    ready: () => parts.ready(),
+    config: () => control.state,
     upstreams: () => fullUpstreamStatuses(core),
   });
   return { app };

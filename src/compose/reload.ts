@@ -1,10 +1,11 @@
 import { hash } from 'node:crypto';
 import type { Logger } from 'pino';
 import type { Config } from '../config/config.ts';
-import { appliedConfig, type ConfigDiff, diffConfigs, isEmptyDiff } from '../config/diff.ts';
+import { appliedConfig, type ConfigDiff, diffConfigs, isEmptyDiff, type SettingChange } from '../config/diff.ts';
 import { diffLines } from '../config/diff-text.ts';
 import { ConfigError } from '../config/document/problem.ts';
 import type { Loaded } from '../config/load.ts';
+import type { Setting } from '../config/settings.ts';
 import { StartError } from '../errors.ts';
 import type {
   ConfigControl,
@@ -25,7 +26,7 @@ export interface ReloaderParts {
   load(): Loaded;
   /** Applies a config. Resolves when it serves new requests. Rejects before anything has changed. */
   apply(next: Config, diff: ConfigDiff): Promise<void>;
-  readonly metrics: Pick<Metrics, 'reloaded'>;
+  readonly metrics: Pick<Metrics, 'configReloaded'>;
   readonly log: Logger;
   /** Runs after each attempt, with the files that the config depends on. */
   onFiles?(files: readonly string[]): void;
@@ -36,6 +37,7 @@ export class Reloader implements ConfigControl {
   readonly #parts: ReloaderParts;
   #running: Config;
   #state: ConfigState;
+  #settings: () => readonly Setting[];
   /** The end of the last attempt. */
   #last: Promise<unknown> = Promise.resolve();
 
@@ -43,10 +45,15 @@ export class Reloader implements ConfigControl {
     this.#parts = parts;
     this.#running = parts.loaded.config;
     this.#state = stateOf(parts.loaded.config, parts.loaded, []);
+    this.#settings = parts.loaded.settings;
   }
 
   get state(): ConfigState {
     return this.#state;
+  }
+
+  settings(): readonly Setting[] {
+    return this.#settings();
   }
 
   difference(): DiskDifference {
@@ -80,7 +87,8 @@ export class Reloader implements ConfigControl {
       this.#state = isUnchanged
         ? { ...this.#state, rejected: undefined, atRestart, warnings: loaded.warnings }
         : stateOf(next, loaded, atRestart);
-      metrics.reloaded(isUnchanged ? 'unchanged' : 'applied');
+      this.#settings = withRunning(loaded.settings, this.#settings(), diff.atRestart);
+      metrics.configReloaded(isUnchanged ? 'unchanged' : 'applied', Date.now());
       for (const warning of loaded.warnings) log.warn({ file }, warning);
       if (atRestart.length > 0)
         log.warn({ file, changes: atRestart }, 'changed settings take effect at the next start');
@@ -90,7 +98,7 @@ export class Reloader implements ConfigControl {
     } catch (thrown) {
       const reason = reasonOf(thrown);
       this.#state = { ...this.#state, rejected: { at: new Date().toISOString(), reason } };
-      metrics.reloaded('rejected');
+      metrics.configReloaded('rejected', Date.now());
       const fields = isExpected(thrown) ? { file, cause, reason } : { file, cause, err: thrown };
       log.error(fields, 'config rejected; the running one stays');
       return { outcome: 'rejected', reason };
@@ -134,6 +142,18 @@ function stateOf(config: Config, { warnings }: Loaded, atRestart: readonly strin
     atRestart,
     warnings,
   };
+}
+
+/** Returns the settings of a loaded file, with the running ones of all that take effect at the next start. */
+function withRunning(
+  next: () => readonly Setting[],
+  running: readonly Setting[],
+  atRestart: readonly SettingChange[],
+): () => readonly Setting[] {
+  if (atRestart.length === 0) return next;
+  const paths = new Set(atRestart.map(({ path }) => path));
+  const kept = new Map(running.filter(({ key }) => paths.has(key)).map((setting) => [setting.key, setting]));
+  return () => next().map((setting) => kept.get(setting.key) ?? setting);
 }
 
 function isExpected(thrown: unknown): boolean {

@@ -1,15 +1,18 @@
-import { hash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Logger } from 'pino';
+import type { Config } from '../config/config.ts';
+import type { ConfigDiff } from '../config/diff.ts';
 import { FileWatch } from '../config/file-watch.ts';
 import type { Loaded } from '../config/load.ts';
 import { StartError } from '../errors.ts';
+import { createAdminApp } from '../operator/admin/admin-app.ts';
 import type { ConfigControl } from '../operator/config-control.ts';
+import { type Logger, setLogLevel } from '../telemetry/log.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
 import { VERSION } from '../version.ts';
 import { createAdminPort } from './admin-port.ts';
 import { type Core, startCore } from './core.ts';
 import { Edge } from './edge.ts';
+import { OperatorAccess } from './operator-access.ts';
 import { Reloader } from './reload.ts';
 import { upstreamTransports } from './transports.ts';
 import { readiness } from './upstream-status.ts';
@@ -31,79 +34,110 @@ export interface Running {
 
 /** The options of {@link serve}. */
 export interface ServeOptions {
+  /** Loads the config again, with the options of the start. @throws {ConfigError} */
+  readonly load: () => Loaded;
   /** If set, reads the lists of all upstreams before listening, at most until this promise settles. */
   readonly warmUntil?: Promise<unknown>;
-  /** Loads the config again. If absent, it cannot be reloaded. @throws {ConfigError} */
-  readonly load?: () => Loaded;
 }
-
-/** The name of the operator who uses the key in the state directory. */
-const LOCAL_OPERATOR = 'local';
 
 /**
  * Starts the gateway and listens.
  *
  * @throws {StartError} if an address cannot be used; another error if the state directory cannot be used.
  */
-export async function serve(loaded: Loaded, log: Logger, { warmUntil, load }: ServeOptions = {}): Promise<Running> {
+export async function serve(loaded: Loaded, log: Logger, { load, warmUntil }: ServeOptions): Promise<Running> {
   const { config } = loaded;
+  const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION);
   const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log);
-  let isDraining = false;
-  let edge: Edge | undefined;
-  const startedAtMs = Date.now();
-  const ready = () => (isDraining ? { ready: false, reasons: ['shutting down'] } : readiness(core));
+  let isStopping = false;
+  const draining = { isDraining: false };
+  const ready = () => {
+    if (isStopping) return { ready: false, reasons: ['shutting down'] };
+    if (draining.isDraining) return { ready: false, reasons: ['an operator drains this gateway'] };
+    return readiness(core);
+  };
   metrics.configStarted(startedAtMs);
   metrics.onScrape('ready', () => (ready().ready ? 1 : 0));
-  try {
-    if (warmUntil !== undefined) await Promise.race([core.refresh(), warmUntil]);
-    const open = await Edge.open(config, {
+
+  const access = new OperatorAccess(config, { startedAtMs, ownsState: core.keepsState, log });
+  let edge: Edge | undefined;
+  let watch: FileWatch | undefined;
+  let { files } = loaded;
+  let { logLevel } = config;
+  const setWatch = async (isOn: boolean) => {
+    if (!isOn) watch?.[Symbol.dispose]();
+    watch = isOn ? (watch ?? new FileWatch(() => void reloader.reload('file'))) : undefined;
+    await watch?.setFiles(files);
+  };
+  const apply = async (next: Config, diff: ConfigDiff) => {
+    if (edge === undefined) throw new StartError('the gateway is starting');
+    const change = await edge.prepare(next);
+    const applied = await core.apply(next, diff).catch(async (thrown: unknown) => {
+      await change.abandon();
+      throw thrown;
+    });
+    const moved = change.apply();
+    access.setConfig(next);
+    // The level that an operator has set stays until the file has another one.
+    if (next.logLevel !== logLevel) setLogLevel(log, next.logLevel);
+    ({ logLevel } = next);
+    await Promise.all([access.announce(edge.operatorOrigin), setWatch(next.reload.watch)]);
+    void Promise.all([applied.drained, moved]).catch((thrown: unknown) => log.error({ err: thrown }, 'drain failed'));
+  };
+  const reloader = new Reloader({
+    loaded,
+    load: () => {
+      if (isStopping) throw new StartError('the gateway is shutting down');
+      return load();
+    },
+    apply,
+    metrics,
+    log,
+    onFiles: (next) => {
+      files = next;
+      void watch?.setFiles(files);
+    },
+  });
+  const url = () => `${edge?.origin ?? ''}/mcp`;
+  const admin = createAdminApp({
+    port: createAdminPort({
       core,
-      metrics,
+      control: reloader,
+      stateDir: config.stateDir,
       log,
       startedAtMs,
-      readiness: () => (isDraining ? { ready: false, reasons: ['shutting down'] } : readiness(core)),
-    });
+      url,
+      readiness: ready,
+      draining,
+    }),
+    operators: () => access.keys,
+    version: VERSION,
+    log,
+    onRefused: (reason) => metrics.authFailed(`operator ${reason}`),
+    onLimit: (limit) => metrics.limitReached(limit),
+  });
+
+  try {
+    if (warmUntil !== undefined) await Promise.race([core.refresh(), warmUntil]);
+    const open = await Edge.open(config, { core, metrics, log, startedAtMs, ready, control: reloader, admin });
     edge = open;
-    const reloader = new Reloader({
-      loaded,
-      load: () => {
-        if (load === undefined || isDraining)
-          throw new StartError('the gateway is shutting down, or was started without a file');
-        return load();
-      },
-      apply: async (next, diff) => {
-        const commit = await open.prepare(next);
-        const applied = await core.apply(next, diff).catch(async (thrown: unknown) => {
-          await commit.abandon();
-          throw thrown;
-        });
-        const moved = commit.apply();
-        void Promise.all([applied.drained, moved]).catch((thrown: unknown) =>
-          log.error({ err: thrown }, 'drain failed'),
-        );
-      },
-      metrics,
-      log,
-      onFiles: (files) => void watch?.setFiles(files),
-    });
-    const onChange = () => void reloader.reload('file');
-    const watch = load !== undefined && config.reload.watch ? new FileWatch(onChange) : undefined;
-    await watch?.setFiles(loaded.files);
+    await access.announce(open.operatorOrigin);
+    await setWatch(config.reload.watch);
     return {
       get url() {
-        return `${open.origin}/mcp`;
+        return url();
       },
       get operatorUrl() {
         return open.operatorOrigin;
       },
       config: reloader,
       stop: async () => {
-        isDraining = true;
+        isStopping = true;
         watch?.[Symbol.dispose]();
         open.drain();
         await drain(core);
-        if (keepsFile) await removeOperatorFile(config.stateDir, token);
+        await access.withdraw();
         await core.stop();
         await open.close();
       },
@@ -112,31 +146,6 @@ export async function serve(loaded: Loaded, log: Logger, { warmUntil, load }: Se
     await core.stop();
     await edge?.close();
     throw thrown;
-  }
-}
-
-/** Writes the file by which the command line finds this gateway. Without it the gateway works all the same. */
-async function announce(
-  config: Config,
-  origin: string,
-  token: string,
-  startedAtMs: number,
-  log: Logger,
-): Promise<void> {
-  const url = new URL(origin);
-  // An address that stands for all addresses is none that a program can connect to.
-  if (url.hostname === '0.0.0.0') url.hostname = '127.0.0.1';
-  if (url.hostname === '[::]') url.hostname = '[::1]';
-  const { stateDir, file: configFile } = config;
-  const startedAt = new Date(startedAtMs).toISOString();
-  try {
-    const content = { url: url.origin, token, pid: process.pid, version: VERSION, configFile, startedAt };
-    await writeOperatorFile(stateDir, content);
-  } catch (thrown) {
-    log.warn(
-      { err: thrown, stateDir },
-      'the command line cannot find this gateway, because its file cannot be written',
-    );
   }
 }
 

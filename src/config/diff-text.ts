@@ -1,15 +1,16 @@
 import type { ConfigDiff, SettingChange } from './diff.ts';
+import { shownUrl } from './shown-url.ts';
 
 const HIDDEN = '(not shown)';
 
 /** Settings whose values may be secrets, or contain one. */
-const SECRET = /\.(?:env|headers|args|auth)(?:\.|$)/;
+const SECRET = /\.(?:env|headers|args|auth|operatorKeys)(?:\.|$)/;
 
 const MAX_CHARS = 200;
 
 /**
  * Returns the difference as lines for people: `+` for what comes, `-` for what goes, `~` for what changes. Values that may be
- * secrets are not shown: variables, headers, arguments, credentials, and the queries of URLs.
+ * secrets are not shown: variables, headers, arguments, credentials, and the paths of URLs.
  */
 export function diffLines(diff: ConfigDiff): readonly string[] {
   return [
@@ -35,12 +36,7 @@ function isSet(value: unknown): string {
 
 function valueText(value: unknown): string {
   if (value === undefined) return 'unset';
-  const text = typeof value === 'string' && URL.canParse(value) ? withoutQuery(value) : JSON.stringify(value);
+  const url = typeof value === 'string' ? URL.parse(value) : null;
+  const text = url === null ? JSON.stringify(value) : shownUrl(url);
   return text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text;
-}
-
-/** Returns a URL without user, password, query and fragment. */
-function withoutQuery(text: string): string {
-  const { protocol, host, pathname, search } = new URL(text);
-  return `${protocol}//${host}${pathname}${search === '' ? '' : `?${HIDDEN}`}`;
 }

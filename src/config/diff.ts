@@ -51,10 +51,9 @@ const CONNECTION_SETTINGS: readonly (readonly string[])[] = [
   ['problem'],
 ];
 
-/** The settings of the gateway that a running gateway does not change. The log has its own way to change its level. */
+/** The settings of the gateway that a running gateway does not change. */
 const RESTART_SETTINGS: readonly (readonly string[])[] = [
   ['stateDir'],
-  ['logLevel'],
   ['accessLog'],
   ['sessions', 'keepAliveMs'],
   ['sessions', 'eventLimit'],
@@ -110,13 +109,12 @@ export function isEmptyDiff(diff: ConfigDiff): boolean {
 
 /** Returns the next config with the running values of all settings that take effect at a restart only. */
 export function appliedConfig(running: Config, next: Config): Config {
-  const { stateDir, logLevel, accessLog } = running;
+  const { stateDir, accessLog } = running;
   const { keepAliveMs, eventLimit, eventLimitBytes, eventTotalBytes } = running.sessions;
   const { bodyTotalBytes, unsentTotalBytes } = running.limits;
   return {
     ...next,
     stateDir,
-    logLevel,
     accessLog,
     sessions: { ...next.sessions, keepAliveMs, eventLimit, eventLimitBytes, eventTotalBytes },
     limits: { ...next.limits, bodyTotalBytes, unsentTotalBytes },

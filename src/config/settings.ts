@@ -4,6 +4,7 @@ import { type Expanded, isList, isRecord, valueAt } from './document/expanded.ts
 import { keyText, type Path } from './document/problem.ts';
 import { gatewaySchema } from './schema/gateway-schema.ts';
 import { upstreamSchema } from './schema/upstream-schema.ts';
+import { shownUrl } from './shown-url.ts';
 
 /** One value of the running config, as the file spells it, with its origin. */
 export interface Setting {
@@ -109,18 +110,14 @@ function redacted(value: Data, path: Path): z.core.util.JSONType {
   if (SECRET_MAP.test(name) && isRecord(value)) {
     return Object.fromEntries(Object.keys(value).map((key) => [key, REDACTED]));
   }
-  if (URL_KEY.test(name) && typeof value === 'string') return withoutPath(value);
+  if (URL_KEY.test(name) && typeof value === 'string') {
+    const url = URL.parse(value);
+    return url === null ? REDACTED : shownUrl(url);
+  }
   if (isList(value)) return value.map((item, index) => redacted(item, [...path, index]));
   if (isRecord(value)) {
     return Object.fromEntries(Object.entries(value).map(([key, member]) => [key, redacted(member, [...path, key])]));
   }
   // `command` as a list holds arguments.
   return typeof path.at(-1) === 'number' && path.at(-2) === 'command' && path.at(-1) !== 0 ? REDACTED : value;
-}
-
-/** Returns the origin of a URL. Paths, queries and user names may hold secrets. */
-function withoutPath(text: string): string {
-  if (!URL.canParse(text)) return REDACTED;
-  const { origin, pathname } = new URL(text);
-  return pathname === '/' ? origin : `${origin}/…`;
 }

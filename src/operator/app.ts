@@ -3,6 +3,7 @@ import { Hono } from 'hono';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { AdminApp } from './admin/admin-app.ts';
 import { ADMIN_PATH } from './admin/routes.ts';
+import type { ConfigState } from './config-control.ts';
 import { isOwnHost } from './host.ts';
 import type { UpstreamStatus } from './status.ts';
 
@@ -19,6 +20,8 @@ export interface OperatorView {
   /** Whether to send traffic here, and all reasons against it in words. */
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   upstreams(): Promise<readonly UpstreamStatus[]>;
+  /** The running config and the one on disk. */
+  config(): ConfigState;
 }
 
 /**
@@ -59,7 +62,8 @@ export function createOperatorApp(view: OperatorView): Hono {
       const message = `Other machines reach this port, so the status needs the key of an operator: ${ADMIN_PATH}/status and ${ADMIN_PATH}/upstreams.`;
       return c.json({ error: message }, 403);
     }
-    return c.json({ version: view.version, startedAt, ...view.ready(), upstreams: await view.upstreams() });
+    const { version } = view;
+    return c.json({ version, startedAt, ...view.ready(), config: view.config(), upstreams: await view.upstreams() });
   });
   app.route(ADMIN_PATH, view.admin);
   app.notFound((c) =>

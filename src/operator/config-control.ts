@@ -1,3 +1,5 @@
+import type { Setting } from '../config/settings.ts';
+
 /** The running config and the one on disk, as the operator sees them. Nothing in it is a secret. */
 export interface ConfigState {
   readonly file: string;
@@ -24,9 +26,11 @@ export type ReloadResult =
 /** The cause of a reload, for the log. */
 export type ReloadCause = 'file' | 'signal' | 'operator';
 
-/** Shows and changes the running config. */
+/** Shows and changes the running config: for the log, the signals, the status and the admin API. */
 export interface ConfigControl {
   readonly state: ConfigState;
+  /** Returns every running setting with its origin, without secrets. */
+  settings(): readonly Setting[];
   /** Reads the files and compares them. Changes nothing. */
   difference(): DiskDifference;
   /** Loads the files and applies them. Never rejects. Attempts run one after another. */

@@ -145,10 +145,7 @@ function stateGauges(
   };
 }
 
-function eraGauge(
-  registry: Registry,
-  label: (id: string) => string,
-): UpstreamGauges<UpstreamMetrics['upstreamEras']> {
+function eraGauge(registry: Registry, label: (id: string) => string): UpstreamGauges<UpstreamMetrics['upstreamEras']> {
   const gauge = new Gauge({
     name: 'linkspan_upstream_era',
     help: '1 if the upstream supports the era, 0 if not. Absent while that is unknown.',

@@ -25,6 +25,6 @@ export function startFailure({ id, target }: UpstreamConfig, thrown: unknown): S
 
 /** Returns the error for a listing of an upstream that was removed or replaced meanwhile. */
 export function retiredError(id: string): GatewayError {
-  const message = `upstream "${id}" was removed from the configuration or changed in it`;
+  const message = `upstream "${id}" was removed or replaced`;
   return new GatewayError('upstream-unavailable', { upstream: id, message });
 }

@@ -117,6 +117,133 @@ test('a replaced upstream finishes its calls, and new calls go to the other', TI
   assert.deepEqual((await client.result('tools/call', toolCall('a__wait')))['content'], []);
 });
 
+test('a restarted upstream finishes its calls on the old process, and new calls use the new one', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  const before = client.result('tools/call', toolCall('a__wait'));
+  await a.memory.until(() => a.memory.requests('tools/call')[0]);
+  const [old] = a.memory.open;
+  const stopped = gateway.core.upstreamChanges.restart('a', 60_000);
+  const after = client.result('tools/call', toolCall('a__wait'));
+  await a.memory.until(() => a.memory.requests('tools/call')[1]);
+  assert.ok(old !== undefined && a.memory.open.has(old), 'the old process runs while its call is in flight');
+  assert.equal(old.heard.filter((message) => 'method' in message && message.method === 'tools/call').length, 1);
+  a.release();
+  assert.deepEqual(await before, DONE);
+  assert.deepEqual((await after)['content'], []);
+  assert.equal(await stopped, 0, 'no request was cut short');
+  assert.equal(a.memory.open.has(old), false);
+  assert.deepEqual(await toolsOf(client), ['a__wait']);
+});
+
+test('a call that waited for a slot during a restart ends on the old process', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore({ a: { memory: a.memory, concurrency: 1 } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  const calls = [1, 2].map(() => client.result('tools/call', toolCall('a__wait')));
+  await a.memory.until(() => a.memory.requests('tools/call')[0]);
+  const [old] = a.memory.open;
+  const stopped = gateway.core.upstreamChanges.restart('a', 60_000);
+  a.release();
+  for (const call of calls) assert.deepEqual((await call)['content'], []);
+  assert.equal(await stopped, 0);
+  assert.equal(old?.heard.filter((message) => 'method' in message && message.method === 'tools/call').length, 2);
+});
+
+test('a restart tells how many connections it closed before their requests had ended', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  const failed = assert.rejects(client.result('tools/call', toolCall('a__wait')), /upstream/);
+  await a.memory.until(() => a.memory.requests('tools/call')[0]);
+  assert.equal(await gateway.core.upstreamChanges.restart('a', 20), 1);
+  await failed;
+});
+
+test('a disabled upstream stays so after a reload that changes it, until it is removed', TIMEOUT, async () => {
+  const a = waiting();
+  a.release();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  await client.result('tools/call', toolCall('a__wait'));
+  const { upstreamChanges } = gateway.core;
+  await upstreamChanges.disable('a', 'an operator has disabled it', 20);
+  const refused = () => assert.rejects(client.result('tools/call', toolCall('a__wait')), /an operator has disabled it/);
+  await refused();
+  const updated = await change(gateway, gateway.config, { upstreams: [upstream('a', { concurrency: 3 })] });
+  await refused();
+  const replaced = await change(gateway, updated.config, { upstreams: [upstream('a', { isolation: 'principal' })] });
+  await replaced.drained;
+  await refused();
+  assert.equal(upstreamChanges.isDisabled('a'), true);
+  await upstreamChanges.restart('a', 20);
+  assert.deepEqual((await client.result('tools/call', toolCall('a__wait')))['content'], []);
+  assert.equal(gateway.core.upstreams.get('a')?.config.isolation, 'principal', 'with the config of the reload');
+
+  await upstreamChanges.disable('a', 'an operator has disabled it', 20);
+  const removed = await change(gateway, replaced.config, { upstreams: [] });
+  await removed.drained;
+  await change(gateway, removed.config, { upstreams: [upstream('a')] });
+  assert.equal(upstreamChanges.isDisabled('a'), false);
+  await waitUntil(async () => (await toolsOf(client)).length === 1);
+  assert.deepEqual((await client.result('tools/call', toolCall('a__wait')))['content'], []);
+});
+
+test('a subscription moves to the new process of a restarted upstream', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    capabilities: { resources: { subscribe: true } },
+    lists: { resources: [{ uri: 'file:///a', name: 'a' }] },
+    request: (peer, request) => peer.say(result(request, {})),
+  });
+  await using gateway = await testCore({ a: { memory } });
+  const client = await gateway.connect();
+  const { resources } = await client.result('resources/list');
+  assert.ok(Array.isArray(resources));
+  await client.result('resources/subscribe', { uri: resources[0].uri });
+  assert.equal(memory.requests('resources/subscribe').length, 1);
+  await gateway.core.upstreamChanges.restart('a', 60_000);
+  await memory.until(() => memory.requests('resources/subscribe')[1]);
+  await client.heard('notifications/resources/updated');
+});
+
+test('an upstream that is replaced while it is listed is listed again', TIMEOUT, async () => {
+  const first = Promise.withResolvers<undefined>();
+  const memory = memoryUpstream({
+    capabilities: { tools: {} },
+    // The first process answers only after the second one.
+    hold: async (peer) => (peer === memory.peers[0] ? await first.promise : undefined),
+    listsOf: (peer) => (peer === memory.peers[0] ? { tools: [] } : TOOLS),
+  });
+  await using gateway = await testCore({ a: { memory } });
+  const client = await gateway.connect();
+  await memory.until(() => memory.requests('tools/list')[0]);
+  const { drained } = await change(gateway, gateway.config, { upstreams: [upstream('a', { isolation: 'principal' })] });
+  await waitUntil(async () => (await toolsOf(client)).includes('a__wait'));
+  first.resolve(undefined);
+  await drained;
+  assert.deepEqual(await toolsOf(client), ['a__wait']);
+});
+
+test('the series of a removed upstream and endpoint are gone', TIMEOUT, async () => {
+  const [a, b] = [waiting(), waiting()];
+  await using gateway = await testCore({ a: { memory: a.memory }, b: { memory: b.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  b.release();
+  await client.result('tools/call', toolCall('b__wait'));
+  const seriesOf = async (label: string) =>
+    (await gateway.metrics.text()).split('\n').filter((line) => line.startsWith('linkspan') && line.includes(label));
+  assert.ok((await seriesOf('upstream="b"')).length > 5 && (await seriesOf('view="b"')).length > 0);
+  const { drained } = await change(gateway, gateway.config, { upstreams: [upstream('a')] });
+  await drained;
+  assert.deepEqual([...(await seriesOf('upstream="b"')), ...(await seriesOf('view="b"'))], []);
+  assert.ok((await seriesOf('upstream="a"')).length > 5);
+});
+
 test('a client is told that a replaced upstream has lost the state kept for it', TIMEOUT, async () => {
   const a = waiting();
   a.release();

@@ -94,7 +94,7 @@ const settings: readonly { readonly gateway: string; readonly path: string; read
   { gateway: 'allowedHosts: [a.example]', path: 'gateway.allowedHosts' },
   { gateway: 'lists: {wait: 1s}', path: 'gateway.lists.wait' },
   { gateway: 'reload: {drain: 1s}', path: 'gateway.reload.drain' },
-  { gateway: 'logLevel: debug', path: 'gateway.logLevel', atRestart: true },
+  { gateway: 'logLevel: debug', path: 'gateway.logLevel' },
   { gateway: 'sessions: {events: 1}', path: 'gateway.sessions.events', atRestart: true },
   { gateway: 'limits: {bodyTotal: 64MiB}', path: 'gateway.limits.bodyTotal', atRestart: true },
 ];
@@ -126,14 +126,22 @@ test('no line of a difference shows a secret', () => {
   const secrets = (n: number) =>
     configOf(
       `a: {command: node, args: ['--key', secret-${n}], env: {TOKEN: secret-${n}}}, ` +
-        `b: {url: 'https://example.com/mcp?key=secret-${n}', headers: {Authorization: Bearer secret-${n}}}`,
-      `auth: {apiKeys: [{name: ci, sha256: "${String(n).repeat(64)}"}]}`,
+        `b: {url: 'https://example.com/secret-${n}/mcp?key=secret-${n}', headers: {Authorization: Bearer secret-${n}}}`,
+      `auth: {apiKeys: [{name: ci, sha256: "${String(n).repeat(64)}"}]}, ` +
+        `operatorKeys: [{name: ops, sha256: "${String(n).repeat(64)}"}]`,
     );
   const lines = diffLines(diffConfigs(secrets(1), secrets(2)));
   const text = lines.join('\n');
-  assert.equal(lines.length, 5);
+  assert.equal(lines.length, 6);
   assert.doesNotMatch(text, /secret|1111|2222/);
-  for (const path of ['a.args', 'a.env.TOKEN', 'b.url', 'b.headers.Authorization', 'gateway.auth.apiKeys']) {
+  for (const path of [
+    'a.args',
+    'a.env.TOKEN',
+    'b.url',
+    'b.headers.Authorization',
+    'gateway.auth.apiKeys',
+    'gateway.operatorKeys',
+  ]) {
     assert.ok(text.includes(`${path}:`), `${path} is named`);
   }
 });

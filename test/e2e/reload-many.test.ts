@@ -7,7 +7,7 @@ import { getEvents, initialize, messagesOf, post, rpc } from '../downstream/clie
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
-const PID = fileURLToPath(new URL('../fixtures/servers/stdio-pid.ts', import.meta.url));
+const PID = fileURLToPath(new URL('../fixtures/servers/label-stdio.ts', import.meta.url));
 /** `LINKSPAN_RELOADS=500` is the number that the requirement names. */
 const RELOADS = Number(process.env['LINKSPAN_RELOADS'] ?? 40);
 /** Of ten reloads, three are of a file that cannot be used. */

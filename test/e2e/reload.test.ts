@@ -12,7 +12,7 @@ import { legacyUpstream, modernUpstream } from '../support/http-upstream.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 60_000 };
-const PID = fileURLToPath(new URL('../fixtures/servers/stdio-pid.ts', import.meta.url));
+const PID = fileURLToPath(new URL('../fixtures/servers/label-stdio.ts', import.meta.url));
 const TOOLS = [{ name: 'look', inputSchema: { type: 'object' } }];
 
 type Members = Readonly<Record<string, unknown>>;

@@ -5,6 +5,7 @@ import { Hono } from 'hono';
 
 import { createOperatorApp } from '../../src/operator/app.ts';
 import type { OperatorView } from '../../src/operator/app.ts';
+import type { ConfigState } from '../../src/operator/config-control.ts';
 import type { UpstreamStatus } from '../../src/operator/status.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 
@@ -18,6 +19,15 @@ const ERA = {
   resources: 0,
   listProblems: [],
 } as const;
+
+const CONFIG: ConfigState = {
+  file: '/etc/linkspan/config.yaml',
+  hash: '0123456789ab',
+  loadedAt: '2026-11-20T00:00:00.000Z',
+  rejected: { at: '2026-11-20T01:00:00.000Z', reason: 'config.yaml:1:1: not YAML' },
+  atRestart: [],
+  warnings: [],
+};
 
 const FILES: UpstreamStatus = {
   id: 'files',
@@ -46,6 +56,7 @@ async function get(
     upstreams: async () => [FILES],
     isLocal: true,
     admin: new Hono(),
+    config: () => CONFIG,
     ...view,
   });
   return await app.request(path, { method, headers: { host } });
@@ -75,6 +86,7 @@ test('/status shows the state, the reason and the offer of each upstream', async
     startedAt: '2026-11-20T00:00:00.000Z',
     ready: true,
     reasons: [],
+    config: CONFIG,
     upstreams: [FILES],
   });
 });

@@ -39,9 +39,11 @@ export async function openGateway(
     ...own,
   };
   await writeFile(file, JSON.stringify({ mcpServers: Object.fromEntries(marked), gateway }));
-  const loaded = loadConfig(file, { env: process.env });
+  const load = () => loadConfig(file, { env: process.env });
+  const loaded = load();
   const lines: string[] = [];
-  const running = await serve(loaded, createLogger(loaded.config.logLevel, { write: (line) => void lines.push(line) }));
+  const log = createLogger(loaded.config.logLevel, { write: (line) => void lines.push(line) });
+  const running = await serve(loaded, log, { load });
   let stopped: Promise<void> | undefined;
   const stop = () => (stopped ??= running.stop());
   return {

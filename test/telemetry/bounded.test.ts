@@ -9,3 +9,12 @@ test('the first values are labels, and all later ones share one', () => {
     ['a', 'b', OTHER, 'a', OTHER, 'b'],
   );
 });
+
+test('a forgotten value leaves its place to another', () => {
+  const bounded = new Bounded(1);
+  bounded.label('a');
+  assert.equal(bounded.label('b'), OTHER);
+  assert.equal(bounded.forget('b'), undefined);
+  assert.equal(bounded.forget('a'), 'a');
+  assert.equal(bounded.label('b'), 'b');
+});

@@ -21,7 +21,7 @@ test('the counters of an upstream begin at 0, so that its first event is an incr
   assert.deepEqual(await lines(registry, 'linkspan_upstream_start_failures_total'), [
     'linkspan_upstream_start_failures_total{upstream="files"} 0',
   ]);
-  assert.equal((await lines(registry, 'linkspan_upstream_state_lost_total')).length, 4);
+  assert.equal((await lines(registry, 'linkspan_upstream_state_lost_total')).length, 5);
 });
 
 test('the load of an upstream that is gone is not shown any longer', async () => {
@@ -41,6 +41,26 @@ test('the load of an upstream that is gone is not shown any longer', async () =>
   ]);
 });
 
+test('a removed upstream has no series, and the others keep theirs', async () => {
+  const registry = new Registry();
+  const metrics = createUpstreamMetrics(registry);
+  const eras = { legacy: { speaks: 'yes' }, modern: { speaks: 'no' } } as const;
+  for (const id of ['files', 'mail']) {
+    metrics.upstreamAdded(id);
+    metrics.upstreamState(id, 'ready');
+    metrics.upstreamEras(id, eras);
+    metrics.upstreamListed(id, 1);
+  }
+  const before = (await lines(registry, 'linkspan')).filter((line) => line.includes('"mail"'));
+  metrics.upstreamRemoved('files');
+
+  assert.deepEqual(await lines(registry, 'linkspan'), before);
+  metrics.upstreamState('files', 'ready');
+  assert.deepEqual(await lines(registry, 'linkspan_upstream_up{upstream="files"}'), [
+    'linkspan_upstream_up{upstream="files"} 1',
+  ]);
+});
+
 test('upstreams beyond the bound of the label are added up', async () => {
   const registry = new Registry();
   const metrics = createUpstreamMetrics(registry);
@@ -55,11 +75,13 @@ test('a rejected reload leaves the time of the last successful one', async () =>
   const registry = new Registry();
   const metrics = createReloadMetrics(registry);
   metrics.configStarted(1_000);
-  metrics.configReloaded('applied', 5_000);
+  metrics.configReloaded('applied', 4_000);
+  metrics.configReloaded('unchanged', 5_000);
   metrics.configReloaded('rejected', 9_000);
 
   assert.deepEqual(await lines(registry, 'linkspan_config'), [
     'linkspan_config_reloads_total{outcome="applied"} 1',
+    'linkspan_config_reloads_total{outcome="unchanged"} 1',
     'linkspan_config_reloads_total{outcome="rejected"} 1',
     'linkspan_config_last_reload_successful 0',
     'linkspan_config_last_reload_success_timestamp_seconds 5',

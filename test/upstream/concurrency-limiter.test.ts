@@ -62,3 +62,19 @@ test('a request that leaves the queue makes room for the next', async () => {
   await release();
   assert.ok(limiter.hasRoom);
 });
+
+test('a higher limit admits waiting requests at once, and a lower one ends none', async () => {
+  const { limiter, acquire, release, admitted } = busyLimiter(100);
+  for (const name of ['a', 'b', 'c']) acquire(name);
+  limiter.setLimits(3, 100, WAIT_MS);
+  await Promise.resolve();
+  assert.deepEqual([admitted, limiter.activeCount, limiter.waitingCount], [['a', 'b'], 3, 1]);
+  limiter.setLimits(1, 100, WAIT_MS);
+  await release();
+  await release();
+  assert.deepEqual([admitted, limiter.activeCount], [['a', 'b'], 1], 'two of three must end before another starts');
+  await release();
+  assert.deepEqual([admitted, limiter.activeCount], [['a', 'b', 'c'], 1]);
+  await release();
+  assert.equal(limiter.isIdle, true);
+});

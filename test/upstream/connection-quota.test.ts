@@ -75,3 +75,19 @@ test('N-03 after a refusal of one quota, the others get their connections back',
 test('N-60 open files bound the connections to remote upstreams, with a reserve', () => {
   assert.deepEqual([20_000, 4_096, 1_024, 64].map(remoteConnections), [6_581, 1_280, 256, 1]);
 });
+
+test('a higher bound serves waiting requests at once, and a lower one closes nothing', TIMEOUT, async () => {
+  const shared = quota(1);
+  const first = await shared.acquire(request('a'));
+  const waiting = [shared.acquire(request('b')), shared.acquire(request('c'))];
+  shared.setLimit({ limit: 3, refusal: 'all 3 are in use' });
+  const [second, third] = await Promise.all(waiting);
+  assert.ok(second !== undefined && third !== undefined);
+  shared.setLimit({ limit: 1, refusal: 'all 1 are in use' });
+  assert.equal(await shared.acquire(request('d', 1)), undefined);
+  first?.();
+  second();
+  assert.equal(await shared.acquire(request('d', 1)), undefined, 'one is still in use');
+  third();
+  assert.ok(await shared.acquire(request('d', 1)));
+});

@@ -2,7 +2,7 @@ import { LOG_LEVELS } from '../../config/config.ts';
 import { configDiffAnswer, doneAnswer, logLevelAnswer, reloadAnswer } from '../../operator/admin/answers.ts';
 import { type AdminCall, askGateway } from './admin-client.ts';
 import { CliError, EXIT } from './cli-error.ts';
-import { jsonText, plain, print, table } from './output.ts';
+import { jsonText, plain, print } from './output.ts';
 import type { PrintOptions } from './status.ts';
 import { findGateway } from './target.ts';
 
@@ -54,26 +54,21 @@ export async function reload(options: PrintOptions): Promise<number> {
   const target = await findGateway(options, process.cwd(), process.env);
   const call = { method: 'POST', path: '/config/reload', body: {}, timeoutMs: MAX_DRAIN_MS } as const;
   const answer = await askGateway(target, reloadAnswer, call);
-  const lines = [answer.message, ...answer.changes, ...answer.problems];
+  const later = answer.config.atRestart;
+  const lines = [answer.message, ...answer.changes, ...answer.problems, ...later];
   print(options.json ? jsonText(answer) : `${lines.map(plain).join('\n')}\n`);
-  return answer.outcome === 'refused' ? EXIT.failed : EXIT.ok;
+  return answer.outcome === 'rejected' ? EXIT.failed : EXIT.ok;
 }
 
-/** Prints how the config file differs from the running config. Resolves with 1 if it does. @throws {CliError} */
+/** Prints how the config file differs from the running config. Resolves with 1 if it does, or cannot be used. @throws {CliError} */
 export async function configDiff(options: PrintOptions): Promise<number> {
   const target = await findGateway(options, process.cwd(), process.env);
   const answer = await askGateway(target, configDiffAnswer, { path: '/config/diff' });
-  const rows = answer.differences.map(({ key, running, file }) => [
-    key,
-    JSON.stringify(running) ?? '-',
-    JSON.stringify(file) ?? '-',
-  ]);
-  const error = answer.lastError === undefined ? '' : `The last reload failed: ${plain(answer.lastError)}\n`;
-  const text =
-    rows.length === 0
-      ? 'The file and the running config are equal.\n'
-      : table([['SETTING', 'RUNNING', 'FILE'], ...rows]);
-  print(options.json ? jsonText(answer) : `${error}${text}`);
+  const { file } = answer.config;
+  const change = answer.problems.length > 0 ? `${file} cannot be used:` : `A reload of ${file} would change:`;
+  const first = answer.isDifferent ? change : 'The file and the running config are equal.';
+  const lines = [first, ...answer.problems, ...answer.changes];
+  print(options.json ? jsonText(answer) : `${lines.map(plain).join('\n')}\n`);
   return answer.isDifferent ? EXIT.failed : EXIT.ok;
 }
 

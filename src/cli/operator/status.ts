@@ -26,7 +26,8 @@ function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], n
   const { sessions, clientGroups, requestsInFlight, parkedCalls } = state;
   const rows = [
     ['Linkspan', `${state.version}, process ${state.pid}, up ${uptime}, ${megabytes(state.memoryBytes)}`],
-    ['Config', state.configFile],
+    ['Config', `${state.config.file}, loaded ${state.config.loadedAt}`],
+    ...configRows(state.config),
     ['Clients', state.endpoint],
     ['Ready', state.isReady ? 'yes' : `no: ${plain(state.reasons.join('; '))}`],
     [
@@ -35,6 +36,16 @@ function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], n
     ],
   ];
   return `${table(rows)}\n${upstreamTable(upstreams)}`;
+}
+
+/** Returns what the file on disk has that does not run. */
+function configRows({ rejected, atRestart }: StatusAnswer['config']): readonly (readonly string[])[] {
+  return [
+    ...(rejected === undefined ? [] : [['', plain(`The file was rejected at ${rejected.at}: ${rejected.reason}`)]]),
+    ...(atRestart.length === 0
+      ? []
+      : [['', `${atRestart.length} changed settings need a restart: linkspan config diff`]]),
+  ];
 }
 
 /** Returns the upstreams for people, each with its reason and the next step below it. */

@@ -46,8 +46,6 @@ export class HolderLinks {
   readonly #beforeOpen: (holder: ConnectionHolder, upstream: string) => void;
   /** Keys `<upstream> <holder>` of subscriptions that are being restored. */
   readonly #restoring = new Set<string>();
-  /** Links of upstreams that were replaced, which only finish their calls. */
-  readonly #detached = new WeakSet<Link>();
 
   constructor({ upstreams, stateLosses, log, siblingsOf, beforeOpen, onLimit }: HolderLinksParts) {
     this.#beforeOpen = beforeOpen;
@@ -124,8 +122,7 @@ export class HolderLinks {
    */
   onLinkClosed(link: Link, reason: CloseReason): void {
     for (const holder of link.users) {
-      // Its holders may have links of the successor already.
-      if (!this.#detached.has(link)) removeLink(holder, link.upstream);
+      removeLink(holder, link.upstream);
       if (reason === 'crash' || reason === 'forgotten') this.#restoreSubscriptions(holder, link.upstream);
     }
     this.#losses.onLinkClosed(link, reason);
@@ -137,19 +134,22 @@ export class HolderLinks {
    */
   onReplaced(upstreamId: string, holders: Iterable<ConnectionHolder>): void {
     const links = new Set<Link>();
-    const isThere = this.#upstreams.has(upstreamId);
     for (const holder of holders) {
       const link = holder.links.get(upstreamId);
       if (link !== undefined) links.add(link);
-      holder.pendingLinks.delete(upstreamId);
-      holder.links.delete(upstreamId);
+      removeLink(holder, upstreamId);
       holder.ownOffers.delete(upstreamId);
-      if (isThere) this.#restoreSubscriptions(holder, upstreamId);
-      else {
-        for (const [uri, to] of holder.subscriptions) if (to.upstream === upstreamId) holder.subscriptions.delete(uri);
-      }
+      this.#moveSubscriptions(holder, upstreamId);
     }
     for (const link of links) this.#losses.onLinkClosed(link, 'replaced');
+  }
+
+  /** Restores the subscriptions of a holder at the upstream that has taken the place; removes them if there is none. */
+  #moveSubscriptions(holder: ConnectionHolder, upstreamId: string): void {
+    if (this.#upstreams.has(upstreamId)) this.#restoreSubscriptions(holder, upstreamId);
+    else {
+      for (const [uri, to] of holder.subscriptions) if (to.upstream === upstreamId) holder.subscriptions.delete(uri);
+    }
   }
 
   /** Opens links to the upstreams where a restored session has subscriptions, before its first call. */
@@ -168,8 +168,9 @@ export class HolderLinks {
     const attempts = async () => {
       for (let attempt = 1; isSubscribed(); attempt++) {
         try {
-          await this.open(holder, upstream);
-          return;
+          const link = await this.open(holder, upstream);
+          // A replacement meanwhile has left the subscriptions at the old upstream.
+          if (!link.isRetired) return;
         } catch (thrown) {
           this.#log.debug({ err: thrown, upstream }, 'subscriptions not restored yet');
           await sleep(backoffMs(attempt, Math.random()), undefined, { ref: false });
@@ -232,6 +233,8 @@ export class HolderLinks {
     if (answer.kind === 'error') return answer;
     const subscription = { upstream: to.upstream, uri: detach(to.uri) };
     holder.subscriptions.set(detach(publishedUri), subscription);
+    // The upstream was replaced before it answered.
+    if (link.isRetired) this.#moveSubscriptions(holder, to.upstream);
     await waitAtMost([this.#siblings.onSubscribed(holder, subscription)], PREPARE_MS);
     return answer;
   }

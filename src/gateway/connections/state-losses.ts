@@ -11,7 +11,7 @@ const CAUSES: Readonly<Record<StateLoss['reason'], string>> = {
   idle: 'was ended because it was not used for the time that "idle" allows',
   crash: 'ended by itself',
   forgotten: 'does not know its session any more',
-  replaced: 'was removed from the configuration of the gateway, or changed in it',
+  replaced: 'was restarted, removed or changed by the operator of the gateway',
   restored: 'was ended when the gateway was restarted, or released this session as unused',
 };
 

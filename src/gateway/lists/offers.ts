@@ -102,7 +102,7 @@ export class Offers {
     }
     this.#version++;
     this.#catalogs.clear();
-    this.#toolCounts.clear();
+    this.#toolListSizes.clear();
     return fresh;
   }
 

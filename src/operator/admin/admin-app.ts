@@ -2,7 +2,7 @@ import { type Context, Hono } from 'hono';
 import type { Logger } from 'pino';
 import type { ApiKeys } from '../../auth/api-key.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
-import { admitOperator } from './access.ts';
+import { type AdminHeaders, admitOperator } from './access.ts';
 import { AdminError, type AdminPort } from './admin-port.ts';
 import type { RefusalCode } from './answers.ts';
 import { logStream } from './log-stream.ts';
@@ -11,8 +11,8 @@ import { ADMIN_ROUTES, type AdminRoute } from './routes.ts';
 
 export interface AdminParts {
   readonly port: AdminPort;
-  /** The keys of operators. A key of a client is not among them. */
-  readonly operators: ApiKeys;
+  /** Returns the keys of operators at this moment, which a reload may replace. A key of a client is not among them. */
+  readonly operators: () => ApiKeys;
   readonly version: string;
   readonly log: Logger;
   readonly onRefused: (reason: string) => void;
@@ -50,15 +50,7 @@ export function createAdminApp({ port, operators, version, log, onRefused, onLim
   app.get('/openapi.json', (c) => c.json((document ??= openApiDocument(version))));
 
   app.use(async (c, next) => {
-    const access = admitOperator(
-      {
-        authorization: c.req.header('authorization'),
-        host: c.req.header('host'),
-        origin: c.req.header('origin'),
-        secFetchSite: c.req.header('sec-fetch-site'),
-      },
-      operators,
-    );
+    const access = admitOperator(headersOf(c), operators());
     if (access.kind === 'refused') {
       onRefused(access.error);
       const challenge = access.status === 401 ? { 'WWW-Authenticate': 'Bearer realm="linkspan operator"' } : {};
@@ -69,7 +61,15 @@ export function createAdminApp({ port, operators, version, log, onRefused, onLim
   });
 
   app.get('/log', (c) => {
-    const stream = logStream(port, c.req.query('follow') === 'true', onLimit);
+    const headers = headersOf(c);
+    let checked = operators();
+    const isAllowed = () => {
+      const keys = operators();
+      if (keys !== checked && admitOperator(headers, keys).kind === 'refused') return false;
+      checked = keys;
+      return true;
+    };
+    const stream = logStream(port, { follow: c.req.query('follow') === 'true', isAllowed, onLimit });
     return new Response(stream, { headers: { 'Content-Type': 'application/x-ndjson', 'Cache-Control': 'no-store' } });
   });
 
@@ -113,6 +113,15 @@ export function createAdminApp({ port, operators, version, log, onRefused, onLim
     return refuse(c, 'internal-error', 'The gateway failed to answer; its log has the reason.');
   });
   return app;
+}
+
+function headersOf({ req }: Context): AdminHeaders {
+  return {
+    authorization: req.header('authorization'),
+    host: req.header('host'),
+    origin: req.header('origin'),
+    secFetchSite: req.header('sec-fetch-site'),
+  };
 }
 
 /** Returns whether the path of a request, with the prefix of the app, is that of the route. */

@@ -1,12 +1,10 @@
 import type { LogLevel } from '../../config/config.ts';
+import type { ConfigControl } from '../config-control.ts';
 import type {
   CallsAnswer,
   CatalogAnswer,
   ClientsAnswer,
-  ConfigAnswer,
-  ConfigDiffAnswer,
   RefusalCode,
-  ReloadAnswer,
   SessionsAnswer,
   StatusAnswer,
   StreamsAnswer,
@@ -51,7 +49,6 @@ export interface AdminPort {
   sessions(): SessionsAnswer;
   streams(): StreamsAnswer;
   calls(): CallsAnswer;
-  config(): ConfigAnswer;
   /**
    * Opens new connections to an upstream and closes the old ones, after their calls or after `drainMs`. Puts an upstream
    * into service again if an operator has disabled it. Resolves with a sentence.
@@ -82,14 +79,5 @@ export interface AdminPort {
    * @throws {AdminError} `overloaded` if too many operators follow the log.
    */
   followLog(receive: (text: string) => void): () => void;
-  /** Reading the config again; undefined if this gateway cannot. */
-  readonly reload: ReloadPort | undefined;
-}
-
-/** Reads the config file again, and compares it with the running config. */
-export interface ReloadPort {
-  /** Applies the file if it is valid and differs. Never rejects: a file that cannot be used is an outcome. */
-  reload(): Promise<ReloadAnswer>;
-  /** Compares the file with the running config, with secrets redacted. */
-  diff(): Promise<ConfigDiffAnswer>;
+  readonly config: ConfigControl;
 }

@@ -56,13 +56,27 @@ export const upstreamsAnswer = z
   .object({ upstreams: z.array(upstreamAnswer) })
   .register(components, { id: 'Upstreams' });
 
+const configState = z
+  .object({
+    file: words('Absolute path of the config file.'),
+    hash: words('The first 12 hex digits of the SHA-256 of the running config; equal in replicas with equal configs.'),
+    loadedAt: time().describe('When the running config was loaded.'),
+    rejected: z
+      .object({ at: time(), reason: z.string() })
+      .optional()
+      .describe('The last attempt to load the file, if it was rejected: the running config stays.'),
+    atRestart: z.array(z.string()).describe('Changed settings that take effect at the next start, one line each.'),
+    warnings: z.array(z.string()),
+  })
+  .register(components, { id: 'ConfigState' });
+
 export const statusAnswer = z
   .object({
     version: z.string(),
     node: z.string(),
     pid: z.int(),
     startedAt: time(),
-    configFile: words('Absolute path of the config file.'),
+    config: configState,
     stateDir: z.string(),
     endpoint: words('URL of the merged endpoint.'),
     isReady: z.boolean(),
@@ -182,7 +196,7 @@ const setting = z
   .register(components, { id: 'Setting' });
 
 export const configAnswer = z
-  .object({ file: z.string(), settings: z.array(setting) })
+  .object({ config: configState, settings: z.array(setting) })
   .register(components, { id: 'Config' });
 
 export const doneAnswer = z
@@ -210,19 +224,24 @@ export const toolCallAnswer = z
 
 export const reloadAnswer = z
   .object({
-    outcome: z.enum(['unchanged', 'applied', 'refused']),
+    outcome: z
+      .enum(['unchanged', 'applied', 'rejected'])
+      .describe('`rejected`: the file cannot be used, and the running config stays.'),
     message: z.string(),
-    changes: z.array(z.string()).describe('One sentence for each change.'),
-    problems: z.array(z.string()).describe('Why the file was refused, one line each.'),
+    changes: z.array(z.string()).describe('The changes that were applied, one line each; secrets are not shown.'),
+    problems: z.array(z.string()).describe('Why the file was rejected, one line each.'),
+    config: configState,
   })
   .register(components, { id: 'Reload' });
 
 export const configDiffAnswer = z
   .object({
-    isDifferent: z.boolean().describe('Whether the file differs from the running config.'),
-    runningSince: time(),
-    lastError: z.string().optional(),
-    differences: z.array(z.object({ key: z.string(), running: json.optional(), file: json.optional() })),
+    isDifferent: z.boolean().describe('Whether the file differs from the running config, or cannot be used.'),
+    changes: z
+      .array(z.string())
+      .describe('The changes that a reload would make, one line each; secrets are not shown.'),
+    problems: z.array(z.string()).describe('Why the file cannot be used, one line each.'),
+    config: configState,
   })
   .register(components, { id: 'ConfigDiff' });
 
@@ -251,8 +270,5 @@ export type ClientsAnswer = z.output<typeof clientsAnswer>;
 export type SessionsAnswer = z.output<typeof sessionsAnswer>;
 export type StreamsAnswer = z.output<typeof streamsAnswer>;
 export type CallsAnswer = z.output<typeof callsAnswer>;
-export type ConfigAnswer = z.output<typeof configAnswer>;
 export type ToolCallAnswer = z.output<typeof toolCallAnswer>;
-export type ReloadAnswer = z.output<typeof reloadAnswer>;
-export type ConfigDiffAnswer = z.output<typeof configDiffAnswer>;
 export type RefusalCode = z.output<typeof refusalAnswer>['error'];

@@ -1,6 +1,14 @@
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { AdminPort } from './admin-port.ts';
 
+export interface LogStreamOptions {
+  /** Whether further lines follow the latest ones. */
+  readonly follow: boolean;
+  /** Returns whether the reader still may read the log. Its stream ends before the first line after that. */
+  readonly isAllowed: () => boolean;
+  readonly onLimit: (limit: LimitName) => void;
+}
+
 /**
  * Returns the latest lines of the log as a stream; with `follow`, further lines until the reader goes. A reader that is too slow
  * loses lines, and gets a line that says how often.
@@ -9,8 +17,7 @@ import type { AdminPort } from './admin-port.ts';
  */
 export function logStream(
   port: Pick<AdminPort, 'recentLog' | 'followLog'>,
-  follow: boolean,
-  onLimit: (limit: LimitName) => void,
+  { follow, isAllowed, onLimit }: LogStreamOptions,
 ): ReadableStream<Uint8Array> {
   const encoder = new TextEncoder();
   const recent = port.recentLog().map((text) => encoder.encode(text));
@@ -28,6 +35,12 @@ export function logStream(
           return;
         }
         write = (text) => {
+          if (!isAllowed()) {
+            write = () => undefined;
+            stop();
+            controller.close();
+            return;
+          }
           if ((controller.desiredSize ?? 0) <= 0) {
             if (dropped++ === 0) onLimit('logFollowerBytes');
             return;

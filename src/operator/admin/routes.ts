@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { LOG_LEVELS } from '../../config/config.ts';
 import { AdminError, type AdminPort } from './admin-port.ts';
 import * as answers from './answers.ts';
+import { diffAnswerOf, reloadAnswerOf, stateOf } from './config-answers.ts';
 
 /** Where the admin API is. Its version changes when an answer loses a member or changes its meaning. */
 export const ADMIN_PATH = '/admin/v1';
@@ -253,7 +254,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     query: NONE,
     body: NONE,
     answer: answers.configAnswer,
-    handle: (port) => port.config(),
+    handle: ({ config }) => ({ config: stateOf(config), settings: [...config.settings()] }),
   }),
   route({
     method: 'get',
@@ -263,7 +264,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     query: NONE,
     body: NONE,
     answer: answers.configDiffAnswer,
-    handle: (port) => reloadOf(port).diff(),
+    handle: ({ config }) => diffAnswerOf(config),
   }),
   route({
     method: 'post',
@@ -273,7 +274,7 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     query: NONE,
     body: NONE,
     answer: answers.reloadAnswer,
-    handle: (port) => reloadOf(port).reload(),
+    handle: async ({ config }) => reloadAnswerOf(await config.reload('operator'), config),
   }),
   route({
     method: 'post',
@@ -299,22 +300,17 @@ export const ADMIN_ROUTES: readonly AdminRoute[] = [
     method: 'put',
     path: '/log-level',
     operationId: 'setLogLevel',
-    summary: 'Changes the level until the gateway stops; the config file keeps its own.',
+    summary: 'Changes the level until the gateway stops, or a reload finds another in the file.',
     query: NONE,
     body: z.object({ level: z.enum(LOG_LEVELS) }),
     answer: answers.logLevelAnswer,
     handle: (port, { body: { level } }) => {
       const before = port.logLevel;
       port.setLogLevel(level);
-      return { level, message: `The level is ${level} until the gateway stops; it was ${before}.` };
+      return {
+        level,
+        message: `The level is ${level} until the gateway stops, or the file sets another; it was ${before}.`,
+      };
     },
   }),
 ];
-
-function reloadOf({ reload }: AdminPort): NonNullable<AdminPort['reload']> {
-  if (reload !== undefined) return reload;
-  throw new AdminError(
-    'not-supported',
-    'This gateway does not read its config again. Restart it to use a changed file.',
-  );
-}

@@ -60,8 +60,8 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
 
 /**
  * The reason why a link was closed. `idle`: unused for the configured time. `crash`: the connection ended unexpectedly.
- * `forgotten`: the upstream does not know its session any more. `replaced`: the config has no such upstream any more, or another
- * one of the same name. `released`: it has no users left, or the gateway stops.
+ * `forgotten`: the upstream does not know its session any more. `replaced`: the upstream was removed, or another one has taken its
+ * place. `released`: it has no users left, or the gateway stops.
  */
 export type CloseReason = 'idle' | 'crash' | 'forgotten' | 'replaced' | 'released';
 

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { LIMITS } from '../../../src/limits.ts';
-import { logStream } from '../../../src/operator/admin/log-stream.ts';
+import { logStream, type LogStreamOptions } from '../../../src/operator/admin/log-stream.ts';
 import { LogTail } from '../../../src/telemetry/log-tail.ts';
 
 function portOf(tail: LogTail) {
@@ -11,17 +11,32 @@ function portOf(tail: LogTail) {
   };
 }
 
+function streamOf(tail: LogTail, options: Partial<LogStreamOptions> = {}): ReadableStream<Uint8Array> {
+  return logStream(portOf(tail), { follow: true, isAllowed: () => true, onLimit: () => undefined, ...options });
+}
+
+test('a reader whose key was removed gets no further line', async () => {
+  const tail = new LogTail();
+  let isAllowed = true;
+  const stream = streamOf(tail, { isAllowed: () => isAllowed });
+  tail.write('{"n":1}\n');
+  isAllowed = false;
+  tail.write('{"n":2}\n');
+  tail.write('{"n":3}\n');
+  assert.equal(await new Response(stream).text(), '{"n":1}\n');
+});
+
 test('without follow, the stream ends after the latest lines', async () => {
   const tail = new LogTail();
   tail.write('{"n":1}\n');
   tail.write('{"n":2}\n');
-  assert.equal(await new Response(logStream(portOf(tail), false, () => undefined)).text(), '{"n":1}\n{"n":2}\n');
+  assert.equal(await new Response(streamOf(tail, { follow: false })).text(), '{"n":1}\n{"n":2}\n');
 });
 
 test('limit logFollowerBytes: a slow reader loses lines, and learns how many', async () => {
   const tail = new LogTail();
   const limits: string[] = [];
-  const stream = logStream(portOf(tail), true, (limit) => limits.push(limit));
+  const stream = streamOf(tail, { onLimit: (limit) => limits.push(limit) });
   const line = `${JSON.stringify({ pad: 'x'.repeat(1_023) })}\n`;
   const fitting = Math.ceil(LIMITS.logFollowerBytes / line.length);
   for (let n = 0; n < fitting + 5; n++) tail.write(line);

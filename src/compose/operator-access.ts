@@ -1,0 +1,94 @@
+import { hash } from 'node:crypto';
+import type { Logger } from 'pino';
+import { ApiKeys } from '../auth/api-key.ts';
+import type { Config } from '../config/config.ts';
+import { newOperatorToken, removeOperatorFile, writeOperatorFile } from '../store/disk/operator-file.ts';
+import { VERSION } from '../version.ts';
+
+/** The name of the operator with the key in the state directory. */
+const LOCAL_OPERATOR = 'local';
+
+export interface OperatorAccessParts {
+  readonly startedAtMs: number;
+  /** Whether this process owns the state directory. Two gateways must not overwrite each other's file. */
+  readonly ownsState: boolean;
+  readonly log: Logger;
+}
+
+/** The keys of operators: those of the config, and one for the command line in the state directory of this start. */
+export class OperatorAccess {
+  readonly #parts: OperatorAccessParts;
+  readonly #token = newOperatorToken();
+  #config: Config;
+  #keys: ApiKeys;
+  /** The URL in the file; undefined if there is no file. */
+  #url: string | undefined;
+
+  constructor(config: Config, parts: OperatorAccessParts) {
+    this.#parts = parts;
+    this.#config = config;
+    this.#keys = this.#keysOf(config);
+  }
+
+  /** The keys that are accepted at this moment; another object after each change. */
+  get keys(): ApiKeys {
+    return this.#keys;
+  }
+
+  /** Accepts the keys of another config from now on, and no others. */
+  setConfig(config: Config): void {
+    this.#config = config;
+    this.#keys = this.#keysOf(config);
+  }
+
+  #keysOf({ operatorKeys }: Config): ApiKeys {
+    return new ApiKeys([...operatorKeys, { name: LOCAL_OPERATOR, sha256: hash('sha256', this.#token) }]);
+  }
+
+  /**
+   * Writes the file by which the command line finds this gateway, or removes it if the gateway has no operator's port. The gateway
+   * works without the file, so a failure is only logged.
+   *
+   * @param origin of the operator's port.
+   */
+  async announce(origin: string | undefined): Promise<void> {
+    const url = origin === undefined ? undefined : reachable(origin);
+    if (!this.#parts.ownsState || url === this.#url) return;
+    if (url === undefined) return await this.withdraw();
+    const { stateDir, file: configFile } = this.#config;
+    const { log, startedAtMs } = this.#parts;
+    const startedAt = new Date(startedAtMs).toISOString();
+    try {
+      await writeOperatorFile(stateDir, {
+        url,
+        token: this.#token,
+        pid: process.pid,
+        version: VERSION,
+        configFile,
+        startedAt,
+      });
+      this.#url = url;
+    } catch (thrown) {
+      const message = 'the command line cannot find this gateway, because its file cannot be written';
+      log.warn({ err: thrown, stateDir }, message);
+    }
+  }
+
+  /** Removes the file. */
+  async withdraw(): Promise<void> {
+    if (this.#url === undefined) return;
+    this.#url = undefined;
+    const { stateDir } = this.#config;
+    await removeOperatorFile(stateDir, this.#token).catch((thrown: unknown) =>
+      this.#parts.log.warn({ err: thrown, stateDir }, 'the file for the command line cannot be removed'),
+    );
+  }
+}
+
+/** Returns a URL that a program on this machine can connect to: an address may stand for all addresses. */
+function reachable(origin: string): string {
+  const url = new URL(origin);
+  if (url.hostname === '0.0.0.0') url.hostname = '127.0.0.1';
+  if (url.hostname === '[::]') url.hostname = '[::1]';
+  return url.origin;
+}

@@ -1,0 +1,43 @@
+import type { z } from 'zod';
+import type { ConfigControl, ConfigState, ReloadResult } from '../config-control.ts';
+import type { configDiffAnswer, reloadAnswer, statusAnswer } from './answers.ts';
+
+/** Returns the state of the config in the form of an answer. */
+export function stateOf({ state }: Pick<ConfigControl, 'state'>): z.output<typeof statusAnswer>['config'] {
+  const { atRestart, warnings, ...rest } = state;
+  return { ...rest, atRestart: [...atRestart], warnings: [...warnings] };
+}
+
+/** Returns the answer to a reload. @param config after the reload. */
+export function reloadAnswerOf(
+  result: ReloadResult,
+  config: Pick<ConfigControl, 'state'>,
+): z.output<typeof reloadAnswer> {
+  return {
+    outcome: result.outcome,
+    message: messageOf(result, config.state),
+    changes: result.outcome === 'applied' ? [...result.lines] : [],
+    problems: result.outcome === 'rejected' ? result.reason.split('\n') : [],
+    config: stateOf(config),
+  };
+}
+
+function messageOf({ outcome }: ReloadResult, { file, atRestart }: ConfigState): string {
+  const later = atRestart.length === 0 ? '' : ` Settings that take effect at the next start: ${atRestart.length}.`;
+  switch (outcome) {
+    case 'applied':
+      return `${file} is applied.${later}`;
+    case 'unchanged':
+      return `${file} has no change that can be applied.${later}`;
+    case 'rejected':
+      return `${file} is rejected; the running config stays. Correct the file, then: linkspan reload`;
+  }
+}
+
+/** Returns how the files on disk differ from the running config. */
+export function diffAnswerOf(config: ConfigControl): z.output<typeof configDiffAnswer> {
+  const difference = config.difference();
+  const changes = 'lines' in difference ? [...difference.lines] : [];
+  const problems = 'problem' in difference ? difference.problem.split('\n') : [];
+  return { isDifferent: changes.length > 0 || problems.length > 0, changes, problems, config: stateOf(config) };
+}
