@@ -45,7 +45,7 @@ COPY --from=remote-files /rootfs /
 WORKDIR /app
 COPY --from=build /app/dist dist
 COPY package.json LICENSE ./
-ENV NODE_ENV=production HOME=/home/node PATH=/usr/local/bin:/usr/bin
+ENV NODE_ENV=production LINKSPAN_CONFIG=/etc/linkspan/config.yaml HOME=/home/node PATH=/usr/local/bin:/usr/bin
 USER 1000:1000
 EXPOSE 3000 3001
 VOLUME ["/var/lib/linkspan"]
@@ -65,7 +65,7 @@ COPY --from=uv /uv /uvx /usr/local/bin/
 WORKDIR /app
 COPY --from=build /app/dist dist
 COPY package.json LICENSE ./
-ENV NODE_ENV=production HOME=/home/node
+ENV NODE_ENV=production LINKSPAN_CONFIG=/etc/linkspan/config.yaml HOME=/home/node
 USER 1000:1000
 EXPOSE 3000 3001
 # The state, and the home directory, where npx and uvx keep what they have downloaded.

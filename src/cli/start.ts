@@ -34,10 +34,14 @@ const STDERR = 2;
 export function loadOptions({ listen, operator, project, firstKey = false }: StartOptions): LoadOptions {
   const options = { env: process.env, listen, operator, project };
   if (!firstKey) return options;
+  let keptIn: string | undefined;
   return {
     ...options,
-    firstKeyHash: ({ stateDir, listen: { port }, publicUrl = `http://localhost:${port}` }) =>
-      firstKeyHash(stateDir, (key, file) => process.stderr.write(firstKeyText(key, file, `${publicUrl}/mcp`))),
+    firstKeyHash: ({ stateDir, listen: { port }, publicUrl = `http://localhost:${port}` }) => {
+      // A reload changes the state directory at the next start only.
+      keptIn ??= stateDir;
+      return firstKeyHash(keptIn, (key, file) => process.stderr.write(firstKeyText(key, file, `${publicUrl}/mcp`)));
+    },
   };
 }
 

@@ -313,15 +313,12 @@ export class Upstream<Owner, User extends LinkUser> {
    *
    * @throws {GatewayError} if one of the lists cannot be read.
    */
-  async list(link: Link<Owner, User>, capabilities: RawObject): Promise<Offer> {
-    const beganMs = performance.now();
-    link.usedMs = beganMs;
+  list(link: Link<Owner, User>, capabilities: RawObject): Promise<Offer> {
+    link.usedMs = performance.now();
     const { onLimit, onListed } = this.#parts;
     const usable = this.usableCapabilities(capabilities);
     const timeoutMs = this.config.timeouts.callMs;
-    const offer = await listOffer(link, { upstream: this.id, capabilities: usable, timeoutMs, onLimit });
-    onListed(performance.now() - beganMs);
-    return offer;
+    return listOffer(link, { upstream: this.id, capabilities: usable, timeoutMs, onLimit, onListed });
   }
 
   /**

@@ -69,7 +69,7 @@ test('without the option, an address that others can reach still needs authentic
 });
 
 test(
-  'a gateway started with --first-key accepts the key that it shows, and no other',
+  'a gateway started with --first-key accepts the key that it shows and no other, also after a reload',
   { timeout: 30_000 },
   async () => {
     await mkdir(join(dir, 'state'));
@@ -102,6 +102,13 @@ test(
       else assert.equal(shown, undefined);
       assert.equal(await post(key), 200, round);
       assert.equal(await post('x'.repeat(43)), 401, round);
+      await gateway.configure({
+        ...file,
+        gateway: { ...file.gateway, lists: { wait: '1s' }, stateDir: join(dir, 'other') },
+      });
+      await gateway.waitForLog((line) => (line.includes('"config applied"') ? true : undefined));
+      assert.equal(await post(key), 200, `${round}, reloaded`);
+      assert.equal(await post('x'.repeat(43)), 401, `${round}, reloaded`);
     }
   },
 );

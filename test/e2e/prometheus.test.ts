@@ -65,6 +65,14 @@ test('a real Prometheus reads the gateway, and the alerts fire for its failures 
     for (const query of dashboardQueries()) answered += (await scraper.query(query)).length > 0 ? 1 : 0;
     assert.ok(answered >= 30, `${answered} queries of the dashboard have data`);
 
+    // A file that cannot be used raises its alert alone, and a good one ends it.
+    await writeFile(gateway.configFile, '{"mcpServers": ');
+    await scraper.until(async () => (await scraper.firing()).has('LinkspanReloadFailed'), 30_000);
+    assert.deepEqual([...(await scraper.firing())], ['LinkspanReloadFailed']);
+    await gateway.configure(file);
+    await scraper.until(async () => (await scraper.firing()).size === 0, 30_000);
+    assert.equal(await call(), pid, 'the upstream is untouched');
+
     // From here on the server does not start again.
     await writeFile(flag, '');
     process.kill(pid, 'SIGKILL');

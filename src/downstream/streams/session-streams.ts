@@ -61,7 +61,8 @@ export class SessionStreams {
     const { priming } = featuresOf(session.caller.revision);
     this.#parts = { log, timers, metrics, unsent: memory.unsent, principal, isPriming: priming };
     timers.addExpiring(log);
-    session.closed.addEventListener('abort', () => this.#close(), { once: true });
+    // In this turn the session cancels its requests in flight, whose answers are the last events of their streams.
+    session.closed.addEventListener('abort', () => setImmediate(() => this.#close()), { once: true });
   }
 
   /** Opens a stream for the answers to one POST. @param request undefined for a batch. */

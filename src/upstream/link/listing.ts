@@ -36,6 +36,8 @@ export interface ListingOptions {
   readonly timeoutMs: number;
   /** Called if the listing was cut off at this limit. */
   readonly onLimit: (limit: LimitName) => void;
+  /** Called when all lists were read, in this time. */
+  readonly onListed: (durationMs: number) => void;
 }
 
 /** The method of a list, the member of its result with the items, and their kind. */
@@ -136,10 +138,11 @@ export async function listOffer<Context, User extends LinkUser>(
   { connection, hello }: Link<Context, User>,
   options: ListingOptions,
 ): Promise<Offer> {
+  const beganMs = performance.now();
   const budget: ListingBounds = {
     bytesLeft: LIMITS.listingBytes,
     itemsLeft: LIMITS.listingItems,
-    dueMs: performance.now() + options.timeoutMs,
+    dueMs: beganMs + options.timeoutMs,
   };
   const has = (capability: string) => hello.capabilities.raw(capability) !== undefined;
   const read = (capability: string, list: List) =>
@@ -153,6 +156,7 @@ export async function listOffer<Context, User extends LinkUser>(
     ]);
     const { revision, serverInfo, instructions } = hello;
     const lists = [tools, prompts, resources, templates];
+    options.onListed(performance.now() - beganMs);
     return sharedOffer({
       revision,
       capabilities: hello.capabilities,
