@@ -114,7 +114,7 @@ test('the reference lists every gateway key, and the schema describes each', () 
 });
 
 /** Keys whose value in the reference is an example, not the default. */
-const EXAMPLES = /^gateway\.(?:auth(?:\.jwt|\.apiKeys)?|profiles(?:\..*)?)$/;
+const EXAMPLES = /^gateway\.(?:auth(?:\.jwt|\.apiKeys)?|operatorKeys|profiles(?:\..*)?)$/;
 
 test('the gateway values in the reference are the defaults', () => {
   for (const { path, schema, value } of gatewayKeys) {
