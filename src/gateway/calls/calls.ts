@@ -71,7 +71,8 @@ export class Calls {
     const upstream = this.#parts.upstreams.get(to.upstream);
     if (upstream === undefined) throw new GatewayError('internal-error');
     exchange.upstream = to.upstream;
-    await exchange.acquireSlot(upstream.limiter);
+    const queued = exchange.acquireSlot(upstream.limiter);
+    if (queued !== undefined) await queued;
     const { holder } = exchange;
     const { links } = this.#parts;
     try {
