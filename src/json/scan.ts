@@ -103,15 +103,15 @@ export function scanStrictly<T>(text: string, bounds: JsonBounds, read: () => T)
   }
 }
 
-/** Returns the offset of the first character at or after `at` that is not JSON whitespace. */
+/** Returns the offset of the first character at or after `at` that is not JSON whitespace; the length of the text if there is none. */
 export function skipSpace(text: string, at: number): number {
   let i = at;
-  for (;;) {
+  // V8 calls a function for each character once a read beyond the end was seen here.
+  for (; i < text.length; i++) {
     const c = text.charCodeAt(i);
-    if (c > SPACE) return i;
-    if (c === SPACE || c === 0x0a || c === 0x0d || c === 0x09) i++;
-    else return i;
+    if (c > SPACE || (c !== SPACE && c !== 0x0a && c !== 0x0d && c !== 0x09)) return i;
   }
+  return i;
 }
 
 /** Returns the offset after the closing quote of the string at `at`. @throws {JsonTextError} */
@@ -247,7 +247,8 @@ function addName(name: string, depth: number): boolean {
 function forgetNames(depth: number): void {
   const known = names[depth];
   if (known instanceof Set) names[depth] = [];
-  else if (known !== undefined) known.length = 0;
+  // Keeps the memory of the array, which setting its length would release.
+  else while (known?.pop() !== undefined);
 }
 
 /** Returns the error for an object that has a member twice. */
