@@ -212,14 +212,11 @@ test('a package that the sources import is installed with the published package'
   );
 });
 
-/** These write the codes as numbers still. */
-const WITH_NUMBERS = ['gateway/calls/calls.ts', 'gateway/forward/result-translator.ts'];
-
 test('codes of JSON-RPC and MCP errors are written in protocol/rpc-codes.ts alone', () => {
   const CODE = /^(?!\s*(?:\/\/|\/?\*)).*-32\d{3}\b/m;
   assert.match(sources.get('protocol/rpc-codes.ts') ?? '', CODE);
   assert.deepEqual(
     files.filter((file) => file !== 'protocol/rpc-codes.ts' && CODE.test(sources.get(file) ?? '')),
-    WITH_NUMBERS,
+    [],
   );
 });
