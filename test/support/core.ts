@@ -31,7 +31,7 @@ export interface ConnectOptions {
   readonly revision?: string;
   readonly view?: string;
   readonly principal?: Principal;
-  /** Whether the client keeps a stream open for messages that belong to no request. */
+  /** Makes the client keep a stream open for messages that belong to no request. */
   readonly listens?: boolean;
 }
 

@@ -39,7 +39,7 @@ interface Check {
 /** An upstream that a list request waits for. */
 interface Awaited {
   readonly id: string;
-  /** Whether the upstream was listed for other clients before. */
+  /** True if the upstream was listed for other clients before. */
   readonly wasListed: boolean;
   /** Resolves with true if the lists were fetched. */
   readonly refreshing: Promise<boolean>;
