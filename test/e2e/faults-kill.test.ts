@@ -88,7 +88,7 @@ for (const sdk of SDKS) {
   });
 }
 
-test('R1 a killed shared server fails the calls of all its clients, then serves them again', TIMEOUT, async () => {
+test('R1 a killed shared server fails the calls of its clients, then serves them again', TIMEOUT, async () => {
   const clients = await Promise.all(SDKS.map((sdk) => connect(sdk, gateway.endpoint())));
   try {
     const hanging = [];

@@ -216,7 +216,7 @@ function unchanging(isSo: (counts: Counts) => boolean): (counts: Counts) => bool
 }
 
 test(
-  '500 sessions that are left in every way leave no process, socket, timer or memory',
+  '500 sessions left in every way leave no process, socket, timer or memory',
   { timeout: 170_000 },
   async (t) => {
     assert.equal(process.platform, 'linux', 'this test reads /proc, so it needs Linux');
