@@ -10,7 +10,7 @@ import { EdgeTimers } from '../../src/downstream/streams/edge-timers.ts';
 import { LOCAL } from '../../src/policy/principal.ts';
 import { type Answer, parseMessage } from '../../src/protocol/jsonrpc.ts';
 import { RPC } from '../../src/protocol/rpc-codes.ts';
-import { type TestCore, testCore } from '../support/core.ts';
+import { type TestCore, testCore, UPSTREAM } from '../support/core.ts';
 import { modernText } from '../support/modern-wire.ts';
 import { postForEvents, send } from './client.ts';
 import { configWith } from './edge.ts';
@@ -122,7 +122,9 @@ test('a committed reply sends its head before the first event', OPTIONS, async (
 
 test('a disconnect cancels the call at its upstream', OPTIONS, async () => {
   const { memory, holding } = holdingUpstream();
-  await using gateway = await testCore({ up: { memory } });
+  // A timeout would cancel the call as well.
+  const timeouts = { ...UPSTREAM.timeouts, callMs: 60_000, maxMs: 60_000 };
+  await using gateway = await testCore({ up: { memory, timeouts } });
   const name = 'up__hold';
   await using server = await replying(({ reply }) => server.begin(gateway, reply), 'any', 'tools/call', { name });
   const leaving = new AbortController();

@@ -70,7 +70,6 @@ for (const { status, retryAfter, retryAfterMs } of [
     await using reader = new Reader(server);
     assert.deepEqual(await reader.end(), { kind: 'refused', status, retryAfterMs });
     assert.equal(reader.get.isOpen, false);
-    await server.idle();
   });
 }
 
@@ -78,13 +77,13 @@ const unreadable: readonly { what: string; code: string; answer: (response: Serv
   {
     what: 'JSON',
     code: 'upstream-protocol',
-    answer: (response) => response.writeHead(200, { 'content-type': 'application/json' }).end('{}'),
+    answer: (response) => response.writeHead(200, { 'content-type': 'application/json' }).flushHeaders(),
   },
   {
     what: 'a compressed stream',
     code: 'upstream-protocol',
     answer: (response) =>
-      response.writeHead(200, { 'content-type': 'text/event-stream', 'content-encoding': 'br' }).end(),
+      response.writeHead(200, { 'content-type': 'text/event-stream', 'content-encoding': 'br' }).flushHeaders(),
   },
   {
     what: 'an event beyond the limit',
