@@ -186,7 +186,7 @@ const failures: readonly { what: string; code: string; answer: Answer }[] = [
 ];
 
 for (const { what, code, answer } of failures) {
-  test(`${what} fails the POST with ${code}; the next one has a new socket`, LIMIT, async () => {
+  test(`${what} fails the POST with ${code}`, LIMIT, async () => {
     await using server = await serving(answer);
     await using owner = new Owner(server);
     const end = await owner.ending();
