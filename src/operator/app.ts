@@ -11,7 +11,7 @@ export interface OperatorView {
   /** Host names accepted besides loopback names and addresses. */
   readonly allowedHosts: readonly string[];
   readonly startedAtMs: number;
-  /** Whether to send traffic here, and all reasons against it in words. */
+  /** Returns whether to send traffic here, and all reasons against it in words. */
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   upstreams(): Promise<readonly UpstreamStatus[]>;
 }

@@ -52,7 +52,7 @@ export class ConcurrencyLimiter {
     }
   }
 
-  /** Whether a request can start without a wait. */
+  /** Returns whether a request can start without a wait. */
   get hasRoom(): boolean {
     return this.#active < this.#limit;
   }
