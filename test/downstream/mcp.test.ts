@@ -34,7 +34,7 @@ async function endpoint() {
   const server = await serving((incoming, outgoing) => {
     const user = String(incoming.headers['x-user'] ?? 'ada');
     const principal = { key: user, label: user, scopes: [] };
-    const admitted = { headers: readHeaders(incoming.rawHeaders), principal };
+    const admitted = { headers: readHeaders(incoming), principal };
     const view = incoming.url?.replace(/^\/mcp\/?/, '') ?? '';
     void mcp
       .answer({ incoming, outgoing }, view, admitted, 'http://gateway.example/mcp')
