@@ -59,9 +59,9 @@ const CALLS = { '2025-11-25': callTails('2025-11-25'), '2026-07-28': callTails('
 export interface Answer {
   readonly head: string;
   readonly tail: Buffer;
-  /** Whether the answer opens a session. */
+  /** True if the answer opens a session. */
   readonly opens?: true;
-  /** Whether the answer is an event, over HTTP. */
+  /** True if the answer is an event, over HTTP. */
   readonly asEvent?: true;
   /** A notification that precedes the answer. */
   readonly before?: string;

@@ -15,7 +15,7 @@ export interface FixtureOptions {
   readonly capabilities: object;
   /** Returns the result. Returns undefined if it wrote the response itself. */
   answer(call: Call): object | undefined;
-  /** Whether the server is of 2026-07-28 instead of 2025-11-25. */
+  /** True if the server is of 2026-07-28 instead of 2025-11-25. */
   readonly isModern?: boolean;
   /** Called with the response to a GET, as an event stream. Without it, GET is refused. */
   onStream?(response: ServerResponse): void;

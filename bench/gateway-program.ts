@@ -1,3 +1,5 @@
+import { spawnSync } from 'node:child_process';
+import { existsSync } from 'node:fs';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -61,6 +63,15 @@ export async function gatewayCommand(verb: 'run' | 'stdio', options: GatewayOpti
   const file = await writeConfig(options);
   const command = [process.execPath, ...nodeArgs, join(checkout, program), verb, '--config', file];
   return core === 'every' ? onEveryCore(command) : pinned(core, command);
+}
+
+/** Returns the built program of a checkout, relative to it, as the package has it; builds it if it is not there. @throws {Error} */
+export function builtProgram(checkout: string): string {
+  const program = 'dist/main.js';
+  if (existsSync(join(checkout, program))) return program;
+  const { status, stderr } = spawnSync(process.execPath, ['scripts/build.ts'], { cwd: checkout, encoding: 'utf8' });
+  if (status !== 0) throw new Error(`the program cannot be built: ${stderr}`);
+  return program;
 }
 
 /** A running gateway, with its endpoint and its operator's port. */

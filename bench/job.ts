@@ -17,12 +17,12 @@ const JOB = z.object({
    * connection.
    */
   sessions: z.int().positive().optional(),
-  /** Whether errors in answers are counted instead of failing the run. */
+  /** Counts errors in answers instead of failing the run. */
   countsRefusals: z.boolean().optional(),
   warmMs: z.number(),
   measureMs: z.number(),
   ratePerSecond: z.number().positive().optional(),
-  /** Whether the load generator plays a round for each message of its parent, on connections that stay open. */
+  /** Plays a round for each message of the parent process, on connections that stay open. */
   isSteady: z.boolean().optional(),
   /** The processes under test. */
   pids: z.array(z.int()),

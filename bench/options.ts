@@ -33,7 +33,7 @@ export interface Options {
   /** The folder of the checkout whose gateway is measured. */
   readonly checkout: string;
   readonly against: readonly OtherCheckout[];
-  /** Whether the gateway and those of `against` run in one process. */
+  /** Runs the gateway and those of `against` in one process. */
   readonly isSideBySide: boolean;
   /** Length of a slice in milliseconds; undefined for rounds whose connections are new. */
   readonly sliceMs: number | undefined;

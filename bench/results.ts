@@ -8,7 +8,7 @@ export interface Row {
   readonly title: string;
   readonly rounds: readonly Round[];
   readonly failure?: string;
-  /** Whether it is a gateway of `--against`. */
+  /** True if it is a gateway of `--against`. */
   readonly isOtherCheckout?: boolean;
 }
 

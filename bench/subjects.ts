@@ -5,7 +5,7 @@ import { pinned, Program } from './program.ts';
 import type { UpstreamKind } from './scenarios.ts';
 import type { UpstreamAddress } from './upstream-address.ts';
 
-/** Where a subject runs, and the upstream behind it. */
+/** The surroundings of a running subject: its folder, its core, and the upstream behind it. */
 export interface Place {
   /** The folder of its files, removed afterwards. */
   readonly dir: string;
@@ -27,12 +27,12 @@ export interface Running {
 export interface Subject {
   readonly id: string;
   readonly title: string;
-  /** Whether the subject takes part only if it is named. */
+  /** True if the subject takes part only when the command line names it. */
   readonly onRequest?: true;
-  /** Whether the subject does not support 2026-07-28. */
+  /** True if the subject does not support 2026-07-28. */
   readonly isLegacyOnly?: true;
   /**
-   * Whether the subject runs the scenario with 2025-11-25 on both sides, for comparison; only if the scenario differs
+   * True if the subject runs the scenario with 2025-11-25 on both sides, for comparison; only if the scenario differs
    * from that.
    */
   readonly staysLegacy?: true;

@@ -1,6 +1,6 @@
 import * as z from 'zod';
 
-/** How a subject reaches the fixture. */
+/** The address at which a subject reaches the fixture. */
 const UPSTREAM_ADDRESS = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('http'), url: z.url() }),
   z.object({

@@ -1,7 +1,7 @@
 import type { Answer, RpcError } from './protocol/jsonrpc.ts';
 import { RPC } from './protocol/rpc-codes.ts';
 
-/** Whether the upstream ran the request. `no` is used only if it certainly did not. */
+/** States whether the upstream ran the request. `no` is used only if it certainly did not. */
 export type Executed = 'no' | 'unknown' | 'yes';
 
 /** One failure as clients see it. */

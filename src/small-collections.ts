@@ -27,7 +27,8 @@ function removeAt(items: unknown[], at: number): void {
     return;
   }
   for (let to = at; to < last; to++) items[to] = items[to + 1];
-  items.length = last;
+  // Setting the length would release the memory of the array, and the next request would allocate it again.
+  items.pop();
 }
 
 export class ArraySet<T> {

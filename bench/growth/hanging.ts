@@ -1,8 +1,5 @@
-import { spawnSync } from 'node:child_process';
-import { existsSync } from 'node:fs';
-import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { Gateway, gatewayCommand, type GatewayOptions } from '../gateway-program.ts';
+import { builtProgram, Gateway, gatewayCommand, type GatewayOptions } from '../gateway-program.ts';
 import { keptConnections, McpClient, member } from '../mcp-client.ts';
 import type { Figures } from '../sheet.ts';
 import { StdioClient } from '../stdio-client.ts';
@@ -50,15 +47,6 @@ async function overStdio(options: GatewayOptions): Promise<Times> {
     listMs: performance.now() - openedMs,
     tools: Array.isArray(tools) ? tools.length : 0,
   };
-}
-
-/** Returns the built program of a checkout, relative to it; builds it if it is not there. @throws {Error} */
-function builtProgram(checkout: string): string {
-  const program = 'dist/main.js';
-  if (existsSync(join(checkout, program))) return program;
-  const { status, stderr } = spawnSync(process.execPath, ['scripts/build.ts'], { cwd: checkout, encoding: 'utf8' });
-  if (status !== 0) throw new Error(`the program cannot be built: ${stderr}`);
-  return program;
 }
 
 async function startThrice(

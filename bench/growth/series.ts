@@ -7,7 +7,7 @@ import { STREAMING } from './streaming.ts';
 import { TOOLS_SERIES } from './tools.ts';
 import { UPSTREAMS } from './upstreams.ts';
 
-/** How cost grows, each on the defaults as shipped. */
+/** The series that measure the growth of cost, each on the defaults as shipped. */
 export const GROWTH: readonly Series[] = [
   SESSIONS,
   CONNECTIONS_SERIES,

@@ -1,4 +1,4 @@
-import { Gateway } from '../gateway-program.ts';
+import { builtProgram, Gateway } from '../gateway-program.ts';
 import { keptConnections, McpClient, member, resultOf } from '../mcp-client.ts';
 import { longestBlockMs, total } from '../metrics-text.ts';
 import { memory } from '../process-cost.ts';
@@ -21,10 +21,11 @@ export async function listAll(client: McpClient): Promise<readonly unknown[]> {
   return tools;
 }
 
-/** Measures one start, from the beginning of the process until it is idle. */
+/** Measures one start of the built program, from the beginning of the process until it is idle. */
 async function start(bench: Bench, servers: Readonly<Record<string, object>>, name: string): Promise<Figures> {
   const { dir, core, checkout } = bench;
-  await using gateway = await Gateway.start({ name: 'gateway', checkout, dir, core, servers });
+  const program = builtProgram(checkout);
+  await using gateway = await Gateway.start({ name: 'gateway', checkout, dir, core, servers, program });
   const agent = keptConnections(4);
   try {
     const beganMs = performance.now();

@@ -3,14 +3,14 @@ import type { Logger } from 'pino';
 import { checkedJwksUrl, downloadKeySet, type KeySet } from './jwks-download.ts';
 
 /**
- * How long keys are fresh. A verified token is cached for another minute, so a withdrawn key stops working after ten.
+ * The time that keys are fresh. A verified token is cached for another minute, so a withdrawn key stops working after ten.
  */
 const FRESH_MS = 9 * 60_000;
-/** How long keys stay usable while the issuer cannot be reached. */
+/** The time that keys stay usable while the issuer cannot be reached. */
 const STALE_MS = 60 * 60_000;
 /** Shortest time between fetches caused by unknown key ids, because anyone can invent key ids. */
 const UNKNOWN_KEY_FETCH_MS = 30_000;
-/** How long an absent key id is remembered, so that one client with an old key does not use up every such fetch. */
+/** The time that an absent key id is remembered, so that one client with an old key does not use up every such fetch. */
 const ABSENT_MS = 60_000;
 const ABSENT_LIMIT = 1_000;
 const FIRST_RETRY_MS = 1_000;

@@ -37,7 +37,7 @@ export interface Catalog {
   /** The capabilities that `initialize` declares; see {@link mergeCapabilities}. */
   readonly capabilities: RawObject;
   readonly instructions: string | undefined;
-  /** How long clients may cache the lists, and whether all clients get the same ones. */
+  /** The time for which clients may cache the lists, and the clients that share them. */
   readonly caching: Caching;
   readonly quarantined: readonly Quarantined[];
   readonly repaired: readonly Repaired[];
@@ -45,7 +45,7 @@ export interface Catalog {
   readonly digest: Readonly<Record<ListKind, string>>;
   /** The upstream that gets requests with names and URIs that no upstream lists. */
   readonly fallback: string | undefined;
-  /** Whether the lists of an upstream without a prefix are unknown, so that any bare name might be one of its own. */
+  /** True if the lists of an upstream without a prefix are unknown, so that any bare name might be one of its own. */
   readonly bareNamesUnknown: boolean;
   readonly callables: { readonly tools: Callables; readonly prompts: Callables };
   readonly resources: Resources;

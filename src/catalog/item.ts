@@ -37,7 +37,7 @@ export interface Reading {
   readonly key: string;
   /** The reason why the item cannot be published; undefined if it can. */
   readonly fault: string | undefined;
-  /** Whether the tool has a user interface, whose HTML calls tools by their unprefixed names. */
+  /** True if the tool has a user interface, whose HTML calls tools by their unprefixed names. */
   readonly hasUi: boolean;
   /** The repaired item; otherwise as the upstream sent it. */
   readonly item: RawObject;

@@ -19,8 +19,8 @@ export interface Offer {
   readonly resources: readonly RawObject[];
   readonly templates: readonly RawObject[];
   /**
-   * How long the lists may be cached, and whether all clients get the same ones; undefined if the upstream does not
-   * say.
+   * The time for which the lists may be cached, and the clients that share them; undefined if the upstream sends no
+   * such fields.
    */
   readonly caching?: Caching | undefined;
   /** Entries of the lists that are not objects, or too large. */

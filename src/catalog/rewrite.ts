@@ -7,22 +7,22 @@ import { uriToClient } from './uri.ts';
 import type { View, ViewUpstream } from './view.ts';
 
 /** The places in a JSON value that hold URIs of the upstream's resources. Everything else is relayed unchanged. */
-type Shape =
+type UriPlaces =
   | { readonly kind: 'uri' }
-  | { readonly kind: 'each'; readonly item: Shape }
-  | { readonly kind: 'object'; readonly members: readonly (readonly [string, Shape])[] };
+  | { readonly kind: 'each'; readonly item: UriPlaces }
+  | { readonly kind: 'object'; readonly members: readonly (readonly [string, UriPlaces])[] };
 
-const URI: Shape = { kind: 'uri' };
+const URI: UriPlaces = { kind: 'uri' };
 
 /**
- * Returns the shape of an array's items. It fits a single item without an array too, such as the content of a prompt
+ * Returns the places in the items of an array. They fit a single item without an array too, such as the content of a prompt
  * message.
  */
-function arrayOf(item: Shape): Shape {
+function arrayOf(item: UriPlaces): UriPlaces {
   return { kind: 'each', item };
 }
 
-function objectOf(members: Readonly<Record<string, Shape>>): Shape {
+function objectOf(members: Readonly<Record<string, UriPlaces>>): UriPlaces {
   return { kind: 'object', members: Object.entries(members) };
 }
 
@@ -30,7 +30,7 @@ function objectOf(members: Readonly<Record<string, Shape>>): Shape {
 const BLOCKS = arrayOf(objectOf({ uri: URI, resource: objectOf({ uri: URI }) }));
 const BLOCKS_WITHIN = objectOf({ content: BLOCKS });
 
-const SHAPES: ReadonlyMap<string, Shape> = new Map([
+const PLACES: ReadonlyMap<string, UriPlaces> = new Map([
   ['tools/call', BLOCKS_WITHIN],
   ['tasks/result', BLOCKS_WITHIN],
   ['prompts/get', objectOf({ messages: arrayOf(BLOCKS_WITHIN) })],
@@ -43,7 +43,7 @@ const SHAPES: ReadonlyMap<string, Shape> = new Map([
 /** The resource of a tool's user interface: the two names in the standard, and the one of OpenAI. */
 const UI_META = objectOf({ ui: objectOf({ resourceUri: URI }), 'ui/resourceUri': URI, 'openai/outputTemplate': URI });
 
-const ITEMS: Readonly<Record<ItemKind, Shape>> = {
+const ITEMS: Readonly<Record<ItemKind, UriPlaces>> = {
   tool: objectOf({ _meta: UI_META }),
   prompt: objectOf({}),
   resource: objectOf({ uri: URI }),
@@ -54,34 +54,34 @@ const ITEMS: Readonly<Record<ItemKind, Shape>> = {
  * Replaces the URIs in a JSON text. Returns the same text if nothing changes, so that an unchanged value is never
  * rebuilt.
  */
-function rewrite(upstream: ViewUpstream, shape: Shape, text: string): string {
-  if (shape.kind === 'uri') {
+function rewrite(upstream: ViewUpstream, places: UriPlaces, text: string): string {
+  if (places.kind === 'uri') {
     if (!text.startsWith('"')) return text;
     const uri = String(JSON.parse(text));
     const published = uriToClient(upstream, uri);
     return published === uri ? text : JSON.stringify(published);
   }
-  if (shape.kind === 'each') {
-    if (!text.startsWith('[')) return rewrite(upstream, shape.item, text);
+  if (places.kind === 'each') {
+    if (!text.startsWith('[')) return rewrite(upstream, places.item, text);
     const items = rawItems(text);
-    const rewritten = items.map((item) => rewrite(upstream, shape.item, item));
+    const rewritten = items.map((item) => rewrite(upstream, places.item, item));
     return items.every((item, i) => item === rewritten[i]) ? text : `[${rewritten.join(',')}]`;
   }
   if (!text.startsWith('{')) return text;
   const before = RawObject.parse(text);
-  const after = rewriteMembers(upstream, shape.members, before);
+  const after = rewriteMembers(upstream, places.members, before);
   return after === before ? text : after.toString();
 }
 
 function rewriteMembers(
   upstream: ViewUpstream,
-  members: readonly (readonly [string, Shape])[],
+  members: readonly (readonly [string, UriPlaces])[],
   before: RawObject,
 ): RawObject {
   let after = before;
-  for (const [key, shape] of members) {
+  for (const [key, places] of members) {
     const raw = before.raw(key);
-    if (raw !== undefined) after = after.with(key, rewrite(upstream, shape, raw));
+    if (raw !== undefined) after = after.with(key, rewrite(upstream, places, raw));
   }
   return after;
 }
@@ -101,10 +101,10 @@ function mayHoldUri(text: string): boolean {
  * @throws {GatewayError} `upstream-protocol` (executed `yes`): a part that may hold a URI is not well-formed.
  */
 export function toClient(method: string, upstream: ViewUpstream, text: string): string {
-  const shape = SHAPES.get(method);
-  if (shape === undefined || upstream.rawUris || !mayHoldUri(text)) return text;
+  const places = PLACES.get(method);
+  if (places === undefined || upstream.rawUris || !mayHoldUri(text)) return text;
   try {
-    return rewrite(upstream, shape, text);
+    return rewrite(upstream, places, text);
   } catch (thrown) {
     if (!isMalformed(thrown)) throw thrown;
     const message = `"${upstream.title}" sent what is not well-formed JSON for ${method}; report this to its maintainers.`;
@@ -114,8 +114,8 @@ export function toClient(method: string, upstream: ViewUpstream, text: string): 
 
 /** Returns a list item with its URIs replaced by published ones. Does not change its name. @throws {JsonTextError} */
 export function itemToClient(kind: ItemKind, upstream: ViewUpstream, item: RawObject): RawObject {
-  const shape = ITEMS[kind];
-  return upstream.rawUris || shape.kind !== 'object' ? item : rewriteMembers(upstream, shape.members, item);
+  const places = ITEMS[kind];
+  return upstream.rawUris || places.kind !== 'object' ? item : rewriteMembers(upstream, places.members, item);
 }
 
 /** Returns an upstream's error with `data.uri` replaced by the published URI. */

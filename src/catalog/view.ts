@@ -21,7 +21,7 @@ export interface ViewUpstream extends ToolFilter {
   readonly title: string;
   readonly prefix: string;
   readonly rawUris: boolean;
-  /** Whether the upstream is reached over HTTP. */
+  /** True if the upstream is reached over HTTP. */
   readonly isRemote: boolean;
 }
 

@@ -23,7 +23,7 @@ function statusOf(upstream: Upstream, offers: Offers): UpstreamStatus {
   const { id } = upstream;
   const key = widestKey(offers, [id], 'legacy');
   const { tools, prompts, lists, quarantined } = offers.catalog(id, 'legacy', key);
-  const offer = offers.best(id, 'legacy', key);
+  const offer = offers.offerFor(id, 'legacy', key);
   const unreadable = offer?.unreadable?.filter(({ kind }) => kind === 'tool').length ?? 0;
   const listed = (offer?.tools.length ?? 0) + unreadable;
   const bad = quarantined.filter((item) => item.upstream === id && item.kind === 'tool').length;
@@ -44,7 +44,7 @@ function statusOf(upstream: Upstream, offers: Offers): UpstreamStatus {
 
 function eraStatus(upstream: Upstream, era: Era, offers: Offers): EraStatus {
   const { speaks, evidence } = upstream.eras[era];
-  const offer = speaks === 'no' ? undefined : offers.bestIn(upstream.id, era, '');
+  const offer = speaks === 'no' ? undefined : offers.offerIn(upstream.id, era, '');
   return {
     speaks,
     how: evidence === '' ? undefined : evidence,

@@ -9,7 +9,7 @@ export function widestKey(offers: Offers, upstreams: readonly string[], era: Era
   const keys = new Set(['', ...upstreams.flatMap((id) => ERAS.flatMap((each) => offers.capabilityKeysOf(id, each)))]);
   let [widest, most] = ['', -1];
   for (const key of keys) {
-    const count = upstreams.filter((id) => offers.best(id, era, key) !== undefined).length;
+    const count = upstreams.filter((id) => offers.offerFor(id, era, key) !== undefined).length;
     if (count > most) [widest, most] = [key, count];
   }
   return widest;

@@ -23,10 +23,10 @@ interface Overrides {
 /** The addresses that the gateway listens on. */
 export interface Addresses {
   readonly listen: Address;
-  /** Whether `listen` comes from the command line. */
+  /** True if `listen` comes from the command line. */
   readonly listenOverridden: boolean;
   readonly operator: Address | undefined;
-  /** Whether to take the next free port if the operator's port is in use. True if the port was not configured. */
+  /** Takes the next free port if the operator's port is in use. True if the port was not configured. */
   readonly operatorMayMove: boolean;
 }
 

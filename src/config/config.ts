@@ -5,7 +5,7 @@ export interface Config {
   readonly listen: Address;
   /** Address of the operator's port, or undefined for none. */
   readonly operator: Address | undefined;
-  /** Whether to take the next free port if that one is in use. True if the port was not configured. */
+  /** Takes the next free port if that one is in use. True if the port was not configured. */
   readonly operatorMayMove: boolean;
   /** Origin under which clients reach the gateway, without a trailing slash; undefined for `http://` + listen. */
   readonly publicUrl: string | undefined;
@@ -20,7 +20,7 @@ export interface Config {
   readonly operatorKeys: readonly ApiKeyConfig[];
   readonly limits: LimitsConfig;
   readonly sessions: SessionsConfig;
-  /** Whether 2024-11-05 clients may connect by `GET /sse`. */
+  /** Lets 2024-11-05 clients connect by `GET /sse`. */
   readonly legacySse: boolean;
   readonly logLevel: LogLevel;
   readonly accessLog: AccessLog;
@@ -49,7 +49,7 @@ export const LOG_LEVELS = ['fatal', 'error', 'warn', 'info', 'debug', 'trace', '
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
 /**
- * Which requests get a log line. `auto` is `none` on a terminal, `errors` over stdio and where only this machine can connect, and
+ * The requests that get a log line. `auto` is `none` on a terminal, `errors` over stdio and where only this machine can connect, and
  * `all` elsewhere.
  */
 export const ACCESS_LOGS = ['auto', 'all', 'errors', 'none'] as const;
@@ -100,7 +100,7 @@ export interface SessionsConfig {
   readonly idleMs: number;
   /** Maximum age of a session id. */
   readonly maxAgeMs: number;
-  /** How long a parked call waits for the answer of its modern client. */
+  /** The time that a parked call waits for the answer of its modern client. */
   readonly parkMs: number;
   readonly keepAliveMs: number;
   /** Events kept for `Last-Event-ID`, per session. */
@@ -128,15 +128,15 @@ export interface UpstreamConfig {
   readonly target: StdioTarget | HttpTarget;
   /** Prepended to tool and prompt names; includes the separator. Empty for none. */
   readonly prefix: string;
-  /** Whether resource URIs are published unchanged instead of as `<id>+<scheme>:…`. True if the prefix is empty. */
+  /** Publishes resource URIs unchanged instead of as `<id>+<scheme>:…`. True if the prefix is empty. */
   readonly rawUris: boolean;
   readonly isolation: Isolation;
   /** The era used with it. `auto`: detected from its answers. */
   readonly era: Era;
-  /** The others are not declared to it, and a question that needs one goes to no client. */
+  /** The features that the gateway declares to the upstream. A question that needs another feature reaches no client. */
   readonly clientFeatures: readonly ClientFeature[];
   readonly start: 'eager' | 'lazy';
-  /** Whether `/readyz` waits for it. */
+  /** Makes `/readyz` wait for this upstream. */
   readonly required: boolean;
   readonly timeouts: UpstreamTimeouts;
   /** Requests in flight at once. Up to `queue` further requests wait for at most `queueMs`. */
@@ -150,7 +150,7 @@ export interface UpstreamConfig {
   /** Globs over the upstream's own tool names; undefined includes all. */
   readonly includeTools: readonly string[] | undefined;
   readonly excludeTools: readonly string[];
-  /** Why it cannot be started, such as an unset variable. Such an upstream is listed as failed with this reason. */
+  /** The reason why it cannot be started, such as an unset variable. Such an upstream is listed as failed with this reason. */
   readonly problem: string | undefined;
 }
 

@@ -152,8 +152,9 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       case 'initialize':
         return this.#initialize(outgoing, posted.request, principal, view, shape, headers.sessionId);
       case 'session': {
-        const { input } = posted;
-        return await this.#inSession(outgoing, await this.#find(posted.sessionId, principal, view), input, shape);
+        const found = this.#find(posted.sessionId, principal, view);
+        const session = found instanceof Promise ? await found : found;
+        return await this.#inSession(outgoing, session, posted.input, shape);
       }
     }
   }
@@ -171,13 +172,18 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       return writeAccepted(outgoing);
     }
     if (this.#isDraining) return refuse(new GatewayError('draining'), input.id);
-    return this.#converse(outgoing, session, input, shape);
+    void this.#converse(outgoing, session, input, shape);
+    return RESPONSE_ALREADY_SENT;
   }
 
-  async #converse(outgoing: ServerResponse, session: ClientSession, request: Request, shape: Shape): Promise<Response> {
-    const reply = new Reply(outgoing, { session, shape, request: request.id, expected: 1 }, this);
-    reply.answer(request.id, await this.#parts.front.handleRequest(session, request, reply));
-    return RESPONSE_ALREADY_SENT;
+  /** Answers a request in a session. Never rejects. */
+  async #converse(outgoing: ServerResponse, session: ClientSession, request: Request, shape: Shape): Promise<void> {
+    try {
+      const reply = new Reply(outgoing, { session, shape, request: request.id, expected: 1 }, this);
+      reply.answer(request.id, await this.#parts.front.handleRequest(session, request, reply));
+    } catch (thrown) {
+      this.onFailed(thrown, outgoing);
+    }
   }
 
   #answerModern(

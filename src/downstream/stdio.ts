@@ -20,7 +20,7 @@ export interface StdioStreams {
 }
 
 const MAX_LINE_BYTES = 16_777_216;
-/** How long calls may continue after the client closed its input, as at the end of a pipe. */
+/** The time for calls to end after the client closed its input, as at the end of a pipe. */
 const LAST_ANSWERS_MS = 5_000;
 
 /** Writes lines to the client, no faster than it reads. */

@@ -36,12 +36,12 @@ export class ChunkReader {
   #digits = 0;
   #isLineEmpty = true;
 
-  /** How many of the next bytes belong to the current chunk; 0 if framing comes next. */
+  /** The number of the next bytes that belong to the current chunk; 0 if framing comes next. */
   get bytesLeft(): number {
     return this.#state === 'data' ? this.#bytesLeft : 0;
   }
 
-  /** Whether the body is complete. */
+  /** Returns whether the body is complete. */
   get isComplete(): boolean {
     return this.#state === 'complete';
   }

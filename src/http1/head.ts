@@ -7,7 +7,7 @@ export interface ResponseHead {
   readonly headers: ResponseHeaders;
   /** The end of the body: after this number of bytes, with the last chunk, or when the connection closes. */
   readonly framing: number | 'chunked' | 'close';
-  /** How long the server keeps the connection open for another request, in milliseconds; `Infinity` if it names no time. */
+  /** The time that the server keeps the connection open for another request; `Infinity` if it names no time. */
   readonly keepMs: number;
 }
 

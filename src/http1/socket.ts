@@ -6,7 +6,7 @@ import type { ResponseHead } from './head.ts';
 import { requestBytes } from './request.ts';
 import { ResponseReader, type ResponseSink } from './response.ts';
 
-/** The address of a server, and how long connecting may take. */
+/** The address of a server, and the longest time for connecting. */
 export interface WireAddress {
   readonly host: string;
   readonly port: number;
@@ -59,9 +59,9 @@ export class WireSocket implements ResponseSink {
   #connecting: NodeJS.Timeout | undefined;
   #inFlight: InFlight | undefined;
   #head: ResponseHead | undefined;
-  /** When the silence of the server becomes a failure. Monotonic ms, like all times in this file. */
+  /** The time at which the silence of the server becomes a failure. Monotonic ms, like all times in this file. */
   #deadlineMs = Infinity;
-  /** Until when the idle socket may take another request. */
+  /** The time until which the idle socket may take another request. */
   #idleUntilMs = 0;
   /** The timer that ends a pause of reading. */
   #resuming: NodeJS.Timeout | undefined;

@@ -1,6 +1,6 @@
 import type { RequestHead } from './request.ts';
 
-/** How long an idle socket is kept: less than the 5 s after which Node and many other servers close one. */
+/** The lifetime of an idle socket: less than the 5 s after which Node and many other servers close one. */
 export const KEEP_ALIVE_MS = 4_000;
 
 /** Response headers: names in lower case, repeated ones as arrays. */

@@ -24,7 +24,7 @@ const SHORT_CHARS = 40;
 const FEW_NAMES = 8;
 
 /** Matches the characters without which scanned text needs no further check of its strings. */
-// oxlint-disable-next-line no-control-regex -- control characters are what is looked for
+// oxlint-disable-next-line no-control-regex -- the expression searches for control characters
 export const MAY_BE_BROKEN = /[\\\u0000-\u001f]/;
 
 /** Matches one JSON number or literal. Python's `NaN` and `Infinity` are the most common invalid ones. */
@@ -37,7 +37,7 @@ export const MAX_DEPTH: number = LIMITS.jsonDepth;
 export interface JsonBounds {
   readonly members: { readonly max: number; readonly limit: LimitName };
   readonly values: { readonly max: number; readonly limit: LimitName };
-  /** Whether an object with a repeated member name is refused, at any depth. */
+  /** Refuses an object with a repeated member name, at any depth. */
   readonly unique: boolean;
 }
 
@@ -60,7 +60,7 @@ export const UPSTREAM_BOUNDS: JsonBounds = {
  * scan is synchronous, and no code that runs within it may begin another. Callers read a second result before the next call.
  */
 export const scanner = {
-  /** Second result of `skipName`: whether the name contains an escape or a control character. */
+  /** Second result of `skipName`: true if the name contains an escape or a control character. */
   nameHasEscape: false,
   /** Second result of the object reader in `json.ts`: the offset after the object. */
   objectEnd: 0,
@@ -69,7 +69,7 @@ export const scanner = {
   bounds: UPSTREAM_BOUNDS,
   /** Offset of the first control character at or after the last string; `Infinity` if there is none or each string is checked. */
   nextControl: Infinity,
-  /** Whether each string is checked when it is scanned, instead of the whole text in advance. */
+  /** True if each string is checked when it is scanned, instead of the whole text in advance. */
   checksEachString: false,
 };
 
@@ -103,15 +103,15 @@ export function scanStrictly<T>(text: string, bounds: JsonBounds, read: () => T)
   }
 }
 
-/** Returns the offset of the first character at or after `at` that is not JSON whitespace. */
+/** Returns the offset of the first character at or after `at` that is not JSON whitespace; the length of the text if there is none. */
 export function skipSpace(text: string, at: number): number {
   let i = at;
-  for (;;) {
+  // V8 calls a function for each character once a read beyond the end was seen here.
+  for (; i < text.length; i++) {
     const c = text.charCodeAt(i);
-    if (c > SPACE) return i;
-    if (c === SPACE || c === 0x0a || c === 0x0d || c === 0x09) i++;
-    else return i;
+    if (c > SPACE || (c !== SPACE && c !== 0x0a && c !== 0x0d && c !== 0x09)) return i;
   }
+  return i;
 }
 
 /** Returns the offset after the closing quote of the string at `at`. @throws {JsonTextError} */
@@ -247,7 +247,8 @@ function addName(name: string, depth: number): boolean {
 function forgetNames(depth: number): void {
   const known = names[depth];
   if (known instanceof Set) names[depth] = [];
-  else if (known !== undefined) known.length = 0;
+  // Keeps the memory of the array, which setting its length would release.
+  else while (known?.pop() !== undefined);
 }
 
 /** Returns the error for an object that has a member twice. */

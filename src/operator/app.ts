@@ -14,10 +14,10 @@ export interface OperatorView {
   /** Host names accepted besides loopback names and addresses. */
   readonly allowedHosts: readonly string[];
   readonly startedAtMs: number;
-  /** Whether only this machine reaches the port. Otherwise names and reasons are shown by the admin API alone. */
+  /** True if only this machine reaches the port. Otherwise names and reasons are shown by the admin API alone. */
   readonly isLocal: boolean;
   readonly admin: AdminApp;
-  /** Whether to send traffic here, and all reasons against it in words. */
+  /** Returns whether to send traffic here, and all reasons against it in words. */
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
   upstreams(): Promise<readonly UpstreamStatus[]>;
   /** The running config and the one on disk. */

@@ -5,13 +5,13 @@ export interface UpstreamStatus {
   readonly title: string;
   readonly transport: 'stdio' | 'http' | 'sse';
   readonly state: 'configured' | 'starting' | 'ready' | 'degraded' | 'failed' | 'stopped';
-  /** Why it is in this state, in words; undefined if the state needs no reason. */
+  /** The reason for this state, in words; undefined if the state needs none. */
   readonly reason: string | undefined;
   readonly connections: number;
   /** stdio only: its processes, including their descendants, and their memory. Undefined if unknown. */
   readonly processes?: number | undefined;
   readonly memoryBytes?: number | undefined;
-  /** How the memory was measured, or why it is not known. */
+  /** The way in which the memory was measured, or the reason why it is unknown. */
   readonly memoryNote?: string | undefined;
   /** The setting that would need fewer processes, if several are running. */
   readonly advice?: string | undefined;

@@ -15,12 +15,12 @@ export interface State extends AsyncDisposable {
   readonly keys: KeyStore;
   readonly sessions: SessionStore;
   readonly offers: OfferStore;
-  /** Why sessions and handles end with this process, in words; undefined if they are kept. */
+  /** The reason why sessions and handles end with this process, in words; undefined if they are kept. */
   readonly notice: string | undefined;
 }
 
 export interface StateOptions {
-  /** Whether this process may own the directory and keep sessions in it. */
+  /** Lets this process own the directory and keep sessions in it. */
   readonly mayOwn: boolean;
   readonly events: SessionStoreEvents;
 }

@@ -31,7 +31,7 @@ export type SessionChange =
  * A change is valid in this process at once. If it cannot be written, the store retries until it can.
  */
 export interface SessionStore extends AsyncDisposable {
-  /** Why changes cannot be written at present; undefined if they can. */
+  /** The reason why changes cannot be written at present; undefined if they can. */
   readonly failure: string | undefined;
   /**
    * Returns the serial number of a new session. It is greater than all earlier ones, and follows the principal's last

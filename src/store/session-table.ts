@@ -24,13 +24,13 @@ interface Owner {
 
 type RecordEntry = Exclude<SessionEntry, { readonly ended: unknown }>;
 
-/** Returns the name of a principal in the table: a short hash that does not reveal the principal. */
-function ownerName(principal: string): string {
+/** Returns the hash of a principal, its key in the table, which does not reveal the principal. */
+function principalHash(principal: string): string {
   return hash('sha256', principal, 'base64url').slice(0, 22);
 }
 
 function idOf({ principal, serial }: SessionRef): string {
-  return `${ownerName(principal)}.${serial}`;
+  return `${principalHash(principal)}.${serial}`;
 }
 
 function parseId(id: string): { readonly name: string; readonly serial: number } {
@@ -91,7 +91,7 @@ export class SessionTable {
 
   /** See {@link SessionStore.nextSerial}. @throws {GatewayError} `overloaded` if there are too many principals. */
   nextSerial(principal: string, nowMs: number): number {
-    const name = ownerName(principal);
+    const name = principalHash(principal);
     if (!this.#owners.has(name)) this.#makeRoom(nowMs);
     const owner = this.#owner(name);
     const serial = owner.next ?? this.#unused;
@@ -128,7 +128,7 @@ export class SessionTable {
   }
 
   isEnded({ principal, serial }: SessionRef): boolean {
-    return this.#owners.get(ownerName(principal))?.ended.has(serial) ?? false;
+    return this.#owners.get(principalHash(principal))?.ended.has(serial) ?? false;
   }
 
   /**
@@ -162,7 +162,7 @@ export class SessionTable {
   }
 
   #bytesLimit(principal: string, bytes: number): LimitName | undefined {
-    const own = this.#records.bytesOf(ownerName(principal));
+    const own = this.#records.bytesOf(principalHash(principal));
     if (own + bytes > LIMITS.sessionRecordBytesPerPrincipal) return 'sessionRecordBytesPerPrincipal';
     return this.#records.bytes + bytes > LIMITS.sessionRecordBytes ? 'sessionRecordBytes' : undefined;
   }
@@ -170,7 +170,7 @@ export class SessionTable {
   /** Ends a session. Returns the journal entries of the change. */
   end(session: SessionRef, nowMs: number): readonly SessionEntry[] {
     const { serial, expiresMs } = session;
-    const entry: SessionEntry = { owner: ownerName(session.principal), ended: [[serial, serial, expiresMs]] };
+    const entry: SessionEntry = { owner: principalHash(session.principal), ended: [[serial, serial, expiresMs]] };
     this.apply(entry);
     const joined = this.#keepWithinBounds(entry.owner, nowMs);
     return joined === undefined ? [entry] : [entry, joined];

@@ -1,7 +1,7 @@
 import { stdSerializers } from 'pino';
 import { GatewayError, StartError } from '../errors.ts';
 
-/** How many causes of an error are logged. */
+/** The largest number of causes of an error that are logged. */
 const MAX_CAUSES = 8;
 
 /** Error codes of Node and undici for failures outside the program: `ECONNREFUSED`, `UND_ERR_SOCKET`. */

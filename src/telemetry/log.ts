@@ -19,13 +19,13 @@ export type LogFormat = (typeof LOG_FORMATS)[number];
 export interface LogOptions {
   /** Default: JSON. */
   readonly format?: LogFormat;
-  /** Which requests get a line. Default: all. */
+  /** The requests that get a line. Default: all. */
   readonly requests?: Exclude<AccessLog, 'auto'>;
 }
 
 const STDERR = 2;
 
-/** How many bytes are buffered before a write. */
+/** The number of bytes that are buffered before a write. */
 const BATCH_BYTES = 8_192;
 const FLUSH_MS = 100;
 

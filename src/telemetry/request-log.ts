@@ -15,13 +15,13 @@ export interface RequestLine {
   readonly ms: number;
 }
 
-/** How many lines are buffered before a write. */
+/** The number of lines that are buffered before a write. */
 const BATCH = 256;
 const FLUSH_MS = 100;
 
-/** How many texts are cached as JSON. */
+/** The largest number of texts that are cached as JSON. */
 const MAX_QUOTED = 1_000;
-/** How much of a text is logged, because clients choose some of them. */
+/** The longest part of a text that is logged, because clients choose some of them. */
 const MAX_TEXT_CHARS = 200;
 
 /**

@@ -65,7 +65,7 @@ export class ConcurrencyLimiter {
     }
   }
 
-  /** Whether no request is in flight or in the queue. */
+  /** Returns whether no request is in flight or in the queue. */
   get isIdle(): boolean {
     return this.#active === 0;
   }
@@ -80,7 +80,7 @@ export class ConcurrencyLimiter {
     return this.#waitingCount;
   }
 
-  /** Whether a request can start without a wait. */
+  /** Returns whether a request can start without a wait. */
   get hasRoom(): boolean {
     return this.#active < this.#limit;
   }

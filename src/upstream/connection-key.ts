@@ -6,7 +6,7 @@ export interface ConnectionScope {
   readonly isolation: Isolation;
   /** The era that the connection speaks. */
   readonly era: Era;
-  /** Whether each connection is a process of its own. */
+  /** True if each connection is a process of its own. */
   readonly isProcess: boolean;
 }
 

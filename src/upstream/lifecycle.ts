@@ -33,7 +33,7 @@ export type LifecycleEvent =
       readonly reason: string;
       readonly detail: string | undefined;
       readonly permanent: boolean;
-      /** Whether the upstream is a remote server, where an attempt costs a connection and not a process. */
+      /** True if the upstream is a remote server, where an attempt costs a connection and not a process. */
       readonly isRemote?: boolean;
       /** Start of the attempt, in monotonic ms. Failures of simultaneous attempts have one cause, so they count as one. */
       readonly startedMs: number;

@@ -45,7 +45,7 @@ const WRONG = [
 ];
 
 for (const { what, body } of WRONG) {
-  test(`an answer with ${what} is wrong, whether it is the first or a later one`, () => {
+  test(`an answer with ${what} is wrong, first or later`, () => {
     const check = new Check(CALL, '');
     assert.throws(() => check.answer(Buffer.from(body), 7));
     check.answer(Buffer.from(answer(CALL, 6)), 6);

@@ -92,7 +92,7 @@ const badTools = [
 ];
 
 for (const { what, text, name } of badTools) {
-  test(`M-028 a tool with ${what} is quarantined, and the others are published`, () => {
+  test(`M-028 a tool with ${what} is quarantined, others are not`, () => {
     const tools = [tool('good'), RawObject.parse(text), tool('fine')];
     const catalog = catalogOf(view([upstream('a')]), { a: { tools } });
     assert.deepEqual(member(catalog.lists.tools, 'name'), ['a__good', 'a__fine']);

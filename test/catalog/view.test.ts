@@ -1,65 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { viewsOf } from '../../src/catalog/view.ts';
-import { CLIENT_FEATURES, type Config, type UpstreamConfig } from '../../src/config/config.ts';
+import type { UpstreamConfig } from '../../src/config/config.ts';
+import { configWith } from '../downstream/edge.ts';
+import { UPSTREAM } from '../support/core.ts';
 
 function upstreamConfig(id: string, more: Partial<UpstreamConfig> = {}): UpstreamConfig {
-  return {
-    id,
-    title: id.toUpperCase(),
-    target: { kind: 'http', url: 'http://127.0.0.1:1/mcp', headers: {} },
-    prefix: `${id}__`,
-    rawUris: false,
-    isolation: 'session',
-    clientFeatures: CLIENT_FEATURES,
-    era: 'auto',
-    start: 'lazy',
-    required: false,
-    timeouts: { startMs: 1, connectMs: 1, firstByteMs: 1, callMs: 1, maxMs: 1 },
-    concurrency: 1,
-    queue: 1,
-    queueMs: 1,
-    idleMs: 1,
-    maxConnections: 1,
-    includeTools: undefined,
-    excludeTools: [],
-    problem: undefined,
-    ...more,
-  };
+  const target = { kind: 'http', url: 'http://127.0.0.1:1/mcp', headers: {} } as const;
+  return { ...UPSTREAM, id, title: id.toUpperCase(), target, prefix: `${id}__`, ...more };
 }
 
-const config: Config = {
-  file: '/linkspan.yaml',
-  listen: { host: '127.0.0.1', port: 0 },
-  operator: undefined,
-  operatorMayMove: false,
-  accessLog: 'all',
-  publicUrl: undefined,
-  allowedHosts: [],
-  allowedOrigins: [],
-  stateDir: '/state',
-  auth: { jwt: [], apiKeys: [] },
-  operatorKeys: [],
-  limits: {
-    bodyBytes: 1,
-    messageBytes: 1,
-    processes: 1,
-    sessionsPerPrincipal: 1,
-    parkedPerPrincipal: 1,
-    parkedPerUpstream: 1,
-    inFlightPerSession: 1,
-    streamsPerPrincipal: 1_000,
-  },
-  sessions: { idleMs: 1, maxAgeMs: 1, parkMs: 1, keepAliveMs: 1, eventLimit: 1, eventLimitBytes: 1 },
-  legacySse: true,
-  logLevel: 'info',
-  names: { maxChars: 48 },
-  instructions: { maxChars: 1000 },
-  lists: { waitMs: 8_000 },
-  reload: { watch: true, drainMs: 60_000 },
+const config = configWith({
   upstreams: [upstreamConfig('a', { excludeTools: ['drop_*'] }), upstreamConfig('b')],
   profiles: [{ id: 'mine', upstreams: ['b', 'a'], includeTools: ['b__*'], excludeTools: [], renames: { b__x: 'x' } }],
-};
+});
 
 const views = viewsOf(config);
 

@@ -66,7 +66,7 @@ const misuses = [
 ];
 
 for (const args of misuses) {
-  test(`"linkspan ${args.join(' ')}" exits with 2 and prints the usage on stderr only`, BOUNDED, async () => {
+  test(`"linkspan ${args.join(' ')}" exits with 2, usage on stderr`, BOUNDED, async () => {
     const { code, stdout, stderr } = await linkspan(args);
     assert.deepEqual([code, stdout], [2, '']);
     assert.match(stderr, /linkspan --help|Usage: linkspan/);

@@ -9,9 +9,8 @@ export interface Step {
   /** Runs while the first question is open. */
   readonly interrupt?: Interruption;
   /**
-   * Whether the suite checks every request against 2026-07-28, also the `initialize` that the gateway sends first
-   * for a legacy client.
-   * The config then names the era of the server.
+   * True if the suite checks every request against 2026-07-28, also the `initialize` that the gateway sends first for
+   * a legacy client. The config then names the era of the server.
    */
   readonly isModernOnly?: boolean;
 }

@@ -30,7 +30,7 @@ interface Selection {
   readonly takes: (scenario: string) => boolean;
   /** The expected number of scenarios, so that an update of the suite that drops one is noticed. */
   readonly size: number;
-  /** Whether the scenarios run one by one, because the suite cannot select exactly these. */
+  /** Runs the scenarios one by one, because the suite cannot select exactly these. */
   readonly oneByOne: boolean;
 }
 

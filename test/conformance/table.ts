@@ -9,7 +9,7 @@ export interface Row {
   /** Undefined in the client leg. */
   readonly server?: { readonly behind: Behind; readonly endpoint: Endpoint; readonly selection: SelectionName };
   readonly name: string;
-  /** Whether the scenarios are run again. Repetitions are not in the matrix. */
+  /** True if the scenarios are run again. Repetitions are not in the matrix. */
   readonly isRepeat: boolean;
   readonly seconds: number;
   readonly scores: readonly Score[];

@@ -266,7 +266,7 @@ for (const { name, method, params, uri } of [
   },
   { name: 'M-008 a cursor that is not ours', method: 'tools/list', params: { cursor: 'x' } },
 ]) {
-  test(`${name} gets -32602 with status 200, since the request is well-formed`, TIMEOUT, async () => {
+  test(`${name} gets -32602 with status 200`, TIMEOUT, async () => {
     const got = await modernPost(url, method, params);
     const { error } = answerOf(got);
     assert.deepEqual([got.status, error?.code], [200, -32_602], got.text);

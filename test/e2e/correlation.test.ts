@@ -64,7 +64,7 @@ function auditCall({ act, cancel }: PlannedCall, ledger: Ledger): string[] {
 }
 
 test(
-  'G2 X-022 of 20 000 calls with equal ids in 200 sessions, each gets exactly its own messages',
+  'G2 X-022 each of 20 000 calls with equal ids in 200 sessions gets only its own messages',
   { timeout: 170_000 },
   async (t) => {
     t.diagnostic(`LINKSPAN_SEED=${SEED}`);

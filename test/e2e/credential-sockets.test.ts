@@ -1,4 +1,4 @@
-/** Which credentials the gateway sends on which socket to an HTTP upstream, as a server sees it. */
+/** Tests the credentials on each socket from the gateway to an HTTP upstream, as the server sees them. */
 import assert from 'node:assert/strict';
 import { createHash, randomUUID } from 'node:crypto';
 import { once } from 'node:events';

@@ -21,7 +21,7 @@ interface Outcome {
   readonly says?: RegExp;
   /** The text of the answer, if there is one in spite of the fault. */
   readonly answer?: string;
-  /** How often the upstream ran the call. */
+  /** The number of times that the upstream ran the call. */
   readonly ran: number;
 }
 

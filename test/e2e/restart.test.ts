@@ -14,6 +14,8 @@ import { referenceServers } from '../support/reference-servers.ts';
 import { childrenOf, isGone, until } from '../support/stdio.ts';
 
 const TIMEOUT = { timeout: 40_000 };
+/** Longer than a test may take. */
+const NEVER = '1m';
 const ENDINGS = ['SIGTERM', 'SIGKILL'] as const;
 type Ending = (typeof ENDINGS)[number];
 
@@ -47,8 +49,12 @@ class Place implements AsyncDisposable {
     return new Place(await mkdtemp(join(tmpdir(), 'linkspan-restart-')), await freePort());
   }
 
-  async start(mcpServers: Readonly<Record<string, Readonly<Record<string, unknown>>>>): Promise<RunningGateway> {
-    this.#gateway = await startGateway({ mcpServers, gateway: { listen: this.#listen } }, { dir: this.dir });
+  async start(
+    mcpServers: Readonly<Record<string, Readonly<Record<string, unknown>>>>,
+    settings: object = {},
+  ): Promise<RunningGateway> {
+    const gateway = { listen: this.#listen, ...settings };
+    this.#gateway = await startGateway({ mcpServers, gateway }, { dir: this.dir });
     return this.#gateway;
   }
 
@@ -112,7 +118,7 @@ suite('a gateway that ends', { concurrency: 3 }, () => {
       const gate = join(place.dir, 'gate');
       await writeFile(gate, '');
       const servers = {
-        'gated-start': hostileStdio('gated-start', place.ledgers, { start: '20s' }, { GATE: gate }),
+        'gated-start': hostileStdio('gated-start', place.ledgers, { start: NEVER }, { GATE: gate }),
         calm: hostileStdio('calm', place.ledgers),
       };
       const first = await place.start(servers);
@@ -124,12 +130,10 @@ suite('a gateway that ends', { concurrency: 3 }, () => {
       await place.end(how);
 
       await rm(gate);
-      const again = await place.start(servers);
-      const startedMs = performance.now();
+      // A list that waits for the server gets no answer in this test: the gate opens after the answers.
+      const again = await place.start(servers, { lists: { wait: NEVER } });
       const old = await post(again.endpoint(), rpc(2, 'tools/list'), id);
       const fresh = await post(again.endpoint(), rpc(1, 'tools/list'), await initialize(again.endpoint()));
-      // A list that waited for the server would take eight seconds.
-      assert.ok(performance.now() - startedMs < 5_000);
       const [before, woken, begun] = [listed, old, fresh].map((got) => messagesOf(got)[0]?.result);
       assert.deepEqual(woken, before);
       assert.deepEqual(begun, before);
@@ -151,9 +155,9 @@ suite('a gateway that ends', { concurrency: 3 }, () => {
       const processes = [...childrenOf(gateway.pid), ...servants];
       assert.ok(processes.length >= 4);
       await place.end(how);
-      const endedMs = performance.now();
+      // A gateway that ends by itself waits for its servers, also for those that it has to kill.
+      if (how === 'SIGTERM') assert.ok(servants.every(isGone));
       await until(() => processes.every(isGone), 'every process ended');
-      assert.ok(performance.now() - endedMs < 5_000);
     });
 
     for (const sdk of SDKS) {

@@ -211,17 +211,7 @@ test('REL-14 the quota of processes covers all upstreams; a released process fre
       held.push(() => peer.say(result(request, {})));
     },
   });
-  const limits = {
-    bodyBytes: 4 << 20,
-    messageBytes: 16 << 20,
-    processes: 3,
-    sessionsPerPrincipal: 1_000,
-    parkedPerPrincipal: 256,
-    parkedPerUpstream: 1_024,
-    inFlightPerSession: 256,
-    streamsPerPrincipal: 1_000,
-  };
-  await using gateway = await testCore({ up: { memory } }, { limits });
+  await using gateway = await testCore({ up: { memory } }, { limits: { processes: 3 } });
   const clients: TestClient[] = [];
   let refused: Awaited<ReturnType<TestClient['request']>> | undefined;
   while (refused === undefined) {
@@ -247,23 +237,12 @@ test('REL-14 the quota of processes covers all upstreams; a released process fre
   assert.equal((await again)?.answer.kind, 'result');
 });
 
-const THREE_PROCESSES = {
-  bodyBytes: 4 << 20,
-  messageBytes: 16 << 20,
-  processes: 3,
-  sessionsPerPrincipal: 1_000,
-  parkedPerPrincipal: 256,
-  parkedPerUpstream: 1_024,
-  inFlightPerSession: 256,
-  streamsPerPrincipal: 1_000,
-};
-
 test('N-03 at the limit of processes a new session is refused, live ones keep theirs', TIMEOUT, async () => {
   const memory = counting();
   const other = counting();
   await using gateway = await testCore(
     { up: { memory, queueMs: 50 }, other: { memory: other, queueMs: 50 } },
-    { limits: THREE_PROCESSES },
+    { limits: { processes: 3 } },
   );
   const clients = [await gateway.connect(), await gateway.connect(), await gateway.connect()];
   const seen = [];
@@ -279,7 +258,7 @@ test('N-03 at the limit of processes a new session is refused, live ones keep th
 
 test('N-03 a waiting session gets the process that another one releases', TIMEOUT, async () => {
   const memory = counting();
-  await using gateway = await testCore({ up: { memory, maxConnections: 2 } }, { limits: THREE_PROCESSES });
+  await using gateway = await testCore({ up: { memory, maxConnections: 2 } }, { limits: { processes: 3 } });
   const clients = [await gateway.connect(), await gateway.connect()];
   for (const client of clients) await conversation(client);
   const newcomer = conversation(await gateway.connect());
@@ -292,7 +271,7 @@ test('N-03 a waiting session gets the process that another one releases', TIMEOU
 test('N-03 a process that only reads lists is closed for a session', TIMEOUT, async () => {
   const memory = counting();
   const other = counting();
-  const limits = { ...THREE_PROCESSES, processes: 2 };
+  const limits = { processes: 2 };
   await using gateway = await testCore({ up: { memory }, other: { memory: other } }, { limits });
   const [a, b] = [await gateway.connect(), await gateway.connect()];
   await a.result('tools/list');

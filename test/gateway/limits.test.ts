@@ -7,16 +7,6 @@ import type { Request } from '../../src/protocol/jsonrpc.ts';
 
 const TIMEOUT = { timeout: 20_000 };
 const ECHO = { name: 'echo', inputSchema: { type: 'object' } };
-const LIMITS = {
-  bodyBytes: 4 << 20,
-  messageBytes: 16 << 20,
-  processes: 64,
-  sessionsPerPrincipal: 1_000,
-  parkedPerPrincipal: 256,
-  parkedPerUpstream: 1_024,
-  inFlightPerSession: 256,
-  streamsPerPrincipal: 1_000,
-};
 
 /** An upstream whose calls are answered when the test says so. */
 function holding() {
@@ -168,7 +158,7 @@ test('a call releases its slot while its client answers a question', TIMEOUT, as
 
 test('G5 a session has a bounded number of requests under way', TIMEOUT, async () => {
   const { memory, arrived, release } = holding();
-  const limits = { ...LIMITS, inFlightPerSession: 2 };
+  const limits = { inFlightPerSession: 2 };
   await using gateway = await testCore({ up: { memory } }, { limits });
   const [client, other] = [await gateway.connect(), await gateway.connect()];
   const calls = [1, 2].map(() => client.request('tools/call', toolCall('up__echo')));
@@ -182,7 +172,7 @@ test('G5 a session has a bounded number of requests under way', TIMEOUT, async (
 });
 
 test('N-03 a session beyond the limit replaces one without upstream state', TIMEOUT, async () => {
-  const limits = { ...LIMITS, sessionsPerPrincipal: 2 };
+  const limits = { sessionsPerPrincipal: 2 };
   await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools: [ECHO] } }) } }, { limits });
   const first = await gateway.connect({ listens: false });
   await first.result('tools/call', toolCall('up__echo'));
@@ -195,7 +185,7 @@ test('N-03 a session beyond the limit replaces one without upstream state', TIME
 });
 
 test('N-03 no session with upstream state ends for another; the new one is refused', TIMEOUT, async () => {
-  const limits = { ...LIMITS, sessionsPerPrincipal: 2 };
+  const limits = { sessionsPerPrincipal: 2 };
   await using gateway = await testCore({ up: { memory: memoryUpstream({ lists: { tools: [ECHO] } }) } }, { limits });
   const clients = [await gateway.connect({ listens: false }), await gateway.connect({ listens: false })];
   for (const client of clients) await client.result('tools/call', toolCall('up__echo'));
@@ -207,7 +197,7 @@ test('N-03 no session with upstream state ends for another; the new one is refus
 });
 
 test('a principal whose sessions are all in use is refused another; others are not', TIMEOUT, async () => {
-  const limits = { ...LIMITS, sessionsPerPrincipal: 2 };
+  const limits = { sessionsPerPrincipal: 2 };
   await using gateway = await testCore({ up: { memory: memoryUpstream({}) } }, { limits });
   await gateway.connect();
   await gateway.connect();
@@ -216,7 +206,7 @@ test('a principal whose sessions are all in use is refused another; others are n
 });
 
 test('sessions that open concurrently count towards the limit', TIMEOUT, async () => {
-  const limits = { ...LIMITS, sessionsPerPrincipal: 2 };
+  const limits = { sessionsPerPrincipal: 2 };
   await using gateway = await testCore({ up: { memory: memoryUpstream({}) } }, { limits });
   const opened = await Promise.allSettled(Array.from({ length: 6 }, () => gateway.connect()));
   const awake = opened.filter((one) => one.status === 'fulfilled' && !one.value.session.closed.aborted);

@@ -52,7 +52,7 @@ function guarded(): MemoryUpstream & { readonly opened: () => void } {
 
 suite('X-026 an upstream of 2025-11-25 that requires a URL elicitation first', () => {
   for (const [method, params] of Object.entries(ASKED)) {
-    test(`${method}: the client gets the URL, and its retry is sent when that is complete`, TIMEOUT, async () => {
+    test(`${method}: the client gets the URL, and its retry is sent after it`, TIMEOUT, async () => {
       const memory = guarded();
       await using gateway = await testCore({ up: { memory } });
       const options = { capabilities: URL_FORM };

@@ -71,7 +71,7 @@ const whole = [
 ];
 
 for (const { name, text, body, status = 200, isClosed = false } of whole) {
-  test(`a response with ${name} is read, with any chunk boundaries`, () => {
+  test(`${name}: the response is read at any boundaries`, () => {
     const bytes = Buffer.from(text, 'latin1');
     const expected = { statuses: [status], body, isClean: true, error: undefined };
     assert.deepEqual(read([bytes], isClosed), expected);
@@ -81,7 +81,7 @@ for (const { name, text, body, status = 200, isClosed = false } of whole) {
   });
 
   if (isClosed) continue;
-  test(`bytes after a response with ${name} are detected, and are not part of it`, () => {
+  test(`bytes after a response with ${name} are no part of it`, () => {
     const bytes = Buffer.from(`${text}HTTP/1.1 200 OK\r\n`, 'latin1');
     assert.deepEqual(read([bytes], false), { statuses: [status], body, isClean: false, error: undefined });
   });
@@ -118,7 +118,7 @@ const refused = [
 ];
 
 for (const { name, text } of refused) {
-  test(`a response with ${name} is refused, with any chunk boundaries`, () => {
+  test(`${name}: the response is refused at any boundaries`, () => {
     const bytes = Buffer.from(text, 'latin1');
     const places =
       bytes.length > 1_000

@@ -173,7 +173,7 @@ for (const [name, text, events] of [
     ['start', 'response 200', 'data', 'error'],
   ],
 ] as const) {
-  test(`if the server closes before ${name}, the request fails and is not repeated`, LIMIT, async () => {
+  test(`a close before ${name} fails the request; no repetition`, LIMIT, async () => {
     await using to = await line((socket) => socket.end(text));
     const asked = to.ask();
     assertCode(await asked.failure, 'closed');

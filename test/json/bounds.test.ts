@@ -22,7 +22,7 @@ for (const [name, bounds] of [
   ['N-27 limit clientObjectMembers', CLIENT_BOUNDS],
   ['N-27 limit upstreamObjectMembers', UPSTREAM_BOUNDS],
 ] as const) {
-  test(`${name}: an object with one member more is refused, wherever it stands`, () => {
+  test(`${name}: one member more is refused at any depth`, () => {
     const { max, limit } = bounds.members;
     assert.ok(name.endsWith(limit));
     for (const wrap of [

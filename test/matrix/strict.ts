@@ -2,8 +2,7 @@
  * The messages that a revision allows, written by hand from its schema. Each check returns a list of violations.
  *
  * Members that an older schema does not name and that its parsers ignore are allowed (`HARMLESS`): removing them
- * would lose
- * more than it saves.
+ * would lose more than it saves. Nothing is imported from `src`, so that one mistake cannot hide in both.
  */
 import { array, isMembers, object, string, type Members } from './json.ts';
 import { META, MODERN, REVISIONS, type Revision } from './words.ts';

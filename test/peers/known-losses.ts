@@ -6,7 +6,7 @@ export interface KnownLoss {
   readonly mode: Mode;
   readonly servers: readonly string[];
   readonly why: string;
-  /** Whether the check depends on timing, so that it passes sometimes. */
+  /** True if the check depends on timing, so that it passes sometimes. */
   readonly isRace: boolean;
 }
 

@@ -44,8 +44,8 @@ const { values: options } = parseArgs({
 
 const LATE_SECONDS = 5;
 /** The lanes wait more than they compute, and for late servers most of the time. */
-const LANES = options.late ? 6 : 3;
-const CHECK_MS = 25_000;
+const LANES = options.late ? 4 : 3;
+const CHECK_MS = 40_000;
 const UP_MS = 30_000;
 /** Longest wait for a notification. One that is missed directly is not counted. */
 const WAIT_MS = { direct: 2_500, through: 8_000 };

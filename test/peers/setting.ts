@@ -10,7 +10,7 @@ const UP_MS = 30_000;
 export interface Setting extends AsyncDisposable {
   readonly gateway: RunningGateway;
   readonly server: RunningServer;
-  /** How to reach the server's own endpoint at the gateway. */
+  /** The address of the server's own endpoint at the gateway. */
   readonly place: Place;
   /** Returns `peer://<id>/<path>`. */
   uri(path: string): string;

@@ -55,7 +55,7 @@ const malformed = [
 ];
 
 for (const { name, meta, why } of malformed) {
-  test(`T-007 a request with ${name} is malformed, and the reason names the key`, () => {
+  test(`T-007 ${name} is malformed; the reason names the key`, () => {
     const reading = readEnvelope(params(meta));
     assert.ok(reading.kind === 'malformed');
     assert.match(reading.why, why);

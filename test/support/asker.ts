@@ -24,7 +24,7 @@ export interface Asker {
 }
 
 export interface AskerOptions {
-  /** Whether messages about a call are on the stream of that call, as over Streamable HTTP. */
+  /** Puts messages about a call on the stream of that call, as over Streamable HTTP. */
   readonly isAttributed?: boolean;
   /** Sends no questions unless the test calls `ask`. */
   readonly isQuiet?: boolean;

@@ -7,7 +7,7 @@ interface ChildOptions {
   /** Added to our own environment. */
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
-  /** Whether the child leads a process group, which is killed as a whole after the child has ended. */
+  /** Makes the child lead a process group, which is killed as a whole after the child has ended. */
   readonly group?: boolean;
 }
 

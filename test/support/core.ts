@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { pino } from 'pino';
 import { type Core, startCore } from '../../src/compose/core.ts';
 import { type UpstreamTransports, upstreamTransports } from '../../src/compose/transports.ts';
-import { CLIENT_FEATURES, type Config, type UpstreamConfig } from '../../src/config/config.ts';
+import { CLIENT_FEATURES, type Config, type LimitsConfig, type UpstreamConfig } from '../../src/config/config.ts';
 import type { ClientSession, MessageSink } from '../../src/gateway/front.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { RawObject } from '../../src/json/json.ts';
@@ -31,10 +31,11 @@ export interface ConnectOptions {
   readonly revision?: string;
   readonly view?: string;
   readonly principal?: Principal;
-  /** Whether the client keeps a stream open for messages that belong to no request. */
+  /** Makes the client keep a stream open for messages that belong to no request. */
   readonly listens?: boolean;
 }
 
+/** The members of an upstream that a test does not name. */
 export const UPSTREAM: Omit<UpstreamConfig, 'id' | 'title' | 'prefix'> = {
   target: { kind: 'stdio', command: 'memory', args: [], env: {}, cwd: undefined },
   rawUris: false,
@@ -182,10 +183,12 @@ export class TestClient {
   }
 }
 
+type Overrides = Partial<Omit<Config, 'limits'>> & { readonly limits?: Partial<LimitsConfig> };
+
 export async function testCore(
   /** Upstreams without `memory` are reached over real transports. */
   upstreams: Readonly<Record<string, { readonly memory?: MemoryUpstream } & Partial<UpstreamConfig>>>,
-  overrides: Partial<Config> = {},
+  { limits, ...overrides }: Overrides = {},
   /** The cores that act as replicas of one gateway. */
   owners: CallOwners = new LocalCallOwners(),
 ): Promise<TestCore> {
@@ -211,6 +214,7 @@ export async function testCore(
       parkedPerUpstream: 1_024,
       inFlightPerSession: 256,
       streamsPerPrincipal: 1_000,
+      ...limits,
     },
     sessions: {
       idleMs: 60_000,

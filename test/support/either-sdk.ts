@@ -162,13 +162,13 @@ function common(
   };
 }
 
-/** How to reach the gateway: the URL of an endpoint, the URL of its 2024-11-05 stream, or a command for stdio. */
+/** The address of the gateway: the URL of an endpoint, the URL of its 2024-11-05 stream, or a command for stdio. */
 type Way =
   | {
       readonly kind: 'http' | 'sse';
       readonly url: string;
       readonly headers?: Readonly<Record<string, string>>;
-      /** Whether the client goes on reopening its GET stream while the gateway is down. */
+      /** Makes the client reopen its GET stream again and again while the gateway is down. */
       readonly isPatient?: boolean;
     }
   | { readonly kind: 'stdio'; readonly command: string; readonly args: string[]; readonly env: Record<string, string> };

@@ -37,7 +37,7 @@ export interface Script {
   hold?(peer: Peer, request: Request): Promise<void>;
   /** Awaited before a connection opens; may reject to prevent it. */
   start?(): Promise<void>;
-  /** Whether the script answers `initialize` too. */
+  /** Lets the script answer `initialize` too. */
   readonly isRaw?: boolean;
   /** Answers a request with `peer.say`. Other methods get an empty result. */
   request?(peer: Peer, request: Request): void;
@@ -50,7 +50,7 @@ export interface MemoryUpstream {
   /** All connections so far, in order of opening. */
   readonly peers: Peer[];
   readonly open: Set<Peer>;
-  /** How many connections were requested. */
+  /** The number of requested connections. */
   readonly starts: number;
   /** Returns all requests of this method so far, on all connections, in order of arrival. */
   requests(method: string): Request[];

@@ -7,7 +7,7 @@ export interface PlannedUpstream {
   readonly steps: readonly Step[];
 }
 
-/** When a call is cancelled: with the call, at its first message, after this many ms, or never. */
+/** The time at which a call is cancelled: with the call, at its first message, after this many ms, or never. */
 export type Cancel = 'at once' | 'at its first message' | number | undefined;
 
 export interface PlannedCall {
@@ -16,14 +16,14 @@ export interface PlannedCall {
   readonly upstream: string;
   readonly act: Act;
   readonly cancel: Cancel;
-  /** How long the client takes to answer a question. */
+  /** The time that the client takes to answer a question. */
   readonly thinkMs: number;
 }
 
 export interface PlannedSession {
   readonly number: number;
   readonly revision: string;
-  /** Whether the client keeps a GET stream open besides the streams of its calls. */
+  /** True if the client keeps a GET stream open besides the streams of its calls. */
   readonly listens: boolean;
   readonly calls: readonly PlannedCall[];
 }

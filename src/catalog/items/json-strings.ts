@@ -9,9 +9,9 @@ const NAMED = new Set(['properties', 'patternProperties', '$defs', 'definitions'
 
 interface Frame {
   readonly isObject: boolean;
-  /** Whether everything inside is data. */
+  /** True if everything inside is data. */
   readonly isData: boolean;
-  /** Whether the names of its members are arbitrary. */
+  /** True if the names of its members are arbitrary. */
   readonly isNamed: boolean;
   /** Name of the member whose value comes next; undefined if a name comes next. */
   name: string | undefined;

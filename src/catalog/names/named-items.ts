@@ -20,7 +20,7 @@ export interface Target {
 export interface Source {
   /** The repaired item; otherwise as the upstream sent it. */
   readonly item: RawObject;
-  /** Whether the upstream speaks 2026-07-28. */
+  /** True if the upstream speaks 2026-07-28. */
   readonly isModern: boolean;
   /** The arguments of a tool that are repeated in HTTP headers. */
   readonly headerParams: readonly MirroredParam[];

@@ -4,9 +4,9 @@ const MAX_EXPRESSIONS = 32;
 const SLASH = 0x2f;
 
 interface Step {
-  /** Whether the expression's value may contain a `/`. A simple `{x}` is percent-encoded, so it may not. */
+  /** True if the expression's value may contain a `/`. A simple `{x}` is percent-encoded, so it may not. */
   readonly mayContainSlash: boolean;
-  /** Whether the value may be absent: only with an operator that adds its own separator. */
+  /** True if the value may be absent: only with an operator that adds its own separator. */
   readonly isOptional: boolean;
   /** The literal text after the expression. */
   readonly literal: string;

@@ -119,7 +119,7 @@ function isFolder(name: string, project: string): boolean {
   return name === project || resolve(name) === resolve(project);
 }
 
-/** How many project names a message shows. */
+/** The largest number of project names that a message shows. */
 const SHOWN_PROJECTS = 8;
 
 function projectList(projects: ReadonlyMap<string, number>): string {

@@ -25,7 +25,7 @@ export function postShape(accept: string | undefined): Shape | undefined {
   return events ? 'events' : undefined;
 }
 
-/** Returns what a GET requests. The address bar of a browser accepts anything, and gets a page. */
+/** Returns the resource that a GET requests. The address bar of a browser accepts anything, and gets a page. */
 export function getShape(accept: string | undefined): 'events' | 'page' | 'nothing' {
   const taken = ranges(accept ?? '*/*');
   if (taken.includes('text/event-stream')) return 'events';

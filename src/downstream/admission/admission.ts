@@ -5,7 +5,7 @@ import type { Config } from '../../config/config.ts';
 import { type ErrorCode, GatewayError } from '../../errors.ts';
 import type { Principal } from '../../policy/principal.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import { readHeaders, type RequestHeaders } from './headers.ts';
+import { type HeaderForms, readHeaders, type RequestHeaders } from './headers.ts';
 import { type AllowedHosts, allowedHostsOf, refuseSender, refuseTarget } from './origin.ts';
 import { refuse } from './refusal.ts';
 
@@ -59,7 +59,7 @@ export class Admission {
   checkSender({ incoming, outgoing }: HttpBindings): RequestHeaders | Response {
     const target = refuseTarget(incoming.url ?? '');
     if (target !== undefined) return refuse(target);
-    const headers = readHeaders(incoming.rawHeaders);
+    const headers = readHeaders(incoming);
     const sender = refuseSender(headers, this.#allowedHosts);
     if (sender !== undefined) {
       const [host, origin] = [headers.host, headers.origin].map((name) => name?.slice(0, MAX_LOGGED_CHARS));
@@ -78,8 +78,8 @@ export class Admission {
    * Returns the headers of a request whose sender is certainly allowed. Undefined means that {@link admit} must decide;
    * it allows every request that this method allows.
    */
-  admitPlain(raw: readonly string[]): RequestHeaders | undefined {
-    const headers = readHeaders(raw);
+  admitPlain(incoming: HeaderForms): RequestHeaders | undefined {
+    const headers = readHeaders(incoming);
     const { host, origin } = headers;
     if (origin !== undefined || host === undefined || !PLAIN_HOST.test(host)) return undefined;
     return refuseSender(headers, this.#allowedHosts) === undefined ? headers : undefined;

@@ -1,3 +1,5 @@
+import type { IncomingMessage } from 'node:http';
+
 /** The headers that the client's edge reads. */
 export interface RequestHeaders {
   host: string | undefined;
@@ -31,8 +33,36 @@ const SINGLE: ReadonlyMap<string, Single> = new Map([
 
 const NONE: readonly string[] = [];
 
-/** Reads the raw headers, because Node's own `headers` hides repetitions and keeps only the first of some. */
-export function readHeaders(raw: readonly string[]): RequestHeaders {
+/** The two forms in which Node keeps the headers of a request. */
+export type HeaderForms = Pick<IncomingMessage, 'headers' | 'rawHeaders'>;
+
+/** Reads the headers of a request: from Node's `headers`, unless that hides a repetition. */
+export function readHeaders({ headers, rawHeaders }: HeaderForms): RequestHeaders {
+  if (Object.keys(headers).length * 2 !== rawHeaders.length) return readRawHeaders(rawHeaders);
+  const { host, origin, accept, authorization } = headers;
+  return {
+    host,
+    origin,
+    secFetchSite: headers['sec-fetch-site'],
+    contentType: headers['content-type'],
+    contentEncoding: headers['content-encoding'],
+    contentLength: headers['content-length'],
+    sessionId: single(headers['mcp-session-id']),
+    version: single(headers['mcp-protocol-version']),
+    lastEventId: single(headers['last-event-id']),
+    accept,
+    authorization: authorization === undefined ? NONE : [authorization],
+    repeated: undefined,
+  };
+}
+
+/** Narrows the type: only `set-cookie` is an array. */
+function single(value: string | string[] | undefined): string | undefined {
+  return typeof value === 'string' ? value : undefined;
+}
+
+/** Reads the raw headers: name, value, name, value. */
+export function readRawHeaders(raw: readonly string[]): RequestHeaders {
   const headers: RequestHeaders = {
     host: undefined,
     origin: undefined,

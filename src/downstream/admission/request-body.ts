@@ -21,11 +21,9 @@ export interface BodyLimits {
   readonly principal: string;
 }
 
-/**
- * How long, or for how many more bytes, the connection stays open after a refusal, so that the client can read the
- * answer.
- */
+/** The longest time that the connection stays open after a refusal, so that the client can read the answer. */
 const LINGER_MS = 500;
+/** The most bytes that are read and dropped meanwhile. */
 const LINGER_BYTES = 67_108_864;
 
 const EMPTY = Buffer.alloc(0);

@@ -47,7 +47,7 @@ export class PostFastPath {
     const { front, admission, bodyBytes, bodies } = this.#parts;
     const view = incoming.method === 'POST' ? viewOf(incoming.url) : undefined;
     if (view === undefined || !front.hasView(view)) return false;
-    const headers = admission.admitPlain(incoming.rawHeaders);
+    const headers = admission.admitPlain(incoming);
     if (headers === undefined || refuseMedia(headers) !== undefined) return false;
     const shape = postShape(headers.accept);
     const principal = admission.principalOf(headers, view);

@@ -20,7 +20,7 @@ export interface EventLimits {
 interface StreamLog {
   events: StreamEvent[];
   finishedMs: number | undefined;
-  /** Whether the stream has no end that a client waits for, so that events may expire one by one. */
+  /** True if no client waits for the end of the stream, so that events may expire one by one. */
   readonly isEndless: boolean;
 }
 

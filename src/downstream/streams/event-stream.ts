@@ -31,7 +31,7 @@ export interface StreamParts {
   /** Bounds the events that wait for slow readers. */
   readonly unsent: ByteBudget;
   readonly principal: string;
-  /** Whether the client accepts an event without data, and resumes a stream that ends after one. */
+  /** True if the client accepts an event without data, and resumes a stream that ends after one. */
   readonly isPriming: boolean;
 }
 
@@ -48,7 +48,7 @@ export class EventStream implements MessageSink {
   readonly #parts: StreamParts;
   readonly #onGone: (() => void) | undefined;
   #seq = 0;
-  /** Whether an event id was written. Without one, a client cannot resume. */
+  /** True if an event id was written. Without one, a client cannot resume. */
   #isResumable = false;
   #isFinished = false;
   #writer: StreamWriter | undefined;

@@ -14,7 +14,7 @@ export interface StreamWriterOwner {
 }
 
 export interface StreamWriterOptions {
-  /** Whether to disconnect a reader whose queue is full. If false, the queue has no bound. */
+  /** Disconnects a reader whose queue is full. If false, the queue has no bound. */
   readonly isImpatient: boolean;
   /** The stream ends at this age, because clients may disappear unnoticed. */
   readonly maxAgeMs?: number | undefined;

@@ -7,8 +7,9 @@ import type { RawObject } from '../../json/json.ts';
 import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { type Era, featuresOf, type Revision } from '../../protocol/revisions.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
-import { type ResultTranslator, NEEDS_URL, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
+import { type ResultTranslator, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import { collectInput, MAX_ROUNDS } from '../questions/collect-input.ts';
@@ -43,9 +44,6 @@ const RESEND_MS = 150;
 /** The longest time that the error of a read waits for lists. */
 const LISTS_WAIT_MS = 2_000;
 
-/** The code of a modern upstream for headers that differ from the body. */
-const HEADER_MISMATCH = -32020;
-
 /** Sends client requests to their upstreams, at most once each, and translates the answers. */
 export class Calls {
   readonly #parts: CallsParts;
@@ -74,7 +72,8 @@ export class Calls {
       throw new GatewayError('upstream-unavailable', { upstream: to.upstream, message, executed: 'no' });
     }
     exchange.upstream = to.upstream;
-    await exchange.acquireSlot(upstream.limiter);
+    const queued = exchange.acquireSlot(upstream.limiter);
+    if (queued !== undefined) await queued;
     const { holder } = exchange;
     const { links } = this.#parts;
     try {
@@ -116,7 +115,7 @@ export class Calls {
       if (called.isTranslated) return { kind: 'answer', answer: called.answer };
       answer = called.answer;
     }
-    if (answer.kind === 'error' && answer.error.code === NEEDS_URL && client.dialect.asksInAnswers) {
+    if (answer.kind === 'error' && answer.error.code === RPC.urlElicitationRequired && client.dialect.asksInAnswers) {
       return pagesRequired(upstream.id, exchange, answer.error);
     }
     if (answer.kind === 'error') await this.#awaitLists(exchange);
@@ -171,7 +170,7 @@ export class Calls {
         headers: headersOf(source, sent),
       }).answer;
       const answer = unparsed.kind === 'result' ? parsed(unparsed) : unparsed;
-      if (answer.kind === 'error' && answer.error.code === HEADER_MISMATCH && !hasRefreshed) {
+      if (answer.kind === 'error' && answer.error.code === RPC.headerMismatch && !hasRefreshed) {
         // The upstream refused the request before it ran: the tool's schema in the catalog is old.
         hasRefreshed = true;
         await upstream.relist(exchange.holder.era, upstream.isPersonal ? exchange.holder : NO_FEATURES);

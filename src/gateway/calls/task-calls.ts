@@ -36,7 +36,7 @@ export type TaskPlan = 'plain' | 'client' | 'upgraded' | 'driven';
 
 interface CalledAsTask {
   readonly answer: Answer;
-  /** Whether the answer is already translated for the client. */
+  /** True if the answer is already translated for the client. */
   readonly isTranslated: boolean;
 }
 

@@ -40,7 +40,7 @@ export class ClientGroup extends ConnectionHolder {
     return this.subscribers.size > 0;
   }
 
-  /** Whether no request is in flight and no stream is open. */
+  /** Returns whether no request is in flight and no stream is open. */
   get isQuiet(): boolean {
     return (
       this.#exchanges.size === 0 &&
@@ -49,7 +49,7 @@ export class ClientGroup extends ConnectionHolder {
     );
   }
 
-  /** Whether the group can be released without loss: no request is in flight, and no upstream keeps state for it. */
+  /** Returns whether the group can be released without loss: no request is in flight, and no upstream keeps state for it. */
   get isReleasable(): boolean {
     const isUnconnected = [this, ...this.exclusiveGroups()].every(
       ({ links, pendingLinks }) => links.size === 0 && pendingLinks.size === 0,

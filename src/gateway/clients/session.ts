@@ -24,7 +24,7 @@ interface PendingQuestion {
 
 const MAX_QUESTIONS = 64;
 
-/** How long a user may take to answer. Then the upstream gets an error. */
+/** The time that a user has to answer. Then the upstream gets an error. */
 const ASK_LIMIT_MS = 600_000;
 
 /** The session of a legacy client: the state between its requests. */
@@ -36,7 +36,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
   readonly siblingKey = undefined;
   readonly rounds = undefined;
   readonly inFlight = new ArrayMap<Id, Exchange>();
-  /** Whether the client has sent `notifications/initialized`. Before that it gets only answers to its requests. */
+  /** True if the client has sent `notifications/initialized`. Before that it gets only answers to its requests. */
   isInitialized = false;
   readonly #questions = new Map<Id, PendingQuestion>();
   /**
@@ -77,12 +77,12 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     return nowMs >= this.ref.expiresMs;
   }
 
-  /** Whether no request is in flight and no stream is open. */
+  /** Returns whether no request is in flight and no stream is open. */
   get isQuiet(): boolean {
     return this.inFlight.size === 0 && this.#sink === undefined;
   }
 
-  /** Whether the session can be released without loss: it is quiet, and no upstream keeps state for it. */
+  /** Returns whether the session can be released without loss: it is quiet, and no upstream keeps state for it. */
   get isReleasable(): boolean {
     return this.isQuiet && this.pendingLinks.size === 0 && this.links.size === 0;
   }

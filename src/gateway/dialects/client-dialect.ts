@@ -16,11 +16,11 @@ export type TaskRole = 'polls' | 'waits' | 'none';
 /** The rules by which the gateway answers and asks clients of one revision. */
 export interface ClientDialect {
   readonly era: Era;
-  /** Whether the gateway puts questions into an answer, and the client retries with its input. Else it asks during the call. */
+  /** True if the gateway puts questions into an answer, and the client retries with its input. Else it asks during the call. */
   readonly asksInAnswers: boolean;
-  /** Whether the error of a read depends on whether a list has the resource. */
+  /** True if the error of a read differs for a resource that no list has. */
   readonly marksUnlistedResources: boolean;
-  /** Whether the client accepts notifications other than those of its requests, its subscriptions and its tasks. */
+  /** True if the client accepts notifications other than those of its requests, its subscriptions and its tasks. */
   readonly acceptsOtherNotifications: boolean;
   /** Returns the params of a request without the envelope of its era. */
   withoutEnvelope(params: RawObject): RawObject;

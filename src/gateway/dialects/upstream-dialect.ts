@@ -24,11 +24,11 @@ export type TaskStep = { readonly kind: 'poll' | 'ask' | 'fetch' } | { readonly 
 
 /** The rules by which the gateway asks upstreams of one era. */
 export interface UpstreamDialect {
-  /** Whether a connection has the capabilities, log level and roots of its client. Else each request carries them. */
+  /** True if a connection has the capabilities, log level and roots of its client. Else each request carries them. */
   readonly keepsClientState: boolean;
-  /** Whether the upstream has the tasks of 2025-11-25 instead of the extension. */
+  /** True if the upstream has the tasks of 2025-11-25 instead of the extension. */
   readonly hasCoreTasks: boolean;
-  /** Whether the upstream sends its server requests in answers, and never during a call. */
+  /** True if the upstream sends its server requests in answers, and never during a call. */
   readonly asksInAnswers: boolean;
   /** Returns the client capabilities for the envelope of a request; undefined if there is no envelope. */
   envelopeCapabilities(upstream: CapabilityFilter, client: DeclaringClient): RawObject | undefined;

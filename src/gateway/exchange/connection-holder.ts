@@ -96,10 +96,10 @@ export abstract class ConnectionHolder implements LinkUser {
     return this.#closed.signal;
   }
 
-  /** Whether changes of its lists are announced to it. */
+  /** True if the gateway announces changes of lists to this holder. */
   abstract readonly wantsListChanges: boolean;
 
-  /** Whether the holder is a single client, so that a list that was answered need not be announced. */
+  /** True if the holder is a single client, so that a list that was answered need not be announced. */
   abstract readonly isOneClient: boolean;
 
   /** Equal for holders that hear changes on each other's links; undefined if there are none. */

@@ -63,6 +63,6 @@ export interface Exchange {
 export interface Recipient {
   readonly client: Client;
   readonly exchange: Exchange | undefined;
-  /** Whether the message can belong to no other request. */
+  /** True if the message can belong to no other request. */
   readonly isUnambiguous: boolean;
 }

@@ -28,7 +28,7 @@ export class InputRounds {
   readonly #open = new Map<string, ClientQuestion>();
   readonly #asked = new Set<string>();
   readonly #knownResponses: RawObject | undefined;
-  /** Whether there are open questions that the last round did not contain, or that it left unanswered. */
+  /** True if there are open questions that the last round did not contain, or that it left unanswered. */
   #hasNewQuestions = false;
   /** Resolved when there is a question to ask. */
   #waiter: PromiseWithResolvers<'asked'> | undefined;

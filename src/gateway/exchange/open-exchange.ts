@@ -47,7 +47,7 @@ export class OpenExchange implements Exchange {
     this.progressToken = progressTokenOf(request.params);
   }
 
-  /** Whether the client cancelled the exchange, and so gets no response. */
+  /** Returns whether the client cancelled the exchange, and so gets no response. */
   get isCancelledByClient(): boolean {
     return this.#isCancelledByClient;
   }

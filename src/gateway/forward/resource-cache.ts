@@ -83,7 +83,10 @@ export class ResourceCache {
     if (uri === undefined || caching === undefined || caching.ttlMs === 0) return;
     const key = detach(caching.isPublic ? keyOf('public', publicAudience, uri) : keyOf('private', audience, uri));
     const bytes = Buffer.byteLength(answer.result) + Buffer.byteLength(key);
-    if (bytes > LIMITS.readCacheEntryBytes) return;
+    if (bytes > LIMITS.readCacheEntryBytes) {
+      this.#onLimit('readCacheEntryBytes');
+      return;
+    }
     const shelf = this.#shelves.get(upstream) ?? { reads: new KeptMap<CachedRead>(), bytes: 0 };
     this.#shelves.set(upstream, shelf);
     this.#remove(shelf, key);

@@ -8,6 +8,7 @@ import { isAnonymous } from '../../policy/principal.ts';
 import { type Answer, parsed, type Result, type RpcError } from '../../protocol/jsonrpc.ts';
 import { META, withMeta } from '../../protocol/meta.ts';
 import type { Era } from '../../protocol/revisions.ts';
+import { RPC } from '../../protocol/rpc-codes.ts';
 import {
   hasWrappedOutput,
   downgradeModernError,
@@ -20,14 +21,8 @@ import type { Client, Exchange } from '../exchange/exchange.ts';
 import { elicitationIdToClient } from '../questions/question-labels.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 
-/** The code URL_ELICITATION_REQUIRED of 2025-11-25. */
-export const NEEDS_URL = -32042;
-
-/** The code of a modern upstream for a request that lacks a client capability. */
-const MISSING_CAPABILITY = -32021;
-
-/** Codes of a modern upstream for faults in the gateway's part of a request: header mismatch, unsupported version. */
-const GATEWAY_FAULTS = new Set([-32020, -32022]);
+/** Codes of a modern upstream for faults in the gateway's part of a request. */
+const GATEWAY_FAULTS: ReadonlySet<number> = new Set([RPC.headerMismatch, RPC.unsupportedVersion]);
 
 /** The origin of an answer. */
 export interface UpstreamResult {
@@ -57,7 +52,7 @@ const TRANSLATIONS: Readonly<Record<Era, Readonly<Record<Era, Translation>>>> = 
         return result === answer.result ? answer : { kind: 'result', result };
       },
       error: ({ client }, { upstream }, error, policy) => {
-        if (error.code !== NEEDS_URL) return { kind: 'error', error };
+        if (error.code !== RPC.urlElicitationRequired) return { kind: 'error', error };
         return { kind: 'error', error: { ...error, data: elicitationsToClient(policy, client, upstream, error.data) } };
       },
     },
@@ -71,7 +66,7 @@ const TRANSLATIONS: Readonly<Record<Era, Readonly<Record<Era, Translation>>>> = 
       },
       error: ({ request: { method } }, { upstream }, error) => {
         assertNoGatewayFault(upstream, error);
-        if (error.code === MISSING_CAPABILITY) return unsupportedByClient(upstream, method, error);
+        if (error.code === RPC.missingCapability) return unsupportedByClient(upstream, method, error);
         return { kind: 'error', error: downgradeModernError(method, error) };
       },
     },
@@ -95,7 +90,7 @@ const TRANSLATIONS: Readonly<Record<Era, Readonly<Record<Era, Translation>>>> = 
       },
       error: (exchange, { upstream }, error) => {
         assertNoGatewayFault(upstream, error);
-        if (error.code !== MISSING_CAPABILITY) return upgradedError(exchange, error);
+        if (error.code !== RPC.missingCapability) return upgradedError(exchange, error);
         if (!declaresMissing(exchange.client, error)) return { kind: 'error', error };
         const message = `upstream "${upstream}" needs what cannot be carried to it: ${error.message}`;
         throw new GatewayError('client-unreachable', { upstream, executed: 'no', message });

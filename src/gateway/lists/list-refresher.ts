@@ -39,7 +39,7 @@ interface Check {
 /** An upstream that a list request waits for. */
 interface Awaited {
   readonly id: string;
-  /** Whether the upstream was listed for other clients before. */
+  /** True if the upstream was listed for other clients before. */
   readonly wasListed: boolean;
   /** Resolves with true if the lists were fetched. */
   readonly refreshing: Promise<boolean>;
@@ -91,7 +91,7 @@ export class ListRefresher {
       if (upstream !== only || others.length > 0 || refreshing === undefined) continue;
       const capabilityKey = own?.capabilityKey ?? '';
       // Instructions cannot be corrected later, so lists of the other era are not enough.
-      const isKnown = offers.bestIn(upstream.id, likelyEra(upstream, client), capabilityKey) !== undefined;
+      const isKnown = offers.offerIn(upstream.id, likelyEra(upstream, client), capabilityKey) !== undefined;
       if (isKnown || records.hasFailed(upstream.id)) continue;
       await this.#await([{ id: upstream.id, wasListed: false, refreshing }], waitMs);
     }
@@ -151,7 +151,7 @@ export class ListRefresher {
       const isKnown = await offers.load(id, likelyEra(upstream, holder.era), capabilityKey);
       const refreshing = this.#refreshIfStale(upstream, holder.era, capabilityKey === '' ? undefined : holder);
       if (isKnown || refreshing === undefined || records.hasFailed(id)) continue;
-      const wasListed = offers.best(id, holder.era, '') !== undefined;
+      const wasListed = offers.offerFor(id, holder.era, '') !== undefined;
       if (wasListed && this.#slow.has(listingKey(upstream, holder.era, capabilityKey))) continue;
       unlisted.push({ id, wasListed, refreshing });
     }
@@ -194,7 +194,7 @@ export class ListRefresher {
 
   /** Returns how long lists stay valid. A modern upstream may state a shorter time than the default. */
   #ttlMs({ id, config }: Upstream, era: Era, capabilityKey: string): number {
-    const statedMs = this.#parts.offers.get(id, era, capabilityKey)?.caching?.ttlMs ?? 0;
+    const statedMs = this.#parts.offers.exactOffer(id, era, capabilityKey)?.caching?.ttlMs ?? 0;
     if (statedMs > 0) return Math.min(Math.max(statedMs, LEAST_TTL_MS), LIST_TTL_MS);
     return config.target.kind === 'stdio' ? Number.POSITIVE_INFINITY : LIST_TTL_MS;
   }
@@ -215,7 +215,7 @@ export class ListRefresher {
   #isFreshOnDisk({ id, config, isProcess }: Upstream, era: Era, capabilityKey: string): boolean {
     const { offers, records } = this.#parts;
     if (!isProcess || config.required || records.hasFailed(id)) return false;
-    return offers.get(id, era, capabilityKey) !== undefined && records.listedAgeMs(id) < FRESH_ON_DISK_MS;
+    return offers.exactOffer(id, era, capabilityKey) !== undefined && records.listedAgeMs(id) < FRESH_ON_DISK_MS;
   }
 
   /**

@@ -6,7 +6,7 @@ import { type Offer, offerText, parseOffer, isSameOffer } from '../../catalog/of
 import type { View } from '../../catalog/view.ts';
 import { CLIENT_FEATURES, type Config, type UpstreamConfig } from '../../config/config.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import type { OfferKey as StoredKey, OfferStore, UpstreamKey } from '../../store/offer-store.ts';
+import type { OfferKey, OfferStore, UpstreamKey } from '../../store/offer-store.ts';
 import { type Era, ERAS, eraOf, otherEra } from '../../protocol/revisions.ts';
 import type { Eras } from '../../upstream/link/eras.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
@@ -23,7 +23,7 @@ const MAX_ABSENT = 16_384;
 const MAX_CATALOGS = 256;
 
 /** The era in which an offer was listed, and the capability key of its clients; `''` for all clients. */
-interface OfferKey {
+interface OfferVariant {
   readonly era: Era;
   readonly capabilityKey: string;
 }
@@ -171,19 +171,19 @@ export class Offers {
   }
 
   /** Returns the offer for clients with this capability key, or for all clients (`''`), as listed in this era. */
-  get(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
+  exactOffer(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
     return this.#offers.get(upstream)?.get(keyText({ era, capabilityKey }));
   }
 
   /** Returns the offer for a client of this era: the one listed in its era, else in the other one. */
-  best(upstream: string, client: Era, capabilityKey: string): Offer | undefined {
-    const own = this.#withoutEra.get(upstream) === client ? undefined : this.bestIn(upstream, client, capabilityKey);
-    return own ?? this.bestIn(upstream, otherEra(client), capabilityKey);
+  offerFor(upstream: string, client: Era, capabilityKey: string): Offer | undefined {
+    const own = this.#withoutEra.get(upstream) === client ? undefined : this.offerIn(upstream, client, capabilityKey);
+    return own ?? this.offerIn(upstream, otherEra(client), capabilityKey);
   }
 
   /** Returns the offer listed in this era for clients with this capability key, else the one for all clients. */
-  bestIn(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
-    return this.get(upstream, era, capabilityKey) ?? this.get(upstream, era, '');
+  offerIn(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
+    return this.exactOffer(upstream, era, capabilityKey) ?? this.exactOffer(upstream, era, '');
   }
 
   /** Excludes offers of an era that the upstream does not support. Returns true if lists of clients may change. */
@@ -233,7 +233,7 @@ export class Offers {
   update(upstream: string, era: Era, capabilityKey: string, offer: Offer): boolean {
     const key = { era, capabilityKey };
     this.#listedMs.set(`${upstream} ${keyText(key)}`, performance.now());
-    const before = this.get(upstream, era, capabilityKey);
+    const before = this.exactOffer(upstream, era, capabilityKey);
     if (before !== undefined && isSameOffer(before, offer)) {
       this.#touch(upstream, key, before);
       return false;
@@ -297,13 +297,13 @@ export class Offers {
   }
 
   /** Moves the offer to the end, so that it is the last to be removed. */
-  #touch(upstream: string, key: OfferKey, offer: Offer): void {
+  #touch(upstream: string, key: OfferVariant, offer: Offer): void {
     const offers = this.#offers.get(upstream);
     offers?.delete(keyText(key));
     offers?.set(keyText(key), offer);
   }
 
-  #set(upstream: string, key: OfferKey, offer: Offer): void {
+  #set(upstream: string, key: OfferVariant, offer: Offer): void {
     const offers = this.#offers.get(upstream);
     if (offers === undefined) return;
     this.#touch(upstream, key, offer);
@@ -319,7 +319,7 @@ export class Offers {
    * Removes an offer from memory and disk. The number of kept offers is bounded, since clients choose their
    * capabilities.
    */
-  #remove(upstream: string, offers: Map<string, Offer>, key: OfferKey): void {
+  #remove(upstream: string, offers: Map<string, Offer>, key: OfferVariant): void {
     offers.delete(keyText(key));
     this.#listedMs.delete(`${upstream} ${keyText(key)}`);
     const stored = this.#storeKey(upstream, key);
@@ -336,7 +336,7 @@ export class Offers {
     if (holder.ownOffers.size === 0) return this.catalog(view, era, capabilityKey);
     const offers = this.#offersOf(
       view,
-      (upstream) => holder.ownOffers.get(upstream) ?? this.best(upstream, era, capabilityKey),
+      (upstream) => holder.ownOffers.get(upstream) ?? this.offerFor(upstream, era, capabilityKey),
     );
     return buildCatalog(this.#view(view), offers, this.#limits);
   }
@@ -354,7 +354,7 @@ export class Offers {
     const key = `${client} ${capabilityKey} ${view}`;
     const known = this.#catalogs.get(key);
     if (known !== undefined) return known.catalog;
-    const offers = this.#offersOf(view, (upstream) => this.best(upstream, client, capabilityKey));
+    const offers = this.#offersOf(view, (upstream) => this.offerFor(upstream, client, capabilityKey));
     // If no upstream supports both eras, clients of both eras share one catalog.
     const other = this.#catalogs.get(`${otherEra(client)} ${capabilityKey} ${view}`);
     const catalog =
@@ -371,7 +371,7 @@ export class Offers {
     const key = `${client} ${view}`;
     const known = this.#toolListSizes.get(key)?.size;
     if (known !== undefined) return known;
-    const offers = this.#offersOf(view, (upstream) => this.best(upstream, client, ''));
+    const offers = this.#offersOf(view, (upstream) => this.offerFor(upstream, client, ''));
     const size = toolListSize(this.#view(view), offers, this.#limits.maxNameChars);
     this.#toolListSizes.set(key, { view, size });
     return size;
@@ -392,20 +392,20 @@ export class Offers {
     return offers;
   }
 
-  #storeKey(upstream: string, { era, capabilityKey }: OfferKey): StoredKey {
+  #storeKey(upstream: string, { era, capabilityKey }: OfferVariant): OfferKey {
     return { upstream, target: this.#targets.get(upstream) ?? '', era, capabilityKey };
   }
 
-  async #read(upstream: string, key: OfferKey): Promise<string> {
+  async #read(upstream: string, key: OfferVariant): Promise<string> {
     return (await this.#store.read(this.#storeKey(upstream, key))) ?? '';
   }
 }
 
-function keyText({ era, capabilityKey }: OfferKey): string {
+function keyText({ era, capabilityKey }: OfferVariant): string {
   return `${era} ${capabilityKey}`;
 }
 
-function parseKey(text: string): OfferKey {
+function parseKey(text: string): OfferVariant {
   const [era = '', capabilityKey = ''] = text.split(' ');
   return { era: era === 'modern' ? 'modern' : 'legacy', capabilityKey };
 }

@@ -89,7 +89,7 @@ export class PrivateLists {
     if (offer === undefined) return false;
     await this.#nextTurn();
     if (link.connection.isClosed || link.isRetired) return false;
-    const common = offers.get(link.upstream, link.era, capabilityKey) ?? offers.get(link.upstream, link.era, '');
+    const common = offers.offerIn(link.upstream, link.era, capabilityKey);
     const isOwn = common === undefined || !isSameOffer(common, offer);
     // The changed state may be outside of the process, and concern other clients too.
     if (isOwn) offers.expire(link.upstream, link.era);

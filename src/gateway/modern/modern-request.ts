@@ -80,7 +80,7 @@ export class ModernRequest implements ModernCall {
     if (this.#isClosed) stream.close();
   }
 
-  /** Whether the exchange ends with the request. */
+  /** Returns whether the exchange ends with the request. */
   get endsWithRequest(): boolean {
     return this.#boundTo !== undefined;
   }

@@ -23,7 +23,7 @@ interface ParkedCall {
   /** The answer after each answered round, so that a repeated retry gets the same one. */
   readonly outcomes: Map<number, Promise<Answer>>;
   hasEnded: boolean;
-  /** Whether the client did not retry in time, so that its questions were cancelled. */
+  /** True if the client did not retry in time, so that its questions were cancelled. */
   isAbandoned: boolean;
   /** The time when the call expires; monotonic ms. Infinite while a request of the client is attached. */
   dueMs: number;
@@ -35,7 +35,7 @@ export interface ParkedCallsParts {
   /** The name of this process among the call owners, for retries that reach another process. */
   readonly ownerName: string;
   readonly gauge: Level;
-  /** How long a call waits for a retry. */
+  /** The time that a call waits for a retry. */
   readonly ttlMs: number;
   readonly perPrincipal: number;
   readonly perUpstream: number;
@@ -53,7 +53,7 @@ interface State {
 const SWEEP_MS = 1_000;
 /** The interval of progress for upstreams that wait for answers. SDKs give up after 60 s. */
 const KEEP_ALIVE_MS = 10_000;
-/** How long the answer of a call is kept, for a client whose connection broke just then. */
+/** The time that the answer of a call is kept, for a client whose connection broke just then. */
 const RETAIN_MS = 60_000;
 /** The time that an upstream has to end the call after its questions were cancelled. */
 const GRACE_MS = 5_000;

@@ -23,7 +23,7 @@ const CACHEABLE = new Set([
 export interface Stamp {
   /** Raw JSON text of our `Implementation`. */
   readonly serverInfo: string;
-  /** How long the result may be cached, in milliseconds: an integer of 0 or more. */
+  /** The time for which the result may be cached: an integer of 0 or more. */
   readonly ttlMs: number;
   readonly cacheScope: 'public' | 'private';
 }

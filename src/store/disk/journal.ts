@@ -46,9 +46,9 @@ export class Journal implements AsyncDisposable {
   /** Lines that are not written yet. */
   #waiting: string[] = [];
   #waitingBytes = 0;
-  /** Whether the file describes the state only after it is rewritten. */
+  /** True if the file describes the state only after it is rewritten. */
   #needsRewrite = false;
-  /** Whether the file may end in the middle of a line. */
+  /** True if the file may end in the middle of a line. */
   #isTorn = false;
   #batch: PromiseWithResolvers<boolean> | undefined;
   #writing: Promise<void> | undefined;

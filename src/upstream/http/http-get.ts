@@ -41,7 +41,7 @@ export class EventGet implements WireHandler {
     });
   }
 
-  /** Whether the server has answered with an event stream. */
+  /** Returns whether the server has answered with an event stream. */
   get isOpen(): boolean {
     return this.#isOpen;
   }

@@ -40,9 +40,9 @@ export class PostExchange implements WireHandler {
   #stage: Stage = 'queued';
   #isAnswered = false;
   #hasEnded = false;
-  /** Whether the response has contained anything that does not belong to this request. */
+  /** True if the response has contained anything that does not belong to this request. */
   #isReuseBlocked = false;
-  /** Whether the response has an unexpected JSON body, which may be the answer to another request. */
+  /** True if the response has an unexpected JSON body, which may be the answer to another request. */
   #isUnexpectedBody = false;
   #body: ResponseBody | undefined;
   #reader: EventReader | undefined;
@@ -58,12 +58,12 @@ export class PostExchange implements WireHandler {
     this.#wantsAnswer = wantsAnswer;
   }
 
-  /** Whether the answer has been received, here or on another stream. */
+  /** Returns whether the answer has been received, here or on another stream. */
   get isAnswered(): boolean {
     return this.#isAnswered;
   }
 
-  /** Whether the response is complete. */
+  /** Returns whether the response is complete. */
   get hasEnded(): boolean {
     return this.#hasEnded;
   }

@@ -1,13 +1,13 @@
 import { type Era, ERAS, otherEra } from '../../protocol/revisions.ts';
 
-/** Whether an upstream supports one era, with the evidence. */
+/** States whether an upstream supports one era, with the evidence. */
 export interface EraVerdict {
   readonly speaks: 'yes' | 'no' | 'unknown';
   /** A few words for operators, such as `initialize answered`. Empty while `speaks` is `unknown`. */
   readonly evidence: string;
   /** The time of the evidence. Monotonic ms. */
   readonly sinceMs: number;
-  /** How long the verdict is valid, in milliseconds from `sinceMs`. */
+  /** The time for which the verdict is valid, from `sinceMs`. */
   readonly validMs: number;
 }
 
@@ -19,17 +19,17 @@ export interface Finding {
   readonly era: Era;
   readonly speaks: 'yes' | 'no';
   readonly evidence: string;
-  /** Whether the finding rests on a transient failure, so that it is valid only for a short time. */
+  /** True if the finding rests on a transient failure, so that it is valid only for a short time. */
   readonly isDoubtful?: boolean;
 }
 
 /** The eras whose handshakes to try on a new connection, in order. */
 export type HandshakePlan = readonly [Era, ...Era[]];
 
-/** How long a `no` is valid: the upstream may be replaced by a newer version. */
+/** The time for which a `no` is valid: the upstream may be replaced by a newer version. */
 export const NO_MS = 3_600_000;
 
-/** How long a `no` is valid that rests on a transient failure. */
+/** The time for which a `no` is valid that rests on a transient failure. */
 export const DOUBTFUL_NO_MS = 60_000;
 
 /** The age from which a failed start drops verdicts. Not less: each probe of a program that exits on it costs a start. */

@@ -37,7 +37,7 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
   readonly era: Era;
   /** The `subscriptions/listen` stream of a modern connection. A legacy connection sends notifications without one. */
   readonly subscription: UpstreamSubscription | undefined;
-  /** Whether it serves many clients, or only reads lists for the gateway. */
+  /** True if it serves many clients, or only reads lists for the gateway. */
   shared: boolean;
   readonly users: Set<User>;
   /**
@@ -50,11 +50,11 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
   /** Time of the last start or end of a call. Monotonic ms. */
   usedMs: number;
   /**
-   * Whether its upstream has been removed or replaced. Requests in flight finish on it, and later ones use a link of the upstream
+   * True if its upstream has been removed or replaced. Requests in flight finish on it, and later ones use a link of the upstream
    * that has taken the place, if any.
    */
   isRetired: boolean;
-  /** Whether it has answered a call, so that its end does not count toward a crash loop. */
+  /** True if it has answered a call, so that its end does not count toward a crash loop. */
   hasAnsweredCall: boolean;
 }
 

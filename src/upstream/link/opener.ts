@@ -97,7 +97,7 @@ export class Opener<Owner, User extends LinkUser> {
     return servingEra(this.#eras, client);
   }
 
-  /** Whether server requests on legacy links arrive on the stream of their call; undefined before the first legacy link. */
+  /** Returns whether server requests on legacy links arrive on the stream of their call; undefined before the first legacy link. */
   get hasCallStreams(): boolean | undefined {
     return this.#legacyTransport?.hasCallStreams;
   }

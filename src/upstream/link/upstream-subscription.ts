@@ -49,7 +49,7 @@ export class UpstreamSubscription {
   readonly #taskCounts = new KeptMap<number>();
   #stream: ListenStream | undefined;
   #renewing: Promise<void> | undefined;
-  /** Whether resources or tasks have changed since the running renewal has opened its stream. */
+  /** True if resources or tasks have changed since the running renewal has opened its stream. */
   #isStale = false;
   readonly #closing = new AbortController();
 

@@ -9,11 +9,11 @@ export interface CallOptions<Owner> {
   /** Longest wait without progress (`timeoutMs`), and in total (`maxMs`). Milliseconds; `Infinity` for no deadline. */
   readonly timeoutMs: number;
   readonly maxMs: number;
-  /** Whether to ask for progress, with a token of our own in place of the client's. */
+  /** Asks for progress, with a token of our own in place of the client's. */
   readonly progress: boolean;
-  /** Whether to route progress after the answer until `forgetProgress`, because the call may continue as a task. */
+  /** Routes progress after the answer until `forgetProgress`, because the call may continue as a task. */
   readonly outlivesAnswer?: boolean;
-  /** Whether the call does not count as in flight, so that the connection counts as idle. */
+  /** Excludes the call from the calls in flight, so that the connection counts as idle. */
   readonly isBackground?: true;
   /** The owner of this call, passed to {@link ConnectionEvents}. */
   readonly context: Owner | undefined;
@@ -87,7 +87,7 @@ export class PendingCall<Owner> implements Call<Owner> {
     this.#canceller.cancel(this, reason);
   }
 
-  /** When the call times out. Monotonic ms. */
+  /** Returns the time at which the call times out. Monotonic ms. */
   get dueMs(): number {
     const { timeoutMs, maxMs } = this.options;
     return timeoutMs === Infinity ? Infinity : Math.min(this.lastActivityMs + timeoutMs, this.startedMs + maxMs);

@@ -111,12 +111,12 @@ export class Connection<Owner> {
     return this.#pending.size - this.#backgroundCount;
   }
 
-  /** Whether the upstream may keep state for this connection: it is a process, or has given out a session id. */
+  /** Returns whether the upstream may keep state for this connection: it is a process, or has given out a session id. */
   get mayKeepState(): boolean {
     return this.#transport?.mayKeepState ?? true;
   }
 
-  /** Whether the connection is closed or closing, so that it takes no more requests. */
+  /** Returns whether the connection is closed or closing, so that it takes no more requests. */
   get isClosed(): boolean {
     return this.#closed !== undefined || this.#isClosing;
   }

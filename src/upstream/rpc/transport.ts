@@ -56,7 +56,7 @@ export interface Transport {
   pause?(forMs: number, about: number | undefined): void;
   /** Closes the transport, first gracefully, then by force. Resolves when all its resources are released, in bounded time. */
   close(): Promise<void>;
-  /** Whether the upstream may keep state for this connection. Default: true. */
+  /** True if the upstream may keep state for this connection. Default: true. */
   readonly mayKeepState?: boolean;
 }
 
@@ -85,9 +85,9 @@ export type TransportEra = 'modern' | 'legacy' | 'either';
 /** One way to reach an upstream. */
 export interface TransportOption {
   readonly era: TransportEra;
-  /** Whether each connection starts a process. */
+  /** True if each connection starts a process. */
   readonly isProcess: boolean;
-  /** Whether a server request of a legacy upstream arrives on the stream of its call. */
+  /** True if a server request of a legacy upstream arrives on the stream of its call. */
   readonly hasCallStreams: boolean;
   readonly start: StartTransport;
 }

@@ -31,7 +31,7 @@ export class ProcessGroup {
     guard.add(id);
   }
 
-  /** Whether the child has exited; processes that it has started may still run. */
+  /** Returns whether the child has exited; processes that it has started may still run. */
   get hasExited(): boolean {
     return this.#leader.exitCode !== null || this.#leader.signalCode !== null;
   }

@@ -7,7 +7,7 @@ import { isCompilable } from '../../../src/catalog/items/compilable.ts';
 
 type Schema = Parameters<AjvJsonSchemaValidator['getValidator']>[0];
 
-/** Whether the validator of SDK v1 compiles the schema. */
+/** Returns whether the validator of SDK v1 compiles the schema. */
 function compiles(schema: Schema): boolean {
   try {
     new AjvJsonSchemaValidator().getValidator(schema);

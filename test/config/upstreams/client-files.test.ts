@@ -15,6 +15,18 @@ const ENV = { HOME: '/home/me', GITHUB_PAT: 'ghp_1', USER_NAME: 'me', INPUT_API_
 const LOCAL = { kind: 'stdio', env: {}, cwd: undefined };
 const REMOTE = { kind: 'http', url: 'https://example.com/mcp', headers: {} };
 
+/** The remote server of both files of Codex. */
+const FIGMA = {
+  target: {
+    kind: 'http',
+    url: 'https://mcp.figma.com/mcp',
+    headers: { 'X-Region': 'us-east-1', 'X-User': 'me', Authorization: 'Bearer ghp_1' },
+  },
+  timeouts: { startMs: 20_000, connectMs: 5_000, firstByteMs: 30_000, callMs: 45_500, maxMs: 600_000 },
+  includeTools: ['open'],
+  excludeTools: ['screenshot'],
+};
+
 /** The upstreams of each client's file: every member that differs from the defaults. */
 const clients: readonly {
   client: string;
@@ -126,16 +138,7 @@ const clients: readonly {
     client: 'Codex, as YAML',
     file: 'codex.yaml',
     upstreams: {
-      figma: {
-        target: {
-          kind: 'http',
-          url: 'https://mcp.figma.com/mcp',
-          headers: { 'X-Region': 'us-east-1', 'X-User': 'me', Authorization: 'Bearer ghp_1' },
-        },
-        timeouts: { startMs: 20_000, connectMs: 5_000, firstByteMs: 30_000, callMs: 45_500, maxMs: 600_000 },
-        includeTools: ['open'],
-        excludeTools: ['screenshot'],
-      },
+      figma: FIGMA,
       docs: {
         target: { ...LOCAL, command: 'npx', args: ['-y', '@upstash/context7-mcp'], env: { USER_NAME: 'me' } },
       },
@@ -145,16 +148,7 @@ const clients: readonly {
     client: 'Codex',
     file: 'codex/config.toml',
     upstreams: {
-      figma: {
-        target: {
-          kind: 'http',
-          url: 'https://mcp.figma.com/mcp',
-          headers: { 'X-Region': 'us-east-1', 'X-User': 'me', Authorization: 'Bearer ghp_1' },
-        },
-        timeouts: { startMs: 20_000, connectMs: 5_000, firstByteMs: 30_000, callMs: 45_500, maxMs: 600_000 },
-        includeTools: ['open'],
-        excludeTools: ['screenshot'],
-      },
+      figma: FIGMA,
       'my-docs': {
         title: 'my docs',
         target: {

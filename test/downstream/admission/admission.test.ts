@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { pino } from 'pino';
 import { createAuthenticator } from '../../../src/auth/authenticate.ts';
 import { Admission } from '../../../src/downstream/admission/admission.ts';
-import { readHeaders } from '../../../src/downstream/admission/headers.ts';
+import { readRawHeaders } from '../../../src/downstream/admission/headers.ts';
 import { LOCAL } from '../../../src/policy/principal.ts';
 import { configWith, type Overrides } from '../edge.ts';
 
@@ -33,14 +33,21 @@ const cases = [
   { is: 'a page of another site', raw: ['Host', '127.0.0.1', 'Sec-Fetch-Site', 'cross-site'], isAdmitted: false },
 ];
 
+/** Returns the headers as Node merges them. */
+function headersOf(raw: readonly string[]): Record<string, string> {
+  const headers: Record<string, string> = {};
+  for (let at = 0; at < raw.length; at += 2) headers[String(raw[at]).toLowerCase()] ??= String(raw[at + 1]);
+  return headers;
+}
+
 for (const { is, raw, isAdmitted } of cases) {
   test(`SEC-15 ${is}: ${isAdmitted ? 'admitted by its headers alone' : 'left to the complete check'}`, () => {
-    assert.equal(admissionOf().admitPlain(raw) !== undefined, isAdmitted);
+    assert.equal(admissionOf().admitPlain({ headers: headersOf(raw), rawHeaders: raw }) !== undefined, isAdmitted);
   });
 }
 
 test('only without configured credentials the principal is known at once', () => {
-  const headers = readHeaders(['Host', '127.0.0.1:3000']);
+  const headers = readRawHeaders(['Host', '127.0.0.1:3000']);
   assert.equal(admissionOf().principalOf(headers, ''), LOCAL);
   const apiKeys = [{ name: 'ci', sha256: 'a'.repeat(64) }];
   assert.equal(admissionOf({ auth: { jwt: [], apiKeys } }).principalOf(headers, ''), undefined);

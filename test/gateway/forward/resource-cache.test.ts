@@ -23,9 +23,10 @@ function cache() {
 const TEXT = 'x'.repeat(50_000);
 
 test('N-25 limit readCacheEntryBytes: a larger result is not kept', () => {
-  const { cache: reads } = cache();
+  const { cache: reads, reached } = cache();
   reads.store(read('up', 'a:large'), 0, answer('é'.repeat(LIMITS.readCacheEntryBytes / 2)), 0);
   assert.equal(reads.find(read('up', 'a:large'), 1), undefined);
+  assert.deepEqual(reached, ['readCacheEntryBytes']);
   reads.store(read('up', 'a:small'), 0, answer('small'), 0);
   assert.match(reads.find(read('up', 'a:small'), 1)?.result ?? '', /small/);
 });

@@ -24,17 +24,6 @@ function call(gateway: TestCore, nonce: string, retry: object = {}, options: Mod
   return modernRequest(gateway, 'tools/call', params, { capabilities: FORM, ...options });
 }
 
-const LIMITS = {
-  bodyBytes: 4 << 20,
-  messageBytes: 16 << 20,
-  processes: 64,
-  sessionsPerPrincipal: 1_000,
-  parkedPerPrincipal: 256,
-  parkedPerUpstream: 1_024,
-  inFlightPerSession: 256,
-  streamsPerPrincipal: 1_000,
-};
-
 /** Of a parked call: its questions and its state. */
 async function parked(gateway: TestCore, nonce: string, options: ModernOptions = {}) {
   return askedIn(await call(gateway, nonce, {}, options).reply);
@@ -547,7 +536,7 @@ for (const [kind, target] of [
 
     test('is bounded, and the call beyond it fails and is cancelled', TIMEOUT, async () => {
       const { memory, call: at } = asker({ isAttributed: target !== undefined });
-      const limits = { ...LIMITS, parkedPerPrincipal: 3 };
+      const limits = { parkedPerPrincipal: 3 };
       await using gateway = await testCore({ up: { memory, ...where } }, { limits });
       for (const nonce of ['a', 'b', 'c']) await parked(gateway, nonce);
       const { error } = await call(gateway, 'd').reply;
@@ -559,7 +548,7 @@ for (const [kind, target] of [
 
     test('does not affect the principal’s other requests', TIMEOUT, async () => {
       const { memory } = asker({ isAttributed: target !== undefined });
-      const limits = { ...LIMITS, inFlightPerSession: 3 };
+      const limits = { inFlightPerSession: 3 };
       await using gateway = await testCore({ up: { memory, ...where } }, { limits });
       for (const nonce of ['a', 'b', 'c', 'd']) await parked(gateway, nonce);
       const other = modernRequest(gateway, 'tools/call', toolCall('up__other'), { capabilities: FORM });
@@ -568,7 +557,7 @@ for (const [kind, target] of [
 
     test('does not count requests in flight, which are bounded separately', TIMEOUT, async () => {
       const { memory, finish } = asker({ isQuiet: true, isAttributed: target !== undefined });
-      const limits = { ...LIMITS, inFlightPerSession: 3 };
+      const limits = { inFlightPerSession: 3 };
       await using gateway = await testCore({ up: { memory, ...where } }, { limits });
       const calls = ['a', 'b', 'c'].map((nonce) => call(gateway, nonce));
       await memory.until(() => memory.requests('tools/call')[2]);

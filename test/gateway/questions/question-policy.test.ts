@@ -77,7 +77,7 @@ const refusals = [
 ] as const;
 
 for (const { method, params, clientFeatures, feature } of refusals) {
-  test(`N-28 ${method} of an upstream without ${feature} reaches no client, and is counted`, TIMEOUT, async () => {
+  test(`N-28 ${method} without ${feature} is counted, and reaches no client`, TIMEOUT, async () => {
     const memory = asking(method, params);
     await using gateway = await testCore({ up: { memory, clientFeatures } });
     const { asked, said } = await call(await gateway.connect({ capabilities: EVERYTHING }), {});

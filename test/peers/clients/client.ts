@@ -1,6 +1,6 @@
 import * as z from 'zod';
 
-/** How a client reaches a peer. */
+/** The address at which a client reaches a peer. */
 export type Place =
   | { readonly kind: 'stdio'; readonly command: string; readonly args: readonly string[] }
   | { readonly kind: 'http' | 'sse'; readonly url: string };

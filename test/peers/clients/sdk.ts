@@ -21,7 +21,8 @@ import {
 } from './client.ts';
 import { Notifications } from './notifications.ts';
 
-const TIMEOUT_MS = 20_000;
+/** A late server on a busy machine takes its 5 s, and then several to load its modules. */
+const TIMEOUT_MS = 30_000;
 
 const RESULT = z.looseObject({
   content: z.array(z.looseObject({ text: z.string().optional() })),

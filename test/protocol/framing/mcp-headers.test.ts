@@ -176,7 +176,7 @@ const refused: { name: string; message: Request | Notification; headers: Header[
 ];
 
 for (const { name, message, headers, why } of refused) {
-  test(`${name} in the headers: the request is refused with the reason`, () => {
+  test(`${name} in the headers is refused with the reason`, () => {
     assert.match(standardHeaderFault(message, received(headers)) ?? '', why);
   });
 }

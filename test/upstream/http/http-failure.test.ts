@@ -316,7 +316,7 @@ const breaks = [
 ];
 
 for (const { name, answer } of breaks) {
-  test(`REL-07 a call is written once to a server that ${name}, even on a reused socket`, LIMIT, async () => {
+  test(`REL-07 a server that ${name} gets a call once, on any socket`, LIMIT, async () => {
     await using server = await serveRaw((socket, soFar) => {
       if (!soFar.endsWith('}')) return;
       const id = Number(/"id":(\d+)[^]*?$/.exec(soFar.slice(soFar.lastIndexOf('{')))?.[1]);

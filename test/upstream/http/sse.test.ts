@@ -99,7 +99,7 @@ const starts = [
 ];
 
 for (const { name, status, type, code } of starts) {
-  test(`a server that answers with ${name} cannot be started; executed is no`, LIMIT, async () => {
+  test(`answering with ${name} fails the start; executed is no`, LIMIT, async () => {
     await using server = await serve((_request, response) => {
       response.writeHead(status, { 'content-type': type, location: '/elsewhere' }).end();
     });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { suite, test, type TestContext } from 'node:test';
 import { pino } from 'pino';
 import { upstreamTransports } from '../../../src/compose/transports.ts';
-import { CLIENT_FEATURES, type HttpTarget, type StdioTarget, type UpstreamConfig } from '../../../src/config/config.ts';
+import type { HttpTarget, StdioTarget, UpstreamConfig } from '../../../src/config/config.ts';
 import { RawObject } from '../../../src/json/json.ts';
 import type { Era } from '../../../src/protocol/revisions.ts';
 import { createMetrics } from '../../../src/telemetry/metrics.ts';
@@ -12,6 +12,7 @@ import type { LinkUser } from '../../../src/upstream/link/link.ts';
 import { type LinkRequest, Opener } from '../../../src/upstream/link/opener.ts';
 import { configWith } from '../../downstream/edge.ts';
 import { json, type Received, serve, type Upstream } from '../../fixtures/servers/http-harness.ts';
+import { UPSTREAM } from '../../support/core.ts';
 import { errorText, resultText } from '../../support/http-upstream.ts';
 import { marker } from '../../support/leftovers.ts';
 
@@ -33,25 +34,13 @@ const orderOf = (clientEra: Era): LinkRequest => ({
 /** Half of it is the longest wait for an answer to server/discover. */
 const START_MS = 3_000;
 
-const UPSTREAM: Omit<UpstreamConfig, 'target'> = {
+const UP: UpstreamConfig = {
+  ...UPSTREAM,
   id: 'up',
   title: 'up',
   prefix: 'up__',
-  rawUris: false,
-  isolation: 'session',
-  clientFeatures: CLIENT_FEATURES,
   era: 'auto',
-  start: 'lazy',
-  required: false,
   timeouts: { startMs: START_MS, connectMs: 2_000, firstByteMs: START_MS, callMs: START_MS, maxMs: 10_000 },
-  concurrency: 32,
-  queue: 64,
-  queueMs: 1_000,
-  idleMs: 60_000,
-  maxConnections: 64,
-  includeTools: undefined,
-  excludeTools: [],
-  problem: undefined,
 };
 
 interface Opened {
@@ -68,7 +57,7 @@ async function prober(
   const reach = await upstreamTransports(config, createMetrics('0'), LOG);
   const opener = new Opener<string, LinkUser>({
     upstream: 'up',
-    transports: reach.transportTo({ ...UPSTREAM, target }, config.limits).options,
+    transports: reach.transportTo({ ...UP, target }, config.limits).options,
     clientInfo: RawObject.of({ name: 'linkspan', version: '1' }),
     timeouts: () => ({ startMs: START_MS, callMs: START_MS }),
     log: LOG,

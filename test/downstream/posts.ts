@@ -1,0 +1,52 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { type MemoryUpstream, memoryUpstream, result } from '../support/memory-upstream.ts';
+
+/** Serves HTTP on a port of its own: each request goes to `respond`. */
+export async function serving(
+  respond: (incoming: IncomingMessage, outgoing: ServerResponse) => void,
+): Promise<AsyncDisposable & { readonly url: string }> {
+  const server = createServer(respond).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  if (typeof address !== 'object' || address === null) throw new TypeError('not listening on a port');
+  return {
+    url: `http://127.0.0.1:${address.port}/mcp`,
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+export interface HoldingUpstream {
+  readonly memory: MemoryUpstream;
+  /** Resolves when this number of calls is being held. */
+  readonly holding: (count: number) => Promise<void>;
+  /** Answers all held calls. */
+  readonly release: () => void;
+}
+
+/** Returns an upstream with the tools `echo`, which answers at once, and `hold`, which answers when the test releases it. */
+export function holdingUpstream(): HoldingUpstream {
+  const held: (() => void)[] = [];
+  const tools = ['echo', 'hold'].map((name) => ({ name, inputSchema: { type: 'object' } }));
+  const memory: MemoryUpstream = memoryUpstream({
+    lists: { tools },
+    request: (peer, request) => {
+      const answer = () => peer.say(result(request, { content: [{ type: 'text', text: 'fine' }] }));
+      if (request.params?.string('name') === 'hold') held.push(answer);
+      else answer();
+    },
+  });
+  return {
+    memory,
+    holding: async (count) => {
+      await memory.until(() => (held.length >= count ? true : undefined));
+    },
+    release: () => {
+      for (const answer of held.splice(0)) answer();
+    },
+  };
+}

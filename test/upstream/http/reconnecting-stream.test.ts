@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict';
+import type { ServerResponse } from 'node:http';
+import { test } from 'node:test';
+import { WirePool } from '../../../src/http1/pool.ts';
+import { HttpSession } from '../../../src/upstream/http/http-session.ts';
+import { afterServerStreamEnd, type NextStep, ReconnectingStream } from '../../../src/upstream/http/http-stream.ts';
+import {
+  event,
+  progress,
+  type Received,
+  serve,
+  stream,
+  type Upstream,
+  Waitlist,
+} from '../../fixtures/servers/http-harness.ts';
+
+const LIMIT = { timeout: 20_000 };
+
+/** A stream from a server, with the texts and the end that it has reported. */
+class Reader implements AsyncDisposable {
+  readonly texts = new Waitlist<string>();
+  readonly ends = new Waitlist<NextStep>();
+  readonly session: HttpSession;
+  readonly stream: ReconnectingStream;
+  attempts = 0;
+  readonly #wire: WirePool;
+
+  constructor({ url }: Upstream, lastEventId = '') {
+    const wire = new WirePool(new URL(url), 2_000);
+    const session = new HttpSession({ kind: 'http', url, headers: {} }, 'linkspan/test');
+    this.#wire = wire;
+    this.session = session;
+    this.stream = new ReconnectingStream({
+      upstream: 'notes',
+      messageBytes: 1_000,
+      position: { lastEventId, retryMs: undefined },
+      decide: afterServerStreamEnd,
+      open: (get, position) => wire.dispatch(session.get(position), get),
+      inSession: () => session.id !== undefined,
+      onText: (text) => this.texts.push(text),
+      onAttempt: () => (this.attempts += 1),
+      onEnd: (end) => this.ends.push(end),
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.stream.close();
+    await this.#wire.destroy();
+  }
+}
+
+/** Answers each GET with the next of these functions, and every further one with HTTP 405. */
+function inTurn(...answers: readonly ((response: ServerResponse, request: Received) => void)[]): Promise<Upstream> {
+  let next = 0;
+  return serve((request, response) => {
+    const answer = answers[next++];
+    if (answer === undefined) response.writeHead(405).end();
+    else answer(response, request);
+  });
+}
+
+const soon = 'retry: 1\n';
+const ending = (text: string) => (response: ServerResponse) => {
+  stream(response, text);
+  response.end();
+};
+
+test('a stream that ends or breaks is opened again at its last event', LIMIT, async () => {
+  await using server = await inTurn(
+    ending(`${soon}${event(progress(1), 'a')}`),
+    (response) => {
+      stream(response, event(progress(2), 'b'));
+      setImmediate(() => response.socket?.resetAndDestroy());
+    },
+    ending(event(progress(3), 'c')),
+  );
+  await using reader = new Reader(server);
+  reader.stream.start(0);
+  assert.deepEqual(await reader.ends.at(0), { kind: 'give-up' });
+  assert.deepEqual(reader.texts.items, [progress(1), progress(2), progress(3)]);
+  assert.deepEqual(
+    server.received.items.map(({ headers }) => headers['last-event-id']),
+    [undefined, 'a', 'b', 'c'],
+  );
+});
+
+test('a stream begins at the position that it is given', LIMIT, async () => {
+  await using server = await inTurn();
+  await using reader = new Reader(server, 'e-7');
+  reader.stream.start(0);
+  await reader.ends.at(0);
+  assert.equal(server.received.items[0]?.headers['last-event-id'], 'e-7');
+});
+
+test('events of other types and events without data are no messages', LIMIT, async () => {
+  await using server = await inTurn(
+    ending(`${soon}id: a\ndata: \n\nevent: ping\ndata: x\n\n${event(progress(1), 'b')}`),
+  );
+  await using reader = new Reader(server);
+  reader.stream.start(0);
+  await reader.ends.at(0);
+  assert.deepEqual(reader.texts.items, [progress(1)]);
+});
+
+test('after an event that is too large, the stream is opened from its start', LIMIT, async () => {
+  await using server = await inTurn(ending(`${soon}id: a\ndata: ${progress(1)}\n\ndata: ${'x'.repeat(1_001)}\n\n`));
+  await using reader = new Reader(server);
+  reader.stream.start(0);
+  await reader.ends.at(0);
+  assert.deepEqual(
+    server.received.items.map(({ headers }) => headers['last-event-id']),
+    [undefined, undefined],
+  );
+});
+
+test('a 404 within a session ends the stream with the loss of the session', LIMIT, async () => {
+  await using server = await inTurn((response) => response.writeHead(404).end());
+  await using reader = new Reader(server);
+  reader.session.setId('s-1');
+  reader.stream.start(0);
+  assert.deepEqual(await reader.ends.at(0), { kind: 'session-lost' });
+});
+
+test('each opened stream and each end of one counts as an attempt', LIMIT, async () => {
+  await using server = await inTurn(ending(`${soon}${event(progress(1), 'a')}`));
+  await using reader = new Reader(server);
+  reader.stream.start(0);
+  await reader.ends.at(0);
+  assert.equal(reader.attempts, 3, 'opened, ended, refused');
+});
+
+test('a closed stream reports nothing, and its connection is closed', LIMIT, async () => {
+  await using server = await inTurn((response) => stream(response, event(progress(1), 'a')));
+  await using reader = new Reader(server);
+  reader.stream.start(0);
+  await reader.texts.at(0);
+  reader.stream.close();
+  await server.idle();
+  assert.deepEqual(reader.ends.items, []);
+});
+
+test('a stream that is closed before its delay is over is not opened', LIMIT, async () => {
+  await using server = await inTurn();
+  await using closed = new Reader(server, 'closed');
+  await using open = new Reader(server, 'open');
+  // The timers of both end in this order.
+  closed.stream.start(20);
+  open.stream.start(20);
+  closed.stream.close();
+  await open.ends.at(0);
+  assert.deepEqual(
+    server.received.items.map(({ headers }) => headers['last-event-id']),
+    ['open'],
+  );
+});

@@ -1,0 +1,180 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { pino } from 'pino';
+import { WirePool } from '../../../src/http1/pool.ts';
+import { RawObject } from '../../../src/json/json.ts';
+import type { Notification } from '../../../src/protocol/jsonrpc.ts';
+import { MODERN } from '../../../src/protocol/revisions.ts';
+import { modernHttpTransport } from '../../../src/upstream/http/http-modern.ts';
+import { UpstreamSubscription } from '../../../src/upstream/link/upstream-subscription.ts';
+import { Connection } from '../../../src/upstream/rpc/connection.ts';
+import { TIMEOUTS, Waitlist } from '../../fixtures/servers/http-harness.ts';
+import { type HttpUpstream, modernUpstream, type Served } from '../../support/http-upstream.ts';
+import { waitUntil } from '../../support/wait-until.ts';
+
+const LIMIT = { timeout: 20_000 };
+const LISTEN = 'subscriptions/listen';
+const UPDATED = 'notifications/resources/updated';
+const LISTS = { tools: { listChanged: true }, resources: { listChanged: true, subscribe: true } };
+const TASKS = { extensions: { 'io.modelcontextprotocol/tasks': {} } };
+
+interface Subscribed extends AsyncDisposable {
+  readonly subscription: UpstreamSubscription;
+  readonly notifications: Waitlist<Notification>;
+}
+
+/** Opens a connection to a server over HTTP, and subscribes on it. */
+async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = 5_000): Promise<Subscribed> {
+  const log = pino({ level: 'silent' });
+  const wire = new WirePool(new URL(url), 2_000);
+  const start = modernHttpTransport(
+    { kind: 'http', url, headers: {} },
+    { upstream: 'notes', timeouts: TIMEOUTS, messageBytes: 100_000, log, wire, userAgent: 'linkspan/test' },
+  );
+  const ignore = () => undefined;
+  const connection = await Connection.open<string>(
+    'notes',
+    start,
+    { onNotification: ignore, onServerRequest: ignore, onClose: ignore },
+    AbortSignal.timeout(5_000),
+  );
+  connection.setModernClientInfo(RawObject.of({ name: 'linkspan', version: '1' }));
+  const notifications = new Waitlist<Notification>();
+  const hello = {
+    revision: MODERN,
+    capabilities: RawObject.of(capabilities),
+    serverInfo: RawObject.EMPTY,
+    instructions: undefined,
+  } as const;
+  const subscription = new UpstreamSubscription({
+    upstream: 'notes',
+    connection,
+    hello,
+    callMs,
+    log,
+    onNotification: (notification) => notifications.push(notification),
+  });
+  return {
+    subscription,
+    notifications,
+    [Symbol.asyncDispose]: async () => {
+      subscription.close();
+      await connection.close();
+      await wire.destroy();
+    },
+  };
+}
+
+const filters = (server: HttpUpstream) => server.requests(LISTEN).map(({ params }) => params['notifications']);
+const nextListen = (server: HttpUpstream, n: number): Promise<Served> =>
+  server.received.find((item) => item === server.requests(LISTEN)[n]);
+
+test('an upstream whose lists can change gets one stream for them at once', LIMIT, async () => {
+  await using server = await modernUpstream({});
+  await using to = await subscribe(server, LISTS);
+  await nextListen(server, 0);
+  assert.deepEqual(filters(server), [{ toolsListChanged: true, resourcesListChanged: true }]);
+  server.tell('notifications/tools/list_changed');
+  const { method, params } = await to.notifications.at(0);
+  assert.deepEqual([method, params?.toString()], ['notifications/tools/list_changed', '{}']);
+});
+
+test('an upstream without such lists gets a stream with the first resource', LIMIT, async () => {
+  await using server = await modernUpstream({});
+  await using to = await subscribe(server, { resources: { subscribe: true } });
+  assert.equal(await to.subscription.add('notes://a'), true);
+  assert.deepEqual(filters(server), [{ resourceSubscriptions: ['notes://a'] }]);
+});
+
+test('each further resource opens a new stream, and then closes the old one', LIMIT, async () => {
+  await using server = await modernUpstream({});
+  await using to = await subscribe(server, {});
+  await to.subscription.add('notes://a');
+  assert.equal(await to.subscription.add('notes://b'), true);
+  assert.deepEqual(filters(server).at(-1), { resourceSubscriptions: ['notes://a', 'notes://b'] });
+  await waitUntil(() => server.listens().length === 1);
+  server.tell(UPDATED, { uri: 'notes://b' });
+  assert.equal((await to.notifications.at(0)).params?.string('uri'), 'notes://b');
+});
+
+test('a resource that is subscribed to needs no further stream', LIMIT, async () => {
+  await using server = await modernUpstream({});
+  await using to = await subscribe(server, {});
+  await to.subscription.add('notes://a');
+  assert.equal(await to.subscription.add('notes://a'), true);
+  assert.equal(server.requests(LISTEN).length, 1);
+});
+
+test('a resource that the upstream does not acknowledge is not subscribed to', LIMIT, async () => {
+  await using server = await modernUpstream({ honoured: () => ({ resourceSubscriptions: ['notes://a'] }) });
+  await using to = await subscribe(server, {});
+  assert.equal(await to.subscription.add('notes://secret'), false);
+  assert.equal(await to.subscription.add('notes://a'), true);
+  assert.deepEqual(filters(server).at(-1), { resourceSubscriptions: ['notes://a'] });
+});
+
+test('without the last resource the stream is closed', LIMIT, async () => {
+  await using server = await modernUpstream({});
+  await using to = await subscribe(server, {});
+  await to.subscription.add('notes://a');
+  to.subscription.remove('notes://a');
+  await waitUntil(() => server.listens().length === 0);
+  assert.equal(server.requests(LISTEN).length, 1);
+});
+
+test('a task is subscribed to until its last user has gone', LIMIT, async () => {
+  await using server = await modernUpstream({});
+  await using to = await subscribe(server, TASKS);
+  assert.deepEqual(await Promise.all([to.subscription.addTask('t'), to.subscription.addTask('t')]), [true, true]);
+  assert.deepEqual(filters(server).at(-1), { taskIds: ['t'] });
+  const count = server.requests(LISTEN).length;
+  to.subscription.removeTask('t');
+  assert.equal(await to.subscription.addTask('t'), true);
+  assert.equal(server.requests(LISTEN).length, count);
+  to.subscription.removeTask('t');
+  to.subscription.removeTask('t');
+  await waitUntil(() => server.listens().length === 0);
+});
+
+test('an upstream without tasks gets no subscription to one', LIMIT, async () => {
+  await using server = await modernUpstream({});
+  await using to = await subscribe(server, {});
+  assert.equal(await to.subscription.addTask('t'), false);
+  assert.deepEqual(server.received.items, []);
+});
+
+test('a broken stream is opened again, and every possible change is reported', LIMIT, async () => {
+  await using server = await modernUpstream({});
+  await using to = await subscribe(server, LISTS);
+  await to.subscription.add('notes://a');
+  await waitUntil(() => server.listens().length === 1);
+  server.listens()[0]?.breakOff();
+  await to.notifications.find(({ method }) => method === UPDATED);
+  assert.deepEqual(
+    to.notifications.items.map(({ method }) => method),
+    ['notifications/tools/list_changed', 'notifications/resources/list_changed', UPDATED],
+  );
+  assert.deepEqual(filters(server).at(-1), {
+    toolsListChanged: true,
+    resourcesListChanged: true,
+    resourceSubscriptions: ['notes://a'],
+  });
+});
+
+test('a stream that is not acknowledged in time fails the subscription', LIMIT, async () => {
+  await using server = await modernUpstream({ answers: { [LISTEN]: () => undefined } });
+  await using to = await subscribe(server, {}, 50);
+  await assert.rejects(to.subscription.add('notes://a'), { code: 'upstream-timeout' });
+  await waitUntil(() => server.listens().length === 0);
+});
+
+test('a closed subscription ends its stream, and opens no other', LIMIT, async () => {
+  await using server = await modernUpstream({});
+  await using to = await subscribe(server, LISTS);
+  await to.subscription.add('notes://a');
+  const count = server.requests(LISTEN).length;
+  to.subscription.close();
+  await waitUntil(() => server.listens().length === 0);
+  assert.equal(server.requests(LISTEN).length, count);
+  assert.deepEqual(to.notifications.items, []);
+});
