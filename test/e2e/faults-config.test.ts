@@ -108,11 +108,17 @@ suite('a start', { concurrency: 3 }, () => {
   });
 
   test('an unknown command or option lists the known ones', TIMEOUT, async () => {
-    for (const args of [['serve'], ['run', '--cofnig', 'x'], ['run']]) {
+    for (const args of [['serve'], ['run', '--cofnig', 'x'], ['run', '--config']]) {
       const { code, said } = await run(...args);
       assert.equal(code, 2, said);
       assert.match(said, /error: .*\n.*--help/s);
     }
+  });
+
+  test('no config file ends the start with the names that were looked for', TIMEOUT, async () => {
+    const { code, said } = await run('run');
+    assert.equal(code, 1, said);
+    assert.match(said, /no config file in .*linkspan\.yaml.*--config/);
   });
 
   for (const door of ['listen', 'operator'] as const) {

@@ -18,7 +18,7 @@ export class HttpSession {
   #configuredFrom: HttpTarget['headers'];
   #id: string | undefined;
   #revision: string | undefined;
-  /** The same for all messages between two changes of the session; made at the first. */
+  /** The same for all messages between two changes of the session or of the configured headers; made at the first. */
   #postHead: RequestHead | undefined;
 
   /**
@@ -59,6 +59,7 @@ export class HttpSession {
    * @param bodyMs longest time between two pieces of the body, in milliseconds; 0 for no deadline.
    */
   post(body: string, headersMs: number, bodyMs: number): WireRequest {
+    if (this.#target.headers !== this.#configuredFrom) this.#postHead = undefined;
     this.#postHead ??= this.#buildPostHead();
     return { head: this.#postHead, body, headersMs, bodyMs };
   }
