@@ -36,24 +36,24 @@ const DISCOVERY_IDLE_MS = 10_000;
 const ADOPTION_WAIT_MS = 1_000;
 
 /** One configured MCP server: its state in each era, its connections, and its lists. */
-export class Upstream<Owner, User extends LinkUser> {
+export class Upstream<Context, User extends LinkUser> {
   readonly limiter: ConcurrencyLimiter;
   /** Returns the part of the client capabilities that is declared to this upstream. */
   readonly usableCapabilities: CapabilityFilter;
   readonly #parts: UpstreamParts;
-  readonly #events: UpstreamEvents<Owner, User>;
+  readonly #events: UpstreamEvents<Context, User>;
   readonly #log: Logger;
-  readonly #opener: Opener<Owner, User>;
-  readonly #links = new Map<string, Promise<Link<Owner, User>>>();
-  readonly #live = new Set<Link<Owner, User>>();
+  readonly #opener: Opener<Context, User>;
+  readonly #links = new Map<string, Promise<Link<Context, User>>>();
+  readonly #live = new Set<Link<Context, User>>();
   readonly #stopping = new AbortController();
   readonly #closing = new Set<Promise<void>>();
   readonly #refreshing = new Map<string, Promise<void>>();
-  readonly #slots = new WeakMap<Link<Owner, User>, () => void>();
+  readonly #slots = new WeakMap<Link<Context, User>, () => void>();
   readonly #lifecycles = new Lifecycles((after) => this.#onLifecycle(after));
   readonly #retryingListing = new Set<Era>();
   /** The listing in progress, by link. */
-  readonly #reading = new Map<Link<Owner, User>, Promise<Offer>>();
+  readonly #reading = new Map<Link<Context, User>, Promise<Offer>>();
   /** The revision that was last negotiated in each era. */
   readonly #revisions: Partial<Record<Era, Revision>> = {};
   readonly #isProcess: boolean;
@@ -61,12 +61,12 @@ export class Upstream<Owner, User extends LinkUser> {
   #config: UpstreamConfig;
   readonly #retired = new AbortController();
   /** Links that a client is about to use, or that read lists. */
-  readonly #claimed = new Set<Link<Owner, User>>();
+  readonly #claimed = new Set<Link<Context, User>>();
   /** Whether a client has been served. Before that, the process that read the lists is kept for the first client. */
   #hasServed = false;
   #lastCall = 0;
 
-  constructor(parts: UpstreamParts, events: UpstreamEvents<Owner, User>) {
+  constructor(parts: UpstreamParts, events: UpstreamEvents<Context, User>) {
     const { config } = parts;
     this.#config = config;
     this.limiter = new ConcurrencyLimiter(config.id, config.concurrency, config.queue, config.queueMs);
@@ -140,7 +140,7 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   /** Returns the open links. */
-  links(): Iterable<Link<Owner, User>> {
+  links(): Iterable<Link<Context, User>> {
     return this.#live;
   }
 
@@ -169,7 +169,7 @@ export class Upstream<Owner, User extends LinkUser> {
    *
    * @throws {GatewayError} `upstream-unavailable`, `overloaded`
    */
-  async link(user: User): Promise<Link<Owner, User>> {
+  async link(user: User): Promise<Link<Context, User>> {
     const { isolation } = this.config;
     const call = isolation === 'call' ? ++this.#lastCall : 0;
     // A connection for all clients declares no client capabilities.
@@ -219,7 +219,7 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   /** Marks the end of a call on this link. Closes a link that serves one call only. */
-  onCallEnd(link: Link<Owner, User>): void {
+  onCallEnd(link: Link<Context, User>): void {
     link.usedMs = performance.now();
     if (isCallKey(link.key)) void this.#discard(link, 'released');
   }
@@ -245,7 +245,7 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   /** Returns whether a link stays open without users: a connection to a remote server, for its notifications; a shared process. */
-  #staysOpen(link: Link<Owner, User>): boolean {
+  #staysOpen(link: Link<Context, User>): boolean {
     const isStanding = this.config.target.kind !== 'stdio' || this.config.isolation === 'shared';
     return link.shared && link.capabilityKey === '' && isStanding;
   }
@@ -283,7 +283,7 @@ export class Upstream<Owner, User extends LinkUser> {
   /** Reads the lists. Never over the connection of a single client, whose lists may be private. */
   async #refresh(client: Era, features: ClientFeatures): Promise<void> {
     const { capabilityKey } = features;
-    let link: Link<Owner, User> | undefined;
+    let link: Link<Context, User> | undefined;
     try {
       link = await this.#getLink((era) => discoveryKey(this.#scope(era), capabilityKey), features, client, '');
       const reading = this.list(link, features.clientCapabilities);
@@ -313,7 +313,7 @@ export class Upstream<Owner, User extends LinkUser> {
    *
    * @throws {GatewayError} if one of the lists cannot be read.
    */
-  list(link: Link<Owner, User>, capabilities: RawObject): Promise<Offer> {
+  list(link: Link<Context, User>, capabilities: RawObject): Promise<Offer> {
     link.usedMs = performance.now();
     const { onLimit, onListed } = this.#parts;
     const usable = this.usableCapabilities(capabilities);
@@ -352,7 +352,7 @@ export class Upstream<Owner, User extends LinkUser> {
     features: ClientFeatures,
     client: Era,
     principal: string,
-  ): Promise<Link<Owner, User>> {
+  ): Promise<Link<Context, User>> {
     const key = keyIn(this.#likelyEra(client));
     const known = this.#links.get(key);
     if (known !== undefined) return known;
@@ -361,7 +361,7 @@ export class Upstream<Owner, User extends LinkUser> {
     return opening;
   }
 
-  #setLink(key: string, opening: Promise<Link<Owner, User>>): void {
+  #setLink(key: string, opening: Promise<Link<Context, User>>): void {
     this.#links.set(key, opening);
     opening.catch(() => {
       if (this.#links.get(key) === opening) this.#links.delete(key);
@@ -369,7 +369,7 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   /** Stores a link under its key, which depends on its era. If there is already a link with that key, returns that one. */
-  #placeLink(key: string, link: Link<Owner, User>): Link<Owner, User> | Promise<Link<Owner, User>> {
+  #placeLink(key: string, link: Link<Context, User>): Link<Context, User> | Promise<Link<Context, User>> {
     if (link.key === key) return link;
     this.#links.delete(key);
     const other = this.#links.get(link.key);
@@ -387,7 +387,7 @@ export class Upstream<Owner, User extends LinkUser> {
     features: ClientFeatures,
     client: Era,
     principal: string,
-  ): Promise<Link<Owner, User>> {
+  ): Promise<Link<Context, User>> {
     await awaitAdmission(this.id, () => this.#lifecycles.in(this.#likelyEra(client)), this.#stopping.signal);
     const request = { principal, waitMs: this.config.queueMs, signal: this.#stopping.signal };
     const release = await this.#quotas.acquire(request);
@@ -405,7 +405,7 @@ export class Upstream<Owner, User extends LinkUser> {
     }
   }
 
-  async #start(order: LinkRequest): Promise<Link<Owner, User>> {
+  async #start(order: LinkRequest): Promise<Link<Context, User>> {
     const startedMs = performance.now();
     const expected = this.#likelyEra(order.clientEra);
     const erasBefore = this.eras;
@@ -451,19 +451,19 @@ export class Upstream<Owner, User extends LinkUser> {
     return undefined;
   }
 
-  #remove(link: Link<Owner, User>): boolean {
+  #remove(link: Link<Context, User>): boolean {
     if (!this.#live.delete(link)) return false;
     this.#links.delete(link.key);
     return true;
   }
 
-  #discard(link: Link<Owner, User>, reason: CloseReason): Promise<void> {
+  #discard(link: Link<Context, User>, reason: CloseReason): Promise<void> {
     if (!this.#remove(link)) return Promise.resolve();
     this.#events.onLinkClosed(link, reason);
     return this.#close(link);
   }
 
-  #onLost(link: Link<Owner, User>, error: GatewayError): void {
+  #onLost(link: Link<Context, User>, error: GatewayError): void {
     if (!this.#remove(link)) return;
     // The loss of a session is not a crash.
     const isForgotten = error.code === 'upstream-session-lost';
@@ -476,7 +476,7 @@ export class Upstream<Owner, User extends LinkUser> {
     if (this.#staysOpen(link)) this.#retryListing(link.era);
   }
 
-  #close(link: Link<Owner, User>): Promise<void> {
+  #close(link: Link<Context, User>): Promise<void> {
     this.#claimed.delete(link);
     const closing = link.connection.close().finally(() => {
       this.#slots.get(link)?.();

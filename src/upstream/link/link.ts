@@ -27,11 +27,11 @@ export interface LinkUser extends ClientFeatures {
 }
 
 /** One connection after its handshake, and the users that it serves. */
-export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
+export interface Link<Context, User extends LinkUser> extends ClientFeatures {
   /** Its key among the links of its upstream. Changes if a discovery connection becomes the connection of a client. */
   key: string;
   readonly upstream: string;
-  readonly connection: Connection<Owner>;
+  readonly connection: Connection<Context>;
   readonly hello: ServerHello;
   /** The era of the protocol that this connection speaks. */
   readonly era: Era;
@@ -46,7 +46,7 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
    */
   readonly subscribers: KeptMap<Set<User>>;
   /** Running tasks by id, with their owners. The owners poll them, so the link is not idle while there are any. */
-  readonly tasks: KeptMap<Owner>;
+  readonly tasks: KeptMap<Context>;
   /** Time of the last start or end of a call. Monotonic ms. */
   usedMs: number;
   /**
@@ -66,12 +66,12 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
 export type CloseReason = 'idle' | 'crash' | 'forgotten' | 'replaced' | 'released';
 
 /** Returns whether no call, subscription or task uses the link at this moment. */
-export function isIdle<Owner, User extends LinkUser>(link: Link<Owner, User>): boolean {
+export function isIdle<Context, User extends LinkUser>(link: Link<Context, User>): boolean {
   return link.connection.inFlight === 0 && link.tasks.size === 0 && !isSubscribed(link);
 }
 
 /** Returns whether a user of the link is subscribed to a resource. */
-function isSubscribed<Owner, User extends LinkUser>({ subscribers, users }: Link<Owner, User>): boolean {
+function isSubscribed<Context, User extends LinkUser>({ subscribers, users }: Link<Context, User>): boolean {
   for (const holders of subscribers.values()) {
     for (const holder of holders) if (users.has(holder)) return true;
   }

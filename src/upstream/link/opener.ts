@@ -23,13 +23,13 @@ import { UpstreamSubscription } from './upstream-subscription.ts';
 import type { TransportOption } from '../rpc/transport.ts';
 
 /** Receives the events of a link, in the order of arrival. */
-export interface LinkEvents<Owner, User extends LinkUser> {
+export interface LinkEvents<Context, User extends LinkUser> {
   /** The handshake has succeeded. Called before all other events. */
-  onOpen(link: Link<Owner, User>): void;
-  onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
-  onServerRequest(link: Link<Owner, User>, request: ServerRequest<Owner>): void;
+  onOpen(link: Link<Context, User>): void;
+  onNotification(link: Link<Context, User>, notification: Notification, about: Context | undefined): void;
+  onServerRequest(link: Link<Context, User>, request: ServerRequest<Context>): void;
   /** The connection has closed, on either side. */
-  onClose(link: Link<Owner, User>, error: GatewayError): void;
+  onClose(link: Link<Context, User>, error: GatewayError): void;
 }
 
 /** The key of a link among the links of its upstream, and whether it is shared. */
@@ -73,7 +73,7 @@ interface Attempt {
 }
 
 /** Opens links to one upstream. Keeps the verdicts on its eras, and the transport that has worked for legacy links. */
-export class Opener<Owner, User extends LinkUser> {
+export class Opener<Context, User extends LinkUser> {
   readonly #parts: OpenerParts;
   #eras: Eras;
   /** The transport of the last legacy link. */
@@ -103,7 +103,7 @@ export class Opener<Owner, User extends LinkUser> {
   }
 
   /** Opens a link. @throws {GatewayError} if all attempts fail or the signal is aborted; every connection is closed then. */
-  async open(request: LinkRequest, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
+  async open(request: LinkRequest, events: LinkEvents<Context, User>, signal: AbortSignal): Promise<Link<Context, User>> {
     this.#eras = dropExpired(this.#eras, performance.now());
     // Only a failed probe of the modern era has a cost, so only that probe is shared.
     if (request.clientEra === 'legacy' || this.servingEra('modern') !== undefined) {
@@ -122,7 +122,7 @@ export class Opener<Owner, User extends LinkUser> {
     }
   }
 
-  async #open(request: LinkRequest, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
+  async #open(request: LinkRequest, events: LinkEvents<Context, User>, signal: AbortSignal): Promise<Link<Context, User>> {
     const attempts = this.#attempts(planHandshakes(this.#eras, request.clientEra));
     const findings: Finding[] = [];
     let reason: GatewayError | undefined;
@@ -176,21 +176,21 @@ export class Opener<Owner, User extends LinkUser> {
     attempt: Attempt,
     mayFallBack: boolean,
     request: LinkRequest,
-    events: LinkEvents<Owner, User>,
+    events: LinkEvents<Context, User>,
     signal: AbortSignal,
-  ): Promise<Exclude<HandshakeOutcome, { kind: 'open' }> | OpenedLink<Owner, User>> {
+  ): Promise<Exclude<HandshakeOutcome, { kind: 'open' }> | OpenedLink<Context, User>> {
     const { upstream, timeouts, log } = this.#parts;
     const { callMs } = timeouts();
-    let link: Link<Owner, User> | undefined;
+    let link: Link<Context, User> | undefined;
     // A server may send messages before the end of the handshake. They are delivered right after it.
-    const earlyEvents: ((link: Link<Owner, User>) => void)[] = [];
-    const whenOpen = (report: (link: Link<Owner, User>) => void) => {
+    const earlyEvents: ((link: Link<Context, User>) => void)[] = [];
+    const whenOpen = (report: (link: Link<Context, User>) => void) => {
       if (link === undefined) earlyEvents.push(report);
       else report(link);
     };
-    const onNotification = (notification: Notification, about: Owner | undefined) =>
+    const onNotification = (notification: Notification, about: Context | undefined) =>
       whenOpen((opened) => events.onNotification(opened, notification, about));
-    let connection: Connection<Owner>;
+    let connection: Connection<Context>;
     try {
       connection = await Connection.open(
         upstream,
@@ -256,7 +256,7 @@ export class Opener<Owner, User extends LinkUser> {
   async #handshake(
     { transport, eras }: Attempt,
     mayFallBack: boolean,
-    connection: Connection<Owner>,
+    connection: Connection<Context>,
     { clientCapabilities }: LinkRequest,
   ): Promise<HandshakeOutcome> {
     const { upstream, clientInfo, timeouts } = this.#parts;
@@ -278,8 +278,8 @@ export class Opener<Owner, User extends LinkUser> {
   }
 }
 
-interface OpenedLink<Owner, User extends LinkUser> {
+interface OpenedLink<Context, User extends LinkUser> {
   readonly kind: 'open';
-  readonly link: Link<Owner, User>;
+  readonly link: Link<Context, User>;
   readonly findings: readonly Finding[];
 }
