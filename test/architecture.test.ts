@@ -152,7 +152,7 @@ const ERA_QUESTION =
 
 /** Files of the core that may compare eras, with the reason. */
 const MAY_COMPARE_ERAS: ReadonlyMap<string, string> = new Map([
-  ['gateway/lists/offers.ts', 'reads eras from the keys of stored offers, and selects the keys of one era'],
+  ['gateway/lists/offers.ts', 'selects the offers of one era'],
 ]);
 
 test('only the dialects of the gateway ask for an era', () => {

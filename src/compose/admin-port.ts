@@ -77,7 +77,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
       }
       if (upstream !== undefined) upstreamOf(upstream);
       const ids = core.views.get(view)?.upstreams.map(({ id }) => id) ?? [];
-      return catalogAnswerOf(core.offers.catalog(view, era, widestKey(core.offers, ids, era)), query);
+      return catalogAnswerOf(core.offers.catalog(view, widestKey(core.offers, ids, era)), query);
     },
     clients: () => clientsAnswerOf(core),
     sessions: () => sessionsAnswerOf(core, performance.now()),

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
+import { commonKey } from '../catalog/offer.ts';
 import { updateViews, type View } from '../catalog/view.ts';
 import type { Config } from '../config/config.ts';
 import { Calls } from '../gateway/calls/calls.ts';
@@ -158,7 +159,8 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
   const upstreams: Upstreams = new UpstreamSet();
 
   // Lists and connections.
-  const offers = new Offers(config, views, state.offers, log, metrics);
+  const audienceOf = (id: string, principal: string) => upstreams.get(id)?.audienceOf(principal) ?? '';
+  const offers = new Offers({ config, views, audienceOf, store: state.offers, log, metrics });
   const records = new StartRecords(offers.upstreamKeys(), state.offers, log);
   const stateLosses = new StateLosses({ metrics, log });
   // Sibling groups share the notifications of their connections. `groups` is constructed below.
@@ -193,7 +195,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
   });
   const seenClients = new SeenClients(onLimit);
   const groups = new ClientGroups({
-    defaultCatalog: (view) => offers.catalog(view, 'modern', ''),
+    defaultCatalog: (view) => offers.catalog(view, commonKey('modern')),
     loadCatalog: (holder) => offers.loadCatalog(holder),
     onRelease: (group) => links.releaseHolder(group),
     get idleMs() {

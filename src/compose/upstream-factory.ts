@@ -47,6 +47,7 @@ export class UpstreamFactory {
       {
         config,
         transports: transport.options,
+        credentials: transport.credentials,
         quota: config.target.kind === 'stdio' ? this.#processes : this.#remote,
         clientInfo,
         log,

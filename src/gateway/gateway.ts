@@ -80,8 +80,9 @@ export class Gateway implements Front {
       // Copied, since the session outlives the text of the message.
       const capabilities = RawObject.parse(detach(params.object('capabilities')?.toString() ?? '{}'));
       const clientCapabilities = forwardableCapabilities(capabilities, featuresOf(revision));
-      const features = { clientCapabilities, capabilityKey: capabilityKeyOf(clientCapabilities) };
-      await this.#parts.listRefresher.beginFirstLists(view, 'legacy', features);
+      const capabilityKey = capabilityKeyOf(clientCapabilities);
+      const client = { era: 'legacy', principal: principal.key, clientCapabilities, capabilityKey } as const;
+      await this.#parts.listRefresher.beginFirstLists(view, client);
       const session = await this.#parts.sessions.open({ principal, view, revision, capabilities });
       this.#parts.seenClients.record(session.caller, params.object('clientInfo'), Date.now());
       const { capabilities: serverCapabilities, tools, view: catalogView } = session.catalog;

@@ -1,6 +1,5 @@
-import type { Offer } from '../catalog/offer.ts';
+import type { Offer, OfferKey } from '../catalog/offer.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
-import type { Era } from '../protocol/revisions.ts';
 import type { Eras } from './link/eras.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import type { CloseReason, Link, LinkUser } from './link/link.ts';
@@ -14,8 +13,8 @@ export interface UpstreamEvents<Context, User extends LinkUser> {
   onLinkClosed(link: Link<Context, User>, reason: CloseReason): void;
   /** The state of the upstream has changed. */
   onStateChange(upstream: string, after: Lifecycle): void;
-  /** The lists of the upstream were read over a link of this era, for clients with these capabilities. */
-  onLists(upstream: string, era: Era, capabilityKey: string, offer: Offer): void;
+  /** The lists of the upstream were read for the clients of this key. */
+  onLists(upstream: string, key: OfferKey, offer: Offer): void;
   /** A verdict on an era has changed. */
   onEras(upstream: string, eras: Eras): void;
 }

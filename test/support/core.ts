@@ -12,6 +12,7 @@ import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { type Answer, type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';
+import type { CredentialSource } from '../../src/upstream/connection-key.ts';
 import type { MemoryUpstream } from './memory-upstream.ts';
 
 const UNTIL_MS = 3_000;
@@ -183,11 +184,16 @@ export class TestClient {
   }
 }
 
+interface TestUpstream extends Partial<UpstreamConfig> {
+  readonly memory?: MemoryUpstream;
+  readonly credentials?: CredentialSource;
+}
+
 type Overrides = Partial<Omit<Config, 'limits'>> & { readonly limits?: Partial<LimitsConfig> };
 
 export async function testCore(
   /** Upstreams without `memory` are reached over real transports. */
-  upstreams: Readonly<Record<string, { readonly memory?: MemoryUpstream } & Partial<UpstreamConfig>>>,
+  upstreams: Readonly<Record<string, TestUpstream>>,
   { limits, ...overrides }: Overrides = {},
   /** The cores that act as replicas of one gateway. */
   owners: CallOwners = new LocalCallOwners(),
@@ -231,7 +237,7 @@ export async function testCore(
     lists: { waitMs: 2_000 },
     reload: { watch: true, drainMs: 60_000 },
     profiles: [],
-    upstreams: Object.entries(upstreams).map(([id, { memory: _memory, ...own }]) => ({
+    upstreams: Object.entries(upstreams).map(([id, { memory: _memory, credentials: _credentials, ...own }]) => ({
       ...UPSTREAM,
       id,
       title: id,
@@ -248,12 +254,13 @@ export async function testCore(
     const reach: UpstreamTransports = {
       prepare: (next) => wire.prepare(next),
       transportTo: (upstream, limits) => {
-        const memory = upstreams[upstream.id]?.memory;
+        const { memory, credentials = 'gateway' } = upstreams[upstream.id] ?? {};
         if (memory === undefined) return wire.transportTo(upstream, limits);
         const era = upstream.era === 'auto' ? 'either' : upstream.era;
         const isProcess = upstream.target.kind === 'stdio';
         return {
           options: [{ era, isProcess, hasCallStreams: !isProcess, start: memory.start }],
+          credentials,
           update: () => undefined,
           close: () => Promise.resolve(),
         };

@@ -151,10 +151,12 @@ export class Calls {
     const isRead = method === 'resources/read';
     let source = listed;
     const { holder } = exchange;
-    const audience = `${holder.principal} ${holder.capabilityKey}`;
+    const privateScope = `${holder.principal} ${holder.capabilityKey}`;
+    const { isolation } = upstream.config;
+    const audience = upstream.audienceOf(holder.principal);
     // The answer may depend on the principal, unless one connection serves all clients.
-    const publicAudience = upstream.config.isolation === 'shared' ? '' : holder.principal;
-    const read = { upstream: upstream.id, audience, publicAudience };
+    const publicScope = isolation === 'shared' ? audience : holder.principal;
+    const read = { upstream: upstream.id, privateScope, publicScope };
     const cached = isRead ? resourceCache.find({ ...read, params }, performance.now()) : undefined;
     if (cached !== undefined) {
       const from = { upstream: upstream.id, era: link.era, source };
@@ -173,8 +175,8 @@ export class Calls {
       if (answer.kind === 'error' && answer.error.code === RPC.headerMismatch && !hasRefreshed) {
         // The upstream refused the request before it ran: the tool's schema in the catalog is old.
         hasRefreshed = true;
-        await upstream.relist(exchange.holder.era, upstream.isPersonal ? exchange.holder : NO_FEATURES);
-        this.#parts.listRefresher.bringUpToDate(exchange.holder);
+        await upstream.relist(holder.era, upstream.isPersonal ? holder : NO_FEATURES, audience);
+        this.#parts.listRefresher.bringUpToDate(holder);
         source = sourceAfterRelist(exchange) ?? source;
         continue;
       }

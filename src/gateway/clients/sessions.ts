@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
+import { commonKey } from '../../catalog/offer.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { RawObject } from '../../json/json.ts';
@@ -150,7 +151,14 @@ export class Sessions {
   /** Makes a session with the catalog for its capabilities, which may be read from disk. */
   async #make(id: string, key: string, ref: SessionRef, caller: Caller): Promise<Session> {
     const { offers } = this.#parts;
-    const session = new Session(id, key, ref, caller, offers.catalog(caller.view, 'legacy', ''), this.#onStateKept);
+    const session = new Session(
+      id,
+      key,
+      ref,
+      caller,
+      offers.catalog(caller.view, commonKey('legacy')),
+      this.#onStateKept,
+    );
     session.catalog = await offers.loadCatalog(session);
     return session;
   }

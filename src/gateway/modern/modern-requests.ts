@@ -127,10 +127,12 @@ export class ModernRequests implements ModernRequestHost {
       case 'completion/complete':
         return this.#route(modernRequest, modernClient);
       case 'server/discover':
-        return listRefresher.beginFirstLists(caller.view, 'modern', NO_FEATURES).then(() => {
-          listRefresher.bringUpToDate(group);
-          return this.#discover(group);
-        });
+        return listRefresher
+          .beginFirstLists(caller.view, { era: 'modern', principal: group.principal, ...NO_FEATURES })
+          .then(() => {
+            listRefresher.bringUpToDate(group);
+            return this.#discover(group);
+          });
       case 'subscriptions/listen':
         return this.#listen(modernRequest, modernClient);
       default:

@@ -42,6 +42,8 @@ export interface LinkPlace {
 export interface LinkRequest extends ClientFeatures {
   /** The era of the client that the link is opened for. */
   readonly clientEra: Era;
+  /** The audience of the link; see `audienceOf` in `connection-key.ts`. */
+  readonly audience: string;
   /** Returns the place of the link, which depends on the era of the connection. */
   placeIn(era: Era): LinkPlace;
 }
@@ -103,7 +105,11 @@ export class Opener<Context, User extends LinkUser> {
   }
 
   /** Opens a link. @throws {GatewayError} if all attempts fail or the signal is aborted; every connection is closed then. */
-  async open(request: LinkRequest, events: LinkEvents<Context, User>, signal: AbortSignal): Promise<Link<Context, User>> {
+  async open(
+    request: LinkRequest,
+    events: LinkEvents<Context, User>,
+    signal: AbortSignal,
+  ): Promise<Link<Context, User>> {
     this.#eras = dropExpired(this.#eras, performance.now());
     // Only a failed probe of the modern era has a cost, so only that probe is shared.
     if (request.clientEra === 'legacy' || this.servingEra('modern') !== undefined) {
@@ -122,7 +128,11 @@ export class Opener<Context, User extends LinkUser> {
     }
   }
 
-  async #open(request: LinkRequest, events: LinkEvents<Context, User>, signal: AbortSignal): Promise<Link<Context, User>> {
+  async #open(
+    request: LinkRequest,
+    events: LinkEvents<Context, User>,
+    signal: AbortSignal,
+  ): Promise<Link<Context, User>> {
     const attempts = this.#attempts(planHandshakes(this.#eras, request.clientEra));
     const findings: Finding[] = [];
     let reason: GatewayError | undefined;
@@ -181,6 +191,7 @@ export class Opener<Context, User extends LinkUser> {
   ): Promise<Exclude<HandshakeOutcome, { kind: 'open' }> | OpenedLink<Context, User>> {
     const { upstream, timeouts, log } = this.#parts;
     const { callMs } = timeouts();
+    const { audience } = request;
     let link: Link<Context, User> | undefined;
     // A server may send messages before the end of the handshake. They are delivered right after it.
     const earlyEvents: ((link: Link<Context, User>) => void)[] = [];
@@ -205,6 +216,7 @@ export class Opener<Context, User extends LinkUser> {
           },
         },
         signal,
+        { audience },
       );
     } catch (thrown) {
       if (!(thrown instanceof GatewayError) || !isNotStreamable(thrown)) throw thrown;
@@ -225,6 +237,7 @@ export class Opener<Context, User extends LinkUser> {
       const { clientCapabilities, capabilityKey } = isModern ? NO_FEATURES : request;
       link = {
         ...request.placeIn(era),
+        audience,
         clientCapabilities,
         capabilityKey,
         upstream,

@@ -15,7 +15,7 @@ export interface CallOptions<Context> {
   readonly outlivesAnswer?: boolean;
   /** Excludes the call from the calls in flight, so that the connection counts as idle. */
   readonly isBackground?: true;
-  /** The owner of this call, passed to {@link ConnectionEvents}. */
+  /** The object by which the caller knows the call, passed to {@link ConnectionEvents}. */
   readonly context: Context | undefined;
   /** In the modern era: the client capabilities (default `{}`), and the log level for this call. */
   readonly capabilities?: RawObject | undefined;

@@ -23,13 +23,13 @@ import { RPC } from '../../protocol/rpc-codes.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
 import { TokenBucket } from './token-bucket.ts';
 import { nextRequestId } from './request-ids.ts';
-import type { Outgoing, StartTransport, Transport } from './transport.ts';
+import type { Outgoing, StartTransport, Transport, TransportRequest } from './transport.ts';
 
 /** A request from an upstream to a client. */
 export interface ServerRequest<Context> {
   readonly method: string;
   readonly params: RawObject;
-  /** The owner of the call that it belongs to, if the transport shows it. */
+  /** The context of the call that it belongs to, if the transport shows it. */
   readonly about: Context | undefined;
   /** Answers the request. Has no effect after the first answer, or after the upstream has cancelled the request. */
   answer(answer: Answer): void;
@@ -42,7 +42,7 @@ export interface ConnectionEvents<Context> {
   /**
    * Receives a notification.
    *
-   * @param about owner of the call that the notification belongs to; undefined if it belongs to none. Progress still has our token.
+   * @param about context of the call that the notification belongs to; undefined if it belongs to none. Progress still has our token.
    */
   onNotification(notification: Notification, about: Context | undefined): void;
   onServerRequest(request: ServerRequest<Context>): void;
@@ -65,7 +65,7 @@ export class Connection<Context> {
   readonly #events: ConnectionEvents<Context>;
   readonly #pending = new ArrayMap<number, PendingCall<Context>>();
   readonly #serverRequests = new Map<Id, OpenServerRequest>();
-  /** Owners of answered calls whose progress is still routed, by progress token. */
+  /** Contexts of answered calls whose progress is still routed, by progress token. */
   readonly #outliving = new Map<number, Context>();
   readonly #firstByte = Promise.withResolvers<void>();
   #transport: Transport | undefined;
@@ -87,6 +87,7 @@ export class Connection<Context> {
     start: StartTransport,
     events: ConnectionEvents<Context>,
     signal: AbortSignal,
+    request: TransportRequest,
   ): Promise<Connection<Context>> {
     const connection = new Connection(upstream, events);
     connection.#transport = await start(
@@ -97,6 +98,7 @@ export class Connection<Context> {
         onClose: (error) => connection.#onTransportClose(error),
       },
       signal,
+      request,
     );
     return connection;
   }
@@ -143,9 +145,9 @@ export class Connection<Context> {
     return pending;
   }
 
-  /** Stops routing progress of answered calls to this owner. */
-  forgetProgress(owner: Context): void {
-    for (const [token, holder] of this.#outliving) if (holder === owner) this.#outliving.delete(token);
+  /** Stops routing progress of answered calls of this context. */
+  forgetProgress(context: Context): void {
+    for (const [token, kept] of this.#outliving) if (kept === context) this.#outliving.delete(token);
   }
 
   /** Switches to the modern era with this `clientInfo`, or back to the legacy era with undefined. */
@@ -285,8 +287,8 @@ export class Connection<Context> {
     pending?.settle(response);
   }
 
-  #keepProgress(token: number, owner: Context): void {
-    this.#outliving.set(token, owner);
+  #keepProgress(token: number, context: Context): void {
+    this.#outliving.set(token, context);
     const [oldest] = this.#outliving.keys();
     if (this.#outliving.size > MAX_OUTLIVING_CALLS && oldest !== undefined) this.#outliving.delete(oldest);
   }
@@ -296,9 +298,9 @@ export class Connection<Context> {
     if (method === 'notifications/progress') {
       const token = Number(params?.raw('progressToken'));
       const pending = this.#pending.get(token);
-      const owner = pending === undefined ? this.#outliving.get(token) : pending.context;
+      const context = pending === undefined ? this.#outliving.get(token) : pending.context;
       if (pending !== undefined) pending.lastActivityMs = performance.now();
-      if (pending !== undefined || owner !== undefined) this.#events.onNotification(notification, owner);
+      if (pending !== undefined || context !== undefined) this.#events.onNotification(notification, context);
     } else if (method === 'notifications/cancelled') {
       const id = params?.raw('requestId');
       this.#withdraw(id);

@@ -76,8 +76,18 @@ export function disconnectedError(upstream: string, { reason }: AbortSignal): Ga
   return new GatewayError('upstream-unavailable', { upstream, message }, reason);
 }
 
+/** The connection that a transport is started for. */
+export interface TransportRequest {
+  /** The key of the principal whose credentials the upstream gets; empty for those of the gateway. */
+  readonly audience: string;
+}
+
 /** Starts a transport. @throws {GatewayError} `upstream-unavailable` (executed `no`), with the reason as a sentence. */
-export type StartTransport = (events: TransportEvents, signal: AbortSignal) => Promise<Transport>;
+export type StartTransport = (
+  events: TransportEvents,
+  signal: AbortSignal,
+  request: TransportRequest,
+) => Promise<Transport>;
 
 /** The eras that a transport can carry: one of them, or either. */
 export type TransportEra = 'modern' | 'legacy' | 'either';

@@ -17,6 +17,7 @@ const EVENTS = {
 };
 const ORDER: LinkRequest = {
   clientEra: 'legacy',
+  audience: '',
   clientCapabilities: RawObject.EMPTY,
   capabilityKey: '',
   placeIn: () => ({ key: 'a', shared: false }),
@@ -51,9 +52,9 @@ test('a server that does not support the first transport is reached by the secon
 
 test('a transport that has worked is tried first afterwards', async () => {
   let tries = 0;
-  const first: StartTransport = (events, aborted) => {
+  const first: StartTransport = (events, aborted, request) => {
     tries++;
-    return notStreamable()(events, aborted);
+    return notStreamable()(events, aborted, request);
   };
   const memory = memoryUpstream({});
   const links = opener(first, memory.start);
