@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
 import { commonKey } from '../catalog/offer.ts';
 import { updateViews, type View } from '../catalog/view.ts';
@@ -11,6 +10,7 @@ import { Sessions } from '../gateway/clients/sessions.ts';
 import { HolderLinks } from '../gateway/connections/holder-links.ts';
 import { StateLosses } from '../gateway/connections/state-losses.ts';
 import type { ConnectionHolder, Upstreams } from '../gateway/exchange/connection-holder.ts';
+import { LocalOwners, type Owners } from '../gateway/exchange/owners.ts';
 import { type ClientTransport, RequestRecorder } from '../gateway/exchange/request-recorder.ts';
 import { ListAnswers } from '../gateway/forward/list-answers.ts';
 import { PageCache } from '../gateway/forward/page-cache.ts';
@@ -29,7 +29,6 @@ import { Offers } from '../gateway/lists/offers.ts';
 import { StartRecords } from '../gateway/lists/start-records.ts';
 import { ModernRequests } from '../gateway/modern/modern-requests.ts';
 import { NotificationRouter } from '../gateway/notification-router.ts';
-import { type CallOwners, LocalCallOwners } from '../gateway/questions/call-owners.ts';
 import { ClientTasks } from '../gateway/questions/client-tasks.ts';
 import { QuestionPolicy } from '../gateway/questions/question-policy.ts';
 import { ParkedCalls } from '../gateway/questions/parked-calls.ts';
@@ -95,8 +94,8 @@ export interface Core {
 
 /** The options of {@link startCore}. */
 export interface CoreOptions {
-  /** Finds the gateway that has a parked call. Default: only this process. */
-  readonly callOwners?: CallOwners;
+  /** Finds the process of a session, a parked call or a task. Default: only this process. */
+  readonly owners?: Owners;
   /** Whether sessions may be kept in the state directory, if no other process owns it. Default: true. */
   readonly mayOwnState?: boolean;
   /** How clients are connected. Default: `tcp`. */
@@ -110,7 +109,7 @@ interface CoreParts {
   readonly sealer: Sealer;
   readonly metrics: Metrics;
   readonly transports: UpstreamTransports;
-  readonly callOwners: CallOwners;
+  readonly owners: Owners;
   readonly clientTransport: ClientTransport;
   readonly log: Logger;
 }
@@ -127,7 +126,7 @@ export async function startCore(
   log: Logger,
   options: CoreOptions = {},
 ): Promise<Core> {
-  const { mayOwnState: mayOwn = true, callOwners = new LocalCallOwners(), clientTransport = 'tcp' } = options;
+  const { mayOwnState: mayOwn = true, owners = new LocalOwners(), clientTransport = 'tcp' } = options;
   const state = await openState(config.stateDir, {
     mayOwn,
     events: {
@@ -141,14 +140,14 @@ export async function startCore(
     log[mayOwn ? 'warn' : 'info']({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
   }
   const sealer = await Sealer.open(state.keys);
-  const core = createCore({ config, state, sealer, metrics, transports, callOwners, clientTransport, log });
+  const core = createCore({ config, state, sealer, metrics, transports, owners, clientTransport, log });
   await core.restore();
   core.start();
   return core;
 }
 
 /** Constructs the core, each part after the parts that it needs. No part runs before `start`. */
-function createCore({ config, state, sealer, metrics, transports, callOwners, clientTransport, log }: CoreParts) {
+function createCore({ config, state, sealer, metrics, transports, owners, clientTransport, log }: CoreParts) {
   /** The running config. Parts read the settings that a reload may change through functions and getters. */
   let current = config;
   const onLimit = (limit: LimitName) => metrics.limitReached(limit);
@@ -171,6 +170,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
   // Connection holders: sessions of legacy clients, groups of modern clients.
   const sessions = new Sessions({
     sealer,
+    owners,
     store: state.sessions,
     offers,
     limits: {
@@ -213,7 +213,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
   };
 
   // Messages of upstreams.
-  const taskIds = new TaskIds(sealer);
+  const taskIds = new TaskIds(sealer, state.tasks, owners.name);
   const marks = new TaskMarks(taskIds);
   const clientTasks = new ClientTasks();
   const urlElicitations = new UrlElicitations();
@@ -283,11 +283,19 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     sender,
     taskCalls,
   });
-  const tasks = new Tasks({ questionPolicy, upstreams, links, sender, translator, ids: taskIds, upgradedTasks });
-  const ownerName = randomUUID();
+  const tasks = new Tasks({
+    questionPolicy,
+    upstreams,
+    links,
+    sender,
+    translator,
+    ids: taskIds,
+    owners,
+    upgradedTasks,
+  });
   const parked = new ParkedCalls({
     sealer,
-    ownerName,
+    process: owners.name,
     gauge: metrics.parked,
     get ttlMs() {
       return current.sessions.parkMs;
@@ -316,8 +324,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     get inFlightPerSession() {
       return current.limits.inFlightPerSession;
     },
-    callOwners,
-    ownerName,
+    owners,
     recorder,
   });
   const gateway = new Gateway({
@@ -431,9 +438,6 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
       await records.restore();
     },
     start: () => {
-      callOwners.add(ownerName, {
-        handleModernRequest: (request, caller, sink) => gateway.handleModernRequest(request, caller, sink, undefined),
-      });
       sweeping = setInterval(() => {
         sweep(performance.now());
         void reportProcesses();
@@ -445,7 +449,6 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     /** Stops the parts in the reverse order of their construction. */
     stop: async () => {
       clearInterval(sweeping);
-      callOwners.remove(ownerName);
       sessions.releaseAll();
       parked.close();
       groups.releaseAll();

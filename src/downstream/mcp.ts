@@ -82,9 +82,22 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     return this.#parts.metrics;
   }
 
-  /** Handles a request to an endpoint. @param endpoint external URI, for the page that browsers get. */
+  /**
+   * Handles a request to an endpoint, or passes it on to the process that has its session.
+   *
+   * @param endpoint external URI, for the page that browsers get.
+   */
   async answer(env: HttpBindings, view: string, admitted: Admitted, endpoint: string): Promise<Response> {
-    if (!this.#parts.front.hasView(view)) return refuseUnknownEndpoint();
+    const { front } = this.#parts;
+    if (!front.hasView(view)) return refuseUnknownEndpoint();
+    const { sessionId } = admitted.headers;
+    if (sessionId !== undefined && !front.hasSession(sessionId)) {
+      const ownership = await front.ownerOfSession(sessionId);
+      if (ownership.kind === 'elsewhere') {
+        await ownership.owner.forward(env.incoming, env.outgoing);
+        return RESPONSE_ALREADY_SENT;
+      }
+    }
     const { method = '' } = env.incoming;
     switch (method) {
       case 'POST':

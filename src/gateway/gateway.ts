@@ -14,7 +14,7 @@ import { capabilityKeyOf, forwardableCapabilities } from './exchange/client-capa
 import type { CallOutcome } from './calls/call-outcome.ts';
 import type { Calls } from './calls/calls.ts';
 import type { ClientTasks } from './questions/client-tasks.ts';
-import type { ClientSession, Front, ModernCall, ModernCaller, ModernSink, MessageSink } from './front.ts';
+import type { ClientSession, Front, ModernCall, ModernCaller, ModernSink, MessageSink, Ownership } from './front.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
 import { LISTS, type ListAnswers } from './forward/list-answers.ts';
 import { isSeverity } from '../protocol/severity.ts';
@@ -98,6 +98,14 @@ export class Gateway implements Front {
     }
   }
 
+  hasSession(id: string): boolean {
+    return this.#parts.sessions.has(id);
+  }
+
+  ownerOfSession(id: string): Ownership | Promise<Ownership> {
+    return this.#parts.sessions.ownerOf(id);
+  }
+
   findSession(
     id: string,
     principal: Principal,
@@ -154,7 +162,7 @@ export class Gateway implements Front {
 
   #answer(session: Session, exchange: OpenExchange): Answer | Promise<Answer> {
     const { request } = exchange;
-    if (TASK_METHODS.has(request.method)) return this.#parts.tasks.request(exchange);
+    if (TASK_METHODS.has(request.method)) return this.#runTask(exchange);
     const list = LISTS.get(request.method);
     if (list !== undefined) return this.#parts.lists.answer(session, list, request);
     switch (request.method) {
@@ -170,6 +178,13 @@ export class Gateway implements Front {
       default:
         throw new GatewayError('method-not-found', { message: request.method });
     }
+  }
+
+  async #runTask(exchange: OpenExchange): Promise<Answer> {
+    const outcome = await this.#parts.tasks.request(exchange);
+    // A session is in one process with its connections, so the task belongs to another session.
+    if (outcome.kind === 'elsewhere') throw new GatewayError('unknown-task');
+    return outcome;
   }
 
   async #setLevel(session: Session, { params }: Request): Promise<Answer> {

@@ -1,4 +1,3 @@
-import { LocalCallOwners, type CallOwners } from '../../src/gateway/questions/call-owners.ts';
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -14,6 +13,7 @@ import { type Answer, type Message, parseMessage } from '../../src/protocol/json
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';
 import type { CredentialSource } from '../../src/upstream/connection-key.ts';
 import type { MemoryUpstream } from './memory-upstream.ts';
+import type { JoinedProcess, JoinedProcesses } from './joined-processes.ts';
 
 const UNTIL_MS = 3_000;
 
@@ -195,8 +195,8 @@ export async function testCore(
   /** Upstreams without `memory` are reached over real transports. */
   upstreams: Readonly<Record<string, TestUpstream>>,
   { limits, ...overrides }: Overrides = {},
-  /** The cores that act as replicas of one gateway. */
-  owners: CallOwners = new LocalCallOwners(),
+  /** The processes of one gateway, if the core is one of several. */
+  processes?: JoinedProcesses,
 ): Promise<TestCore> {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-core-'));
   const config: Config = {
@@ -248,6 +248,7 @@ export async function testCore(
   };
   const log = pino({ level: 'silent' });
   let metrics = createMetrics('test');
+  let joined: JoinedProcess | undefined;
   const start = async () => {
     metrics = createMetrics('test');
     const wire = await upstreamTransports(config, metrics, log);
@@ -268,7 +269,10 @@ export async function testCore(
       processUsage: () => wire.processUsage(),
       [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),
     };
-    return await startCore(config, metrics, reach, log, { callOwners: owners });
+    joined = processes?.join();
+    const started = await startCore(config, metrics, reach, log, joined === undefined ? {} : { owners: joined });
+    joined?.serve(started.gateway);
+    return started;
   };
   let core = await start();
   return {
@@ -299,10 +303,12 @@ export async function testCore(
       return client;
     },
     restart: async () => {
+      joined?.leave();
       await core.stop();
       core = await start();
     },
     [Symbol.asyncDispose]: async () => {
+      joined?.leave();
       await core.stop();
       await rm(stateDir, { recursive: true, force: true });
     },

@@ -25,7 +25,7 @@ export class ModernRequest implements ModernCall {
   readonly lookup: HeaderLookup | undefined;
   exchange: OpenExchange | undefined;
   #stream: SubscriptionStream | undefined;
-  /** The same request in the process that has its parked call. */
+  /** The same request in the process that has its parked call or task. */
   #delegate: ModernCall | undefined;
   readonly #host: ModernRequestHost;
   /** The group whose requests in flight include this one. */
@@ -68,7 +68,7 @@ export class ModernRequest implements ModernCall {
     group.addExchange(exchange);
   }
 
-  /** Passes the request on to the process that has its parked call. */
+  /** Passes the request on to the process that has its parked call or task. */
   delegateTo(call: ModernCall): void {
     this.#delegate = call;
     if (this.#isCancelled) call.cancel(GONE);

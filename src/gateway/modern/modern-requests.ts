@@ -20,7 +20,7 @@ import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { CallOutcome } from '../calls/call-outcome.ts';
 import type { Calls } from '../calls/calls.ts';
 import type { UrlElicitations } from '../questions/url-elicitations.ts';
-import type { ModernCaller, ModernSink } from '../front.ts';
+import type { ModernCaller, ModernSink, Owner } from '../front.ts';
 import { SubscriptionStream, readFilter } from './subscription-stream.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { LISTS, type ListAnswers } from '../forward/list-answers.ts';
@@ -28,8 +28,8 @@ import { assertDeclaresTasks } from '../dialects/client-dialect.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
+import type { Owners } from '../exchange/owners.ts';
 import type { RequestRecorder } from '../exchange/request-recorder.ts';
-import type { CallOwners } from '../questions/call-owners.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
@@ -59,9 +59,7 @@ export interface ModernRequestsParts {
   readonly questionPolicy: QuestionPolicy;
   readonly urlElicitations: UrlElicitations;
   readonly inFlightPerSession: number;
-  readonly callOwners: CallOwners;
-  /** The name of this process in {@link callOwners}. */
-  readonly ownerName: string;
+  readonly owners: Owners;
   readonly recorder: RequestRecorder;
 }
 
@@ -154,13 +152,14 @@ export class ModernRequests implements ModernRequestHost {
     return this.#stamp(group, method, await stream.run(uris, taskIds));
   }
 
-  #runTask(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
+  async #runTask(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
     const { group } = modernClient;
     const exchange = new OpenExchange(modernClient, group, modernRequest.request, modernRequest.sink);
     // The group does not list this exchange, since a question of an upstream is never about a task request.
     modernRequest.bind(exchange);
     this.#countIn(modernRequest, group);
-    return this.#parts.tasks.request(exchange);
+    const outcome = await this.#parts.tasks.request(exchange);
+    return outcome.kind === 'elsewhere' ? await this.#delegate(modernRequest, outcome.owner) : outcome;
   }
 
   #discover({ catalog, caller, dialect }: ClientGroup): Answer {
@@ -218,9 +217,12 @@ export class ModernRequests implements ModernRequestHost {
   ): Promise<Answer> {
     const { request } = modernRequest;
     const state = await unsealState(this.#parts.sealer, requestState, modernClient.caller, request);
-    if (state.kind === 'park' && state.owner !== this.#parts.ownerName)
-      return await this.#delegate(modernRequest, state.owner);
-    if (state.kind === 'park') return await this.#resume(modernRequest, modernClient, state, retry);
+    if (state.kind === 'park') {
+      const ownership = await this.#parts.owners.ownerOf({ kind: 'parked-call', process: state.owner });
+      if (ownership.kind === 'here') return await this.#resume(modernRequest, modernClient, state, retry);
+      if (ownership.kind === 'elsewhere') return await this.#delegate(modernRequest, ownership.owner);
+      throw new GatewayError('invalid-state', { message: 'the call is over; make it again' });
+    }
     if (state.upstream !== to.upstream) throw new GatewayError('invalid-state');
     let forwarded: Retry = { inputResponses: undefined, requestState: undefined };
     if (state.kind === 'relay') {
@@ -335,11 +337,9 @@ export class ModernRequests implements ModernRequestHost {
     return undefined;
   }
 
-  /** Passes a retry on to the process of its parked call. @throws {GatewayError} `invalid-state` if that process is unknown. */
-  async #delegate(modernRequest: ModernRequest, name: string): Promise<Answer> {
+  /** Passes a request on to the process of its parked call or task. */
+  async #delegate(modernRequest: ModernRequest, owner: Owner): Promise<Answer> {
     const { request, caller, sink } = modernRequest;
-    const owner = await this.#parts.callOwners.find(name);
-    if (owner === undefined) throw new GatewayError('invalid-state', { message: 'the call is over; make it again' });
     const { promise, resolve } = Promise.withResolvers<Answer>();
     const back = { receivedMs: sink.receivedMs, send: (text: string) => sink.send(text), answer: resolve };
     modernRequest.delegateTo(owner.handleModernRequest(request, caller, back));

@@ -32,8 +32,8 @@ interface ParkedCall {
 
 export interface ParkedCallsParts {
   readonly sealer: Sealer;
-  /** The name of this process among the call owners, for retries that reach another process. */
-  readonly ownerName: string;
+  /** The name of this process, for retries that reach another one; see `Owners.name`. */
+  readonly process: string;
   readonly gauge: Level;
   /** The time that a call waits for a retry. */
   readonly ttlMs: number;
@@ -172,7 +172,7 @@ export class ParkedCalls {
     call.dueMs = performance.now() + ttlMs;
     exchange.detach();
     const { client, request } = exchange;
-    const waiting = { kind: 'park', owner: this.#parts.ownerName, park: call.id, round: call.round } as const;
+    const waiting = { kind: 'park', owner: this.#parts.process, park: call.id, round: call.round } as const;
     // Valid a little longer than the call waits, so that a late client gets the right error.
     const state = await sealState(sealer, waiting, client.caller, request, Date.now() + ttlMs + RETAIN_MS);
     const result = inputRequiredResult({ inputRequests, requestState: JSON.stringify(state) });
