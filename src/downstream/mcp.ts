@@ -315,7 +315,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       return refuse(new GatewayError('too-many-requests', { message }), undefined, { 'retry-after': '60' });
     }
     if (lastEventId === undefined) streams.listen(outgoing);
-    else if (!streams.resume(outgoing, lastEventId)) {
+    else if (!(await streams.resume(outgoing, lastEventId))) {
       // Clients that see the empty stream end would resume it again and again; 405 ends that.
       const message = 'this stream has ended, and every event of it was sent';
       return refuse(new GatewayError('method-not-allowed', { message }), undefined, { allow: 'POST' });

@@ -12,7 +12,8 @@ import { Admission, type AdmissionParts } from '../admission/admission.ts';
 import { McpEndpoint } from '../mcp.ts';
 import { PostFastPath } from './post-fast-path.ts';
 import type { BodyBudget } from '../memory/body-budget.ts';
-import { createEdgeMemory } from '../memory/edge-memory.ts';
+import type { EdgeMemory } from '../memory/edge-memory.ts';
+import type { EventLogs } from '../streams/event-log.ts';
 import { EdgeTimers } from '../streams/edge-timers.ts';
 import { refuse, refuseUnknownEndpoint } from '../admission/refusal.ts';
 import { SseEndpoint } from '../sse.ts';
@@ -37,6 +38,8 @@ export interface EndpointsParts {
   readonly config: Config;
   readonly log: Logger;
   readonly metrics: Metrics;
+  readonly memory: EdgeMemory;
+  readonly eventLogs: EventLogs;
 }
 
 export interface AppParts extends AdmissionParts {
@@ -58,15 +61,12 @@ function notAllowed(allow: string): Response {
   return refuse(new GatewayError('method-not-allowed', { message: `use ${allow}` }), undefined, { allow });
 }
 
-/** Creates the endpoints, with the memory that they share. */
-export function createEndpoints({ front, config, log, metrics }: EndpointsParts): Endpoints {
+/** Creates the endpoints. */
+export function createEndpoints({ front, config, log, metrics, memory, eventLogs }: EndpointsParts): Endpoints {
   const timers = new EdgeTimers(config.sessions.keepAliveMs);
   const { bodyBytes, streamsPerPrincipal } = config.limits;
-  const { eventLimit, eventLimitBytes } = config.sessions;
-  const limits = { events: eventLimit, bytes: eventLimitBytes };
-  const memory = createEdgeMemory(config, metrics);
   const shared = { front, timers, metrics, memory, bodyBytes, streamsPerPrincipal };
-  const mcp = new McpEndpoint({ ...shared, limits, onFailure: failureHandler(log) });
+  const mcp = new McpEndpoint({ ...shared, eventLogs, onFailure: failureHandler(log) });
   const sse = new SseEndpoint({ ...shared, log });
   return {
     mcp,

@@ -47,7 +47,7 @@ function setUp(isImpatient = true) {
   const writer = new StreamWriter(
     reader,
     {
-      onWritten: ({ seq }) => wrote.push(seq),
+      beforeWrite: ({ seq }) => void wrote.push(seq),
       onGone: (streamEvents) => unsent.push(streamEvents),
       onDropped: () => seen.dropped++,
     },
