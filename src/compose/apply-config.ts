@@ -71,13 +71,23 @@ export function configApplier(parts: ApplierParts): ApplyConfig {
     // Lists that cannot be read are fetched again.
     await Promise.allSettled([offers.restore(fresh), records.restore(fresh)]);
     void parts.notifications.onConfigChanged();
+    listRefresher.dropChecks();
+    const shown = shownUpstreams(parts);
     for (const { id, start } of [...diff.added, ...diff.replaced.map(({ config }) => config)]) {
       const upstream = upstreams.get(id);
       if (upstream === undefined || upstream.config.problem !== undefined) continue;
       if (start === 'eager' || running.includes(id)) void listRefresher.refreshAtStart(upstream);
+      // Connected clients have listed before, and learn of its items only from a change.
+      else if (shown.has(id)) void listRefresher.refreshUnlessKnown(upstream);
     }
     return { drained: Promise.all(draining).then(() => undefined) };
   };
+}
+
+/** Returns the ids of the upstreams at the endpoints of connected clients. */
+function shownUpstreams({ sessions, groups, views }: ApplierParts): ReadonlySet<string> {
+  const used = new Set([...sessions, ...groups].map(({ view }) => view));
+  return new Set([...used].flatMap((view) => views.get(view)?.upstreams.map(({ id }) => id) ?? []));
 }
 
 /** Tells the clients of removed endpoints about it, and ends their sessions when their requests have ended. */

@@ -42,22 +42,24 @@ async function toolsOf(client: Awaited<ReturnType<TestCore['connect']>>): Promis
 
 const CHANGED = 'notifications/tools/list_changed';
 
-test('an added upstream is announced and can be called', TIMEOUT, async () => {
-  const [a, b] = [waiting(), waiting()];
-  await using gateway = await testCore(
-    { a: { memory: a.memory }, b: { memory: b.memory } },
-    { upstreams: [upstream('a')] },
-  );
-  const client = await gateway.connect();
-  assert.deepEqual(await toolsOf(client), ['a__wait']);
-  await change(gateway, gateway.config, { upstreams: [upstream('a'), upstream('b', { start: 'eager' })] });
-  await client.heard(CHANGED);
-  assert.deepEqual(await toolsOf(client), ['a__wait', 'b__wait']);
-  b.release();
-  assert.deepEqual(await client.result('tools/call', toolCall('b__wait')), DONE);
-  const own = await gateway.connect({ view: 'b' });
-  assert.deepEqual(await toolsOf(own), ['wait']);
-});
+for (const start of ['eager', 'lazy'] as const) {
+  test(`an added upstream with start: ${start} is announced and can be called`, TIMEOUT, async () => {
+    const [a, b] = [waiting(), waiting()];
+    await using gateway = await testCore(
+      { a: { memory: a.memory }, b: { memory: b.memory } },
+      { upstreams: [upstream('a')] },
+    );
+    const client = await gateway.connect();
+    assert.deepEqual(await toolsOf(client), ['a__wait']);
+    await change(gateway, gateway.config, { upstreams: [upstream('a'), upstream('b', { start })] });
+    await client.heard(CHANGED);
+    assert.deepEqual(await toolsOf(client), ['a__wait', 'b__wait']);
+    b.release();
+    assert.deepEqual(await client.result('tools/call', toolCall('b__wait')), DONE);
+    const own = await gateway.connect({ view: 'b' });
+    assert.deepEqual(await toolsOf(own), ['wait']);
+  });
+}
 
 test('a removed upstream finishes its calls, and users of the others notice the list only', TIMEOUT, async () => {
   const [a, b] = [waiting(), waiting()];

@@ -73,7 +73,7 @@ export class ListRefresher {
   readonly #processStarts = new StartQueue(PROCESS_STARTS);
   readonly #remoteStarts = new StartQueue(REMOTE_STARTS);
   /** The last check of each holder. Requests during a check wait for it. */
-  readonly #recent = new WeakMap<ConnectionHolder, Check>();
+  #recent = new WeakMap<ConnectionHolder, Check>();
   /** Queued and running fetches, by upstream and {@link offerKeyText}. */
   readonly #refreshing = new Map<string, { readonly upstream: Upstream; readonly fetched: Promise<boolean> }>();
   /**
@@ -136,6 +136,16 @@ export class ListRefresher {
   /** Fetches the lists of one upstream before any client has connected, in the era of nearly all clients. */
   refreshAtStart(upstream: Upstream): Promise<boolean> {
     return this.#refresh(upstream, FIRST_CLIENT);
+  }
+
+  /** Fetches the lists of one upstream, unless they are known. */
+  refreshUnlessKnown(upstream: Upstream): Promise<boolean> | undefined {
+    return this.#refreshIfStale(upstream, FIRST_CLIENT);
+  }
+
+  /** Lets the next list request of every holder check the lists, since upstreams have come or gone. */
+  dropChecks(): void {
+    this.#recent = new WeakMap();
   }
 
   async #waitFor(holder: ConnectionHolder, running: Promise<void>): Promise<void> {
