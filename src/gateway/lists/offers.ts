@@ -351,7 +351,10 @@ export class Offers {
     if (!this.#views.has(view)) return holder.catalog;
     const key = this.#keyOf(holder);
     if (holder.ownOffers.size === 0) return this.catalog(view, key);
-    const offers = this.#offersOf(view, (upstream) => holder.ownOffers.get(upstream) ?? this.#offerForClients(upstream, key));
+    const offers = this.#offersOf(
+      view,
+      (upstream) => holder.ownOffers.get(upstream) ?? this.#offerForClients(upstream, key),
+    );
     return buildCatalog(this.#view(view), offers, this.#limits);
   }
 
