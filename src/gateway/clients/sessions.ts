@@ -69,12 +69,12 @@ export class Sessions {
 
   /** Returns whether the session of this id is in memory. */
   has(id: string): boolean {
-    return this.#active.has(id);
+    return this.#active.get(tagOf(id))?.id === id;
   }
 
   /** Returns where the session of this id is, which may belong to anybody. */
   ownerOf(id: string): Ownership | Promise<Ownership> {
-    return this.#active.has(id) ? HERE : this.#parts.owners.ownerOf({ kind: 'session', id });
+    return this.has(id) ? HERE : this.#parts.owners.ownerOf({ kind: 'session', id });
   }
 
   /**
