@@ -81,7 +81,7 @@ export class Opener<Context, User extends LinkUser> {
   /** The transport of the last legacy link. */
   #legacyTransport: TransportOption | undefined;
   /** The running probe of the modern era. Other modern clients wait for it. */
-  #probing: Promise<unknown> | undefined;
+  #probing: { readonly audience: string; readonly opening: Promise<unknown> } | undefined;
 
   constructor(parts: OpenerParts) {
     this.#parts = parts;
@@ -116,11 +116,17 @@ export class Opener<Context, User extends LinkUser> {
       return await this.#open(request, events, signal);
     }
     if (this.#probing !== undefined) {
-      await this.#probing;
-      return await this.#open(request, events, signal);
+      const { audience, opening } = this.#probing;
+      if (audience === request.audience) {
+        await opening;
+        return await this.#open(request, events, signal);
+      }
+      // It may fail for credentials that this audience does not use.
+      await opening.catch(() => undefined);
+      return await this.open(request, events, signal);
     }
     const opening = this.#open(request, events, signal);
-    this.#probing = opening;
+    this.#probing = { audience: request.audience, opening };
     try {
       return await opening;
     } finally {
