@@ -33,7 +33,12 @@ async function replying(
   const { session } = await gateway.connect();
   const memory = createEdgeMemory(configWith({}), undefined);
   const eventLogs = new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events);
-  const streams = new SessionStreams(session, { eventLogs, timers: new EdgeTimers(60_000), metrics: undefined, memory });
+  const streams = new SessionStreams(session, {
+    eventLogs,
+    timers: new EdgeTimers(60_000),
+    metrics: undefined,
+    memory,
+  });
   const parts: ReplyParts = { memory, streamsOf: ({ closed }) => (closed.aborted ? undefined : streams) };
   return await serving((_incoming, response) => {
     const all: ReplyOptions = { session, shape: 'any', request: '1', expected: 1, ...options };

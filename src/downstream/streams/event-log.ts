@@ -23,13 +23,14 @@ export interface EventLog {
    *   kept is only lost for a client that resumes.
    */
   append(stream: string, streamEvent: StreamEvent): Promise<void> | undefined;
-  /** The last event of a stream was appended. @param nowMs monotonic. */
+  /** The stream has ended. Its last events may still be appended, after a slow reader has received them. @param nowMs monotonic. */
   finish(stream: string, nowMs: number): void;
   /** Returns whether an event with a higher number is kept. */
   hasAfter(stream: string, seq: number): boolean | Promise<boolean>;
   /**
    * Returns the events with a higher number, in order. The caller appends them again when it writes them, so the log may remove
-   * them; not if it returns a promise, since the reader may have gone when that resolves. Never rejects.
+   * them; not if it returns a promise, since the reader may have gone when that resolves. Contains all events whose
+   * {@link append} has begun, since their writer may have gone before the acknowledgement. Never rejects.
    */
   takeAfter(stream: string, seq: number): readonly StreamEvent[] | Promise<readonly StreamEvent[]>;
   remove(stream: string): void;

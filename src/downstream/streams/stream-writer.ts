@@ -142,9 +142,9 @@ export class StreamWriter implements ByteHolder {
     if (!this.#isBlocked) this.#flush();
   }
 
-  /** Writes a comment, unless events are queued. */
+  /** Writes a comment, unless events are queued or an event waits for the log. */
   comment(text: string): void {
-    if (!this.#isGone && !this.#isEnding && !this.#isBlocked) this.#send(text);
+    if (!this.#isGone && !this.#isEnding && !this.#isBlocked && !this.#isAwaiting) this.#send(text);
   }
 
   /** Ends the response after the queued events. */

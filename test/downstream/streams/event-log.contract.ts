@@ -37,6 +37,20 @@ export function eventLogContract(name: string, open: () => EventLogs): void {
     log.close();
   });
 
+  test(`${name}: events are read whose append is under way`, OPTIONS, async () => {
+    const log = logOf(open());
+    log.open('a', false);
+    const appended = [1, 2, 3].map((seq) => log.append('a', streamEvent(seq)));
+    log.finish('a', 0);
+    const taken = await log.takeAfter('a', 1);
+    assert.deepEqual(
+      taken.map(({ seq }) => seq),
+      [2, 3],
+    );
+    await Promise.all(appended);
+    log.close();
+  });
+
   test(`${name}: an event is read as it was written`, OPTIONS, async () => {
     const log = logOf(open());
     log.open('a', true);
