@@ -47,7 +47,7 @@ export function eventLogContract(name: string, open: () => EventLogs): void {
       taken.map(({ seq }) => seq),
       [2, 3],
     );
-    await Promise.all(appended);
+    for (const each of appended) await each;
     log.close();
   });
 
