@@ -155,6 +155,8 @@ export class Offers {
 
   /** Reads the last good offers of these upstreams from disk. Ignores one that cannot be read. */
   async restore(upstreams: Iterable<string> = this.#offers.keys()): Promise<void> {
+    // An upstream that was removed a moment ago may have lists on their way to the disk.
+    await this.#writing;
     for (const upstream of upstreams) {
       const offers = this.#offers.get(upstream);
       if (offers === undefined) continue;
