@@ -6,7 +6,7 @@ import { start, type StartOptions } from './start.ts';
 
 /** The command-line options of `run`. */
 export interface RunOptions extends StartOptions {
-  /** Whether to fetch the lists of all upstreams before listening. */
+  /** Fetches the lists of all upstreams before listening. */
   readonly warm: boolean;
 }
 

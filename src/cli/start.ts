@@ -15,7 +15,7 @@ export interface StartOptions {
   readonly operator?: string;
   readonly project?: string;
   readonly logFormat?: LogFormat;
-  /** Whether a config without authentication gets an API key at the first start. */
+  /** Gives a config without authentication an API key at the first start. */
   readonly firstKey?: boolean;
 }
 

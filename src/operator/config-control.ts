@@ -5,7 +5,7 @@ export interface ConfigState {
   readonly file: string;
   /** The first 12 hex digits of the SHA-256 of the running config; equal in replicas with equal configs. */
   readonly hash: string;
-  /** When the running config was loaded; ISO 8601. */
+  /** The time when the running config was loaded; ISO 8601. */
   readonly loadedAt: string;
   /** The last attempt to load the file, if it was rejected: the running config stays. */
   readonly rejected: { readonly at: string; readonly reason: string } | undefined;

@@ -35,7 +35,7 @@ import type { UpstreamEvents } from './upstream-events.ts';
 import type { UpstreamParts } from './upstream-parts.ts';
 import { type CapabilityFilter, capabilityFilter } from './link/usable-capabilities.ts';
 
-/** How long a client waits for the end of a listing to get its process, before it gets a new process. */
+/** The time that a client waits for the end of a listing to get its process, before it gets a new process. */
 const ADOPTION_WAIT_MS = 1_000;
 
 /** One configured MCP server: its state in each era, its connections, and its lists. */
@@ -65,7 +65,7 @@ export class Upstream<Context, User extends LinkUser> {
   readonly #retired = new AbortController();
   /** Links that a client is about to use, or that read lists. */
   readonly #claimed = new Set<Link<Context, User>>();
-  /** Whether a client has been served. Before that, the process that read the lists is kept for the first client. */
+  /** True if a client has been served. Before that, the process that read the lists is kept for the first client. */
   #hasServed = false;
   #lastCall = 0;
 
@@ -107,7 +107,7 @@ export class Upstream<Context, User extends LinkUser> {
     this.#quotas.setLimit(config.maxConnections);
   }
 
-  /** Whether the upstream has been removed or replaced. It finishes its requests, and reports no more states and lists. */
+  /** Returns whether the upstream has been removed or replaced. It finishes its requests, and reports no more states and lists. */
   get isRetired(): boolean {
     return this.#retired.signal.aborted;
   }
@@ -153,12 +153,12 @@ export class Upstream<Context, User extends LinkUser> {
     return audienceOf(this.#parts.credentials, principal);
   }
 
-  /** Whether lists depend on the capabilities of clients, because connections declare those of single clients. */
+  /** Returns whether lists depend on the capabilities of clients, because connections declare those of single clients. */
   get isPersonal(): boolean {
     return this.config.isolation !== 'shared';
   }
 
-  /** Whether each connection is a process. */
+  /** Returns whether each connection is a process. */
   get isProcess(): boolean {
     return this.#isProcess;
   }

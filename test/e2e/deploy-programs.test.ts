@@ -11,7 +11,7 @@ import * as z from 'zod';
 import { Child } from '../support/child.ts';
 import { startGateway } from '../support/gateway.ts';
 import { debianProgram, type FoundProgram, installedProgram, pypiPrograms } from '../support/programs.ts';
-import { freePort } from '../support/prometheus.ts';
+import { freePort } from '../support/free-port.ts';
 
 const ROOT = fileURLToPath(new URL('../..', import.meta.url));
 const ASKER = fileURLToPath(new URL('../fixtures/servers/nonce-stdio.ts', import.meta.url));

@@ -1,36 +1,24 @@
 import assert from 'node:assert/strict';
-import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFile, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { ADMIN_PATH } from '../../src/operator/admin/routes.ts';
+import { type Ran, runCli } from '../support/cli.ts';
+import { freePort } from '../support/free-port.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { waitUntil } from '../support/wait-until.ts';
 
 const TIMEOUT = { timeout: 60_000 };
-const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const SERVER = fileURLToPath(new URL('../fixtures/servers/label-stdio.ts', import.meta.url));
 /** Only operators reload here, so that each test knows when. */
 const RELOAD = { watch: false, drain: '1s' };
 
-interface Ran {
-  readonly code: number | string | null | undefined;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
 /** Runs the command line on this gateway. */
 function linkspan({ configFile, dir }: RunningGateway, ...args: readonly string[]): Promise<Ran> {
-  return new Promise((resolve) => {
-    const options = { cwd: dir, env: { HOME: dir }, timeout: 30_000 };
-    execFile(process.execPath, [MAIN, ...args, '--config', configFile], options, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : error.code, stdout, stderr });
-    });
-  });
+  return runCli([...args, '--config', configFile], dir, { HOME: dir }, 30_000);
 }
 
 const OPERATOR_FILE = z.object({ url: z.string(), token: z.string() });
@@ -142,15 +130,6 @@ test('a removed key of an operator is refused at once, and its log stream ends',
     if (text.includes('config applied')) break;
   }
 });
-
-/** Returns a port that is free at this moment. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === 'object' && address !== null ? address.port : 0;
-}
 
 test('the command line finds a gateway whose ports have moved', TIMEOUT, async () => {
   await using gateway = await startGateway({ mcpServers: {}, gateway: { reload: RELOAD } });

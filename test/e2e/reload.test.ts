@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { type Events, getEvents, initialize, messagesOf, post, rpc } from '../downstream/client.ts';
+import { freePort } from '../support/free-port.ts';
 import { type GatewayFile, type RunningGateway, startGateway } from '../support/gateway.ts';
 import { legacyUpstream, modernUpstream } from '../support/http-upstream.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -234,15 +235,6 @@ test('a removed key is refused at once, and its stream ends; another goes on', T
   assert.equal(bob.stream.isEnded, false);
   bob.stream.close();
 });
-
-/** Returns a port that is free at this moment. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === 'object' && address !== null ? address.port : 0;
-}
 
 test('the gateway moves to another address, and stays if it is in use', TIMEOUT, async () => {
   await using gateway = await startGateway({ mcpServers: {}, gateway: { reload: { drain: '1s' } } });

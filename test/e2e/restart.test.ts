@@ -1,13 +1,12 @@
 import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
-import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { type Events, getEvents, initialize, messagesOf, post, rpc, send } from '../downstream/client.ts';
 import { connect, connectOver, SDKS, textOf } from '../support/either-sdk.ts';
+import { freePort } from '../support/free-port.ts';
 import { type RunningGateway, startGateway } from '../support/gateway.ts';
 import { hostileStdio, Ledgers } from '../support/hostile.ts';
 import { referenceServers } from '../support/reference-servers.ts';
@@ -21,16 +20,6 @@ type Ending = (typeof ENDINGS)[number];
 
 const DOCUMENT = 'everything+demo://resource/static/document/features.md';
 const EVERYTHING = 'everything__toggle-subscriber-updates';
-
-/** Returns a port that no program listens on. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  return typeof address === 'object' && address !== null ? address.port : 0;
-}
 
 /** The folder of a gateway that is started several times. */
 class Place implements AsyncDisposable {

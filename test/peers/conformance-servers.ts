@@ -4,7 +4,8 @@ import { Child } from '../support/child.ts';
 import { goPrograms } from './install/go.ts';
 import { pythonWith } from './install/python.ts';
 import { typescriptConformanceServer } from './install/typescript.ts';
-import { freePort, listening } from './port.ts';
+import { freePort } from '../support/free-port.ts';
+import { listening } from './port.ts';
 
 /** The conformance servers of the SDKs, unmodified. Each supports both eras. */
 export const DUAL_SERVERS = ['python', 'typescript', 'go'] as const;

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer, request } from 'node:http';
-import { freePort } from './port.ts';
+import { freePort } from '../support/free-port.ts';
 
 /** A forwarder in front of an HTTP server. Connections to it are refused until it is opened. */
 export interface Forwarder extends AsyncDisposable {

@@ -1,11 +1,10 @@
-import { once } from 'node:events';
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
 import * as z from 'zod';
 import { Child } from './child.ts';
+import { freePort } from './free-port.ts';
 
 const RULES = fileURLToPath(new URL('../../deploy/prometheus/rules.yml', import.meta.url));
 const START_MS = 20_000;
@@ -20,18 +19,6 @@ const VECTOR = z.object({
 const ALERTS = z.object({
   data: z.object({ alerts: z.array(z.object({ labels: z.record(z.string(), z.string()), state: z.string() })) }),
 });
-
-/** A port of 127.0.0.1 that was free a moment ago. */
-export async function freePort(): Promise<number> {
-  const server = createServer();
-  server.listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  if (address === null || typeof address === 'string') throw new Error('no port');
-  return address.port;
-}
 
 /** A real Prometheus with our rules, which scrapes each second. */
 export class Prometheus implements AsyncDisposable {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { execFile, spawn } from 'node:child_process';
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -10,9 +10,9 @@ import { SHELLS } from '../../../src/cli/operator/completion.ts';
 import { WORDS } from '../../../src/cli/operator/commands.ts';
 import { LISTS } from '../../../src/cli/operator/ls.ts';
 import { LOG_LEVELS } from '../../../src/config/config.ts';
+import { MAIN, type Ran, runCli } from '../../support/cli.ts';
 import { type RunningGateway, startGateway } from '../../support/gateway.ts';
 
-const MAIN = fileURLToPath(new URL('../../../src/main.ts', import.meta.url));
 const SERVER = fileURLToPath(new URL('../../fixtures/servers/pid-stdio.ts', import.meta.url));
 const BOUNDED = { timeout: 60_000 };
 
@@ -29,20 +29,9 @@ after(async () => {
   await rm(empty, { recursive: true, force: true });
 });
 
-interface Ran {
-  readonly code: number | string | null | undefined;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
 /** Runs the command line in an empty folder. */
 function linkspan(args: readonly string[], env: NodeJS.ProcessEnv = {}): Promise<Ran> {
-  return new Promise((resolve) => {
-    const options = { cwd: empty, env: { HOME: empty, ...env }, timeout: 30_000 };
-    execFile(process.execPath, [MAIN, ...args], options, (error, stdout, stderr) => {
-      resolve({ code: error === null ? 0 : error.code, stdout, stderr });
-    });
-  });
+  return runCli(args, empty, { HOME: empty, ...env }, 30_000);
 }
 
 /** Runs a command on the gateway of this file. */
