@@ -2,7 +2,7 @@ import type { UpstreamConfig } from '../config/config.ts';
 import { EVERYBODY, isDiscoveryKey } from './connection-key.ts';
 import { isIdle, type Link, type LinkUser } from './link/link.ts';
 
-/** How long an unused discovery connection stays open after the first client was served: it may report changes. */
+/** The time that an unused discovery connection stays open after the first client was served: it may report changes. */
 const DISCOVERY_IDLE_MS = 10_000;
 
 /** Returns whether a link stays open without users: a connection to a remote server, for its notifications; a shared process. */
