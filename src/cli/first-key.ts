@@ -22,6 +22,15 @@ export function firstKeyHash(stateDir: string, show: (key: string, file: string)
   }
 }
 
+/**
+ * Returns the SHA-256 of the first key without making one, or undefined if there is none yet.
+ *
+ * @throws {StartError} if the file holds something else.
+ */
+export function keptFirstKeyHash(stateDir: string): string | undefined {
+  return readHash(join(stateDir, FILE));
+}
+
 /** Returns undefined if the file does not exist. @throws {StartError} if it holds something else. */
 function readHash(file: string): string | undefined {
   let text: string;

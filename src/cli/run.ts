@@ -16,12 +16,12 @@ export interface RunOptions extends StartOptions {
  * @throws {ConfigError} if the config file cannot be used.
  */
 export async function run(options: RunOptions): Promise<number> {
-  const { config, loaded, log, load } = start('run', options);
+  const { config, loaded, log, load, preview } = start('run', options);
   const signals = listenForSignals(log);
 
   let running: Running;
   try {
-    running = await serve(loaded, log, { load, ...(options.warm ? { warmUntil: signals.stop } : {}) });
+    running = await serve(loaded, log, { load, preview, ...(options.warm ? { warmUntil: signals.stop } : {}) });
   } catch (thrown) {
     if (isExpected(thrown) && thrown instanceof Error) log.fatal({ reason: thrown.message }, 'cannot start');
     else log.fatal({ err: thrown }, 'cannot start');

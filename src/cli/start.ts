@@ -4,7 +4,7 @@ import { isLoopback } from '../config/schema/address.ts';
 import type { AccessLog, Config } from '../config/config.ts';
 import { configFile } from '../config/find-file.ts';
 import { type Loaded, type LoadOptions, loadConfig } from '../config/load.ts';
-import { firstKeyHash, firstKeyText } from './first-key.ts';
+import { firstKeyHash, firstKeyText, keptFirstKeyHash } from './first-key.ts';
 import { createLogger, type LogFormat, type Logger } from '../telemetry/log.ts';
 
 /** The command-line options of commands that load a config. */
@@ -26,22 +26,37 @@ export interface Started {
   readonly log: Logger;
   /** Loads the file again. @throws {ConfigError} */
   readonly load: () => Loaded;
+  /** Loads the file without making a first key. @throws {ConfigError} */
+  readonly preview: () => Loaded;
+}
+
+/** The options for loading a config, by the purpose. */
+interface LoadPurposes {
+  /** To serve it. Makes the first key if `--first-key` asks for one. */
+  readonly use: LoadOptions;
+  /** To show it. Changes nothing. */
+  readonly preview: LoadOptions;
 }
 
 const STDERR = 2;
+/** Stands in a preview for the hash of a key that a reload would make. No key has it. */
+const NO_KEY_YET = '0'.repeat(64);
 
 /** Returns the options for loading the config. */
-export function loadOptions({ listen, operator, project, firstKey = false }: StartOptions): LoadOptions {
+export function loadOptions({ listen, operator, project, firstKey = false }: StartOptions): LoadPurposes {
   const options = { env: process.env, listen, operator, project };
-  if (!firstKey) return options;
+  if (!firstKey) return { use: options, preview: options };
   let keptIn: string | undefined;
   return {
-    ...options,
-    firstKeyHash: ({ stateDir, listen: { port }, publicUrl = `http://localhost:${port}` }) => {
-      // A reload changes the state directory at the next start only.
-      keptIn ??= stateDir;
-      return firstKeyHash(keptIn, (key, file) => process.stderr.write(firstKeyText(key, file, `${publicUrl}/mcp`)));
+    use: {
+      ...options,
+      firstKeyHash: ({ stateDir, listen: { port }, publicUrl = `http://localhost:${port}` }) => {
+        // A reload changes the state directory at the next start only.
+        keptIn ??= stateDir;
+        return firstKeyHash(keptIn, (key, file) => process.stderr.write(firstKeyText(key, file, `${publicUrl}/mcp`)));
+      },
     },
+    preview: { ...options, firstKeyHash: ({ stateDir }) => keptFirstKeyHash(keptIn ?? stateDir) ?? NO_KEY_YET },
   };
 }
 
@@ -54,13 +69,14 @@ export function loadOptions({ listen, operator, project, firstKey = false }: Sta
 export function start(verb: 'run' | 'stdio', options: StartOptions): Started {
   const file = fileOf(options);
   const how = loadOptions(options);
-  const load = () => loadConfig(file, how);
+  const load = () => loadConfig(file, how.use);
+  const preview = () => loadConfig(file, how.preview);
   const loaded = load();
   const { config, warnings } = loaded;
   const format = options.logFormat ?? (isatty(STDERR) ? 'pretty' : 'json');
   const log = createLogger(config.logLevel, undefined, { format, requests: requestLines(verb, format, config) });
   for (const warning of warnings) log.warn({ file: config.file }, warning);
-  return { config, loaded, log, load };
+  return { config, loaded, log, load, preview };
 }
 
 /** Returns the config file: the one that the command line names, else the one that is found. @throws {ConfigError} */

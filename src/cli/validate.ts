@@ -31,7 +31,7 @@ export async function validate(options: ValidateOptions): Promise<number> {
   const { json } = options;
   try {
     const file = fileOf(options);
-    const { config, warnings, problems } = loadConfig(file, loadOptions(options));
+    const { config, warnings, problems } = loadConfig(file, loadOptions(options).preview);
     const started = options.start ? await listOnce(config) : [];
     const findings: Findings = {
       missing: await missingCommands(config.upstreams, process.env),

@@ -24,6 +24,8 @@ export interface ReloaderParts {
   readonly loaded: Loaded;
   /** Loads the files. @throws {ConfigError} */
   load(): Loaded;
+  /** Loads the files to show the difference. Changes nothing. @throws {ConfigError} */
+  preview(): Loaded;
   /** Applies a config. Resolves when it serves new requests. Rejects before anything has changed. */
   apply(next: Config, diff: ConfigDiff): Promise<void>;
   readonly metrics: Pick<Metrics, 'configReloaded'>;
@@ -58,7 +60,7 @@ export class Reloader implements ConfigControl {
 
   difference(): DiskDifference {
     try {
-      const diff = diffConfigs(this.#running, this.#load().config);
+      const diff = diffConfigs(this.#running, this.#checked(this.#parts.preview()).config);
       return { lines: diffLines(diff) };
     } catch (thrown) {
       return { problem: reasonOf(thrown) };
@@ -75,7 +77,7 @@ export class Reloader implements ConfigControl {
     const { metrics, log } = this.#parts;
     const { file } = this.#running;
     try {
-      const loaded = this.#load();
+      const loaded = this.#checked(this.#parts.load());
       this.#parts.onFiles?.(loaded.files);
       const diff = diffConfigs(this.#running, loaded.config);
       const lines = diffLines(diff);
@@ -105,9 +107,8 @@ export class Reloader implements ConfigControl {
     }
   }
 
-  /** Loads the files. @throws {ConfigError} also for an upstream that would not run any more, or never could. */
-  #load(): Loaded {
-    const loaded = this.#parts.load();
+  /** Returns a config that was loaded. @throws {ConfigError} for an upstream that would not run any more, or never could. */
+  #checked(loaded: Loaded): Loaded {
     const before = new Map(this.#running.upstreams.map(({ id, problem }) => [id, problem]));
     const failing = loaded.config.upstreams.filter(({ id, problem }) => {
       return problem !== undefined && (!before.has(id) || before.get(id) === undefined);

@@ -36,6 +36,8 @@ export interface Running {
 export interface ServeOptions {
   /** Loads the config again, with the options of the start. @throws {ConfigError} */
   readonly load: () => Loaded;
+  /** Loads the config to show the difference. Changes nothing. @throws {ConfigError} */
+  readonly preview: () => Loaded;
   /** If set, reads the lists of all upstreams before listening, at most until this promise settles. */
   readonly warmUntil?: Promise<unknown>;
 }
@@ -45,7 +47,8 @@ export interface ServeOptions {
  *
  * @throws {StartError} if an address cannot be used; another error if the state directory cannot be used.
  */
-export async function serve(loaded: Loaded, log: Logger, { load, warmUntil }: ServeOptions): Promise<Running> {
+export async function serve(loaded: Loaded, log: Logger, options: ServeOptions): Promise<Running> {
+  const { load, preview, warmUntil } = options;
   const { config } = loaded;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION);
@@ -91,6 +94,7 @@ export async function serve(loaded: Loaded, log: Logger, { load, warmUntil }: Se
       if (isStopping) throw new StartError('the gateway is shutting down');
       return load();
     },
+    preview,
     apply,
     metrics,
     log,

@@ -26,8 +26,27 @@ export function diffLines(diff: ConfigDiff): readonly string[] {
 function changeLine({ path, before, after }: SettingChange, when?: string): string {
   const values = SECRET.test(`${path}.`)
     ? `${isSet(before)} → ${isSet(after)} ${HIDDEN}`
-    : `${valueText(before)} → ${valueText(after)}`;
+    : `${valueText(before)} → ${valueText(after)}${hiddenUrlChange(before, after)}`;
   return `~ ${path}: ${values}${when === undefined ? '' : `, ${when}`}`;
+}
+
+/** The parts of a URL that are not shown, because they may be secrets. */
+const HIDDEN_URL_PARTS = [
+  ['pathname', 'path'],
+  ['search', 'query'],
+  ['hash', 'fragment'],
+] as const;
+
+/** Returns a note that names the changed parts of a URL that are not shown, or nothing if there is none. */
+function hiddenUrlChange(before: unknown, after: unknown): string {
+  const [one, other] = [urlOf(before), urlOf(after)];
+  if (one === null || other === null) return '';
+  const parts = HIDDEN_URL_PARTS.filter(([part]) => one[part] !== other[part]).map(([, name]) => name);
+  return parts.length === 0 ? '' : ` (changed, not shown: ${parts.join(', ')})`;
+}
+
+function urlOf(value: unknown): URL | null {
+  return typeof value === 'string' ? URL.parse(value) : null;
 }
 
 function isSet(value: unknown): string {
@@ -36,7 +55,7 @@ function isSet(value: unknown): string {
 
 function valueText(value: unknown): string {
   if (value === undefined) return 'unset';
-  const url = typeof value === 'string' ? URL.parse(value) : null;
+  const url = urlOf(value);
   const text = url === null ? JSON.stringify(value) : shownUrl(url);
   return text.length > MAX_CHARS ? `${text.slice(0, MAX_CHARS)}…` : text;
 }

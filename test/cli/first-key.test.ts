@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
+import { existsSync } from 'node:fs';
 import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, test } from 'node:test';
 import { firstKeyHash } from '../../src/cli/first-key.ts';
 import { loadConfig } from '../../src/config/load.ts';
+import { runCli } from '../support/cli.ts';
 import { startGateway } from '../support/gateway.ts';
 
 let dir = '';
@@ -112,3 +114,26 @@ test(
     }
   },
 );
+
+test('a difference that would make a first key shows the change and makes none', { timeout: 30_000 }, async () => {
+  await mkdir(join(dir, 'state'));
+  const listen = '0.0.0.0:0';
+  const auth = { apiKeys: [{ name: 'own', sha256: sha256('x') }] };
+  await using gateway = await startGateway(
+    { mcpServers: {}, gateway: { listen, auth, reload: { watch: false } } },
+    { args: ['--first-key'], dir },
+  );
+  await gateway.configure({ mcpServers: {}, gateway: { listen, reload: { watch: false } } });
+  const keyFile = join(dir, 'state', 'first-key.sha256');
+  const diff = () => runCli(['config', 'diff', '--config', gateway.configFile], dir, { HOME: dir }, 20_000);
+  const before = await diff();
+  assert.equal(before.code, 1, before.stderr);
+  assert.match(before.stdout, /^~ gateway\.auth\.apiKeys: set → set \(not shown\)$/m);
+  assert.equal(existsSync(keyFile), false, 'the difference makes no key');
+  assert.doesNotMatch(gateway.logs(), /No API key is configured/);
+
+  const reloaded = await runCli(['reload', '--config', gateway.configFile], dir, { HOME: dir }, 20_000);
+  assert.equal(reloaded.code, 0, reloaded.stderr);
+  assert.equal(existsSync(keyFile), true, 'the reload makes it');
+  assert.equal((await diff()).code, 0, 'nothing is left to change');
+});

@@ -29,6 +29,7 @@ async function reloaderOf(text: string): Promise<Tried> {
   const reloader = new Reloader({
     loaded: load(),
     load,
+    preview: load,
     apply: async (next) => {
       if (next.upstreams.some(({ id }) => id === 'refused')) throw new Error('cannot listen');
       applied.push(next);

@@ -146,6 +146,27 @@ test('no line of a difference shows a secret', () => {
   }
 });
 
+const urls: readonly { readonly to: string; readonly line: string }[] = [
+  { to: 'https://example.com/other', line: 'https://example.com/… → https://example.com/… (changed, not shown: path)' },
+  {
+    to: 'https://example.com/mcp?k=1',
+    line: 'https://example.com/… → https://example.com/… (changed, not shown: query)',
+  },
+  { to: 'https://example.com/', line: 'https://example.com/… → https://example.com (changed, not shown: path)' },
+  { to: 'https://example.net/mcp', line: 'https://example.com/… → https://example.net/…' },
+  {
+    to: 'https://example.net/a?b#c',
+    line: 'https://example.com/… → https://example.net/… (changed, not shown: path, query, fragment)',
+  },
+];
+
+for (const { to, line } of urls) {
+  test(`a URL that becomes ${to} shows which hidden parts of it changed`, () => {
+    const lines = diffLines(diffConfigs(configOf(`a: {${REMOTE}}`), configOf(`a: {url: '${to}'}`)));
+    assert.deepEqual(lines, [`~ mcpServers.a.url: ${line}, in a new connection`]);
+  });
+}
+
 test('a line of a difference shows the values before and after', () => {
   const lines = diffLines(
     diffConfigs(

@@ -43,7 +43,7 @@ export async function openGateway(
   const loaded = load();
   const lines: string[] = [];
   const log = createLogger(loaded.config.logLevel, { write: (line) => void lines.push(line) });
-  const running = await serve(loaded, log, { load });
+  const running = await serve(loaded, log, { load, preview: load });
   let stopped: Promise<void> | undefined;
   const stop = () => (stopped ??= running.stop());
   return {
