@@ -77,6 +77,14 @@ export function memory(pids: readonly number[]): Memory {
   return { rssMb: rssKb / 1_024, peakMb: peakKb / 1_024, pssMb: pssKb / 1_024 };
 }
 
+/** Returns the number of threads of these processes. */
+export function threads(pids: readonly number[]): number {
+  return pids.reduce(
+    (sum, pid) => sum + Number(/^Threads:\s+(\d+)/m.exec(read(`/proc/${pid}/status`) ?? '')?.[1] ?? 0),
+    0,
+  );
+}
+
 function parents(): ReadonlyMap<number, number> {
   const all = readdirSync('/proc').map(Number).filter(Number.isInteger);
   return new Map(all.map((pid) => [pid, Number(stat(`/proc/${pid}/stat`)[1])]));

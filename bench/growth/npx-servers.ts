@@ -3,8 +3,8 @@ import { join } from 'node:path';
 import { OWN_CHECKOUT } from '../gateway-program.ts';
 import { descendantsOf, memory, parentOf, startedWith } from '../process-cost.ts';
 
-/** Distinguishes the processes of one server from those of others. */
-const MARK = 'LINKSPAN_BENCH_SERVER';
+/** The variable that distinguishes the processes of one server from those of others. */
+export const SERVER_MARK = 'LINKSPAN_BENCH_SERVER';
 
 /** Pinned reference servers among the development dependencies, with one tool of each and its arguments. */
 const PACKAGES = [
@@ -39,7 +39,7 @@ export function npxServers(count: number, dir: string): readonly NpxServer[] {
       command: 'npx',
       args: ['-y', name, ...extra],
       cwd: OWN_CHECKOUT,
-      env: { [MARK]: id, MEMORY_FILE_PATH: join(data, 'memory.json'), npm_config_update_notifier: 'false' },
+      env: { [SERVER_MARK]: id, MEMORY_FILE_PATH: join(data, 'memory.json'), npm_config_update_notifier: 'false' },
     };
     return { id, tool, toolArguments: args, entry };
   });
@@ -61,11 +61,11 @@ export class StartCount implements Disposable {
   look(): void {
     for (const pid of descendantsOf(this.#pid)) {
       if (this.#seen.has(pid)) continue;
-      const id = startedWith(pid, MARK);
+      const id = startedWith(pid, SERVER_MARK);
       // Between fork and exec a process has the environment of its parent.
       if (id === undefined) continue;
       this.#seen.add(pid);
-      if (startedWith(parentOf(pid), MARK) !== id) this.#starts.set(id, (this.#starts.get(id) ?? 0) + 1);
+      if (startedWith(parentOf(pid), SERVER_MARK) !== id) this.#starts.set(id, (this.#starts.get(id) ?? 0) + 1);
     }
   }
 
