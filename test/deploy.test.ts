@@ -237,12 +237,3 @@ for (const { page, language, text } of snippets) {
     }
   });
 }
-
-test('every shell block of the pages for operators is marked as not run, with the reason beside it', () => {
-  for (const page of ['deployment', 'troubleshooting', 'upgrade']) {
-    for (const [, mark = '', first = ''] of read(`docs/${page}.md`).matchAll(/^ *```sh(.*)\n *(.*)$/gm)) {
-      assert.equal(mark, ' no-run', page);
-      assert.match(first, /^# \w/, page);
-    }
-  }
-});

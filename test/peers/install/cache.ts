@@ -23,6 +23,7 @@ let firstBeganMs: number | undefined;
  *
  * @param content all inputs of `make`: lock files, sources, versions.
  * @param make runs again in a new folder if it fails.
+ * @param tries after so many failures it throws.
  * @throws {Error} that names `what` and the reason, if every try fails. Nothing is left in the cache then.
  */
 export async function cached(
@@ -30,6 +31,7 @@ export async function cached(
   content: readonly string[],
   make: (dir: string) => Promise<void>,
   cache = CACHE,
+  tries = TRIES,
 ): Promise<string> {
   const hash = createHash('sha256').update(JSON.stringify(content)).digest('hex').slice(0, 16);
   const dir = join(cache, `${what}-${hash}`);
@@ -52,8 +54,11 @@ export async function cached(
       await rm(draft, { recursive: true, force: true });
       if (existsSync(dir)) return dir;
       const why = thrown instanceof Error ? thrown.message : String(thrown);
-      if (attempt === TRIES)
-        throw new Error(`the test peer ${what} cannot be installed in ${TRIES} tries: ${why}`, { cause: thrown });
+      if (attempt === tries)
+        throw new Error(
+          `the test peer ${what} cannot be installed in ${tries} ${tries === 1 ? 'try' : 'tries'}: ${why}`,
+          { cause: thrown },
+        );
       console.error(`peers: ${what} is tried again: ${why}`);
     }
   }
