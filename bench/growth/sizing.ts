@@ -1,3 +1,4 @@
+import type { Agent } from 'node:http';
 import { fileURLToPath } from 'node:url';
 import { FixtureServer, textResult, toolNamed } from '../fixture-server.ts';
 import { builtProgram, Gateway } from '../gateway-program.ts';
@@ -9,7 +10,10 @@ import type { Figures } from '../sheet.ts';
 import type { Bench, Point, Series } from '../suite.ts';
 import { npxServers, SERVER_MARK } from './npx-servers.ts';
 
-const SESSIONS = 1_000;
+/** With those of the warm-up fewer than one principal may have. */
+const SESSIONS = 500;
+/** Sessions that are opened before the first measurement, so that compiled code is not counted. */
+const WARM_SESSIONS = 400;
 const AT_ONCE = 50;
 const CLIENTS = 4;
 const IDLE = '5s';
@@ -81,7 +85,25 @@ async function forEach<T>(all: readonly T[], act: (one: T) => Promise<unknown>):
   for (let at = 0; at < all.length; at += AT_ONCE) await Promise.all(all.slice(at, at + AT_ONCE).map(act));
 }
 
-/** Measures the memory of sessions over that of a gateway which has served one. */
+async function openClients(gateway: Gateway, agent: Agent, count: number): Promise<readonly McpClient[]> {
+  const clients: McpClient[] = [];
+  await forEach(Array.from({ length: count }), async () => {
+    clients.push(await McpClient.open({ url: gateway.url, agent }));
+  });
+  return clients;
+}
+
+/** Resolves when a gateway has no session in memory, and no connection of one. */
+async function released(gateway: Gateway): Promise<void> {
+  const isReleased = async () => {
+    const samples = await gateway.metrics();
+    return total(samples, 'linkspan_sessions') === 0 && total(samples, 'linkspan_upstream_connections') <= 1;
+  };
+  await gateway.program.until(async () => ((await isReleased()) ? true : undefined), LONGEST_MS);
+  await settled(gateway.pid);
+}
+
+/** Measures the memory of sessions over that of a gateway which has served some. @param isReleased true if they become idle. */
 async function sessions({ dir, checkout }: Bench, isReleased: boolean): Promise<Figures> {
   await using upstream = await startUpstream();
   await using gateway = await Gateway.start({
@@ -97,27 +119,22 @@ async function sessions({ dir, checkout }: Bench, isReleased: boolean): Promise<
   const call = { name: 'bench__one', arguments: {} };
   let failed = 0;
   const callOnce = async (client: McpClient) => {
-    if (resultOf(await client.request('tools/call', call)) === undefined) failed++;
+    const reply = await client.request('tools/call', call);
+    if (resultOf(reply) === undefined) failed++;
   };
   try {
-    await callOnce(await McpClient.open({ url: gateway.url, agent }));
+    await forEach(await openClients(gateway, agent, WARM_SESSIONS), callOnce);
+    if (isReleased) await released(gateway);
     await settled(gateway.pid);
     const base = await heapBytes(gateway);
     const eachKb = async () => (await heapBytes(gateway).then((bytes) => bytes - base)) / SESSIONS / 1_000;
 
-    const clients: McpClient[] = [];
-    await forEach(Array.from({ length: SESSIONS }), async () => {
-      clients.push(await McpClient.open({ url: gateway.url, agent }));
-    });
+    const clients = await openClients(gateway, agent, SESSIONS);
     const opened = isReleased ? undefined : await eachKb();
     await forEach(clients, callOnce);
     const called = await eachKb();
     if (isReleased) {
-      await gateway.program.until(
-        async () => (total(await gateway.metrics(), 'linkspan_sessions') === 0 ? true : undefined),
-        LONGEST_MS,
-      );
-      await settled(gateway.pid);
+      await released(gateway);
       return { sessions: SESSIONS, 'failed calls': failed, 'called kB': called, 'released kB': await eachKb() };
     }
     await forEach(clients, (client) => client.openStream());
