@@ -178,6 +178,7 @@ test('a disabled upstream stays so after a reload that changes it, until it is r
   await refused();
   const updated = await change(gateway, gateway.config, { upstreams: [upstream('a', { concurrency: 3 })] });
   await refused();
+  assert.equal(gateway.core.upstreams.get('a')?.config.problem, 'an operator has disabled it');
   const replaced = await change(gateway, updated.config, { upstreams: [upstream('a', { isolation: 'principal' })] });
   await replaced.drained;
   await refused();
@@ -244,6 +245,70 @@ test('the series of a removed upstream and endpoint are gone', TIMEOUT, async ()
   await drained;
   assert.deepEqual([...(await seriesOf('upstream="b"')), ...(await seriesOf('view="b"'))], []);
   assert.ok((await seriesOf('upstream="a"')).length > 5);
+});
+
+test('the state of a removed upstream is not in the metrics while it drains', TIMEOUT, async () => {
+  const [a, b] = [waiting(), waiting()];
+  await using gateway = await testCore({ a: { memory: a.memory }, b: { memory: b.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  const call = client.result('tools/call', toolCall('b__wait'));
+  await b.memory.until(() => b.memory.requests('tools/call')[0]);
+  const up = /^linkspan_upstream_(?:up|state_info)\{.*upstream="b"/m;
+  assert.match(await gateway.metrics.text(), up);
+  const { drained } = await change(gateway, gateway.config, { upstreams: [upstream('a')] });
+  assert.doesNotMatch(await gateway.metrics.text(), up);
+  b.release();
+  await call;
+  await drained;
+});
+
+test('upstreams have the order of the config after a reload that moves them', TIMEOUT, async () => {
+  await using gateway = await testCore({ a: { memory: waiting().memory }, b: { memory: waiting().memory } });
+  const order = () => [...gateway.core.upstreams.values()].map(({ id }) => id);
+  assert.deepEqual(order(), ['a', 'b']);
+  await change(gateway, gateway.config, { upstreams: [upstream('b'), upstream('a')] });
+  assert.deepEqual(order(), ['b', 'a']);
+});
+
+test('a changed concurrency holds for an upstream that is running', TIMEOUT, async () => {
+  const a = waiting();
+  await using gateway = await testCore({ a: { memory: a.memory } });
+  const client = await gateway.connect();
+  await toolsOf(client);
+  await change(gateway, gateway.config, { upstreams: [upstream('a', { concurrency: 1, queueMs: 60_000 })] });
+  const calls = [1, 2].map(() => client.result('tools/call', toolCall('a__wait')));
+  await a.memory.until(() => a.memory.requests('tools/call')[0]);
+  await waitUntil(async () =>
+    /^linkspan_upstream_requests_queued\{upstream="a"\} 1$/m.test(await gateway.metrics.text()),
+  );
+  assert.equal(a.memory.requests('tools/call').length, 1, 'the second call waits for the first one');
+  a.release();
+  assert.deepEqual(await Promise.all(calls), [DONE, DONE]);
+});
+
+test('a changed limit of processes holds for the next session', TIMEOUT, async () => {
+  const a = waiting();
+  a.release();
+  await using gateway = await testCore({ a: { memory: a.memory } }, { upstreams: [upstream('a', { queueMs: 50 })] });
+  const [client, other] = [await gateway.connect(), await gateway.connect()];
+  await client.result('tools/call', toolCall('a__wait'));
+  const { limits } = gateway.config;
+  await change(gateway, gateway.config, { limits: { ...limits, processes: 1 } });
+  await assert.rejects(other.result('tools/call', toolCall('a__wait')), /limits\.processes/);
+});
+
+test('the lists of a restarted upstream are read again, and the change is announced', TIMEOUT, async () => {
+  const memory = memoryUpstream({
+    capabilities: { tools: {} },
+    listsOf: (peer) => (peer === memory.peers[0] ? { tools: [] } : TOOLS),
+  });
+  await using gateway = await testCore({ a: { memory } });
+  const client = await gateway.connect();
+  assert.deepEqual(await toolsOf(client), []);
+  await Promise.all([gateway.core.upstreamChanges.restart('a', 1_000), gateway.core.startUpstream('a')]);
+  await client.heard(CHANGED);
+  assert.deepEqual(await toolsOf(client), ['a__wait']);
 });
 
 test('a client is told that a replaced upstream has lost the state kept for it', TIMEOUT, async () => {

@@ -26,3 +26,31 @@ test('a replaced handler gets no further request, even on an open connection', T
     await listener.close();
   }
 });
+
+test('a retired listener closes idle connections, and busy ones when the drain is over', TIMEOUT, async () => {
+  const arrived = Promise.withResolvers<undefined>();
+  const app = new Hono();
+  app.get('/', (c) => c.text('done'));
+  app.get('/never', () => {
+    arrived.resolve(undefined);
+    return new Promise<Response>(() => undefined);
+  });
+  const idle = new Agent({ connections: 1, keepAliveTimeout: 60_000 });
+  const busy = new Agent({ connections: 1 });
+  const [first, second] = [
+    await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app })),
+    await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', () => ({ app })),
+  ];
+  try {
+    const { body } = await idle.request({ origin: first.origin, path: '/', method: 'GET' });
+    await body.text();
+    await first.retire(3_600_000);
+
+    const refused = assert.rejects(busy.request({ origin: second.origin, path: '/never', method: 'GET' }));
+    await arrived.promise;
+    await second.retire(10);
+    await refused;
+  } finally {
+    await Promise.all([idle.destroy(), busy.destroy()]);
+  }
+});

@@ -111,3 +111,13 @@ test('the settings are those that run: of the file, but as before if they need a
   await tried.reloader.reload('operator');
   assert.deepEqual(values(), after, 'still pending after another reload');
 });
+
+test('an upstream that would no longer run rejects a reload, one that did not run before does not', async () => {
+  const missing = 'env: {A: "${LINKSPAN_TEST_NOT_SET}"}';
+  await using tried = await reloaderOf(`mcpServers: {a: {command: node}, b: {command: node, ${missing}}}\n`);
+  await tried.write(`mcpServers: {a: {command: node}, c: {command: node}, b: {command: node, ${missing}}}\n`);
+  assert.equal((await tried.reloader.reload('operator')).outcome, 'applied');
+  await tried.write(`mcpServers: {a: {command: node, ${missing}}, b: {command: node, ${missing}}}\n`);
+  const rejected = await tried.reloader.reload('operator');
+  assert.match('reason' in rejected ? rejected.reason : '', /mcpServers\.a: .*LINKSPAN_TEST_NOT_SET/);
+});

@@ -17,12 +17,12 @@ interface Watched extends AsyncDisposable {
   readonly watch: FileWatch;
 }
 
-async function watched(more: readonly string[] = []): Promise<Watched> {
+async function watched(more: readonly string[] = [], times = TIMES): Promise<Watched> {
   const dir = await mkdtemp(join(tmpdir(), 'linkspan-watch-'));
   const file = join(dir, 'config.yaml');
   await writeFile(file, 'one');
   let changes = 0;
-  const watch = new FileWatch(() => changes++, TIMES);
+  const watch = new FileWatch(() => changes++, times);
   await watch.setFiles([file, ...more.map((name) => join(dir, name))]);
   return {
     dir,
@@ -107,4 +107,17 @@ test('a file that is no longer watched is not reported', TIMEOUT, async () => {
   await writeFile(join(at.dir, 'other'), 'x');
   await waitUntil(() => at.changes() > 0);
   assert.equal(at.changes(), 1);
+});
+
+test('a change is reported by its event, long before files are compared', TIMEOUT, async () => {
+  await using at = await watched([], { pollMs: 3_600_000, settleMs: 10 });
+  await writeFile(at.file, 'two');
+  await waitUntil(() => at.changes() === 1);
+});
+
+test('a file in a folder that did not exist before is reported', TIMEOUT, async () => {
+  await using at = await watched(['later/file.yaml']);
+  await mkdir(join(at.dir, 'later'));
+  await writeFile(join(at.dir, 'later', 'file.yaml'), 'one');
+  await waitUntil(() => at.changes() === 1);
 });

@@ -100,6 +100,22 @@ class Library implements AsyncDisposable {
   }
 }
 
+test('a cached resource of a replaced upstream is read again', TIMEOUT, async () => {
+  await using library = await Library.open();
+  const file = (query: string) => ({ mcpServers: { lib: { url: `${library.url}${query}`, prefix: '' } } });
+  await using gateway = await startGateway(file(''));
+  const endpoint = gateway.endpoint();
+  const session = await initialize(endpoint);
+  const read = () => post(endpoint, rpc(1, 'resources/read', { uri: 'lib://public' }), session);
+  await read();
+  await read();
+  assert.equal(library.reads.length, 1);
+  await gateway.configure(file('?v=2'));
+  await gateway.waitForLog((line) => (line.includes('"config applied"') ? true : undefined));
+  await read();
+  assert.equal(library.reads.length, 2);
+});
+
 test('M-013 M-014 M-015 a resource is cached as its server declares, until it changes', TIMEOUT, async () => {
   await using library = await Library.open();
   await using gateway = await startGateway({ mcpServers: { lib: { url: library.url, prefix: '' } } });

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { mkdir, mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readFile, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -63,6 +63,14 @@ async function applied(gateway: RunningGateway, file: GatewayFile): Promise<void
 async function metric(gateway: RunningGateway, name: string): Promise<string | undefined> {
   const text = await (await fetch(`${gateway.operatorUrl}/metrics`)).text();
   return text.split('\n').find((line) => line.startsWith(name));
+}
+
+/** Returns the number of established connections of a process to a port of this machine. */
+async function socketsTo(pid: number, url: string): Promise<number> {
+  const port = Number(new URL(url).port).toString(16).toUpperCase().padStart(4, '0');
+  const table = await readFile(`/proc/${pid}/net/tcp`, 'utf8');
+  // Columns: number, local address, remote address, state; 01 is ESTABLISHED.
+  return table.split('\n').filter((line) => new RegExp(`^ *\\d+: \\S+ \\S+:${port} 01 `).test(line)).length;
 }
 
 function hasListChanged({ messages }: Events): boolean {
@@ -195,6 +203,18 @@ test('a rotated token from a file reaches an open session of a remote upstream',
   } finally {
     await rm(dir, { recursive: true, force: true });
   }
+});
+
+test('a remote upstream that is added first and removed later leaves no socket open', TIMEOUT, async () => {
+  await using remote = await legacyUpstream({ tools: TOOLS, answers: { 'tools/call': () => ({ content: [] }) } });
+  await using gateway = await startGateway({ mcpServers: {} });
+  const session = await initialize(gateway.endpoint());
+  await applied(gateway, { mcpServers: { remote: { url: remote.url } } });
+  await waitUntil(async () => (await tools(gateway.endpoint(), session)).includes('remote__look'));
+  await call(gateway.endpoint(), session, 'remote__look');
+  assert.ok((await socketsTo(gateway.pid, remote.url)) > 0);
+  await applied(gateway, { mcpServers: {} });
+  await waitUntil(async () => (await socketsTo(gateway.pid, remote.url)) === 0);
 });
 
 test('a changed variable of an envFile replaces the process', TIMEOUT, async () => {
