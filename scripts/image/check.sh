@@ -3,7 +3,7 @@
 #
 # The base images come from package registries: Debian by debootstrap, Node and npm from npm, uv from PyPI. They are not the published
 # ones. Each image starts by its own entry point, as its own user, on a read-only root, without a network; its HEALTHCHECK runs beside it.
-# Needs root and, of Debian: debootstrap, buildah, unzip, python3-pip. Takes about three minutes and 3 GB in ~/.cache/linkspan-image.
+# Needs root and, of Debian: debootstrap, buildah, unzip, python3-pip. Takes about two minutes and 2 GB in ~/.cache/linkspan-image.
 set -eu
 cd "$(dirname "$0")/../.."
 checkout=$(pwd)
@@ -26,6 +26,8 @@ unshare --mount --pid --net --fork true || cannot 'this machine allows no namesp
 export BUILDAH_ISOLATION=chroot STORAGE_DRIVER=overlay
 image() { buildah --root "$work/storage" --runroot "$work/run" "$@"; }
 has() { image inspect --type image "$1" > /dev/null 2>&1; }
+# buildah leaves its storage mounted.
+trap 'umount --recursive "$work/storage/overlay" 2> /dev/null || true' EXIT
 
 mkdir -p "$work"
 if [ ! -e "$work/root.done" ]; then
