@@ -22,6 +22,8 @@ export interface SettingsSource {
   readonly document: Document;
   /** The settings of the gateway with variables expanded. */
   readonly gateway: Expanded;
+  /** The document with the upstreams: `document`, or an earlier version of it. */
+  readonly upstreamDocument: Document;
   /** Paths of the entries of upstreams. */
   readonly upstreams: readonly Path[];
   /** Values of command-line options by key. */
@@ -37,7 +39,8 @@ const SECRET_MAP = /^(?:env|environment|envs|headers|http_headers)$/;
 const URL_KEY = /^(?:url|serverUrl|httpUrl|uri|jwksUrl)$/;
 
 /** Returns every setting of the gateway and of its upstreams: those of the file, and the defaults of all others. */
-export function settingsOf({ document, gateway, upstreams, options }: SettingsSource): readonly Setting[] {
+export function settingsOf(source: SettingsSource): readonly Setting[] {
+  const { document, gateway, upstreamDocument, upstreams, options } = source;
   const schema = z.toJSONSchema(gatewaySchema, { io: 'input' });
   const ofGateway = leaves(schema, ['gateway']).map(({ path, fallback }): Setting => {
     const key = keyText(path);
@@ -50,7 +53,7 @@ export function settingsOf({ document, gateway, upstreams, options }: SettingsSo
   // A schema with a name is a reference to its definition.
   const { $defs, ...whole } = z.toJSONSchema(upstreamSchema, { io: 'input' });
   const entry = $defs?.['upstream'] ?? whole;
-  const ofUpstreams = upstreams.flatMap((path) => upstreamSettings(document, path, entry));
+  const ofUpstreams = upstreams.flatMap((path) => upstreamSettings(upstreamDocument, path, entry));
   return [...ofGateway, ...ofUpstreams];
 }
 

@@ -12,6 +12,9 @@ export interface Terminal {
   readonly now: () => number;
 }
 
+/** A label and its text. */
+type Row = [string, string];
+
 type Fields = Readonly<Record<string, unknown>>;
 
 /** An upstream that takes longer to start is shown as starting. */
@@ -72,15 +75,18 @@ export class TerminalLog {
 
   #banner(fields: Fields): void {
     const { paint } = this.#terminal;
-    const { version, url, operatorUrl, upstreams, auth } = fields;
+    const { version, url, operatorUrl, upstreams, auth, lastGoodAt } = fields;
     const header = auth === true ? ' --header "Authorization: Bearer <key>"' : '';
     const names = Array.isArray(upstreams) ? upstreams.map((name) => plain(String(name))) : [];
-    const rows: [string, string][] = [
+    const rows: Row[] = [
       ['Clients', paint('bold', String(url))],
       ['Connect', `claude mcp add --transport http linkspan ${String(url)}${header}`],
       ['', 'or the URL in any client with Streamable HTTP'],
       ['Upstreams', names.length === 0 ? 'none' : names.join(', ')],
       ['', 'each starts when a client first needs it'],
+      ...(typeof lastGoodAt === 'string'
+        ? [['', paint('red', `those of ${plain(lastGoodAt)}, because the config file is broken`)] satisfies Row]
+        : []),
       ['Status', operatorUrl === undefined ? 'no port for it' : `${textOf(operatorUrl)}/status`],
     ];
     const lines = rows.map(([label, text]) => `  ${paint('dim', label.padEnd(10))} ${text}`);
