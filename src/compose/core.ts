@@ -248,7 +248,13 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
   });
 
   // Requests of clients.
-  const recorder = new RequestRecorder(metrics, log, requestLogBeside(log), clientTransport);
+  const recorder = new RequestRecorder({
+    metrics,
+    log,
+    requestLog: requestLogBeside(log),
+    transport: clientTransport,
+    clientOf: (caller) => seenClients.find(caller),
+  });
   const translator = new ResultTranslator(serverInfo, questionPolicy);
   const listRefresher = new ListRefresher({
     views,

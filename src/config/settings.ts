@@ -3,6 +3,7 @@ import type { Data, Document } from './document/document.ts';
 import { type Expanded, isList, isRecord, valueAt } from './document/expanded.ts';
 import { keyText, type Path } from './document/problem.ts';
 import { gatewaySchema } from './schema/gateway-schema.ts';
+import { SECRET_FIELDS } from './schema/secret-fields.ts';
 import { upstreamSchema } from './schema/upstream-schema.ts';
 import { shownUrl } from './shown-url.ts';
 
@@ -31,12 +32,6 @@ export interface SettingsSource {
 }
 
 const REDACTED = '[redacted]';
-
-/** Keys whose values may be secrets, at any depth. */
-const SECRET = /^(?:sha256|key|bearer_token|args|envFile)$/;
-/** Keys of maps whose names are shown and whose values may be secrets. */
-const SECRET_MAP = /^(?:env|environment|envs|headers|http_headers)$/;
-const URL_KEY = /^(?:url|serverUrl|httpUrl|uri|jwksUrl)$/;
 
 /** Returns every setting of the gateway and of its upstreams: those of the file, and the defaults of all others. */
 export function settingsOf(source: SettingsSource): readonly Setting[] {
@@ -109,11 +104,12 @@ function isRefused(schema: unknown): boolean {
 /** Returns a value without its secrets. */
 function redacted(value: Data, path: Path): z.core.util.JSONType {
   const name = String(path.at(-1));
-  if (SECRET.test(name)) return REDACTED;
-  if (SECRET_MAP.test(name) && isRecord(value)) {
+  const secrecy = SECRET_FIELDS.get(name);
+  if (secrecy === 'value') return REDACTED;
+  if (secrecy === 'map' && isRecord(value)) {
     return Object.fromEntries(Object.keys(value).map((key) => [key, REDACTED]));
   }
-  if (URL_KEY.test(name) && typeof value === 'string') {
+  if (secrecy === 'url' && typeof value === 'string') {
     const url = URL.parse(value);
     return url === null ? REDACTED : shownUrl(url);
   }

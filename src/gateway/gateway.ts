@@ -70,6 +70,19 @@ export class Gateway implements Front {
     principal: Principal,
     view: string,
   ): Promise<{ readonly session: ClientSession | undefined; readonly answer: Answer }> {
+    const startedMs = performance.now();
+    const opened = await this.#open(request, principal, view);
+    const { session, answer } = opened;
+    this.#parts.recorder.logInitialize({ principal, view }, session, request, answer, performance.now() - startedMs);
+    return opened;
+  }
+
+  /** Opens the session of an `initialize` request. Every failure is an answer. */
+  async #open(
+    request: Request,
+    principal: Principal,
+    view: string,
+  ): Promise<{ readonly session: Session | undefined; readonly answer: Answer }> {
     try {
       const { params } = request;
       const asked = params?.string('protocolVersion');
@@ -123,7 +136,7 @@ export class Gateway implements Front {
     }
     if (exchange !== undefined) session.removeExchange(exchange);
     session.usedMs = performance.now();
-    this.#parts.recorder.end(session.caller, request, exchange, answer, session.usedMs - startedMs);
+    this.#parts.recorder.end(session.caller, session, request, exchange, answer, session.usedMs - startedMs);
     return exchange?.isCancelledByClient === true ? undefined : answer;
   }
 
@@ -199,6 +212,7 @@ export class Gateway implements Front {
   }
 
   handleNotification(session: Session, notification: Notification): void {
+    this.#parts.recorder.logMessage(session, notification);
     try {
       this.#onNotification(session, notification);
     } catch (thrown) {
@@ -244,6 +258,7 @@ export class Gateway implements Front {
   }
 
   handleResponse(session: Session, response: Response): void {
+    this.#parts.recorder.logMessage(session, response);
     session.onResponse(response.id, response);
   }
 

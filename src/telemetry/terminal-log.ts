@@ -35,6 +35,9 @@ const PROGRAM = 'linkspan';
 /** Messages that are not shown, because the state of the upstream tells the same with its reason. */
 const SHOWN_BY_STATE = new Set(['upstream did not start', 'upstream connection lost', 'upstream process lost']);
 
+/** The messages of the lines about messages of clients. */
+const REQUESTS = new Set(['request', 'notification', 'response']);
+
 const WARN = 40;
 
 /** Shows pino's JSON log lines to a person: one line each, and repeated failures as one line with a count. */
@@ -67,7 +70,7 @@ export class TerminalLog {
     if (message === 'listening') this.#banner(fields);
     else if (message === 'upstream state') this.#state(fields);
     else if (message === 'processes of upstreams') this.#processes(fields);
-    else if (message === 'request') this.#request(fields);
+    else if (REQUESTS.has(message)) this.#request(message, fields);
     else if (message === 'stopping') this.#show('Stopping; once more to stop at once.');
     else if (message === 'stopped') this.#show('Stopped.');
     else if (!SHOWN_BY_STATE.has(message)) this.#message(message, fields, isWarning);
@@ -153,11 +156,13 @@ export class TerminalLog {
     this.#show(`  ${paint('dim', '·')} ${plain(`${'processes'.padEnd(16)} ${all}: ${upstreams.join(', ')}`)}`);
   }
 
-  #request(fields: Fields): void {
-    const { method, tool, ms, error } = fields;
+  #request(kind: string, fields: Fields): void {
+    const { method, tool, ms, error, client } = fields;
     const target = tool === undefined ? '' : ` ${textOf(tool)}`;
+    const duration = ms === undefined ? '' : ` in ${Math.round(Number(ms))} ms`;
     const outcome = error === undefined ? '' : `, ${textOf(error)}`;
-    this.#show(plain(`  ${String(method)}${target} in ${Math.round(Number(ms))} ms${outcome}`));
+    const sender = client === undefined ? '' : ` (${textOf(client)})`;
+    this.#show(plain(`  ${method === undefined ? kind : textOf(method)}${target}${duration}${outcome}${sender}`));
   }
 
   #message(message: string, fields: Fields, isWarning: boolean): void {

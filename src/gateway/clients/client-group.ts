@@ -32,6 +32,10 @@ export class ClientGroup extends ConnectionHolder {
   readonly #exclusiveGroups = new Map<string, ClientGroup[]>();
   #lastExclusive = 0;
 
+  get handle(): string {
+    return this.key;
+  }
+
   get siblingKey(): string {
     return this.principal;
   }

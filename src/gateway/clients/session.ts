@@ -68,6 +68,10 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     this.#onStateKept(this, upstream);
   }
 
+  get handle(): string {
+    return this.id;
+  }
+
   get wantsListChanges(): boolean {
     return this.isInitialized;
   }

@@ -91,14 +91,15 @@ export class ModernRequests implements ModernRequestHost {
   async #begin(modernRequest: ModernRequest): Promise<Answer> {
     const { caller, sink } = modernRequest;
     const group = await this.#parts.groups.groupFor(caller, sink.receivedMs);
+    modernRequest.group = group;
     return await this.#answer(modernRequest, group);
   }
 
   finish(modernRequest: ModernRequest, answer: Answer): void {
-    const { caller, request, exchange, sink } = modernRequest;
+    const { caller, group, request, exchange, sink } = modernRequest;
     modernRequest.release();
     try {
-      this.#parts.recorder.end(caller, request, exchange, answer, performance.now() - sink.receivedMs);
+      this.#parts.recorder.end(caller, group, request, exchange, answer, performance.now() - sink.receivedMs);
     } catch (thrown) {
       // The client gets its answer even if it cannot be recorded.
       this.#parts.recorder.fail(thrown, request.method);
