@@ -121,7 +121,7 @@ export function requestLogBeside(log: Logger): RequestLog | undefined {
 
 /**
  * Drops repeated lines about an upstream, while that is enabled. A line that is due again carries the number of dropped lines as
- * `repeated`.
+ * `repeated`; the line that an upstream serves again, the number of failures that no line has reported as `failures`.
  */
 function withoutRepeats(destination: DestinationStream, isEnabled: () => boolean): DestinationStream {
   const repeats = new Repeats();
@@ -129,23 +129,54 @@ function withoutRepeats(destination: DestinationStream, isEnabled: () => boolean
     write(line) {
       const failure = isEnabled() && line.includes('"upstream":') ? failureOf(line) : undefined;
       const due = failure === undefined ? 0 : repeats.due(failure.key, failure.reason, Date.now());
-      if (due === 0) destination.write(line);
-      else if (due !== undefined) destination.write(`${line.slice(0, line.lastIndexOf('}'))},"repeated":${due}}\n`);
+      if (due === undefined) return;
+      const failures = failure?.isRecovery === true ? unreported(repeats, failure.upstream) : 0;
+      destination.write(withCounts(line, due, failures));
     },
   };
 }
 
+/** Returns the number of failures of an upstream that no line has reported, now that it serves again. */
+function unreported(repeats: Repeats, upstream: string): number {
+  return FAILURES.reduce((sum, phase) => sum + repeats.takeUnreported(keyOf(upstream, STATE, phase)), 0);
+}
+
+const STATE = 'upstream state';
+const FAILURES = ['failed', 'degraded'];
+
+function keyOf(upstream: string, message: string, phase: string): string {
+  return `${upstream} ${message} ${phase}`;
+}
+
+/** Adds the counts above 0 to a line. */
+function withCounts(line: string, repeated: number, failures: number): string {
+  const counts = `${repeated > 0 ? `,"repeated":${repeated}` : ''}${failures > 0 ? `,"failures":${failures}` : ''}`;
+  return counts === '' ? line : `${line.slice(0, line.lastIndexOf('}'))}${counts}}\n`;
+}
+
+/** The failure or state of an upstream that a line reports. */
+interface Failure {
+  readonly upstream: string;
+  readonly key: string;
+  readonly reason: string;
+  /** True if the upstream serves again. */
+  readonly isRecovery: boolean;
+}
+
 /** Returns the failure or state of an upstream that a line reports, or undefined for other lines. */
-function failureOf(line: string): { readonly key: string; readonly reason: string } | undefined {
+function failureOf(line: string): Failure | undefined {
   const fields: unknown = JSON.parse(line);
   if (typeof fields !== 'object' || fields === null || !('upstream' in fields)) return undefined;
   const phase = 'phase' in fields ? String(fields.phase) : undefined;
   const reason = 'reason' in fields ? fields.reason : 'err' in fields ? messageOf(fields.err) : undefined;
   if (phase === undefined && reason === undefined) return undefined;
   const message = 'msg' in fields ? String(fields.msg) : '';
+  const upstream = String(fields.upstream);
   return {
-    key: `${String(fields.upstream)} ${message} ${phase ?? ''}`,
+    upstream,
+    key: keyOf(upstream, message, phase ?? ''),
     reason: typeof reason === 'string' ? reason : '',
+    isRecovery: message === STATE && phase === 'ready',
   };
 }
 

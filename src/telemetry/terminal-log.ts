@@ -38,6 +38,7 @@ const SHOWN_BY_STATE = new Set(['upstream did not start', 'upstream connection l
 /** The messages of the lines about messages of clients. */
 const REQUESTS = new Set(['request', 'notification', 'response']);
 
+const INFO = 30;
 const WARN = 40;
 
 /** Shows pino's JSON log lines to a person: one line each, and repeated failures as one line with a count. */
@@ -175,11 +176,23 @@ export class TerminalLog {
       )
       .map(([key, value]) => (key === 'reason' ? String(value) : `${key} ${String(value)}`));
     const error = errorText(fields['err']);
+    const times = this.#times(message, fields, error?.message);
+    if (times === undefined) return;
     const parts = [...(error === undefined ? [] : [error.message]), ...shown];
     const who = typeof upstream === 'string' ? `${upstream}: ` : '';
-    const text = plain(`${who}${message}${parts.length === 0 ? '' : `: ${parts.join(', ')}`}`);
+    const count = times > 1 ? ` (${times} times)` : '';
+    const text = plain(`${who}${message}${parts.length === 0 ? '' : `: ${parts.join(', ')}`}${count}`);
     const stack = error?.stack === undefined ? '' : `\n${error.stack.split('\n').map(plain).join('\n')}`;
     this.#show(isWarning ? `${paint('yellow', '!')} ${text}${stack}` : `${text}${stack}`);
+  }
+
+  /** Returns how often a failure of an upstream happened since its last line; undefined if no line is due. 1 for other messages. */
+  #times(message: string, fields: Fields, error: string | undefined): number | undefined {
+    const { upstream, reason, level } = fields;
+    const why = typeof reason === 'string' ? reason : error;
+    if (typeof upstream !== 'string' || why === undefined || Number(level) < INFO) return 1;
+    const due = this.#repeats.due(`${upstream} ${message}`, why, this.#terminal.now());
+    return due === undefined ? undefined : due + 1;
   }
 
   #show(line: string | { readonly text: string }): void {
