@@ -212,6 +212,24 @@ test('a package that the sources import is installed with the published package'
   );
 });
 
+/** A docstring that begins with a question word, on one line or on several. */
+const QUESTION = /\/\*\*\s+(?:\*\s+)?(?:Whether|How|What|Who|Whom|Whose|When|Where|Why|Which)\b[^\n]*/;
+
+test('a docstring begins with what the thing is or does, not with a question word', () => {
+  const all = ['src', 'test', 'bench', 'scripts'].flatMap((folder) =>
+    globSync('**/*.ts', { cwd: join(ROOT, folder) }).map((file) => join(folder, file)),
+  );
+  assert.ok(all.length > 300);
+  assert.match('/** Whether it rains. */', QUESTION);
+  assert.match('/**\n * How long it rains.\n */', QUESTION);
+  const found = all.flatMap((file) => {
+    // This test names examples.
+    const question = file === join('test', 'architecture.test.ts') ? null : QUESTION.exec(readFileSync(join(ROOT, file), 'utf8'));
+    return question === null ? [] : [`${file}: ${question[0]}`];
+  });
+  assert.deepEqual(found, []);
+});
+
 test('codes of JSON-RPC and MCP errors are written in protocol/rpc-codes.ts alone', () => {
   const CODE = /^(?!\s*(?:\/\/|\/?\*)).*-32\d{3}\b/m;
   assert.match(sources.get('protocol/rpc-codes.ts') ?? '', CODE);

@@ -12,7 +12,7 @@ import { listOnce } from './trial-start.ts';
 /** The command-line options of `validate`. */
 export interface ValidateOptions extends StartOptions {
   readonly json: boolean;
-  /** Whether to start the upstreams and read their lists. */
+  /** Starts the upstreams and reads their lists. */
   readonly start: boolean;
 }
 

@@ -25,7 +25,7 @@ export interface AdminSource {
   /** Returns the URL of the merged endpoint, which a reload may move. */
   readonly url: () => string;
   readonly readiness: () => { readonly ready: boolean; readonly reasons: readonly string[] };
-  /** Whether `/readyz` refuses new clients. */
+  /** `isDraining` is true if `/readyz` refuses new clients. */
   readonly draining: { isDraining: boolean };
 }
 

@@ -16,7 +16,7 @@ import type { UpstreamTransports } from './transports.ts';
 import type { UpstreamChanges } from './upstream-changes.ts';
 import type { UpstreamFactory } from './upstream-factory.ts';
 
-/** How often the requests in flight at a removed endpoint are counted. */
+/** The interval at which the requests in flight at a removed endpoint are counted. */
 const POLL_MS = 100;
 
 /** The parts of the core that follow the config. */

@@ -54,7 +54,7 @@ import { fullUpstreamStatuses, loadOf } from './upstream-status.ts';
 import { UpstreamChanges } from './upstream-changes.ts';
 import { UpstreamFactory } from './upstream-factory.ts';
 
-/** How often unused sessions, groups and connections are released. */
+/** The interval at which unused sessions, groups and connections are released. */
 const SWEEP_MS = 5_000;
 
 /** The gateway without its listeners: everything that serves a client, over any transport. */
@@ -66,7 +66,7 @@ export interface Core {
   processUsage(): Promise<ReadonlyMap<string, ProcessUsage>>;
   /** The reason why the state cannot be written at the moment, as a sentence; undefined while it can be written. */
   readonly stateFailure: string | undefined;
-  /** Whether sessions and lists are stored for later processes. */
+  /** True if sessions and lists are stored for later processes. */
   readonly keepsState: boolean;
   /** Number of requests without an answer yet. */
   readonly inFlightCount: number;
@@ -96,9 +96,9 @@ export interface Core {
 export interface CoreOptions {
   /** Finds the gateway that has a parked call. Default: only this process. */
   readonly callOwners?: CallOwners;
-  /** Whether sessions may be kept in the state directory, if no other process owns it. Default: true. */
+  /** Keeps sessions in the state directory, if no other process owns it. Default: true. */
   readonly mayOwnState?: boolean;
-  /** How clients are connected. Default: `tcp`. */
+  /** The connections of clients. Default: `tcp`. */
   readonly clientTransport?: ClientTransport;
 }
 

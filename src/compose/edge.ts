@@ -15,7 +15,7 @@ import type { Core } from './core.ts';
 import { type HttpHandler, Listener } from './listener.ts';
 import { fullUpstreamStatuses } from './upstream-status.ts';
 
-/** How many ports are tried for the operator if none was configured. */
+/** The number of ports that are tried for the operator if none was configured. */
 const OPERATOR_PORTS = 100;
 
 /** The parts that an {@link Edge} is constructed from. */
@@ -26,7 +26,7 @@ export interface EdgeParts {
   readonly startedAtMs: number;
   readonly control: Pick<ConfigControl, 'state'>;
   readonly admin: AdminApp;
-  /** Whether to send traffic here, and all reasons against it in words. */
+  /** Returns whether to send traffic here, and all reasons against it in words. */
   ready(): { readonly ready: boolean; readonly reasons: readonly string[] };
 }
 

@@ -19,7 +19,7 @@ export interface HttpHandler {
 const HEADERS_TIMEOUT_MS = 10_000;
 const REQUEST_TIMEOUT_MS = 30_000;
 const CHECK_MS = 5_000;
-/** How often a retired listener closes idle connections. */
+/** The interval at which a retired listener closes idle connections. */
 const RETIRE_POLL_MS = 250;
 /** Longer than load balancers keep idle connections, so that the load balancer closes them first. */
 const KEEP_ALIVE_TIMEOUT_MS = 65_000;

@@ -3,7 +3,7 @@ import type { UpstreamStatus } from '../operator/status.ts';
 /** The facts about an upstream that decide what an operator can do. */
 export interface UpstreamFacts extends Pick<UpstreamStatus, 'id' | 'transport' | 'state' | 'reason'> {
   readonly isDisabled: boolean;
-  /** Whether its entry in the config file cannot be used. */
+  /** True if its entry in the config file cannot be used. */
   readonly isMisconfigured: boolean;
 }
 

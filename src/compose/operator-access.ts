@@ -10,7 +10,7 @@ const LOCAL_OPERATOR = 'local';
 
 export interface OperatorAccessParts {
   readonly startedAtMs: number;
-  /** Whether this process owns the state directory. Two gateways must not overwrite each other's file. */
+  /** True if this process owns the state directory. Two gateways must not overwrite each other's file. */
   readonly ownsState: boolean;
   readonly log: Logger;
 }

@@ -18,7 +18,7 @@ import { Reloader } from './reload.ts';
 import { upstreamTransports } from './transports.ts';
 import { readiness } from './upstream-status.ts';
 
-/** How long a stopping gateway waits for requests in flight. */
+/** The time that a stopping gateway waits for requests in flight. */
 const DRAIN_MS = 60_000;
 const DRAIN_POLL_MS = 50;
 

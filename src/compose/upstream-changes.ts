@@ -36,7 +36,7 @@ export class UpstreamChanges {
     this.#parts = parts;
   }
 
-  /** Whether an operator has disabled the upstream. */
+  /** Returns whether an operator has disabled the upstream. */
   isDisabled(id: string): boolean {
     return this.#disabled.has(id);
   }

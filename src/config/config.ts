@@ -34,9 +34,9 @@ export interface Config {
 }
 
 export interface ReloadConfig {
-  /** Whether a changed file is loaded without being asked to. */
+  /** Loads a changed file without being asked to. */
   readonly watch: boolean;
-  /** How long a removed or replaced upstream, endpoint or address may finish its requests. */
+  /** The time that a removed or replaced upstream, endpoint or address has to finish its requests. */
   readonly drainMs: number;
 }
 

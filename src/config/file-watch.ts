@@ -2,7 +2,7 @@ import { type FSWatcher, watch } from 'node:fs';
 import { stat } from 'node:fs/promises';
 import { dirname } from 'node:path';
 
-/** How often files are checked. Events are missing on network file systems and in some containers. */
+/** The interval at which files are checked. Events are missing on network file systems and in some containers. */
 const POLL_MS = 2_000;
 /** A file is reported when it has not changed for this long, so that a file that is being written is not read. */
 const SETTLE_MS = 200;
@@ -28,7 +28,7 @@ export class FileWatch implements Disposable {
   #files: readonly string[] = [];
   #timer: NodeJS.Timeout | undefined;
   #isChecking = false;
-  /** Whether an event arrived during a check. */
+  /** True if an event arrived during a check. */
   #isDue = false;
   #isClosed = false;
 

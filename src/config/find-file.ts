@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ConfigError } from './document/problem.ts';
 
-/** Where a config file is looked for, in this order, below the current directory. */
+/** The places below the current directory where a config file is looked for, in this order. */
 const CONFIG_FILES = [
   'linkspan.yaml',
   'linkspan.yml',

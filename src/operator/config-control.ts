@@ -5,7 +5,7 @@ export interface ConfigState {
   readonly file: string;
   /** The first 12 hex digits of the SHA-256 of the running config; equal in replicas with equal configs. */
   readonly hash: string;
-  /** When the running config was loaded; ISO 8601. */
+  /** The time when the running config was loaded; ISO 8601. */
   readonly loadedAt: string;
   /**
    * Set if the file was broken at the start (`--last-good`): the time when its upstreams, which run, were saved; ISO 8601. Then

@@ -1,6 +1,6 @@
 import { LIMITS } from '../limits.ts';
 
-/** How much of the log is kept in memory. */
+/** Size of the latest part of the log, which is kept in memory. */
 export const RECENT_BYTES = 262_144;
 
 /** The latest lines of a log, and the operators that follow it. */

@@ -5,7 +5,7 @@ import { Bounded } from './bounded.ts';
 /** The load of one upstream at the time of a scrape. */
 export interface UpstreamLoad {
   readonly id: string;
-  /** Whether the gateway is ready only while this upstream is up. */
+  /** True if the gateway is ready only while this upstream is up. */
   readonly isRequired: boolean;
   readonly inFlight: number;
   /** Requests that wait for a slot. */

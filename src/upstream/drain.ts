@@ -3,7 +3,7 @@ import type { ConcurrencyLimiter } from './concurrency-limiter.ts';
 import type { Link, LinkUser } from './link/link.ts';
 import { settlesWithin } from './settles-within.ts';
 
-/** How often parked calls and tasks are looked for. They hold no slot of the limiter. */
+/** The interval at which parked calls and tasks are looked for. They hold no slot of the limiter. */
 const POLL_MS = 100;
 
 /**

@@ -30,9 +30,9 @@ import type { UpstreamEvents } from './upstream-events.ts';
 import type { UpstreamParts } from './upstream-parts.ts';
 import { type CapabilityFilter, capabilityFilter } from './link/usable-capabilities.ts';
 
-/** How long an unused discovery connection stays open after the first client was served: it may report changes. */
+/** The time that an unused discovery connection stays open after the first client was served: it may report changes. */
 const DISCOVERY_IDLE_MS = 10_000;
-/** How long a client waits for the end of a listing to get its process, before it gets a new process. */
+/** The time that a client waits for the end of a listing to get its process, before it gets a new process. */
 const ADOPTION_WAIT_MS = 1_000;
 
 /** One configured MCP server: its state in each era, its connections, and its lists. */
@@ -62,7 +62,7 @@ export class Upstream<Owner, User extends LinkUser> {
   readonly #retired = new AbortController();
   /** Links that a client is about to use, or that read lists. */
   readonly #claimed = new Set<Link<Owner, User>>();
-  /** Whether a client has been served. Before that, the process that read the lists is kept for the first client. */
+  /** True if a client has been served. Before that, the process that read the lists is kept for the first client. */
   #hasServed = false;
   #lastCall = 0;
 
@@ -103,7 +103,7 @@ export class Upstream<Owner, User extends LinkUser> {
     this.#quotas.setLimit(config.maxConnections);
   }
 
-  /** Whether the upstream has been removed or replaced. It finishes its requests, and reports no more states and lists. */
+  /** Returns whether the upstream has been removed or replaced. It finishes its requests, and reports no more states and lists. */
   get isRetired(): boolean {
     return this.#retired.signal.aborted;
   }
@@ -144,12 +144,12 @@ export class Upstream<Owner, User extends LinkUser> {
     return this.#live;
   }
 
-  /** Whether lists depend on the capabilities of clients, because connections declare those of single clients. */
+  /** Returns whether lists depend on the capabilities of clients, because connections declare those of single clients. */
   get isPersonal(): boolean {
     return this.config.isolation !== 'shared';
   }
 
-  /** Whether each connection is a process. */
+  /** Returns whether each connection is a process. */
   get isProcess(): boolean {
     return this.#isProcess;
   }

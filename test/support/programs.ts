@@ -10,7 +10,7 @@ import { installInto, requirements } from '../peers/install/python.ts';
 export type FoundProgram = { readonly path: string } | { readonly missing: string };
 
 const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'linkspan-programs');
-/** Where Debian puts the programs of administrators. */
+/** The folders in which Debian puts the programs of administrators. */
 const FOLDERS = [...(process.env['PATH'] ?? '').split(delimiter), '/usr/sbin', '/sbin'];
 
 /** Returns the path of an installed program, or the reason why it is missing. */

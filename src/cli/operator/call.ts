@@ -10,7 +10,7 @@ export interface CallOptions extends PrintOptions {
   readonly view?: string;
 }
 
-/** How long a call may take. Upstreams have shorter timeouts. */
+/** The longest duration of a call. Upstreams have shorter timeouts. */
 const TIMEOUT_MS = 3_600_000;
 
 /**

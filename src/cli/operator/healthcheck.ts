@@ -5,7 +5,7 @@ import type { PrintOptions } from './status.ts';
 import { findGateway } from './target.ts';
 
 export interface HealthcheckOptions extends PrintOptions {
-  /** Whether the gateway must be ready, and not only alive. */
+  /** Fails if the gateway is not ready, and not only if it is not alive. */
   readonly ready: boolean;
 }
 

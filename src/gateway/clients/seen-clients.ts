@@ -22,9 +22,9 @@ export interface SeenClient {
   lastMs: number;
 }
 
-/** How much of a name, version or capability is kept. */
+/** The longest part of a name, version or capability that is kept. */
 const MAX_TEXT_CHARS = 100;
-/** How many capabilities of one client are kept. */
+/** The largest number of capabilities of one client that are kept. */
 const MAX_CAPABILITIES = 20;
 
 const UNNAMED = '(no name)';

@@ -19,7 +19,7 @@ export interface RequestRecorderParts {
   readonly log: Logger;
   /** Undefined if requests are not logged. */
   readonly requestLog: RequestLog | undefined;
-  /** How clients are connected. */
+  /** The connections of clients. */
   readonly transport: ClientTransport;
   /** Returns how the client of a caller describes itself; undefined if it has not done so. */
   readonly clientOf: (caller: Caller) => LoggedClient | undefined;

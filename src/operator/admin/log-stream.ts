@@ -2,7 +2,7 @@ import { LIMITS, type LimitName } from '../../limits.ts';
 import type { AdminPort } from './admin-port.ts';
 
 export interface LogStreamOptions {
-  /** Whether further lines follow the latest ones. */
+  /** Sends further lines after the latest ones. */
   readonly follow: boolean;
   /** Returns whether the reader still may read the log. Its stream ends before the first line after that. */
   readonly isAllowed: () => boolean;

@@ -4,7 +4,7 @@ import { AdminError, type AdminPort } from './admin-port.ts';
 import * as answers from './answers.ts';
 import { diffAnswerOf, reloadAnswerOf, stateOf } from './config-answers.ts';
 
-/** Where the admin API is. Its version changes when an answer loses a member or changes its meaning. */
+/** The path of the admin API. Its version changes when an answer loses a member or changes its meaning. */
 export const ADMIN_PATH = '/admin/v1';
 
 export type Method = 'get' | 'post' | 'put' | 'delete';

@@ -20,7 +20,7 @@ const schema = z.object({
   startedAt: z.string(),
 });
 
-/** How programs of this user reach a running gateway. */
+/** The address and key by which programs of this user reach a running gateway. */
 export type OperatorFile = z.output<typeof schema>;
 
 /** Returns a new key of the admin API. */

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { Writable } from 'node:stream';
 import { suite, test } from 'node:test';
 import { pino } from 'pino';
+import { LIMITS } from '../../../src/limits.ts';
 import { Stdio, until } from '../../support/stdio.ts';
 
 const LIMIT = { timeout: 30_000 };
