@@ -224,7 +224,8 @@ test('a docstring begins with what the thing is or does, not with a question wor
   assert.match('/**\n * How long it rains.\n */', QUESTION);
   const found = all.flatMap((file) => {
     // This test names examples.
-    const question = file === join('test', 'architecture.test.ts') ? null : QUESTION.exec(readFileSync(join(ROOT, file), 'utf8'));
+    const question =
+      file === join('test', 'architecture.test.ts') ? null : QUESTION.exec(readFileSync(join(ROOT, file), 'utf8'));
     return question === null ? [] : [`${file}: ${question[0]}`];
   });
   assert.deepEqual(found, []);

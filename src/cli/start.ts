@@ -64,7 +64,10 @@ export async function start(verb: 'run' | 'stdio', options: StartOptions): Promi
   const log = createLogger(config.logLevel, undefined, { format, requests: requestLines(verb, format, config) });
   for (const warning of warnings) log.warn({ file: config.file }, warning);
   if (loaded.lastGood !== undefined) {
-    log.error({ file: config.file, ...loaded.lastGood }, 'config is broken; the upstreams are those of the last good one');
+    log.error(
+      { file: config.file, ...loaded.lastGood },
+      'config is broken; the upstreams are those of the last good one',
+    );
   }
   return { config, loaded, log, load };
 }

@@ -13,10 +13,7 @@ export type KeptUpstreams = LastGoodUpstreams | { readonly missing: string };
  * @param load loads the file, with its own upstreams if it gets no others. It throws a ConfigError for a broken file.
  * @throws {ConfigError} if the file is broken and the last good upstreams cannot be used with it.
  */
-export function loadOrLastGood(
-  load: (lastGood: LastGoodUpstreams | undefined) => Loaded,
-  kept: KeptUpstreams,
-): Loaded {
+export function loadOrLastGood(load: (lastGood: LastGoodUpstreams | undefined) => Loaded, kept: KeptUpstreams): Loaded {
   const own = attempt(() => load(undefined));
   const isSound = !(own instanceof ConfigError) && newlyFailing([], own.config.upstreams).length === 0;
   if (isSound) return own;

@@ -245,7 +245,7 @@ export class Gateway implements Front {
 
   #notifyRootsChanged(session: Session): void {
     if (session.clientCapabilities.object('roots')?.raw('listChanged') !== 'true') return;
-    for (const opening of session.pendingLinks.values()) {
+    for (const opening of session.linkPromises.values()) {
       opening.then(
         (link) => {
           const knowsRoots =

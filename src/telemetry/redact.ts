@@ -28,7 +28,8 @@ export function redacted(fields: Fields, depth = 0): Record<string, unknown> {
 }
 
 function fieldOf(name: string, value: unknown, depth: number): unknown {
-  if (value === undefined || value === null) return value;
+  // Errors under `err` have a serializer.
+  if (value === undefined || value === null || (name === 'err' && depth === 0)) return value;
   const secrecy = OTHER_SECRETS.has(name) ? 'value' : SECRET_FIELDS.get(name);
   switch (secrecy) {
     case undefined:
@@ -49,7 +50,7 @@ function valueOf(value: unknown, depth: number): unknown {
   if (Array.isArray(value)) {
     return depth >= MAX_DEPTH ? REDACTED : value.map((item: unknown) => valueOf(item, depth + 1));
   }
-  if (value instanceof Error && depth > 0) return redacted({ ...value }, depth + 1);
+  if (value instanceof Error) return redacted({ ...value }, depth + 1);
   if (!isPlain(value)) return value;
   return depth >= MAX_DEPTH ? REDACTED : redacted(value, depth + 1);
 }

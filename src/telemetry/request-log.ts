@@ -133,7 +133,20 @@ export class RequestLog {
   }
 
   /** Returns the text of the fields between the time and those of {@link ownText}. */
-  #describe({ method, tool, upstream, session, client, principal, view, era, revision, error, code, kind }: RequestLine) {
+  #describe({
+    method,
+    tool,
+    upstream,
+    session,
+    client,
+    principal,
+    view,
+    era,
+    revision,
+    error,
+    code,
+    kind,
+  }: RequestLine) {
     let text = `,"name":"linkspan","pid":${process.pid}`;
     if (method !== undefined) text += `,"method":${this.#quote(method)}`;
     if (tool !== undefined) text += `,"tool":${this.#quote(tool)}`;

@@ -41,7 +41,9 @@ test('N-49 accessLog: all, and a public URL, give every request a line', BOUNDED
 });
 
 function linesOf(logs: string): readonly Readonly<Record<string, unknown>>[] {
-  return logs.split('\n').flatMap((line) => (/"msg":"(?:request|notification)"/.test(line) ? [Object(JSON.parse(line))] : []));
+  return logs
+    .split('\n')
+    .flatMap((line) => (/"msg":"(?:request|notification)"/.test(line) ? [Object(JSON.parse(line))] : []));
 }
 
 test('each message of a client has a line with its session, client and outcome', BOUNDED, async () => {

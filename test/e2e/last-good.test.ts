@@ -33,7 +33,10 @@ function start(file: Parameters<typeof startGateway>[0], args: readonly string[]
 }
 
 /** Runs a gateway once, so that a copy of its config is kept. */
-async function runOnce(file: Parameters<typeof startGateway>[0], args: readonly string[] = ['--last-good']): Promise<void> {
+async function runOnce(
+  file: Parameters<typeof startGateway>[0],
+  args: readonly string[] = ['--last-good'],
+): Promise<void> {
   await (await start(file, args)).stop();
 }
 
@@ -58,7 +61,10 @@ test('a start with a broken file serves the last good upstreams and says so ever
 
   await using gateway = await start(broken);
   assert.match(await label(gateway.endpoint()), / kept"/);
-  const line = gateway.logs().split('\n').find((each) => each.includes('config is broken'));
+  const line = gateway
+    .logs()
+    .split('\n')
+    .find((each) => each.includes('config is broken'));
   assert.match(line ?? '', /"level":50.*isolation/);
   const { config } = Object(JSON.parse(await text(gateway, '/status')));
   assert.match(config.lastGoodAt, /^\d{4}-/);

@@ -33,7 +33,9 @@ const PUBLIC: ReadonlySet<string> = new Set(
 );
 
 test('each setting of the schema is known to hold a secret or to hold none', () => {
-  const keys = [gatewaySchema, upstreamSchema].flatMap((schema) => [...keysOf(z.toJSONSchema(schema, { io: 'input' }))]);
+  const keys = [gatewaySchema, upstreamSchema].flatMap((schema) => [
+    ...keysOf(z.toJSONSchema(schema, { io: 'input' })),
+  ]);
   assert.deepEqual(
     keys.filter((key) => PUBLIC.has(key) === SECRET_FIELDS.has(key)),
     [],
@@ -90,7 +92,10 @@ for (const level of ['info', 'trace'] as const) {
 test('names of headers and variables stay, and of a URL its origin', () => {
   const lines: string[] = [];
   const log = createLogger('info', { write: (line) => void lines.push(line) });
-  log.info({ target: { url: 'https://example.com/mcp?k=1', headers: { 'X-Key': SECRET } }, url: 'http://a/mcp' }, 'text');
+  log.info(
+    { target: { url: 'https://example.com/mcp?k=1', headers: { 'X-Key': SECRET } }, url: 'http://a/mcp' },
+    'text',
+  );
   assert.match(
     lines.join(''),
     /"target":\{"url":"https:\/\/example\.com\/…","headers":\{"X-Key":"\[redacted\]"\}\},"url":"http:\/\/a\/mcp"/,

@@ -30,11 +30,7 @@ export interface Places extends Lookup {
  * @param file its absolute path.
  * @param copies texts of files of variables by absolute path, which are used instead of the files.
  */
-export function places(
-  file: string,
-  env: NodeJS.ProcessEnv,
-  copies: Readonly<Record<string, string>> = {},
-): Places {
+export function places(file: string, env: NodeJS.ProcessEnv, copies: Readonly<Record<string, string>> = {}): Places {
   const folder = dirname(file);
   const workspace = CLIENT_FOLDERS.has(basename(folder)) ? dirname(folder) : folder;
   const home = env['HOME'] ?? homedir();

@@ -47,8 +47,8 @@ export abstract class ConnectionHolder implements LinkUser {
   readonly dialect: ClientDialect;
   readonly clientCapabilities: RawObject;
   readonly capabilityKey: string;
-  /** Links that serve this holder, by upstream; some may still be opening. */
-  readonly pendingLinks = new Map<string, Promise<Link>>();
+  /** Promises of the links that serve this holder, by upstream: of those that are being opened, and of the open ones. */
+  readonly linkPromises = new Map<string, Promise<Link>>();
   /** The open links among them, by upstream. */
   readonly links = new Map<string, Link>();
   /** Offers of its own links that differ from the offer for all clients, by upstream. */

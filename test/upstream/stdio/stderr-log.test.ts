@@ -79,8 +79,17 @@ test('limit stderrLinesPerSecond: further lines are counted, and the latest are 
 });
 
 test('secrets of the config that a program repeats are neither logged nor kept', () => {
-  const env = { API_KEY: 'abcdefghij', MODE: 'production', DATA: '/srv/data/files', DSN: 'pg://me:pw-1@db/x', SHORT: 'x1' };
-  const secrets = configSecrets({ env, args: ['-y', 'some-package@1.2.3', '--token=tok-12345678', '--api-key', 'key-12345678'] });
+  const env = {
+    API_KEY: 'abcdefghij',
+    MODE: 'production',
+    DATA: '/srv/data/files',
+    DSN: 'pg://me:pw-1@db/x',
+    SHORT: 'x1',
+  };
+  const secrets = configSecrets({
+    env,
+    args: ['-y', 'some-package@1.2.3', '--token=tok-12345678', '--api-key', 'key-12345678'],
+  });
   assert.deepEqual(secrets.toSorted(), ['abcdefghij', 'key-12345678', 'pg://me:pw-1@db/x', 'tok-12345678']);
   const { stderr, lines } = stderrLog(secrets);
   stderr.push(Buffer.from(`refused: ${Object.values(env).join()} tok-12345678 key-12345678\n`));
