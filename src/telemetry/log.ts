@@ -71,7 +71,7 @@ export function createLogger(
 
 /** Returns an error in the form of a log line without the arguments of programs and other secrets. */
 function withoutSecrets(error: unknown): unknown {
-  return typeof error === 'object' && error !== null ? redacted({ ...error }) : error;
+  return typeof error === 'object' && error !== null ? redacted({ ...error }, 1) : error;
 }
 
 /** Remembers a child, because a change of the level does not reach it by itself. Forgets those that are gone. */

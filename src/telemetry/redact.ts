@@ -50,7 +50,7 @@ function valueOf(value: unknown, depth: number): unknown {
   if (Array.isArray(value)) {
     return depth >= MAX_DEPTH ? REDACTED : value.map((item: unknown) => valueOf(item, depth + 1));
   }
-  if (value instanceof Error) return redacted({ ...value }, depth + 1);
+  if (value instanceof Error) return redacted(Object.fromEntries(Object.entries(value)), depth + 1);
   if (!isPlain(value)) return value;
   return depth >= MAX_DEPTH ? REDACTED : redacted(value, depth + 1);
 }

@@ -54,7 +54,7 @@ test('each message of a client has a line with its session, client and outcome',
   await client.connect(transport);
   await client.listTools();
   await assert.rejects(client.callTool({ name: 'no-such-tool', arguments: {} }));
-  await gateway.waitForLog((line) => (line.includes('"tools/call"') ? true : undefined));
+  await gateway.waitForLog((line) => (/"tools\/call".*"msg":"request"/.test(line) ? true : undefined));
   const state = ['--state-dir', join(gateway.dir, 'state'), '--json'];
   const listed = spawnSync(process.execPath, [MAIN, 'ls', 'sessions', ...state], { encoding: 'utf8', timeout: 20_000 });
   const [session] = Object(JSON.parse(listed.stdout)).sessions;

@@ -69,10 +69,10 @@ test('every request gets its own line, even if all are equal', () => {
 test('a notification has neither id, status nor duration', () => {
   const bare = { id: undefined, tool: undefined, upstream: undefined, bytesOut: undefined, ms: undefined };
   const [line] = written([{ ...CALL, ...bare, kind: 'notification', method: 'notifications/initialized' }]);
-  assert.deepEqual(Object.keys(Object(line)), [
-    ...['level', 'time', 'name', 'pid', 'method', 'session', 'client', 'clientVersion', 'principal', 'endpoint'],
-    ...['era', 'revision', 'bytesIn', 'msg'],
-  ]);
+  assert.deepEqual(
+    Object.keys(Object(line)).join(),
+    'level,time,name,pid,method,session,client,clientVersion,principal,endpoint,era,revision,bytesIn,msg',
+  );
 });
 
 test('texts of clients are one line without control characters, and short', () => {
@@ -81,7 +81,7 @@ test('texts of clients are one line without control characters, and short', () =
   const log = new RequestLog({ write: (more) => void (all += more) }, () => '');
   log.write({ ...CALL, method: text, id: JSON.stringify(text), client: { name: text, version: text } });
   log.flush();
-  assert.doesNotMatch(all.slice(0, -1), /[\u0000-\u001F\u007F-\u009F\u2028\u202E]/);
+  assert.doesNotMatch(all.slice(0, -1), /[\p{Cc}\p{Zl}\p{Bidi_Control}]/u);
   const { method, requestId } = Object(JSON.parse(all));
   assert.deepEqual([method, requestId], [text.slice(0, 200), text.slice(0, 200)]);
 });
