@@ -41,22 +41,6 @@ export interface RequestLine {
   readonly ms: number | undefined;
 }
 
-/** The fields that lines of one client often share. */
-const SHARED = [
-  'kind',
-  'method',
-  'tool',
-  'upstream',
-  'session',
-  'client',
-  'principal',
-  'view',
-  'era',
-  'revision',
-  'error',
-  'code',
-] as const satisfies readonly (keyof RequestLine)[];
-
 /** The number of lines that are buffered before a write. */
 const BATCH = 256;
 const FLUSH_MS = 100;
@@ -113,8 +97,7 @@ export class RequestLog {
   /** Writes a line if {@link wants} is true for it. */
   write(line: RequestLine): void {
     if (!this.wants(line.error)) return;
-    const last = this.#last;
-    if (last === undefined || SHARED.some((field) => line[field] !== last[field])) {
+    if (!hasSameFields(line, this.#last)) {
       this.#last = line;
       this.#lastText = this.#describe(line);
     }
@@ -137,7 +120,6 @@ export class RequestLog {
     method,
     tool,
     upstream,
-    session,
     client,
     principal,
     view,
@@ -151,7 +133,6 @@ export class RequestLog {
     if (method !== undefined) text += `,"method":${this.#quote(method)}`;
     if (tool !== undefined) text += `,"tool":${this.#quote(tool)}`;
     if (upstream !== undefined) text += `,"upstream":"${upstream}"`;
-    if (session !== undefined) text += `,"session":"${session}"`;
     if (client !== undefined) {
       text += `,"client":${this.#quote(client.name)},"clientVersion":${this.#quote(client.version)}`;
     }
@@ -173,9 +154,26 @@ export class RequestLog {
   }
 }
 
+/** Returns whether two lines differ in the fields of {@link ownText} only. Without a loop, because it runs for every request. */
+function hasSameFields(line: RequestLine, last: RequestLine | undefined): boolean {
+  return (
+    line.method === last?.method &&
+    line.tool === last.tool &&
+    line.upstream === last.upstream &&
+    line.client === last.client &&
+    line.principal === last.principal &&
+    line.view === last.view &&
+    line.revision === last.revision &&
+    line.error === last.error &&
+    line.code === last.code &&
+    line.kind === last.kind
+  );
+}
+
 /** Returns the text of the fields that differ in each line. */
-function ownText({ id, bytesIn, bytesOut, ms }: RequestLine): string {
-  let text = id === undefined ? '' : `,"requestId":${idText(id)}`;
+function ownText({ session, id, bytesIn, bytesOut, ms }: RequestLine): string {
+  let text = session === undefined ? '' : `,"session":"${session}"`;
+  if (id !== undefined) text += `,"requestId":${idText(id)}`;
   text += `,"bytesIn":${bytesIn}`;
   if (bytesOut !== undefined) text += `,"bytesOut":${bytesOut}`;
   return ms === undefined ? text : `${text},"ms":${Math.round(ms * 1000) / 1000}`;

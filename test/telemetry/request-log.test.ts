@@ -71,7 +71,7 @@ test('a notification has neither id, status nor duration', () => {
   const [line] = written([{ ...CALL, ...bare, kind: 'notification', method: 'notifications/initialized' }]);
   assert.deepEqual(
     Object.keys(Object(line)).join(),
-    'level,time,name,pid,method,session,client,clientVersion,principal,endpoint,era,revision,bytesIn,msg',
+    'level,time,name,pid,method,client,clientVersion,principal,endpoint,era,revision,session,bytesIn,msg',
   );
 });
 
