@@ -116,19 +116,7 @@ export class RequestLog {
   }
 
   /** Returns the text of the fields between the time and those of {@link ownText}. */
-  #describe({
-    method,
-    tool,
-    upstream,
-    client,
-    principal,
-    view,
-    era,
-    revision,
-    error,
-    code,
-    kind,
-  }: RequestLine) {
+  #describe({ method, tool, upstream, client, principal, view, era, revision, error, code, kind }: RequestLine) {
     let text = `,"name":"linkspan","pid":${process.pid}`;
     if (method !== undefined) text += `,"method":${this.#quote(method)}`;
     if (tool !== undefined) text += `,"tool":${this.#quote(tool)}`;
@@ -157,7 +145,8 @@ export class RequestLog {
 /** Returns whether two lines differ in the fields of {@link ownText} only. Without a loop, because it runs for every request. */
 function hasSameFields(line: RequestLine, last: RequestLine | undefined): boolean {
   return (
-    line.method === last?.method &&
+    last !== undefined &&
+    line.method === last.method &&
     line.tool === last.tool &&
     line.upstream === last.upstream &&
     line.client === last.client &&
