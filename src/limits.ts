@@ -37,6 +37,11 @@ export const LIMITS = {
   readCacheUpstreamBytes: 8 * MIB,
   readCacheEntryBytes: 64 * KIB,
 
+  /** One line of the stderr of an upstream. */
+  stderrLineBytes: KIB,
+  /** Lines of the stderr of one upstream process that are logged. */
+  stderrLinesPerSecond: 100,
+
   /** Output of `npx` when the gateway asks which command it would run: a command and its environment. */
   npxOutputChars: MIB,
 

@@ -12,7 +12,7 @@ import { start, type StartOptions } from './start.ts';
  * @throws {ConfigError} if the config file cannot be used.
  */
 export async function stdio(options: StartOptions): Promise<number> {
-  const { config, log } = start('stdio', options);
+  const { config, log } = await start('stdio', options);
   const signals = listenForSignals(log);
 
   const metrics = createMetrics(VERSION);

@@ -250,7 +250,13 @@ function createCore({ config, state, sealer, metrics, transports, owners, client
   });
 
   // Requests of clients.
-  const recorder = new RequestRecorder(metrics, log, requestLogBeside(log), clientTransport);
+  const recorder = new RequestRecorder({
+    metrics,
+    log,
+    requestLog: requestLogBeside(log),
+    transport: clientTransport,
+    clientOf: (caller) => seenClients.find(caller),
+  });
   const translator = new ResultTranslator(serverInfo, questionPolicy);
   const listRefresher = new ListRefresher({
     views,

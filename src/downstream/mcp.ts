@@ -15,7 +15,7 @@ import { classify, refuseBatch, type ClientInput, sessionOf, toRefusal } from '.
 import { DisconnectWatcher } from './streams/disconnect-watcher.ts';
 import { headerLookup, modernCaller } from './modern-envelope.ts';
 import { ModernReply, type ModernReplyParts } from './modern-reply.ts';
-import { pageFor } from './admission/page.ts';
+import { browserHint } from './admission/browser-hint.ts';
 import { postedText } from './admission/posted-text.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
@@ -85,7 +85,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   /**
    * Handles a request to an endpoint, or passes it on to the process that has its session.
    *
-   * @param endpoint external URI, for the page that browsers get.
+   * @param endpoint external URI, for the hint that browsers get.
    */
   async answer(env: HttpBindings, view: string, admitted: Admitted, endpoint: string): Promise<Response> {
     const { front } = this.#parts;
@@ -296,7 +296,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     endpoint: string,
   ): Promise<Response> {
     const wanted = getShape(headers.accept);
-    if (wanted === 'page') return pageFor(endpoint);
+    if (wanted === 'hint') return browserHint(endpoint);
     if (wanted !== 'events' || headers.sessionId === undefined) {
       // Not 400: clients treat every status but 200 and 405 as a failure, and retry at once.
       const message = 'a GET opens the event stream of a session: send Mcp-Session-Id and Accept: text/event-stream';

@@ -70,6 +70,19 @@ export class Gateway implements Front {
     principal: Principal,
     view: string,
   ): Promise<{ readonly session: ClientSession | undefined; readonly answer: Answer }> {
+    const startedMs = performance.now();
+    const opened = await this.#open(request, principal, view);
+    const { session, answer } = opened;
+    this.#parts.recorder.logInitialize({ principal, view }, session, request, answer, performance.now() - startedMs);
+    return opened;
+  }
+
+  /** Opens the session of an `initialize` request. Every failure is an answer. */
+  async #open(
+    request: Request,
+    principal: Principal,
+    view: string,
+  ): Promise<{ readonly session: Session | undefined; readonly answer: Answer }> {
     try {
       const { params } = request;
       const asked = params?.string('protocolVersion');
@@ -132,7 +145,7 @@ export class Gateway implements Front {
     }
     if (exchange !== undefined) session.removeExchange(exchange);
     session.usedMs = performance.now();
-    this.#parts.recorder.end(session.caller, request, exchange, answer, session.usedMs - startedMs);
+    this.#parts.recorder.end(session.caller, session, request, exchange, answer, session.usedMs - startedMs);
     return exchange?.isCancelledByClient === true ? undefined : answer;
   }
 
@@ -215,6 +228,7 @@ export class Gateway implements Front {
   }
 
   handleNotification(session: Session, notification: Notification): void {
+    this.#parts.recorder.logMessage(session, notification);
     try {
       this.#onNotification(session, notification);
     } catch (thrown) {
@@ -247,7 +261,7 @@ export class Gateway implements Front {
 
   #notifyRootsChanged(session: Session): void {
     if (session.clientCapabilities.object('roots')?.raw('listChanged') !== 'true') return;
-    for (const opening of session.pendingLinks.values()) {
+    for (const opening of session.linkPromises.values()) {
       opening.then(
         (link) => {
           const knowsRoots =
@@ -260,6 +274,7 @@ export class Gateway implements Front {
   }
 
   handleResponse(session: Session, response: Response): void {
+    this.#parts.recorder.logMessage(session, response);
     session.onResponse(response.id, response);
   }
 

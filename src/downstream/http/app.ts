@@ -18,7 +18,7 @@ import { EdgeTimers } from '../streams/edge-timers.ts';
 import { refuse, refuseUnknownEndpoint } from '../admission/refusal.ts';
 import { SseEndpoint } from '../sse.ts';
 import { getShape } from '../admission/accept.ts';
-import { pageFor } from '../admission/page.ts';
+import { browserHint } from '../admission/browser-hint.ts';
 
 /** The endpoints that clients speak to. They keep streams and events, and outlive every {@link HttpApp} in front of them. */
 export interface Endpoints {
@@ -151,8 +151,8 @@ export function createApp(parts: AppParts): HttpApp {
     const headers = admission.checkSender(c.env);
     if (headers instanceof Response) return headers;
     const endpoint = admission.endpoint('');
-    const isBrowser = c.req.method === 'GET' && getShape(headers.accept) === 'page';
-    if (isBrowser) return pageFor(endpoint, 404);
+    const isBrowser = c.req.method === 'GET' && getShape(headers.accept) === 'hint';
+    if (isBrowser) return browserHint(endpoint, 404);
     return refuse(
       new GatewayError('not-found', { message: `nothing is served here; the MCP endpoint is ${endpoint}` }),
     );

@@ -21,7 +21,7 @@ import type { Link, Upstream, Upstreams } from '../exchange/connection-holder.ts
 import type { ResourceCache } from '../forward/resource-cache.ts';
 import type { UpstreamRoute, Route } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
-import { type CallOutcome, inputRequired, pagesRequired, readIncomplete } from './call-outcome.ts';
+import { type CallOutcome, inputRequired, urlsRequired, readIncomplete } from './call-outcome.ts';
 import type { TaskCalls } from './task-calls.ts';
 
 export interface CallsParts {
@@ -59,7 +59,7 @@ export class Calls {
 
   /**
    * Sends a request to the upstream of its route, as soon as the upstream has a free slot. Sends it again if the upstream was
-   * lost before it could receive it. Only the call of a modern client can end with questions or pages: a client with a
+   * lost before it could receive it. Only the call of a modern client can end with questions or URLs: a client with a
    * session is asked during its call.
    *
    * @throws {GatewayError} if the upstream has not answered.
@@ -116,7 +116,7 @@ export class Calls {
       answer = called.answer;
     }
     if (answer.kind === 'error' && answer.error.code === RPC.urlElicitationRequired && client.dialect.asksInAnswers) {
-      return pagesRequired(upstream.id, exchange, answer.error);
+      return urlsRequired(upstream.id, exchange, answer.error);
     }
     if (answer.kind === 'error') await this.#awaitLists(exchange);
     return this.#toOutcome(exchange, { upstream: upstream.id, era: link.era, source }, answer);

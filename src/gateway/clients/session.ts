@@ -68,6 +68,10 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     this.#onStateKept(this, upstream);
   }
 
+  get handle(): string {
+    return this.id;
+  }
+
   get wantsListChanges(): boolean {
     return this.isInitialized;
   }
@@ -84,7 +88,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
 
   /** Returns whether the session can be released without loss: it is quiet, and no upstream keeps state for it. */
   get isReleasable(): boolean {
-    return this.isQuiet && this.pendingLinks.size === 0 && this.links.size === 0;
+    return this.isQuiet && this.linkPromises.size === 0 && this.links.size === 0;
   }
 
   byKey(): this {

@@ -84,20 +84,20 @@ export class HolderLinks {
     const upstreamId = upstream.id;
     // The holder keeps links of the upstream that has taken the place.
     if (upstream.isRetired) return this.#open(holder, upstream);
-    const known = holder.pendingLinks.get(upstreamId);
+    const known = holder.linkPromises.get(upstreamId);
     if (known !== undefined) return known;
     this.#beforeOpen(holder, upstreamId);
     const opening = this.#open(holder, upstream);
     if (upstream.config.isolation === 'call') return opening;
-    holder.pendingLinks.set(upstreamId, opening);
+    holder.linkPromises.set(upstreamId, opening);
     opening.then(
       (link) => {
-        if (holder.pendingLinks.get(upstreamId) === opening && !link.connection.isClosed) {
+        if (holder.linkPromises.get(upstreamId) === opening && !link.connection.isClosed) {
           holder.links.set(upstreamId, link);
         }
       },
       () => {
-        if (holder.pendingLinks.get(upstreamId) === opening) holder.pendingLinks.delete(upstreamId);
+        if (holder.linkPromises.get(upstreamId) === opening) holder.linkPromises.delete(upstreamId);
       },
     );
     return opening;
@@ -265,7 +265,7 @@ export class HolderLinks {
         });
       }
     }
-    holder.pendingLinks.clear();
+    holder.linkPromises.clear();
     holder.links.clear();
     for (const upstream of this.#upstreams.values()) upstream.releaseUser(holder);
     for (const upstream of this.#upstreams.leaving()) upstream.releaseUser(holder);
@@ -294,6 +294,6 @@ export class HolderLinks {
 }
 
 function removeLink(holder: ConnectionHolder, upstream: string): void {
-  holder.pendingLinks.delete(upstream);
+  holder.linkPromises.delete(upstream);
   holder.links.delete(upstream);
 }

@@ -24,6 +24,8 @@ export class ModernRequest implements ModernCall {
   readonly sink: ModernSink;
   readonly lookup: HeaderLookup | undefined;
   exchange: OpenExchange | undefined;
+  /** The group of the client; undefined before it is found. */
+  group: ClientGroup | undefined;
   #stream: SubscriptionStream | undefined;
   /** The same request in the process that has its parked call or task. */
   #delegate: ModernCall | undefined;
