@@ -34,7 +34,7 @@ const REDACTED = '[redacted]';
 const SECRET = /^(?:sha256|key|bearer_token|args|envFile)$/;
 /** Keys of maps whose names are shown and whose values may be secrets. */
 const SECRET_MAP = /^(?:env|environment|envs|headers|http_headers)$/;
-const URL_KEY = /^(?:url|serverUrl|httpUrl|uri|jwksUrl)$/;
+const URL_KEY = /^(?:url|serverUrl|httpUrl|uri|jwksUrl|endpoint)$/;
 
 /** Returns every setting of the gateway and of its upstreams: those of the file, and the defaults of all others. */
 export function settingsOf({ document, gateway, upstreams, options }: SettingsSource): readonly Setting[] {

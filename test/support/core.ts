@@ -199,6 +199,7 @@ export async function testCore(
     operator: undefined,
     operatorMayMove: false,
     accessLog: 'all',
+    tracing: undefined,
     publicUrl: undefined,
     allowedHosts: [],
     allowedOrigins: [],

@@ -8,7 +8,7 @@ import { HINTS } from './scalars.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
 
 /** Keys whose values never appear in messages, not even unexpanded. */
-const SECRET = /^(?:env|environment|envs|headers|http_headers|args|url|serverUrl|httpUrl|uri|sha256|key)$/;
+const SECRET = /^(?:env|environment|envs|headers|http_headers|args|url|serverUrl|httpUrl|uri|endpoint|sha256|key)$/;
 
 type Section<T> = { readonly value: T } | { readonly problems: readonly Problem[] };
 
