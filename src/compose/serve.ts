@@ -12,6 +12,7 @@ import { VERSION } from '../version.ts';
 import { createAdminPort } from './admin-port.ts';
 import { type Core, startCore } from './core.ts';
 import { Edge } from './edge.ts';
+import { openTracing } from './open-tracing.ts';
 import { OperatorAccess } from './operator-access.ts';
 import { Reloader } from './reload.ts';
 import { upstreamTransports } from './transports.ts';
@@ -49,7 +50,8 @@ export async function serve(loaded: Loaded, log: Logger, { load, warmUntil }: Se
   const { config } = loaded;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION);
-  const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log);
+  const tracing = await openTracing(config, metrics, log);
+  const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log, { tracing });
   let isStopping = false;
   const draining = { isDraining: false };
   const ready = () => {

@@ -13,6 +13,8 @@ export interface RequestLine {
   /** Undefined for success. */
   readonly error: string | undefined;
   readonly ms: number;
+  /** Undefined if requests are not traced. */
+  readonly traceId?: string | undefined;
 }
 
 /** The number of lines that are buffered before a write. */
@@ -57,7 +59,8 @@ export class RequestLog {
       this.#lastText = this.#describe(line);
     }
     const ms = Math.round(line.ms * 1000) / 1000;
-    this.#lines += `{"level":30${this.#time()}${this.#lastText}${ms},"msg":"request"}\n`;
+    const trace = line.traceId === undefined ? '' : `,"traceId":"${line.traceId}"`;
+    this.#lines += `{"level":30${this.#time()}${this.#lastText}${ms}${trace},"msg":"request"}\n`;
     if (++this.#count >= BATCH) this.flush();
     else this.#timer ??= setTimeout(() => this.flush(), FLUSH_MS).unref();
   }

@@ -4,6 +4,8 @@ import type { UpstreamConfig } from '../config/config.ts';
 import { type GatewayError, toGatewayError } from '../errors.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Era, Revision } from '../protocol/revisions.ts';
+import { traceStart } from '../telemetry/tracing/mcp-spans.ts';
+import type { Span } from '../telemetry/tracing/tracing.ts';
 import { awaitAdmission } from './await-admission.ts';
 import { drained } from './drain.ts';
 import { retiredError, startFailure } from './start-failure.ts';
@@ -27,7 +29,7 @@ import { retryUntilDone } from './retry-until-done.ts';
 import { detailOf, reasonOf } from './reason.ts';
 import { settlesWithin } from './settles-within.ts';
 import type { UpstreamEvents } from './upstream-events.ts';
-import type { UpstreamParts } from './upstream-parts.ts';
+import type { LinkOrder, UpstreamParts } from './upstream-parts.ts';
 import { type CapabilityFilter, capabilityFilter } from './link/usable-capabilities.ts';
 
 /** How long an unused discovery connection stays open after the first client was served: it may report changes. */
@@ -167,16 +169,18 @@ export class Upstream<Owner, User extends LinkUser> {
   /**
    * Returns the link that serves this user. Opens it if necessary.
    *
+   * @param span the span that a start of the upstream is a part of; undefined if there is none.
    * @throws {GatewayError} `upstream-unavailable`, `overloaded`
    */
-  async link(user: User): Promise<Link<Owner, User>> {
+  async link(user: User, span?: Span): Promise<Link<Owner, User>> {
     const { isolation } = this.config;
     const call = isolation === 'call' ? ++this.#lastCall : 0;
     // A connection for all clients declares no client capabilities.
     const features = isolation === 'shared' ? NO_FEATURES : user;
     const keyIn = (era: Era) => connectionKey(this.#scope(era), user, call);
-    this.#adoptDiscovery(keyIn, features, user);
-    const link = await this.#getLink(keyIn, features, user.era, user.principal);
+    const order = { keyIn, features, client: user.era, principal: user.principal, span };
+    this.#adoptDiscovery(order);
+    const link = await this.#getLink(order);
     link.users.add(user);
     this.#claimed.delete(link);
     this.#hasServed = true;
@@ -187,10 +191,11 @@ export class Upstream<Owner, User extends LinkUser> {
    * Gives the discovery connection of these features to this client, so that no second process is started. That process has
    * served no client, and got the same capabilities.
    */
-  #adoptDiscovery(keyIn: (era: Era) => string, features: ClientFeatures, user: LinkUser): void {
+  #adoptDiscovery(order: LinkOrder): void {
+    const { keyIn, features, client } = order;
     // A server asks for roots right after its start, when no client can answer yet.
     if (this.usableCapabilities(features.clientCapabilities).raw('roots') !== undefined) return;
-    const era = this.#likelyEra(user.era);
+    const era = this.#likelyEra(client);
     const key = keyIn(era);
     if (!this.#isProcess || isSharedKey(key) || this.#links.has(key)) return;
     const from = discoveryKey(this.#scope(era), features.capabilityKey);
@@ -209,7 +214,7 @@ export class Upstream<Owner, User extends LinkUser> {
       }
       // The link has another era than expected, or has closed.
       if (this.#links.get(key) === adopted) this.#links.delete(key);
-      return this.#getLink(keyIn, features, user.era, user.principal);
+      return this.#getLink(order);
     });
     this.#setLink(key, adopted);
   }
@@ -285,7 +290,8 @@ export class Upstream<Owner, User extends LinkUser> {
     const { capabilityKey } = features;
     let link: Link<Owner, User> | undefined;
     try {
-      link = await this.#getLink((era) => discoveryKey(this.#scope(era), capabilityKey), features, client, '');
+      const keyIn = (era: Era) => discoveryKey(this.#scope(era), capabilityKey);
+      link = await this.#getLink({ keyIn, features, client, principal: '', span: undefined });
       const reading = this.list(link, features.clientCapabilities);
       this.#reading.set(link, reading);
       const offer = await reading;
@@ -347,16 +353,11 @@ export class Upstream<Owner, User extends LinkUser> {
     if (!this.isRetired) this.#events.onStateChange(this.id, after);
   }
 
-  #getLink(
-    keyIn: (era: Era) => string,
-    features: ClientFeatures,
-    client: Era,
-    principal: string,
-  ): Promise<Link<Owner, User>> {
-    const key = keyIn(this.#likelyEra(client));
+  #getLink(order: LinkOrder): Promise<Link<Owner, User>> {
+    const key = order.keyIn(this.#likelyEra(order.client));
     const known = this.#links.get(key);
     if (known !== undefined) return known;
-    const opening = this.#open(keyIn, features, client, principal).then((link) => this.#placeLink(key, link));
+    const opening = this.#open(order).then((link) => this.#placeLink(key, link));
     this.#setLink(key, opening);
     return opening;
   }
@@ -382,12 +383,7 @@ export class Upstream<Owner, User extends LinkUser> {
     return other;
   }
 
-  async #open(
-    keyIn: (era: Era) => string,
-    features: ClientFeatures,
-    client: Era,
-    principal: string,
-  ): Promise<Link<Owner, User>> {
+  async #open({ keyIn, features, client, principal, span }: LinkOrder): Promise<Link<Owner, User>> {
     await awaitAdmission(this.id, () => this.#lifecycles.in(this.#likelyEra(client)), this.#stopping.signal);
     const request = { principal, waitMs: this.config.queueMs, signal: this.#stopping.signal };
     const release = await this.#quotas.acquire(request);
@@ -395,7 +391,8 @@ export class Upstream<Owner, User extends LinkUser> {
       const { capabilityKey } = features;
       const clientCapabilities = this.usableCapabilities(features.clientCapabilities);
       const placeIn = (era: Era) => ({ key: keyIn(era), shared: isSharedKey(keyIn(era)) });
-      const link = await this.#start({ clientEra: client, clientCapabilities, capabilityKey, placeIn });
+      const starting = this.#start({ clientEra: client, clientCapabilities, capabilityKey, placeIn });
+      const link = await traceStart(this.#parts.tracing, span, this.id, starting);
       if (this.#live.has(link)) this.#slots.set(link, release);
       else release();
       return link;

@@ -2,6 +2,7 @@ import { GatewayError } from '../../errors.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
 import type { ErrorType } from '../../telemetry/operation.ts';
+import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
 import type { ConcurrencyLimiter, QueueTicket } from '../../upstream/concurrency-limiter.ts';
 import type { MessageSink } from '../front.ts';
@@ -26,6 +27,7 @@ export class OpenExchange implements Exchange {
   upstream: string | undefined;
   /** The published name of the called tool, for metrics. */
   tool: string | undefined;
+  span: Span | undefined;
   /** The upstream's answer, and the error type under which metrics count it. */
   outcome: { readonly answer: Answer | GatewayError; readonly error: ErrorType | undefined } | undefined;
   /** The error that ends the exchange regardless of the upstream's answer. */

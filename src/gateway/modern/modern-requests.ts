@@ -83,7 +83,8 @@ export class ModernRequests implements ModernRequestHost {
 
   /** Begins to answer a request. Every failure is an answer. */
   request(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernRequest {
-    const modernRequest = new ModernRequest(this, request, caller, sink, lookup);
+    const span = this.#parts.recorder.begin(request, lookup);
+    const modernRequest = new ModernRequest(this, request, caller, sink, lookup, span);
     modernRequest.follow(this.#begin(modernRequest));
     return modernRequest;
   }
@@ -95,10 +96,10 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   finish(modernRequest: ModernRequest, answer: Answer): void {
-    const { caller, request, exchange, sink } = modernRequest;
+    const { caller, request, exchange, sink, span } = modernRequest;
     modernRequest.release();
     try {
-      this.#parts.recorder.end(caller, request, exchange, answer, performance.now() - sink.receivedMs);
+      this.#parts.recorder.end(caller, request, exchange, answer, performance.now() - sink.receivedMs, span);
     } catch (thrown) {
       // The client gets its answer even if it cannot be recorded.
       this.#parts.recorder.fail(thrown, request.method);
