@@ -87,6 +87,11 @@ export const LIMITS = {
   clientMessageValues: 100_000,
   upstreamMessageValues: 1_000_000,
 
+  /** One `traceparent` or `tracestate` of a client, of which spans keep parts. */
+  traceContextChars: 512,
+  /** Ended spans that wait for their export, with those that are being exported. */
+  traceSpans: 2_048,
+
   /** Body of one request to the admin API. */
   adminBodyBytes: MIB,
   /** Operators that follow the log at the same time. */

@@ -13,6 +13,7 @@ import { createAdminPort } from './admin-port.ts';
 import { type Core, startCore } from './core.ts';
 import { Edge } from './edge.ts';
 import { lastGoodKeeper } from './last-good-keeper.ts';
+import { openTracing } from './open-tracing.ts';
 import { OperatorAccess } from './operator-access.ts';
 import { Reloader } from './reload.ts';
 import { upstreamTransports } from './transports.ts';
@@ -53,7 +54,8 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
   const { config } = loaded;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION);
-  const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log);
+  const tracing = await openTracing(config, metrics, log);
+  const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log, { tracing });
   let isStopping = false;
   const draining = { isDraining: false };
   const ready = () => {

@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { addressesOf, exposure, exposureWarnings, readOverrides } from './addresses.ts';
 import type { Addresses } from './addresses.ts';
 import { findUpstreams } from './upstreams/client-file.ts';
-import type { Config } from './config.ts';
+import type { Config, TracingConfig } from './config.ts';
 import type { Document } from './document/document.ts';
 import { expandData, valueAt } from './document/expanded.ts';
 import { gatewaySchema } from './schema/gateway-schema.ts';
@@ -104,7 +104,7 @@ export function loadConfig(file: string, options: LoadOptions): Loaded {
   if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
   warnings.push(...profiles.warnings, ...exposureWarnings(document, settings, addresses));
 
-  const config = configOf(absolute, settings, addresses, where);
+  const config = configOf(absolute, settings, addresses, where, env);
   const auth =
     firstKeyHash === undefined
       ? config.auth
@@ -166,6 +166,7 @@ function configOf(
   settings: GatewaySettings,
   { listen, operator, operatorMayMove }: Addresses,
   where: Places,
+  env: LoadOptions['env'],
 ): Omit<Config, 'upstreams' | 'profiles'> {
   const { limits, sessions } = settings;
   return {
@@ -206,11 +207,22 @@ function configOf(
     legacySse: settings.legacySse,
     logLevel: settings.logLevel,
     accessLog: settings.accessLog,
+    tracing: tracingOf(settings.tracing, env),
     names: settings.names,
     instructions: settings.instructions,
     lists: { waitMs: settings.lists.wait },
     reload: { watch: settings.reload.watch, drainMs: settings.reload.drain },
   };
+}
+
+const ENDPOINT_VARIABLES = ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'];
+
+/** Returns how traces are exported; undefined if neither the file nor the environment asks for it. */
+function tracingOf(settings: GatewaySettings['tracing'], env: LoadOptions['env']): TracingConfig | undefined {
+  if (settings?.enabled === false || env['OTEL_SDK_DISABLED']?.toLowerCase() === 'true') return undefined;
+  if (settings !== undefined) return { endpoint: settings.endpoint, sampling: settings.sampling };
+  const isNamed = ENDPOINT_VARIABLES.some((name) => (env[name] ?? '') !== '') && env['OTEL_TRACES_EXPORTER'] !== 'none';
+  return isNamed ? { endpoint: undefined, sampling: undefined } : undefined;
 }
 
 /** Returns the settings that the command line overrides, by key. */

@@ -127,17 +127,23 @@ export class Gateway implements Front {
     return this.#parts.sessions.find(id, principal, view);
   }
 
-  async handleRequest(session: Session, request: Request, sink: MessageSink): Promise<Answer | undefined> {
+  async handleRequest(
+    session: Session,
+    request: Request,
+    sink: MessageSink,
+    headers?: HeaderLookup,
+  ): Promise<Answer | undefined> {
     const startedMs = performance.now();
-    this.#parts.recorder.begin();
+    const span = this.#parts.recorder.begin(request, headers);
     let exchange: OpenExchange | undefined;
     let answer: Answer;
     try {
       exchange = this.#begin(session, request, sink);
+      exchange.span = span;
       const to = UPSTREAM_METHODS.has(request.method)
         ? await resolve(this.#parts.listRefresher, this.#lifecycleOf, session, request)
         : undefined;
-      if (to?.kind === 'upstream') exchange.tool = to.tool;
+      if (to?.kind === 'upstream') exchange.setTool(to);
       if (to === undefined) answer = await this.#answer(session, exchange);
       else answer = sessionAnswer(await this.#parts.calls.send(exchange, to));
     } catch (thrown) {
@@ -145,7 +151,7 @@ export class Gateway implements Front {
     }
     if (exchange !== undefined) session.removeExchange(exchange);
     session.usedMs = performance.now();
-    this.#parts.recorder.end(session.caller, session, request, exchange, answer, session.usedMs - startedMs);
+    this.#parts.recorder.end(session.caller, session, request, exchange, answer, session.usedMs - startedMs, span);
     return exchange?.isCancelledByClient === true ? undefined : answer;
   }
 
@@ -155,7 +161,6 @@ export class Gateway implements Front {
     sink: ModernSink,
     lookup: HeaderLookup | undefined,
   ): ModernCall {
-    this.#parts.recorder.begin();
     this.#parts.seenClients.record(caller, caller.clientInfo, Date.now());
     return this.#parts.modernRequests.request(request, caller, sink, lookup);
   }

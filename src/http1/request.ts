@@ -35,6 +35,11 @@ export class RequestHead {
     return this.#text;
   }
 
+  /** Returns a head with further headers at its end. */
+  with(headers: HeaderList): RequestHead {
+    return new RequestHead(this.method, this.#authority, this.path, [...this.headers, ...headers]);
+  }
+
   #build(): string {
     if (!TARGET.test(this.path)) throw new WireError('unsendable', 'the request target has characters no URL has');
     let lines = '';

@@ -19,7 +19,10 @@ export interface RequestLine {
   readonly method: string | undefined;
   /** The id of the request as JSON text. */
   readonly id: string | undefined;
+  /** The published name of the called tool. */
   readonly tool: string | undefined;
+  /** The upstream's own name for it. */
+  readonly upstreamTool: string | undefined;
   readonly upstream: string | undefined;
   /** The digest of the session, or of the group of a modern client. */
   readonly session: string | undefined;
@@ -39,6 +42,8 @@ export interface RequestLine {
   readonly bytesOut: number | undefined;
   /** The time until the answer. */
   readonly ms: number | undefined;
+  /** Undefined if the message is not traced. */
+  readonly traceId: string | undefined;
 }
 
 /** The number of lines that are buffered before a write. */
@@ -116,11 +121,13 @@ export class RequestLog {
   }
 
   /** Returns the text of the fields between the time and those of {@link ownText}. */
-  #describe({ method, tool, upstream, client, principal, view, era, revision, error, code, kind }: RequestLine) {
+  #describe(line: RequestLine): string {
+    const { method, tool, upstreamTool, upstream, client, principal, view, era, revision, error, code, kind } = line;
     let text = `,"name":"linkspan","pid":${process.pid}`;
     if (method !== undefined) text += `,"method":${this.#quote(method)}`;
     if (tool !== undefined) text += `,"tool":${this.#quote(tool)}`;
     if (upstream !== undefined) text += `,"upstream":"${upstream}"`;
+    if (upstreamTool !== undefined) text += `,"upstreamTool":${this.#quote(upstreamTool)}`;
     if (client !== undefined) {
       text += `,"client":${this.#quote(client.name)},"clientVersion":${this.#quote(client.version)}`;
     }
@@ -148,6 +155,7 @@ function hasSameFields(line: RequestLine, last: RequestLine | undefined): boolea
     last !== undefined &&
     line.method === last.method &&
     line.tool === last.tool &&
+    line.upstreamTool === last.upstreamTool &&
     line.upstream === last.upstream &&
     line.client === last.client &&
     line.principal === last.principal &&
@@ -160,9 +168,10 @@ function hasSameFields(line: RequestLine, last: RequestLine | undefined): boolea
 }
 
 /** Returns the text of the fields that differ in each line. */
-function ownText({ session, id, bytesIn, bytesOut, ms }: RequestLine): string {
+function ownText({ session, id, traceId, bytesIn, bytesOut, ms }: RequestLine): string {
   let text = session === undefined ? '' : `,"session":"${session}"`;
   if (id !== undefined) text += `,"requestId":${idText(id)}`;
+  if (traceId !== undefined) text += `,"traceId":"${traceId}"`;
   text += `,"bytesIn":${bytesIn}`;
   if (bytesOut !== undefined) text += `,"bytesOut":${bytesOut}`;
   return ms === undefined ? text : `${text},"ms":${Math.round(ms * 1000) / 1000}`;

@@ -4,7 +4,11 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { test } from 'node:test';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { initialize, post, rpc } from '../downstream/client.ts';
 import { startGateway } from '../support/gateway.ts';
+import { modernUpstream } from '../support/http-upstream.ts';
+import { modernResult } from '../support/modern-wire.ts';
+import { openGateway } from '../support/open-gateway.ts';
 
 const MEMORY = fileURLToPath(
   new URL('../../node_modules/@modelcontextprotocol/server-memory/dist/index.js', import.meta.url),
@@ -45,6 +49,24 @@ function linesOf(logs: string): readonly Readonly<Record<string, unknown>>[] {
     .split('\n')
     .flatMap((line) => (/"msg":"(?:request|notification)"/.test(line) ? [Object(JSON.parse(line))] : []));
 }
+
+test('the line of a call names the tool as published and as its upstream names it', BOUNDED, async () => {
+  await using up = await modernUpstream({
+    tools: [{ name: 'act', inputSchema: { type: 'object' } }],
+    answers: { 'tools/call': () => ({ resultType: 'complete', content: [] }) },
+  });
+  await using gateway = await openGateway({ up: { url: up.url } }, { accessLog: 'all' });
+  await modernResult(gateway.url, 'tools/call', { name: 'up__act' });
+  await initialize(gateway.url).then((session) =>
+    post(gateway.url, rpc(1, 'tools/call', { name: 'up__act' }), session),
+  );
+  await gateway.stop();
+  const lines = linesOf(gateway.lines.join('')).filter(({ method }) => method === 'tools/call');
+  assert.deepEqual(
+    lines.map(({ era, tool, upstream, upstreamTool }) => [era, tool, upstream, upstreamTool]),
+    ['modern', 'legacy'].map((era) => [era, 'up__act', 'up', 'act']),
+  );
+});
 
 test('each message of a client has a line with its session, client and outcome', BOUNDED, async () => {
   const memory = { command: process.execPath, args: [MEMORY], env: { MEMORY_FILE_PATH: '/nowhere/memory' } };

@@ -8,6 +8,7 @@ const CALL: RequestLine = {
   method: 'tools/call',
   id: '7',
   tool: 'a"b',
+  upstreamTool: 'b',
   upstream: 'files',
   session: '0123456789abcdef',
   client: { name: 'Some "client"', version: '1.2' },
@@ -20,6 +21,7 @@ const CALL: RequestLine = {
   bytesIn: 12,
   bytesOut: 345,
   ms: 1.23456,
+  traceId: undefined,
 };
 
 /** Returns the parsed lines of a request log. */
@@ -39,6 +41,8 @@ test('every request gets its own line, even if all are equal', () => {
   const lines: RequestLine[] = [
     CALL,
     { ...CALL, ms: 7 },
+    { ...CALL, traceId: '4bf92f3577b34da6a3ce929d0e0e4736' },
+    { ...CALL, upstreamTool: 'c' },
     { ...CALL, error: 'tool_error' },
     { ...CALL, error: 'rpc_error', code: -32_602, bytesOut: undefined },
     { ...CALL, principal: 'bob' },
@@ -67,7 +71,14 @@ test('every request gets its own line, even if all are equal', () => {
 });
 
 test('a notification has neither id, status nor duration', () => {
-  const bare = { id: undefined, tool: undefined, upstream: undefined, bytesOut: undefined, ms: undefined };
+  const bare = {
+    id: undefined,
+    upstreamTool: undefined,
+    tool: undefined,
+    upstream: undefined,
+    bytesOut: undefined,
+    ms: undefined,
+  };
   const [line] = written([{ ...CALL, ...bare, kind: 'notification', method: 'notifications/initialized' }]);
   assert.deepEqual(
     Object.keys(Object(line)).join(),

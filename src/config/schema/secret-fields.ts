@@ -24,4 +24,5 @@ export const SECRET_FIELDS: ReadonlyMap<string, Secrecy> = new Map([
   ['httpUrl', 'url'],
   ['uri', 'url'],
   ['jwksUrl', 'url'],
+  ['endpoint', 'url'],
 ]);

@@ -8,6 +8,7 @@ import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { type Era, featuresOf, type Revision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
+import { endAfter, traceWait } from '../../telemetry/tracing/mcp-spans.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { type ResultTranslator, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
@@ -72,14 +73,14 @@ export class Calls {
       throw new GatewayError('upstream-unavailable', { upstream: to.upstream, message, executed: 'no' });
     }
     exchange.upstream = to.upstream;
+    const { holder, span } = exchange;
     const queued = exchange.acquireSlot(upstream.limiter);
-    if (queued !== undefined) await queued;
-    const { holder } = exchange;
+    if (queued !== undefined) await traceWait(span, 'queue', upstream.id, queued);
     const { links } = this.#parts;
     try {
       for (let attempt = 1; ; attempt++) {
         const ready = links.findOpen(holder, upstream);
-        const link = ready ?? (await exchange.unlessCancelled(links.openAt(holder, upstream)));
+        const link = ready ?? (await this.#openLink(exchange, upstream));
         try {
           return await this.#callIn[link.era](exchange, upstream, link, to);
         } catch (thrown) {
@@ -93,6 +94,12 @@ export class Calls {
     } finally {
       exchange.releaseSlot();
     }
+  }
+
+  #openLink(exchange: OpenExchange, upstream: Upstream): Promise<Link> {
+    const span = exchange.span?.child('internal', `connect ${upstream.id}`);
+    const opening = exchange.unlessCancelled(this.#parts.links.openAt(exchange.holder, upstream, span));
+    return span === undefined ? opening : endAfter(span, upstream.id, opening);
   }
 
   /** Makes a call at a legacy upstream, as a task if the client or the tool asks for one. */
@@ -197,7 +204,8 @@ export class Calls {
       if (!('requestState' in retry)) return { kind: 'answer', answer: retry };
       sent = withRetry(params, retry);
       exchange.releaseSlot();
-      await exchange.acquireSlot(upstream.limiter);
+      const queued = exchange.acquireSlot(upstream.limiter);
+      if (queued !== undefined) await traceWait(exchange.span, 'queue', upstream.id, queued);
     }
     const message = `upstream "${upstream.id}" asked ${MAX_ROUNDS} times and is not done`;
     throw new GatewayError('upstream-protocol', { upstream: upstream.id, message });

@@ -6,6 +6,7 @@ import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import { detach } from '../../json/kept-text.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
+import type { Span } from '../../telemetry/tracing/tracing.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
 import type { CloseReason } from '../../upstream/link/link.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
@@ -78,16 +79,17 @@ export class HolderLinks {
   /**
    * Returns the link of a holder, and opens it if necessary. A call that began before its upstream was replaced opens one there.
    *
+   * @param span of the request that needs the link, if it is traced.
    * @throws {GatewayError} `upstream-unavailable`, `overloaded`
    */
-  openAt(holder: ConnectionHolder, upstream: Upstream): Promise<Link> {
+  openAt(holder: ConnectionHolder, upstream: Upstream, span?: Span): Promise<Link> {
     const upstreamId = upstream.id;
     // The holder keeps links of the upstream that has taken the place.
-    if (upstream.isRetired) return this.#open(holder, upstream);
+    if (upstream.isRetired) return this.#open(holder, upstream, span);
     const known = holder.linkPromises.get(upstreamId);
     if (known !== undefined) return known;
     this.#beforeOpen(holder, upstreamId);
-    const opening = this.#open(holder, upstream);
+    const opening = this.#open(holder, upstream, span);
     if (upstream.config.isolation === 'call') return opening;
     holder.linkPromises.set(upstreamId, opening);
     opening.then(
@@ -103,8 +105,8 @@ export class HolderLinks {
     return opening;
   }
 
-  async #open(holder: ConnectionHolder, upstream: Upstream): Promise<Link> {
-    const link = await upstream.link(holder);
+  async #open(holder: ConnectionHolder, upstream: Upstream, span: Span | undefined): Promise<Link> {
+    const link = await upstream.link(holder, span);
     if (holder.closed.aborted) {
       upstream.releaseUser(holder);
       throw new GatewayError('session-unknown', { message: 'the session ended' });

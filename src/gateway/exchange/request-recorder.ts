@@ -1,11 +1,14 @@
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer, toGatewayError } from '../../errors.ts';
 import { JsonTextError } from '../../json/json.ts';
+import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
 import type { Answer, Notification, Request, Response } from '../../protocol/jsonrpc.ts';
 import { eraOf } from '../../protocol/revisions.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { type ErrorType, errorTypeOf } from '../../telemetry/operation.ts';
 import type { LoggedClient, LoggedKind, RequestLog } from '../../telemetry/request-log.ts';
+import { endOfOperation } from '../../telemetry/tracing/mcp-spans.ts';
+import type { Span, Tracing } from '../../telemetry/tracing/tracing.ts';
 import type { Caller } from './caller.ts';
 import type { ConnectionHolder } from './connection-holder.ts';
 import type { OpenExchange } from './open-exchange.ts';
@@ -19,6 +22,8 @@ export interface RequestRecorderParts {
   readonly log: Logger;
   /** Undefined if requests are not logged. */
   readonly requestLog: RequestLog | undefined;
+  /** Undefined if requests are not traced. */
+  readonly tracing: Tracing | undefined;
   /** The connections of clients. */
   readonly transport: ClientTransport;
   /** Returns how the client of a caller describes itself; undefined if it has not done so. */
@@ -36,9 +41,13 @@ interface Outcome {
   readonly answer?: Answer;
   readonly error?: ErrorType | undefined;
   readonly ms?: number;
+  readonly span?: Span | undefined;
 }
 
-/** Records client requests in the metrics, and each message as one line of the request log without arguments or results. */
+/**
+ * Records client requests in the metrics and as spans if they are traced, and each message as one line of the request log. Neither
+ * has arguments or results.
+ */
 export class RequestRecorder {
   readonly #parts: RequestRecorderParts;
   #inFlightCount = 0;
@@ -52,14 +61,16 @@ export class RequestRecorder {
     return this.#inFlightCount;
   }
 
-  /** Records the arrival of a request. */
-  begin(): void {
+  /** Records the arrival of a request. Returns its span, if requests are traced. */
+  begin(request: Request, headers: HeaderLookup | undefined): Span | undefined {
     this.#inFlightCount++;
-    this.#parts.metrics.requestsInFlight.add();
+    const { metrics, tracing } = this.#parts;
+    metrics.requestsInFlight.add();
+    return tracing?.beginRequest(request, headers);
   }
 
   /**
-   * Records the answer to a request: its method, caller and upstream, its outcome and its duration.
+   * Records the answer to a request: its method, caller and upstream, its outcome and its duration. Ends its span.
    *
    * @param holder the session or group of the caller; undefined if the request failed before one was found.
    */
@@ -70,17 +81,35 @@ export class RequestRecorder {
     exchange: OpenExchange | undefined,
     answer: Answer,
     durationMs: number,
+    span: Span | undefined,
   ): void {
     this.#inFlightCount--;
-    const { metrics, transport, requestLog } = this.#parts;
+    const { metrics, transport } = this.#parts;
     metrics.requestsInFlight.remove();
     const { method } = request;
     const outcome = exchange?.outcome;
     const error = outcome?.answer === answer ? outcome.error : errorTypeOf(method, answer);
     const { revision } = caller;
-    metrics.served({ method, tool: exchange?.tool, error, revision, transport }, durationMs / 1000);
-    if (requestLog === undefined) return;
-    this.#log(caller, holder, { kind: 'request', message: request, exchange, answer, error, ms: durationMs });
+    const operation = { method, tool: exchange?.tool, error, revision, transport };
+    metrics.served(operation, durationMs / 1000);
+    // Asked here, so that a request without a line costs nothing more.
+    if (this.#wantsLine(error)) {
+      this.#writeLine(caller, holder, {
+        kind: 'request',
+        message: request,
+        exchange,
+        answer,
+        error,
+        ms: durationMs,
+        span,
+      });
+    }
+    if (span === undefined) return;
+    const upstream = exchange?.upstream;
+    // A prompt that was sent to an upstream is in the catalog.
+    const isPrompt = upstream !== undefined && method === 'prompts/get';
+    const prompt = isPrompt ? request.params?.string('name') : undefined;
+    span.end(endOfOperation({ ...operation, prompt, id: request.id, answer, upstream }));
   }
 
   /** Logs an `initialize` request. @param session the session that it has opened; undefined if it failed. */
@@ -92,26 +121,32 @@ export class RequestRecorder {
     durationMs: number,
   ): void {
     const error = errorTypeOf(request.method, answer);
+    if (!this.#wantsLine(error)) return;
     const outcome: Outcome = { kind: 'request', message: request, answer, error, ms: durationMs };
-    this.#log(session?.caller ?? sender, session, outcome);
+    this.#writeLine(session?.caller ?? sender, session, outcome);
   }
 
   /** Logs a notification of a client, or its response to a request of the gateway. */
   logMessage(session: ConnectionHolder, message: Notification | Response): void {
+    if (!this.#wantsLine(undefined)) return;
     const kind = message.kind === 'notification' ? 'notification' : 'response';
-    this.#log(session.caller, session, { kind, message });
+    this.#writeLine(session.caller, session, { kind, message });
   }
 
-  #log(sender: Sender, holder: ConnectionHolder | undefined, outcome: Outcome): void {
+  #wantsLine(error: ErrorType | undefined): boolean {
+    return this.#parts.requestLog?.wants(error) === true;
+  }
+
+  #writeLine(sender: Sender, holder: ConnectionHolder | undefined, outcome: Outcome): void {
     const { requestLog, clientOf } = this.#parts;
-    if (requestLog?.wants(outcome.error) !== true) return;
-    const { kind, message, exchange, answer, error, ms } = outcome;
+    const { kind, message, exchange, answer, error, ms, span } = outcome;
     const caller = isCaller(sender) ? sender : undefined;
-    requestLog.write({
+    requestLog?.write({
       kind,
       method: 'method' in message ? message.method : undefined,
       id: 'id' in message ? message.id : undefined,
       tool: exchange?.tool,
+      upstreamTool: exchange?.upstreamTool,
       upstream: exchange?.upstream,
       session: holder?.digest,
       client: caller === undefined ? undefined : clientOf(caller),
@@ -124,6 +159,7 @@ export class RequestRecorder {
       bytesIn: bytesOf(message),
       bytesOut: answer?.kind === 'result' ? Buffer.byteLength(answer.result) : undefined,
       ms,
+      traceId: span?.traceId,
     });
   }
 

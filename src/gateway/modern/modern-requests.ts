@@ -81,7 +81,8 @@ export class ModernRequests implements ModernRequestHost {
 
   /** Begins to answer a request. Every failure is an answer. */
   request(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernRequest {
-    const modernRequest = new ModernRequest(this, request, caller, sink, lookup);
+    const span = this.#parts.recorder.begin(request, lookup);
+    const modernRequest = new ModernRequest(this, request, caller, sink, lookup, span);
     modernRequest.follow(this.#begin(modernRequest));
     return modernRequest;
   }
@@ -94,10 +95,10 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   finish(modernRequest: ModernRequest, answer: Answer): void {
-    const { caller, group, request, exchange, sink } = modernRequest;
+    const { caller, group, request, exchange, sink, span } = modernRequest;
     modernRequest.release();
     try {
-      this.#parts.recorder.end(caller, group, request, exchange, answer, performance.now() - sink.receivedMs);
+      this.#parts.recorder.end(caller, group, request, exchange, answer, performance.now() - sink.receivedMs, span);
     } catch (thrown) {
       // The client gets its answer even if it cannot be recorded.
       this.#parts.recorder.fail(thrown, request.method);
@@ -247,7 +248,7 @@ export class ModernRequests implements ModernRequestHost {
     );
     const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);
     exchange.upstream = to.upstream;
-    exchange.tool = to.tool;
+    exchange.setTool(to);
     const era = upstream?.servingEra(group.era);
     const asksInAnswers = era !== undefined && UPSTREAM_DIALECTS[era].asksInAnswers;
     // The upstream cannot ask during the call, so the call does not outlive its request.

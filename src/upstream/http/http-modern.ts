@@ -5,6 +5,7 @@ import type { HttpTarget, UpstreamTimeouts } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
 import { TextCache } from '../../json/memo.ts';
+import { traceHeaders } from '../../protocol/trace-context.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
 import { configuredHeaders } from './http-headers.ts';
@@ -80,13 +81,15 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
   }
 
   /** Sends requests only. Notifications are not sent: in this era, closing the response stream cancels a request. */
-  send({ id, method, text, headers = NO_HEADERS, params = NO_HEADERS }: Outgoing): void {
+  send({ id, method, text, headers = NO_HEADERS, params = NO_HEADERS, trace }: Outgoing): void {
     if (this.#isClosed || id === undefined) return;
     const post = new PostExchange(this, id, method, true);
     this.#inFlight.set(id, post);
     const { firstByteMs, callMs } = this.#timeouts;
     const headersMs = Math.max(firstByteMs, callMs + RESPONSE_MARGIN_MS);
-    this.#wire.dispatch({ head: this.#head(headers, params), body: text, headersMs, bodyMs: 0 }, post);
+    const repeated = this.#head(headers, params);
+    const head = trace === undefined ? repeated : repeated.with(traceHeaders(trace));
+    this.#wire.dispatch({ head, body: text, headersMs, bodyMs: 0 }, post);
   }
 
   /** Makes the headers that all requests have, from those of the target at this time. */
