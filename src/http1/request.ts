@@ -35,9 +35,11 @@ export class RequestHead {
     return this.#text;
   }
 
-  /** Returns a head with further headers at its end. */
-  with(headers: HeaderList): RequestHead {
-    return new RequestHead(this.method, this.#authority, this.path, [...this.headers, ...headers]);
+  /** Returns a head with further headers at its end. @param without names, in lower case, that they take the place of. */
+  with(headers: HeaderList, without: ReadonlySet<string>): RequestHead {
+    // A name is at an even index, and its value behind it.
+    const kept = this.headers.filter((_, at) => !without.has(this.headers[at - (at % 2)]?.toLowerCase() ?? ''));
+    return new RequestHead(this.method, this.#authority, this.path, [...kept, ...headers]);
   }
 
   #build(): string {

@@ -38,9 +38,3 @@ export function withTraceContext(params: RawObject | undefined, { traceparent, t
     ['tracestate', tracestate === undefined ? undefined : JSON.stringify(tracestate)],
   ]);
 }
-
-/** Returns a trace context as a flat list of headers: name, value, name, value. */
-export function traceHeaders({ traceparent, tracestate }: TraceContext): readonly string[] {
-  const parent = ['traceparent', traceparent];
-  return tracestate === undefined ? parent : [...parent, 'tracestate', tracestate];
-}

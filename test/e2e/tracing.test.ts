@@ -307,6 +307,26 @@ test('a request without a trace begins one, and its log line names it', TIMEOUT,
   assert.equal(JSON.parse(line ?? '{}').traceId, received.traceId);
 });
 
+for (const era of ERAS) {
+  test(`the trace of a call replaces configured trace headers of a ${era} upstream`, TIMEOUT, async () => {
+    await using collector = await startCollector();
+    await using up = await UPSTREAMS[era](SCRIPT);
+    const headers = {
+      TraceParent: `00-${'d'.repeat(32)}-${'e'.repeat(16)}-01`,
+      tracestate: 'operator=1',
+      'x-own': 'kept',
+    };
+    await using gateway = await openGateway({ up: { url: up.url, headers } }, traced(collector));
+    await call(gateway, era, CALL, { meta: { traceparent: TRACEPARENT } });
+    await gateway.stop();
+    const sent = only(collector.spans.items, 'tools/call act', 'client');
+    const [served] = up.requests('tools/call');
+    assert.equal(served?.headers['traceparent'], `00-${TRACE}-${sent.spanId}-01`);
+    assert.equal(served.headers['tracestate'], undefined);
+    assert.equal(served.headers['x-own'], 'kept');
+  });
+}
+
 test('a context in _meta is the parent, and a different one in the headers is linked', TIMEOUT, async () => {
   await using collector = await startCollector();
   await using up = await modernUpstream(SCRIPT);

@@ -5,10 +5,9 @@ import type { HttpTarget, UpstreamTimeouts } from '../../config/config.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
 import { TextCache } from '../../json/memo.ts';
-import { traceHeaders } from '../../protocol/trace-context.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
-import { configuredHeaders } from './http-headers.ts';
+import { configuredHeaders, tracedHead } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
 import { PostExchange, type PostExchangeOwner } from './http-post.ts';
 import { type HttpOptions, RESPONSE_MARGIN_MS } from './http.ts';
@@ -88,7 +87,7 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
     const { firstByteMs, callMs } = this.#timeouts;
     const headersMs = Math.max(firstByteMs, callMs + RESPONSE_MARGIN_MS);
     const repeated = this.#head(headers, params);
-    const head = trace === undefined ? repeated : repeated.with(traceHeaders(trace));
+    const head = trace === undefined ? repeated : tracedHead(repeated, trace);
     this.#wire.dispatch({ head, body: text, headersMs, bodyMs: 0 }, post);
   }
 

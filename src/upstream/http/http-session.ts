@@ -1,7 +1,7 @@
 import type { HttpTarget } from '../../config/config.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
-import { type TraceContext, traceHeaders } from '../../protocol/trace-context.ts';
-import { configuredHeaders, lastEventIdHeader } from './http-headers.ts';
+import type { TraceContext } from '../../protocol/trace-context.ts';
+import { configuredHeaders, lastEventIdHeader, tracedHead } from './http-headers.ts';
 import type { WireRequest } from '../../http1/wire.ts';
 import { type HeaderList, RequestHead } from '../../http1/request.ts';
 
@@ -63,7 +63,7 @@ export class HttpSession {
   post(body: string, headersMs: number, bodyMs: number, trace?: TraceContext): WireRequest {
     if (this.#target.headers !== this.#configuredFrom) this.#postHead = undefined;
     this.#postHead ??= this.#buildPostHead();
-    const head = trace === undefined ? this.#postHead : this.#postHead.with(traceHeaders(trace));
+    const head = trace === undefined ? this.#postHead : tracedHead(this.#postHead, trace);
     return { head, body, headersMs, bodyMs };
   }
 
