@@ -147,7 +147,7 @@ export class Gateway implements Front {
       if (to === undefined) answer = await this.#answer(session, exchange);
       else answer = sessionAnswer(await this.#parts.calls.send(exchange, to));
     } catch (thrown) {
-      answer = this.#parts.recorder.fail(thrown, request.method);
+      answer = this.#parts.recorder.fail(thrown, request.method, span);
     }
     if (exchange !== undefined) session.removeExchange(exchange);
     session.usedMs = performance.now();

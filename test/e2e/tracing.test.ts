@@ -307,6 +307,34 @@ test('a request without a trace begins one, and its log line names it', TIMEOUT,
   assert.equal(JSON.parse(line ?? '{}').traceId, received.traceId);
 });
 
+const FAILURES = [
+  { client: 'legacy', name: 'no-such-tool', capabilities: {} },
+  { client: 'modern', name: 'no-such-tool', capabilities: {} },
+  { client: 'modern', name: 'up__act', capabilities: { elicitation: { form: {} } } },
+] as const;
+
+for (const { client, name, capabilities } of FAILURES) {
+  const can = 'elicitation' in capabilities ? ' that can be asked' : '';
+  test(`a failed call of a ${client} client${can} names its trace in error.data and the log`, TIMEOUT, async () => {
+    await using collector = await startCollector();
+    await using up = await legacyUpstream({ ...SCRIPT, answers: { 'tools/call': () => undefined } });
+    const timeouts = { call: '300ms' };
+    await using gateway = await openGateway({ up: { url: up.url, timeouts } }, traced(collector));
+    const params = { name };
+    let got;
+    if (client === 'modern') got = await modernPost(gateway.url, 'tools/call', params, { capabilities, meta: CONTEXT });
+    else got = await post(gateway.url, rpc(1, 'tools/call', { name, _meta: CONTEXT }), await initialize(gateway.url));
+    const data: unknown = Object(messagesOf(got).at(-1)?.error).data;
+    assert.equal(Object(data).traceId, TRACE, got.text);
+    await gateway.stop();
+    const failures = gateway.lines.filter((line) => line.includes('request not answered by an upstream'));
+    assert.deepEqual(
+      failures.map((line) => JSON.parse(line).traceId),
+      [TRACE],
+    );
+  });
+}
+
 for (const era of ERAS) {
   test(`the trace of a call replaces configured trace headers of a ${era} upstream`, TIMEOUT, async () => {
     await using collector = await startCollector();

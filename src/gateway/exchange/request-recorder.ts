@@ -163,16 +163,24 @@ export class RequestRecorder {
     });
   }
 
-  /** Logs a failure, and returns the answer that reports it to the client. */
-  fail(thrown: unknown, method: string): Answer {
+  /**
+   * Logs a failure, and returns the answer that reports it to the client.
+   *
+   * @param span of the request, if it is traced: the line and the answer name its trace.
+   */
+  fail(thrown: unknown, method: string, span?: Span): Answer {
     const { log, metrics } = this.#parts;
     // Parameters are parsed only as far as they are needed, so they may turn out malformed late.
     const isBroken = thrown instanceof JsonTextError;
     const error = isBroken ? new GatewayError('invalid-params', { message: thrown.message }) : toGatewayError(thrown);
     const level = error.code === 'internal-error' ? 'error' : 'info';
-    log[level]({ err: error, code: error.code, method, ...error.detail }, 'request not answered by an upstream');
+    const traceId = span?.traceId;
+    log[level](
+      { err: error, code: error.code, method, ...error.detail, traceId },
+      'request not answered by an upstream',
+    );
     if (error.code === 'overloaded') metrics.shed(error.code);
-    return toAnswer(error);
+    return toAnswer(error, traceId);
   }
 
   /** Writes the buffered lines of the request log. */

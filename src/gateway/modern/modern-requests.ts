@@ -1,5 +1,5 @@
 import { capabilitiesAt } from '../../catalog/merge.ts';
-import { GatewayError, toAnswer } from '../../errors.ts';
+import { GatewayError } from '../../errors.ts';
 import {
   type InputRequest,
   inputRequiredResult,
@@ -101,13 +101,13 @@ export class ModernRequests implements ModernRequestHost {
       this.#parts.recorder.end(caller, group, request, exchange, answer, performance.now() - sink.receivedMs, span);
     } catch (thrown) {
       // The client gets its answer even if it cannot be recorded.
-      this.#parts.recorder.fail(thrown, request.method);
+      this.#parts.recorder.fail(thrown, request.method, span);
     }
     sink.answer(answer);
   }
 
-  toFailure({ request }: ModernRequest, thrown: unknown): Answer {
-    return upgradedAnswer(this.#parts.recorder.fail(thrown, request.method));
+  toFailure({ request, span }: ModernRequest, thrown: unknown): Answer {
+    return upgradedAnswer(this.#parts.recorder.fail(thrown, request.method, span));
   }
 
   #answer(modernRequest: ModernRequest, group: ClientGroup): Answer | Promise<Answer> {
@@ -268,7 +268,8 @@ export class ModernRequests implements ModernRequestHost {
       if (exchange.failure !== undefined) throw exchange.failure;
       return await this.#toAnswer(exchange, outcome);
     } catch (thrown) {
-      return toAnswer(exchange.failure ?? thrown);
+      const { request, span } = exchange;
+      return upgradedAnswer(this.#parts.recorder.fail(exchange.failure ?? thrown, request.method, span));
     } finally {
       holder.removeExchange(exchange);
     }
