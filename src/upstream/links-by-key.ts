@@ -9,8 +9,8 @@ export interface LinkNeed extends Omit<LinkRequest, 'placeIn'> {
   readonly principal: string;
   /** Returns the key of the link, which depends on the era of the connection. */
   readonly keyIn: (era: Era) => string;
-  /** The span that a start of the upstream is a part of; undefined if there is none. */
-  readonly span: Span | undefined;
+  /** The span that a start of the upstream is a part of. */
+  readonly span?: Span | undefined;
 }
 
 /** The links of an upstream by their keys, open or opening. */

@@ -289,15 +289,7 @@ export class Upstream<Context, User extends LinkUser> {
     let link: Link<Context, User> | undefined;
     try {
       const keyIn = (era: Era) => discoveryKey(this.#scope(era), capabilityKey, audience);
-      const need = {
-        clientEra: client,
-        clientCapabilities,
-        capabilityKey,
-        principal: audience,
-        audience,
-        keyIn,
-        span: undefined,
-      };
+      const need = { clientEra: client, clientCapabilities, capabilityKey, principal: audience, audience, keyIn };
       link = await this.#getLink(need);
       const reading = this.list(link, clientCapabilities);
       this.#reading.set(link, reading);

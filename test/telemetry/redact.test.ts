@@ -24,7 +24,7 @@ const PUBLIC: ReadonlySet<string> = new Set(
     'listen operator publicUrl allowedHosts allowedOrigins stateDir auth jwt issuer audiences algorithms requiredScopes apiKeys name ' +
     'operatorKeys limits body message processes sessionsPerPrincipal parkedPerPrincipal parkedPerUpstream inFlightPerSession ' +
     'streamsPerPrincipal bodyTotal unsentTotal sessions idle park maxAge keepAlive events eventBytes eventBytesTotal legacySse logLevel ' +
-    'accessLog names maxChars instructions lists wait reload watch drain profiles upstreams includeTools excludeTools renames ' +
+    'accessLog tracing sampling names maxChars instructions lists wait reload watch drain profiles upstreams includeTools excludeTools renames ' +
     'type command path cwd disabled enabled prefix rawUris isolation era clientFeatures start required timeouts connect firstByte call ' +
     'max concurrency queue queueWait maxConnections cmd env_keys env_vars requestOptions env_http_headers bearer_token_env_var ' +
     'timeout startup_timeout_sec startup_timeout_ms connectionTimeout tool_timeout_sec enabled_tools disabled_tools disabledTools ' +
