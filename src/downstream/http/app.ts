@@ -5,7 +5,7 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { type Context, Hono } from 'hono';
 import { metadataPath, protectedResourceMetadata } from '../../auth/metadata.ts';
 import type { Config } from '../../config/config.ts';
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, toGatewayError } from '../../errors.ts';
 import type { Front } from '../../gateway/front.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { Admission, type AdmissionParts } from '../admission/admission.ts';
@@ -91,7 +91,7 @@ export function createEndpoints({ front, config, log, metrics, memory, eventLogs
 function failureHandler(log: Logger): (thrown: unknown, outgoing: ServerResponse) => Response {
   return (thrown, outgoing) => {
     log.error({ err: thrown }, 'request failed');
-    if (!outgoing.headersSent) return refuse(new GatewayError('internal-error'));
+    if (!outgoing.headersSent) return refuse(toGatewayError(thrown));
     outgoing.destroy();
     return RESPONSE_ALREADY_SENT;
   };
