@@ -41,6 +41,9 @@ test('every request gets its own line, even if all are equal', () => {
   const lines: RequestLine[] = [
     CALL,
     { ...CALL, ms: 7 },
+    { ...CALL, ms: 12.0094 },
+    { ...CALL, ms: 59.9999 },
+    { ...CALL, ms: 0.0401 },
     { ...CALL, traceId: '4bf92f3577b34da6a3ce929d0e0e4736' },
     { ...CALL, upstreamTool: 'c' },
     { ...CALL, error: 'tool_error' },
