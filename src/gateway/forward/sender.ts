@@ -65,7 +65,7 @@ export class Sender {
         span.end(endOfOperation({ ...operation, ...names, id, answer, upstream: upstream.id }));
       },
     });
-    id = String(call.id);
+    if (span !== undefined) id = String(call.id);
     link.usedMs = call.startedMs;
     const attached = asCancellable === undefined ? call : asCancellable(call);
     exchange.attachCall(attached);
