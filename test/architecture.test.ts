@@ -152,7 +152,7 @@ const ERA_QUESTION =
 
 /** Files of the core that may compare eras, with the reason. */
 const MAY_COMPARE_ERAS: ReadonlyMap<string, string> = new Map([
-  ['gateway/lists/offers.ts', 'reads eras from the keys of stored offers, and selects the keys of one era'],
+  ['gateway/lists/offers.ts', 'selects the offers of one era'],
 ]);
 
 test('only the dialects of the gateway ask for an era', () => {
@@ -172,6 +172,17 @@ test('no file of the gateway asks for a class of the gateway', () => {
       assert.ok(!classes.has(name), `${file} asks for ${name}; the object itself can answer`);
     }
   }
+});
+
+test('only src/telemetry/tracing imports OpenTelemetry, and only compose imports its SDK, when tracing begins', () => {
+  const SDK = ['otel.ts', 'otel-spans.ts', 'export-queue.ts', 'sampler.ts'].map((name) => `telemetry/tracing/${name}`);
+  for (const file of files) {
+    const usesOtel = specifiers(file).some((specifier) => specifier.startsWith('@opentelemetry/'));
+    assert.equal(usesOtel, SDK.includes(file), file);
+    const [found] = imports(file).filter((imported) => SDK.includes(imported) && !SDK.includes(file));
+    if (found !== undefined) assert.deepEqual([file, found], ['compose/open-tracing.ts', 'telemetry/tracing/otel.ts']);
+  }
+  assert.match(sources.get('compose/open-tracing.ts') ?? '', /await import\('\.\.\/telemetry\/tracing\/otel\.ts'\)/);
 });
 
 test('every part of the program is in the table', () => {

@@ -2,6 +2,7 @@ import { hash } from 'node:crypto';
 import { RawObject, rawItems } from '../json/json.ts';
 import { LIMITS, type LimitName } from '../limits.ts';
 import { detach } from '../json/kept-text.ts';
+import type { Era } from '../protocol/revisions.ts';
 import { keyOf } from './item.ts';
 import type { ItemKind } from './items/kind.ts';
 import { type Caching, isCaching } from './caching.ts';
@@ -25,6 +26,21 @@ export interface Offer {
   readonly caching?: Caching | undefined;
   /** Entries of the lists that are not objects, or too large. */
   readonly unreadable?: readonly Unreadable[];
+}
+
+/** The clients that an offer is for. */
+export interface OfferKey {
+  /** The era in which the upstream was listed. */
+  readonly era: Era;
+  /** Empty for clients of any capabilities. */
+  readonly capabilityKey: string;
+  /** The key of the principal that the upstream was listed for; empty for all principals. */
+  readonly audience: string;
+}
+
+/** Returns the key of the offer for all clients. */
+export function commonKey(era: Era): OfferKey {
+  return { era, capabilityKey: '', audience: '' };
 }
 
 /** The record of a list entry that is not kept. */

@@ -16,12 +16,13 @@ export interface RunOptions extends StartOptions {
  * @throws {ConfigError} if the config file cannot be used.
  */
 export async function run(options: RunOptions): Promise<number> {
-  const { config, loaded, log, load } = start('run', options);
+  const { config, loaded, log, load } = await start('run', options);
   const signals = listenForSignals(log);
 
   let running: Running;
   try {
-    running = await serve(loaded, log, { load, ...(options.warm ? { warmUntil: signals.stop } : {}) });
+    const keepsLastGood = options.lastGood ?? false;
+    running = await serve(loaded, log, { load, keepsLastGood, ...(options.warm ? { warmUntil: signals.stop } : {}) });
   } catch (thrown) {
     if (isExpected(thrown) && thrown instanceof Error) log.fatal({ reason: thrown.message }, 'cannot start');
     else log.fatal({ err: thrown }, 'cannot start');
@@ -35,7 +36,8 @@ export async function run(options: RunOptions): Promise<number> {
   }
   const auth = config.auth.apiKeys.length > 0 || config.auth.jwt.length > 0;
   const upstreams = config.upstreams.map(({ id }) => id);
-  log.info({ version: VERSION, url, operatorUrl, upstreams, auth }, 'listening');
+  const lastGoodAt = loaded.lastGood?.savedAt;
+  log.info({ version: VERSION, url, operatorUrl, upstreams, auth, lastGoodAt }, 'listening');
 
   const signal = await signals.stop;
   log.info({ signal }, 'stopping');

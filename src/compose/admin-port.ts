@@ -9,7 +9,7 @@ import { isUp } from '../upstream/lifecycle.ts';
 import { VERSION } from '../version.ts';
 import { callAsOperator } from './admin-call.ts';
 import { catalogAnswerOf } from './admin-catalog.ts';
-import { callsAnswerOf, clientsAnswerOf, digestOf, sessionsAnswerOf, streamsAnswerOf } from './admin-clients.ts';
+import { callsAnswerOf, clientsAnswerOf, sessionsAnswerOf, streamsAnswerOf } from './admin-clients.ts';
 import type { Core } from './core.ts';
 import { nextStepFor } from './next-step.ts';
 import { widestKey } from './widest-key.ts';
@@ -77,7 +77,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
       }
       if (upstream !== undefined) upstreamOf(upstream);
       const ids = core.views.get(view)?.upstreams.map(({ id }) => id) ?? [];
-      return catalogAnswerOf(core.offers.catalog(view, era, widestKey(core.offers, ids, era)), query);
+      return catalogAnswerOf(core.offers.catalog(view, widestKey(core.offers, ids, era)), query);
     },
     clients: () => clientsAnswerOf(core),
     sessions: () => sessionsAnswerOf(core, performance.now()),
@@ -103,7 +103,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
     },
     endSession: async (digest) => {
       for (const session of core.sessions) {
-        if (digestOf(session.id) !== digest) continue;
+        if (session.digest !== digest) continue;
         await core.gateway.endSession(session);
         return `The session of ${session.caller.principal.label} has ended. Its client opens a new one.`;
       }

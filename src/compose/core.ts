@@ -1,5 +1,5 @@
-import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
+import { commonKey } from '../catalog/offer.ts';
 import { updateViews, type View } from '../catalog/view.ts';
 import type { Config } from '../config/config.ts';
 import { Calls } from '../gateway/calls/calls.ts';
@@ -10,6 +10,7 @@ import { Sessions } from '../gateway/clients/sessions.ts';
 import { HolderLinks } from '../gateway/connections/holder-links.ts';
 import { StateLosses } from '../gateway/connections/state-losses.ts';
 import type { ConnectionHolder, Upstreams } from '../gateway/exchange/connection-holder.ts';
+import { LocalOwners, type Owners } from '../gateway/exchange/owners.ts';
 import { type ClientTransport, RequestRecorder } from '../gateway/exchange/request-recorder.ts';
 import { ListAnswers } from '../gateway/forward/list-answers.ts';
 import { PageCache } from '../gateway/forward/page-cache.ts';
@@ -28,7 +29,6 @@ import { Offers } from '../gateway/lists/offers.ts';
 import { StartRecords } from '../gateway/lists/start-records.ts';
 import { ModernRequests } from '../gateway/modern/modern-requests.ts';
 import { NotificationRouter } from '../gateway/notification-router.ts';
-import { type CallOwners, LocalCallOwners } from '../gateway/questions/call-owners.ts';
 import { ClientTasks } from '../gateway/questions/client-tasks.ts';
 import { QuestionPolicy } from '../gateway/questions/question-policy.ts';
 import { ParkedCalls } from '../gateway/questions/parked-calls.ts';
@@ -44,6 +44,7 @@ import { ERAS } from '../protocol/revisions.ts';
 import { openState, type State } from '../store/open-state.ts';
 import { requestLogBeside } from '../telemetry/log.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { Tracing } from '../telemetry/tracing/tracing.ts';
 import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
 import { UpstreamSet } from '../upstream/upstream-set.ts';
 import { VERSION } from '../version.ts';
@@ -94,12 +95,14 @@ export interface Core {
 
 /** The options of {@link startCore}. */
 export interface CoreOptions {
-  /** Finds the gateway that has a parked call. Default: only this process. */
-  readonly callOwners?: CallOwners;
+  /** Finds the process of a session, a parked call or a task. Default: only this process. */
+  readonly owners?: Owners;
   /** Keeps sessions in the state directory, if no other process owns it. Default: true. */
   readonly mayOwnState?: boolean;
   /** The connections of clients. Default: `tcp`. */
   readonly clientTransport?: ClientTransport;
+  /** Traces requests. The core disposes it when it stops. Default: nothing is traced. */
+  readonly tracing?: Tracing | undefined;
 }
 
 /** The parts that a core is constructed from. */
@@ -109,8 +112,9 @@ interface CoreParts {
   readonly sealer: Sealer;
   readonly metrics: Metrics;
   readonly transports: UpstreamTransports;
-  readonly callOwners: CallOwners;
+  readonly owners: Owners;
   readonly clientTransport: ClientTransport;
+  readonly tracing: Tracing | undefined;
   readonly log: Logger;
 }
 
@@ -126,7 +130,7 @@ export async function startCore(
   log: Logger,
   options: CoreOptions = {},
 ): Promise<Core> {
-  const { mayOwnState: mayOwn = true, callOwners = new LocalCallOwners(), clientTransport = 'tcp' } = options;
+  const { mayOwnState: mayOwn = true, owners = new LocalOwners(), clientTransport = 'tcp', tracing } = options;
   const state = await openState(config.stateDir, {
     mayOwn,
     events: {
@@ -140,14 +144,15 @@ export async function startCore(
     log[mayOwn ? 'warn' : 'info']({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
   }
   const sealer = await Sealer.open(state.keys);
-  const core = createCore({ config, state, sealer, metrics, transports, callOwners, clientTransport, log });
+  const core = createCore({ config, state, sealer, metrics, transports, owners, clientTransport, tracing, log });
   await core.restore();
   core.start();
   return core;
 }
 
 /** Constructs the core, each part after the parts that it needs. No part runs before `start`. */
-function createCore({ config, state, sealer, metrics, transports, callOwners, clientTransport, log }: CoreParts) {
+function createCore(parts: CoreParts) {
+  const { config, state, sealer, metrics, transports, owners, clientTransport, tracing, log } = parts;
   /** The running config. Parts read the settings that a reload may change through functions and getters. */
   let current = config;
   const onLimit = (limit: LimitName) => metrics.limitReached(limit);
@@ -158,7 +163,8 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
   const upstreams: Upstreams = new UpstreamSet();
 
   // Lists and connections.
-  const offers = new Offers(config, views, state.offers, log, metrics);
+  const audienceOf = (id: string, principal: string) => upstreams.get(id)?.audienceOf(principal) ?? '';
+  const offers = new Offers({ config, views, audienceOf, store: state.offers, log, metrics });
   const records = new StartRecords(offers.upstreamKeys(), state.offers, log);
   const stateLosses = new StateLosses({ metrics, log });
   // Sibling groups share the notifications of their connections. `groups` is constructed below.
@@ -169,6 +175,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
   // Connection holders: sessions of legacy clients, groups of modern clients.
   const sessions = new Sessions({
     sealer,
+    owners,
     store: state.sessions,
     offers,
     limits: {
@@ -193,7 +200,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
   });
   const seenClients = new SeenClients(onLimit);
   const groups = new ClientGroups({
-    defaultCatalog: (view) => offers.catalog(view, 'modern', ''),
+    defaultCatalog: (view) => offers.catalog(view, commonKey('modern')),
     loadCatalog: (holder) => offers.loadCatalog(holder),
     onRelease: (group) => links.releaseHolder(group),
     get idleMs() {
@@ -211,7 +218,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
   };
 
   // Messages of upstreams.
-  const taskIds = new TaskIds(sealer);
+  const taskIds = new TaskIds(sealer, state.tasks, owners.name);
   const marks = new TaskMarks(taskIds);
   const clientTasks = new ClientTasks();
   const urlElicitations = new UrlElicitations();
@@ -245,10 +252,18 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     clientInfo: serverInfo,
     metrics,
     log,
+    tracing,
   });
 
   // Requests of clients.
-  const recorder = new RequestRecorder(metrics, log, requestLogBeside(log), clientTransport);
+  const recorder = new RequestRecorder({
+    metrics,
+    log,
+    requestLog: requestLogBeside(log),
+    transport: clientTransport,
+    tracing,
+    clientOf: (caller) => seenClients.find(caller),
+  });
   const translator = new ResultTranslator(serverInfo, questionPolicy);
   const listRefresher = new ListRefresher({
     views,
@@ -281,11 +296,19 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     sender,
     taskCalls,
   });
-  const tasks = new Tasks({ questionPolicy, upstreams, links, sender, translator, ids: taskIds, upgradedTasks });
-  const ownerName = randomUUID();
+  const tasks = new Tasks({
+    questionPolicy,
+    upstreams,
+    links,
+    sender,
+    translator,
+    ids: taskIds,
+    owners,
+    upgradedTasks,
+  });
   const parked = new ParkedCalls({
     sealer,
-    ownerName,
+    process: owners.name,
     gauge: metrics.parked,
     get ttlMs() {
       return current.sessions.parkMs;
@@ -314,8 +337,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     get inFlightPerSession() {
       return current.limits.inFlightPerSession;
     },
-    callOwners,
-    ownerName,
+    owners,
     recorder,
   });
   const gateway = new Gateway({
@@ -429,9 +451,6 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
       await records.restore();
     },
     start: () => {
-      callOwners.add(ownerName, {
-        handleModernRequest: (request, caller, sink) => gateway.handleModernRequest(request, caller, sink, undefined),
-      });
       sweeping = setInterval(() => {
         sweep(performance.now());
         void reportProcesses();
@@ -443,7 +462,6 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
     /** Stops the parts in the reverse order of their construction. */
     stop: async () => {
       clearInterval(sweeping);
-      callOwners.remove(ownerName);
       sessions.releaseAll();
       parked.close();
       groups.releaseAll();
@@ -454,6 +472,7 @@ function createCore({ config, state, sealer, metrics, transports, callOwners, cl
       await offers.flush();
       await records.flush();
       await state[Symbol.asyncDispose]();
+      await tracing?.[Symbol.asyncDispose]();
     },
   };
 }

@@ -6,6 +6,8 @@ import type { Address, Config } from '../config/config.ts';
 import { isLoopback } from '../config/schema/address.ts';
 import { StartError } from '../errors.ts';
 import { createApp, createEndpoints, type Endpoints } from '../downstream/http/app.ts';
+import { createEdgeMemory } from '../downstream/memory/edge-memory.ts';
+import { MemoryEventLogs } from '../downstream/streams/memory-event-log.ts';
 import type { AdminApp } from '../operator/admin/admin-app.ts';
 import { createOperatorApp } from '../operator/app.ts';
 import type { ConfigControl } from '../operator/config-control.ts';
@@ -66,7 +68,10 @@ export class Edge {
   /** Opens the listeners of a config. @throws {StartError} if an address cannot be used. */
   static async open(config: Config, parts: EdgeParts): Promise<Edge> {
     const { core, log, metrics } = parts;
-    const endpoints = createEndpoints({ front: core.gateway, config, log, metrics });
+    const memory = createEdgeMemory(config, metrics);
+    const { eventLimit, eventLimitBytes } = config.sessions;
+    const eventLogs = new MemoryEventLogs({ events: eventLimit, bytes: eventLimitBytes }, memory.events);
+    const endpoints = createEndpoints({ front: core.gateway, config, log, metrics, memory, eventLogs });
     const authenticator = createAuthenticator(config.auth, { log });
     const clients = await openClients(config, (origin) =>
       clientsHandler(parts, config, endpoints, authenticator, origin),

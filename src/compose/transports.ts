@@ -3,6 +3,7 @@ import type { Config, HttpTarget, StdioTarget, UpstreamConfig, UpstreamTimeouts 
 import type { Wire } from '../http1/wire.ts';
 import type { LimitName } from '../limits.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { CredentialSource } from '../upstream/connection-key.ts';
 import { httpTransport } from '../upstream/http/http.ts';
 import { modernHttpTransport } from '../upstream/http/http-modern.ts';
 import { WireOpeners } from '../upstream/http/http-wire.ts';
@@ -18,6 +19,8 @@ import { VERSION } from '../version.ts';
 export interface UpstreamTransport {
   /** In order of preference. */
   readonly options: readonly TransportOption[];
+  /** The credentials that the upstream gets. */
+  readonly credentials: CredentialSource;
   /** Applies headers, timeouts and limits. Open connections use them for their next request, except for the size of messages. */
   update(upstream: UpstreamConfig, limits: Config['limits']): void;
   /** Closes the sockets of the upstream. Its connections must be closed before. */
@@ -53,6 +56,7 @@ export async function upstreamTransports(config: Config, metrics: Metrics, log: 
     const start = stdioTransport(target, options);
     return {
       options: [{ era: era === 'auto' ? 'either' : era, isProcess: true, hasCallStreams: false, start }],
+      credentials: 'gateway',
       update: (_next, limits) => {
         options.messageBytes = limits.messageBytes;
       },
@@ -78,6 +82,8 @@ export async function upstreamTransports(config: Config, metrics: Metrics, log: 
     const both = [...(era === 'legacy' ? [] : [modern]), ...(era === 'modern' ? [] : [legacy, sse])];
     return {
       options: target.kind === 'sse' ? [sse] : both,
+      // The headers in the config.
+      credentials: 'gateway',
       update: (next, limits) => {
         if (next.target.kind !== 'stdio') target.headers = next.target.headers;
         Object.assign(timeouts, next.timeouts);

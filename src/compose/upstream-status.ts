@@ -1,3 +1,4 @@
+import { commonKey } from '../catalog/offer.ts';
 import type { ListProblem } from '../catalog/problems.ts';
 import type { UpstreamConfig } from '../config/config.ts';
 import type { Upstream, Upstreams } from '../gateway/exchange/connection-holder.ts';
@@ -22,8 +23,8 @@ function explanation({ reason, detail }: Lifecycle): string | undefined {
 function statusOf(upstream: Upstream, offers: Offers): UpstreamStatus {
   const { id } = upstream;
   const key = widestKey(offers, [id], 'legacy');
-  const { tools, prompts, lists, quarantined } = offers.catalog(id, 'legacy', key);
-  const offer = offers.offerFor(id, 'legacy', key);
+  const { tools, prompts, lists, quarantined } = offers.catalog(id, key);
+  const offer = offers.offerFor(id, key);
   const unreadable = offer?.unreadable?.filter(({ kind }) => kind === 'tool').length ?? 0;
   const listed = (offer?.tools.length ?? 0) + unreadable;
   const bad = quarantined.filter((item) => item.upstream === id && item.kind === 'tool').length;
@@ -44,7 +45,7 @@ function statusOf(upstream: Upstream, offers: Offers): UpstreamStatus {
 
 function eraStatus(upstream: Upstream, era: Era, offers: Offers): EraStatus {
   const { speaks, evidence } = upstream.eras[era];
-  const offer = speaks === 'no' ? undefined : offers.offerIn(upstream.id, era, '');
+  const offer = speaks === 'no' ? undefined : offers.offerIn(upstream.id, commonKey(era));
   return {
     speaks,
     how: evidence === '' ? undefined : evidence,

@@ -115,10 +115,18 @@ export class SseEndpoint {
     for (const client of this.#clients.values()) if (isConcerned(client.principal.key)) client.end();
   }
 
-  open({ outgoing }: HttpBindings, view: string, { headers, principal }: Admitted): Response {
+  async open({ outgoing }: HttpBindings, view: string, { headers, principal }: Admitted): Promise<Response> {
     const { front, timers, log, metrics, memory } = this.#parts;
     if (getShape(headers.accept) !== 'events') {
       return refuse(new GatewayError('not-acceptable', { message: 'send Accept: text/event-stream' }));
+    }
+    const id = randomBytes(24).toString('base64url');
+    // The secret has no owner yet, so it becomes that of this process.
+    const ownership = await front.ownerOfSession(id);
+    if (ownership.kind !== 'here') {
+      return refuse(
+        new GatewayError('internal-error', { message: 'another process has this session; open /sse again' }),
+      );
     }
     if (this.#isDraining) return refuse(new GatewayError('draining'));
     if (outgoing.destroyed) return RESPONSE_ALREADY_SENT;
@@ -128,7 +136,6 @@ export class SseEndpoint {
       return refuse(new GatewayError('overloaded', { message }));
     }
 
-    const id = randomBytes(24).toString('base64url');
     const sink: EventSink = new EventSink(
       outgoing,
       principal.key,
@@ -159,6 +166,13 @@ export class SseEndpoint {
 
   async post(env: HttpBindings, id: string | undefined, { headers, principal }: Admitted): Promise<Response> {
     const client = this.#clients.get(id ?? '');
+    if (client === undefined && id !== undefined) {
+      const ownership = await this.#parts.front.ownerOfSession(id);
+      if (ownership.kind === 'elsewhere') {
+        await ownership.owner.forward(env.incoming, env.outgoing);
+        return RESPONSE_ALREADY_SENT;
+      }
+    }
     if (client === undefined || client.principal.key !== principal.key) {
       return refuse(new GatewayError('session-unknown', { message: 'open /sse again' }));
     }

@@ -1,3 +1,4 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Answer, Notification, Request, Response } from '../protocol/jsonrpc.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Principal } from '../policy/principal.ts';
@@ -56,6 +57,26 @@ export interface ModernCall {
   close(): void;
 }
 
+/** Another process of the gateway, to which requests are passed on. */
+export interface Owner {
+  /**
+   * Passes on an HTTP request whose body was not read, and writes the response. The principal has been authenticated.
+   * Never rejects: a failure is a response.
+   */
+  forward(incoming: IncomingMessage, outgoing: ServerResponse): Promise<void>;
+  /** Passes on a modern request. The request, its caller and its sink can be sent as text. */
+  handleModernRequest(request: Request, caller: ModernCaller, sink: ModernSink): ModernCall;
+}
+
+/** The answer that another process owns something. */
+export interface Elsewhere {
+  readonly kind: 'elsewhere';
+  readonly owner: Owner;
+}
+
+/** The place of an owner. `gone`: its process does not exist any more. */
+export type Ownership = { readonly kind: 'here' } | Elsewhere | { readonly kind: 'gone' };
+
 /** The gateway as the client's edge sees it. The edge authenticates the principal and checks the endpoint first. */
 export interface Front {
   /** Returns whether an endpoint exists. The id `''` is the merged endpoint at `/mcp`; any other is at `/mcp/<id>`. */
@@ -66,6 +87,13 @@ export interface Front {
     principal: Principal,
     view: string,
   ): Promise<{ readonly session: ClientSession | undefined; readonly answer: Answer }>;
+  /** Returns whether a session is in the memory of this process. Any other session may be in that of another. */
+  hasSession(id: string): boolean;
+  /**
+   * Returns where a session is, by its id or the secret of a 2024-11-05 client. A session that no process has belongs to this one
+   * from then on. Asked before the body of a request is read, so that the whole request can be passed on.
+   */
+  ownerOfSession(id: string): Ownership | Promise<Ownership>;
   /**
    * Returns the session of this id, restored if necessary; a promise only if it is not in memory. Returns undefined if
    * the id is unknown, ended, expired, or does not belong to this principal at this view.
@@ -79,8 +107,15 @@ export interface Front {
    * Answers a request of a session. Never rejects: every failure is an answer. Messages about the request go to `sink`
    * before the promise settles. In the legacy era a disconnect does not cancel a request; its answer is then not used.
    * Resolves with undefined if the client cancelled the request, which must then not be answered.
+   *
+   * @param headers the request's headers, if there are any: they may name a trace.
    */
-  handleRequest(session: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined>;
+  handleRequest(
+    session: ClientSession,
+    request: Request,
+    sink: MessageSink,
+    headers?: HeaderLookup,
+  ): Promise<Answer | undefined>;
   /**
    * Answers a modern request, whose envelope the edge has read.
    *

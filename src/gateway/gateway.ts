@@ -14,7 +14,7 @@ import { capabilityKeyOf, forwardableCapabilities } from './exchange/client-capa
 import type { CallOutcome } from './calls/call-outcome.ts';
 import type { Calls } from './calls/calls.ts';
 import type { ClientTasks } from './questions/client-tasks.ts';
-import type { ClientSession, Front, ModernCall, ModernCaller, ModernSink, MessageSink } from './front.ts';
+import type { ClientSession, Front, ModernCall, ModernCaller, ModernSink, MessageSink, Ownership } from './front.ts';
 import type { HolderLinks } from './connections/holder-links.ts';
 import { LISTS, type ListAnswers } from './forward/list-answers.ts';
 import { isSeverity } from '../protocol/severity.ts';
@@ -70,6 +70,19 @@ export class Gateway implements Front {
     principal: Principal,
     view: string,
   ): Promise<{ readonly session: ClientSession | undefined; readonly answer: Answer }> {
+    const startedMs = performance.now();
+    const opened = await this.#open(request, principal, view);
+    const { session, answer } = opened;
+    this.#parts.recorder.logInitialize({ principal, view }, session, request, answer, performance.now() - startedMs);
+    return opened;
+  }
+
+  /** Opens the session of an `initialize` request. Every failure is an answer. */
+  async #open(
+    request: Request,
+    principal: Principal,
+    view: string,
+  ): Promise<{ readonly session: Session | undefined; readonly answer: Answer }> {
     try {
       const { params } = request;
       const asked = params?.string('protocolVersion');
@@ -80,8 +93,9 @@ export class Gateway implements Front {
       // Copied, since the session outlives the text of the message.
       const capabilities = RawObject.parse(detach(params.object('capabilities')?.toString() ?? '{}'));
       const clientCapabilities = forwardableCapabilities(capabilities, featuresOf(revision));
-      const features = { clientCapabilities, capabilityKey: capabilityKeyOf(clientCapabilities) };
-      await this.#parts.listRefresher.beginFirstLists(view, 'legacy', features);
+      const capabilityKey = capabilityKeyOf(clientCapabilities);
+      const client = { era: 'legacy', principal: principal.key, clientCapabilities, capabilityKey } as const;
+      await this.#parts.listRefresher.beginFirstLists(view, client);
       const session = await this.#parts.sessions.open({ principal, view, revision, capabilities });
       this.#parts.seenClients.record(session.caller, params.object('clientInfo'), Date.now());
       const { capabilities: serverCapabilities, tools, view: catalogView } = session.catalog;
@@ -97,6 +111,14 @@ export class Gateway implements Front {
     }
   }
 
+  hasSession(id: string): boolean {
+    return this.#parts.sessions.has(id);
+  }
+
+  ownerOfSession(id: string): Ownership | Promise<Ownership> {
+    return this.#parts.sessions.ownerOf(id);
+  }
+
   findSession(
     id: string,
     principal: Principal,
@@ -105,25 +127,31 @@ export class Gateway implements Front {
     return this.#parts.sessions.find(id, principal, view);
   }
 
-  async handleRequest(session: Session, request: Request, sink: MessageSink): Promise<Answer | undefined> {
+  async handleRequest(
+    session: Session,
+    request: Request,
+    sink: MessageSink,
+    headers?: HeaderLookup,
+  ): Promise<Answer | undefined> {
     const startedMs = performance.now();
-    this.#parts.recorder.begin();
+    const span = this.#parts.recorder.begin(request, headers);
     let exchange: OpenExchange | undefined;
     let answer: Answer;
     try {
       exchange = this.#begin(session, request, sink);
+      exchange.span = span;
       const to = UPSTREAM_METHODS.has(request.method)
         ? await resolve(this.#parts.listRefresher, this.#lifecycleOf, session, request)
         : undefined;
-      if (to?.kind === 'upstream') exchange.tool = to.tool;
+      if (to?.kind === 'upstream') exchange.setTool(to);
       if (to === undefined) answer = await this.#answer(session, exchange);
       else answer = sessionAnswer(await this.#parts.calls.send(exchange, to));
     } catch (thrown) {
-      answer = this.#parts.recorder.fail(thrown, request.method);
+      answer = this.#parts.recorder.fail(thrown, request.method, span);
     }
     if (exchange !== undefined) session.removeExchange(exchange);
     session.usedMs = performance.now();
-    this.#parts.recorder.end(session.caller, request, exchange, answer, session.usedMs - startedMs);
+    this.#parts.recorder.end(session.caller, session, request, exchange, answer, session.usedMs - startedMs, span);
     return exchange?.isCancelledByClient === true ? undefined : answer;
   }
 
@@ -133,7 +161,6 @@ export class Gateway implements Front {
     sink: ModernSink,
     lookup: HeaderLookup | undefined,
   ): ModernCall {
-    this.#parts.recorder.begin();
     this.#parts.seenClients.record(caller, caller.clientInfo, Date.now());
     return this.#parts.modernRequests.request(request, caller, sink, lookup);
   }
@@ -153,7 +180,7 @@ export class Gateway implements Front {
 
   #answer(session: Session, exchange: OpenExchange): Answer | Promise<Answer> {
     const { request } = exchange;
-    if (TASK_METHODS.has(request.method)) return this.#parts.tasks.request(exchange);
+    if (TASK_METHODS.has(request.method)) return this.#runTask(exchange);
     const list = LISTS.get(request.method);
     if (list !== undefined) return this.#parts.lists.answer(session, list, request);
     switch (request.method) {
@@ -169,6 +196,13 @@ export class Gateway implements Front {
       default:
         throw new GatewayError('method-not-found', { message: request.method });
     }
+  }
+
+  async #runTask(exchange: OpenExchange): Promise<Answer> {
+    const outcome = await this.#parts.tasks.request(exchange);
+    // A session is in one process with its connections, so the task belongs to another session.
+    if (outcome.kind === 'elsewhere') throw new GatewayError('unknown-task');
+    return outcome;
   }
 
   async #setLevel(session: Session, { params }: Request): Promise<Answer> {
@@ -199,6 +233,7 @@ export class Gateway implements Front {
   }
 
   handleNotification(session: Session, notification: Notification): void {
+    this.#parts.recorder.logMessage(session, notification);
     try {
       this.#onNotification(session, notification);
     } catch (thrown) {
@@ -231,7 +266,7 @@ export class Gateway implements Front {
 
   #notifyRootsChanged(session: Session): void {
     if (session.clientCapabilities.object('roots')?.raw('listChanged') !== 'true') return;
-    for (const opening of session.pendingLinks.values()) {
+    for (const opening of session.linkPromises.values()) {
       opening.then(
         (link) => {
           const knowsRoots =
@@ -244,6 +279,7 @@ export class Gateway implements Front {
   }
 
   handleResponse(session: Session, response: Response): void {
+    this.#parts.recorder.logMessage(session, response);
     session.onResponse(response.id, response);
   }
 

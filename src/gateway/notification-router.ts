@@ -1,11 +1,11 @@
 import type { Logger } from 'pino';
-import { LIST_KINDS, type ListKind } from '../catalog/offer.ts';
+import { LIST_KINDS, type ListKind, type OfferKey } from '../catalog/offer.ts';
 import { loggerToClient } from '../catalog/rewrite.ts';
 import { uriToClient } from '../catalog/uri.ts';
 import type { RawObject } from '../json/json.ts';
 import type { LimitName } from '../limits.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
-import { type Era, featuresOf } from '../protocol/revisions.ts';
+import { featuresOf } from '../protocol/revisions.ts';
 import { elicitationIdToClient } from './questions/question-labels.ts';
 import type { UrlElicitations } from './questions/url-elicitations.ts';
 import { subscribersOf } from './connections/link-subscriptions.ts';
@@ -58,7 +58,7 @@ export class NotificationRouter {
       refreshCatalog: (holder) => this.refreshCatalog(holder),
       onListed: (link, outcome) => {
         if (outcome === 'failed') this.#reported.delete(link);
-        else this.#announceReported(link, this.#audience(link), outcome === 'differs');
+        else this.#announceReported(link, this.#privateHolders(link), outcome === 'differs');
       },
     });
     this.#updates = new UpdateCoalescer(
@@ -188,9 +188,9 @@ export class NotificationRouter {
     const kinds = link.hasAnsweredCall ? report.afterwards : report.atStart;
     for (const kind of LIST_KINDS) if (method === listChanged(kind)) kinds.add(kind);
     if (link.shared) {
-      const relisted = this.#parts.upstreams.get(link.upstream)?.relist(link.era, link);
+      const relisted = this.#parts.upstreams.get(link.upstream)?.relist(link.era, link, link.audience);
       relisted?.then(
-        () => this.#announceReported(link, this.#parts.holders, false),
+        () => this.#announceReported(link, this.#sharedHolders(link), false),
         (thrown: unknown) => {
           this.#reported.delete(link);
           this.#parts.log.warn({ err: thrown, upstream: link.upstream }, 'changed lists not fetched');
@@ -225,31 +225,42 @@ export class NotificationRouter {
     this.#privateLists.onLinkClosed(link);
   }
 
+  /** Yields the holders that a shared connection may serve. */
+  *#sharedHolders({ upstream: id, audience }: Link): Iterable<ConnectionHolder> {
+    const upstream = this.#parts.upstreams.get(id);
+    for (const holder of this.#parts.holders) if (upstream?.audienceOf(holder.principal) === audience) yield holder;
+  }
+
   /** Returns the users of a private connection, and the siblings of its client groups. */
-  #audience(link: Link): ReadonlySet<ConnectionHolder> {
-    const audience = new Set(link.users);
-    for (const user of link.users) for (const sibling of this.#parts.siblingsOf(user)) audience.add(sibling);
-    return audience;
+  #privateHolders(link: Link): ReadonlySet<ConnectionHolder> {
+    const holders = new Set(link.users);
+    for (const user of link.users) for (const sibling of this.#parts.siblingsOf(user)) holders.add(sibling);
+    return holders;
   }
 
   /**
-   * Lists an upstream again for clients with certain capabilities, after the lists for all clients have changed.
+   * Lists an upstream again for clients with certain capabilities, after the lists for clients of any capabilities have changed.
    * Removes offers for capabilities that no current holder has.
    */
-  refreshVariants(upstreamId: string, era: Era): void {
+  refreshVariants(upstreamId: string, changed: OfferKey): void {
     const { offers, holders, upstreams, log } = this.#parts;
+    const { era, audience } = changed;
     const upstream = upstreams.get(upstreamId);
-    for (const capabilityKey of offers.capabilityKeysOf(upstreamId, era)) {
-      if (capabilityKey === '' || upstream === undefined) continue;
+    for (const key of offers.keysOf(upstreamId, era)) {
+      const { capabilityKey } = key;
+      if (capabilityKey === '' || key.audience !== audience || upstream === undefined) continue;
       const holder = [...holders].find(
-        (one) => one.capabilityKey === capabilityKey && upstream.servingEra(one.era) === era,
+        (one) =>
+          one.capabilityKey === capabilityKey &&
+          upstream.audienceOf(one.principal) === audience &&
+          upstream.servingEra(one.era) === era,
       );
       if (holder === undefined) {
-        offers.remove(upstreamId, era, capabilityKey);
+        offers.remove(upstreamId, key);
         continue;
       }
       upstream
-        .relist(holder.era, holder)
+        .relist(holder.era, holder, audience)
         .catch((thrown: unknown) =>
           log.warn(
             { err: thrown, upstream: upstreamId },

@@ -1,6 +1,6 @@
-import type { Offer } from '../catalog/offer.ts';
+import type { Offer, OfferKey } from '../catalog/offer.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
-import { type Era, ERAS } from '../protocol/revisions.ts';
+import { ERAS } from '../protocol/revisions.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Eras } from '../upstream/link/eras.ts';
 import type { Lifecycle } from '../upstream/lifecycle.ts';
@@ -64,13 +64,13 @@ export class UpstreamEventHandler implements UpstreamEvents<Exchange, Connection
     for (const era of ERAS) this.#changes.add(upstream, era, true);
   }
 
-  onLists(upstream: string, era: Era, capabilityKey: string, offer: Offer): void {
+  onLists(upstream: string, key: OfferKey, offer: Offer): void {
     const { offers, notifications } = this.#parts;
-    const isStart = offers.ageMs(upstream, era, capabilityKey) === undefined;
-    const isChanged = offers.update(upstream, era, capabilityKey, offer);
+    const isStart = offers.ageMs(upstream, key) === undefined;
+    const isChanged = offers.update(upstream, key, offer);
     // Problems of lists that were read from disk are not in this process's log yet.
-    if (isChanged || isStart) this.#changes.add(upstream, era, isStart);
-    if (isChanged && capabilityKey === '') notifications.refreshVariants(upstream, era);
+    if (isChanged || isStart) this.#changes.add(upstream, key.era, isStart);
+    if (isChanged && key.capabilityKey === '') notifications.refreshVariants(upstream, key);
   }
 
   /** Stops announcing changes of lists. */

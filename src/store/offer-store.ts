@@ -5,12 +5,14 @@ export interface UpstreamKey {
   readonly target: string;
 }
 
-/** Identifies the lists that one upstream shows to clients with certain capabilities. */
-export interface OfferKey extends UpstreamKey {
+/** Identifies the lists that one upstream shows to certain clients. */
+export interface StoredOfferKey extends UpstreamKey {
   /** Era used with the upstream; `''` if its lists do not depend on the era. */
   readonly era: string;
-  /** Capabilities of the client; `''` for the lists of everyone. */
+  /** Capabilities of the client; `''` for clients of any capabilities. */
   readonly capabilityKey: string;
+  /** Key of the principal that the lists are for; `''` for all principals. */
+  readonly audience: string;
 }
 
 /**
@@ -19,10 +21,10 @@ export interface OfferKey extends UpstreamKey {
  */
 export interface OfferStore {
   /** Returns the lists, or undefined if there are none or they cannot be read. */
-  read(key: OfferKey): Promise<string | undefined>;
+  read(key: StoredOfferKey): Promise<string | undefined>;
   /** Replaces the lists. @throws if they cannot be written. */
-  write(key: OfferKey, text: string): Promise<void>;
-  remove(key: OfferKey): Promise<void>;
+  write(key: StoredOfferKey, text: string): Promise<void>;
+  remove(key: StoredOfferKey): Promise<void>;
   /** Returns whether the last attempt to list the upstream failed. */
   hasFailed(key: UpstreamKey): Promise<boolean>;
   setFailed(key: UpstreamKey, hasFailed: boolean): Promise<void>;

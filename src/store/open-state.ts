@@ -7,14 +7,17 @@ import { isStateLocked, lockState, type StateLock } from './disk/state-lock.ts';
 import type { KeyStore } from './key-store.ts';
 import { MemoryKeyStore } from './memory/key-store.ts';
 import { MemorySessionStore } from './memory/session-store.ts';
+import { MemoryTaskStore } from './memory/task-store.ts';
 import type { OfferStore } from './offer-store.ts';
 import type { SessionStore } from './session-store.ts';
+import type { TaskStore } from './task-store.ts';
 
 /** Everything that outlives a request and is not configuration. */
 export interface State extends AsyncDisposable {
   readonly keys: KeyStore;
   readonly sessions: SessionStore;
   readonly offers: OfferStore;
+  readonly tasks: TaskStore;
   /** The reason why sessions and handles end with this process, in words; undefined if they are kept. */
   readonly notice: string | undefined;
 }
@@ -66,6 +69,7 @@ async function ownState(stateDir: string, lock: StateLock, events: SessionStoreE
     keys,
     sessions,
     offers: diskOffers(stateDir, events),
+    tasks: new MemoryTaskStore(),
     notice: undefined,
     [Symbol.asyncDispose]: async () => {
       await sessions[Symbol.asyncDispose]();
@@ -84,8 +88,8 @@ async function openShared(stateDir: string, events: SessionStoreEvents): Promise
 
 function inMemory(offers: OfferStore, notice: string, events: SessionStoreEvents): State {
   const sessions = new MemorySessionStore((limit) => events.limitReached(limit));
-  const keys = new MemoryKeyStore();
-  return { keys, sessions, offers, notice, [Symbol.asyncDispose]: () => sessions[Symbol.asyncDispose]() };
+  const [keys, tasks] = [new MemoryKeyStore(), new MemoryTaskStore()];
+  return { keys, sessions, offers, tasks, notice, [Symbol.asyncDispose]: () => sessions[Symbol.asyncDispose]() };
 }
 
 /** Returns a store on disk that counts failed writes. */

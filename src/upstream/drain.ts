@@ -10,18 +10,18 @@ const POLL_MS = 100;
  * Waits until no request is in flight or in the queue, no call is parked and no task is running, at most this long (ms). Resolves
  * with the number of connections that are still in use.
  */
-export async function drained<Owner, User extends LinkUser>(
+export async function drained<Context, User extends LinkUser>(
   limiter: ConcurrencyLimiter,
-  links: Iterable<Link<Owner, User>>,
+  links: Iterable<Link<Context, User>>,
   limitMs: number,
 ): Promise<number> {
   await settlesWithin(whenIdle(limiter, links, performance.now() + limitMs), limitMs);
   return countBusy(links);
 }
 
-async function whenIdle<Owner, User extends LinkUser>(
+async function whenIdle<Context, User extends LinkUser>(
   limiter: ConcurrencyLimiter,
-  links: Iterable<Link<Owner, User>>,
+  links: Iterable<Link<Context, User>>,
   untilMs: number,
 ): Promise<void> {
   while (performance.now() < untilMs) {
@@ -31,7 +31,7 @@ async function whenIdle<Owner, User extends LinkUser>(
   }
 }
 
-function countBusy<Owner, User extends LinkUser>(links: Iterable<Link<Owner, User>>): number {
+function countBusy<Context, User extends LinkUser>(links: Iterable<Link<Context, User>>): number {
   let busy = 0;
   for (const { connection, tasks } of links) if (connection.inFlight > 0 || tasks.size > 0) busy++;
   return busy;

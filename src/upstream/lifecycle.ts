@@ -24,12 +24,16 @@ export interface Lifecycle {
   readonly retryAtMs: number;
 }
 
+/** The extent of a failure: the whole upstream, or one connection, whose credentials the upstream refused. */
+export type FailureScope = 'upstream' | 'connection';
+
 /** A change in the connections or lists of an upstream. */
 export type LifecycleEvent =
   | { readonly kind: 'starting' }
   | { readonly kind: 'connected' }
   | {
       readonly kind: 'start-failed';
+      readonly scope: FailureScope;
       readonly reason: string;
       readonly detail: string | undefined;
       readonly permanent: boolean;
@@ -107,6 +111,7 @@ export function step(state: Lifecycle, event: LifecycleEvent, nowMs: number, ran
     case 'connected':
       return { ...state, phase: 'ready', reason: undefined, detail: undefined, attempts: 0, retryAtMs: 0 };
     case 'start-failed':
+      if (event.scope === 'connection') return state.phase === 'starting' ? { ...state, phase: 'configured' } : state;
       return event.permanent
         ? { ...state, phase: 'failed', reason: event.reason, retryAtMs: Number.POSITIVE_INFINITY }
         : event.startedMs < (state.failuresMs.at(-1) ?? -1)

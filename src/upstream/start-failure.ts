@@ -1,6 +1,9 @@
 import type { UpstreamConfig } from '../config/config.ts';
 import { GatewayError, toGatewayError } from '../errors.ts';
+import { EVERYBODY } from './connection-key.ts';
 import { endpointHint } from './http/endpoint-hint.ts';
+import type { FailureScope } from './lifecycle.ts';
+import { lacksCredentials } from './link/era-evidence.ts';
 import { detailOf, reasonOf } from './reason.ts';
 
 /** The failure of a start, in words. */
@@ -8,19 +11,21 @@ export interface StartFailure {
   readonly reason: string;
   /** More about the reason, for operators. */
   readonly detail: string | undefined;
+  readonly scope: FailureScope;
   readonly cause: GatewayError;
   /** The error for the client that waits. */
   readonly error: GatewayError;
 }
 
-/** Explains the failure of a start. */
-export function startFailure({ id, target }: UpstreamConfig, thrown: unknown): StartFailure {
+/** Explains the failure of a start. @param audience of the connection; credentials of one principal say nothing about others. */
+export function startFailure({ id, target }: UpstreamConfig, audience: string, thrown: unknown): StartFailure {
   const cause = toGatewayError(thrown);
   const reason = reasonOf(cause);
   const hint = target.kind === 'stdio' ? undefined : endpointHint(target.url, cause.cause);
   const message = `upstream "${id}" did not start: ${reason}`;
   const error = new GatewayError('upstream-unavailable', { upstream: id, message }, cause);
-  return { reason, detail: hint ?? detailOf(cause), cause, error };
+  const scope = audience !== EVERYBODY && lacksCredentials(cause) ? 'connection' : 'upstream';
+  return { reason, detail: hint ?? detailOf(cause), scope, cause, error };
 }
 
 /** Returns the error for a listing of an upstream that was removed or replaced meanwhile. */

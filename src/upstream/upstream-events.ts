@@ -1,21 +1,20 @@
-import type { Offer } from '../catalog/offer.ts';
+import type { Offer, OfferKey } from '../catalog/offer.ts';
 import type { Notification } from '../protocol/jsonrpc.ts';
-import type { Era } from '../protocol/revisions.ts';
 import type { Eras } from './link/eras.ts';
 import type { Lifecycle } from './lifecycle.ts';
 import type { CloseReason, Link, LinkUser } from './link/link.ts';
 import type { ServerRequest } from './rpc/connection.ts';
 
 /** Receives the events of upstreams. The methods are called in the order of arrival and must return without waiting. */
-export interface UpstreamEvents<Owner, User extends LinkUser> {
-  onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
-  onServerRequest(link: Link<Owner, User>, request: ServerRequest<Owner>): void;
+export interface UpstreamEvents<Context, User extends LinkUser> {
+  onNotification(link: Link<Context, User>, notification: Notification, about: Context | undefined): void;
+  onServerRequest(link: Link<Context, User>, request: ServerRequest<Context>): void;
   /** A link has closed. Its users, if any, have lost the state that the upstream kept for them. */
-  onLinkClosed(link: Link<Owner, User>, reason: CloseReason): void;
+  onLinkClosed(link: Link<Context, User>, reason: CloseReason): void;
   /** The state of the upstream has changed. */
   onStateChange(upstream: string, after: Lifecycle): void;
-  /** The lists of the upstream were read over a link of this era, for clients with these capabilities. */
-  onLists(upstream: string, era: Era, capabilityKey: string, offer: Offer): void;
+  /** The lists of the upstream were read for the clients of this key. */
+  onLists(upstream: string, key: OfferKey, offer: Offer): void;
   /** A verdict on an era has changed. */
   onEras(upstream: string, eras: Eras): void;
 }

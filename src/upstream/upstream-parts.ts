@@ -2,6 +2,8 @@ import type { Logger } from 'pino';
 import type { UpstreamConfig } from '../config/config.ts';
 import type { RawObject } from '../json/json.ts';
 import type { LimitName } from '../limits.ts';
+import type { CredentialSource } from './connection-key.ts';
+import type { Tracing } from '../telemetry/tracing/tracing.ts';
 import type { ConnectionQuota } from './connection-quota.ts';
 import type { TransportOption } from './rpc/transport.ts';
 
@@ -12,8 +14,11 @@ export interface UpstreamParts {
   readonly transports: readonly TransportOption[];
   /** The quota of all upstreams of its kind: stdio, or remote. */
   readonly quota: ConnectionQuota;
+  readonly credentials: CredentialSource;
   readonly clientInfo: RawObject;
   readonly log: Logger;
+  /** Undefined if nothing is traced. */
+  readonly tracing: Tracing | undefined;
   readonly onLimit: (limit: LimitName) => void;
   /** A connection could not be started. */
   readonly onStartFailed: () => void;

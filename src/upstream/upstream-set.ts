@@ -2,12 +2,12 @@ import type { LinkUser } from './link/link.ts';
 import type { Upstream } from './upstream.ts';
 
 /** The upstreams of a gateway, by id. Members can be added, replaced and removed while calls are in flight. */
-export class UpstreamSet<Owner, User extends LinkUser> {
-  readonly #members = new Map<string, Upstream<Owner, User>>();
+export class UpstreamSet<Context, User extends LinkUser> {
+  readonly #members = new Map<string, Upstream<Context, User>>();
   /** Removed members that are not stopped yet. */
-  readonly #leaving = new Set<Upstream<Owner, User>>();
+  readonly #leaving = new Set<Upstream<Context, User>>();
 
-  get(id: string): Upstream<Owner, User> | undefined {
+  get(id: string): Upstream<Context, User> | undefined {
     return this.#members.get(id);
   }
 
@@ -15,12 +15,12 @@ export class UpstreamSet<Owner, User extends LinkUser> {
     return this.#members.has(id);
   }
 
-  values(): Iterable<Upstream<Owner, User>> {
+  values(): Iterable<Upstream<Context, User>> {
     return this.#members.values();
   }
 
   /** Returns the upstream of this id, also one that was removed and still finishes requests. */
-  find(id: string): Upstream<Owner, User> | undefined {
+  find(id: string): Upstream<Context, User> | undefined {
     const member = this.#members.get(id);
     if (member !== undefined) return member;
     for (const upstream of this.#leaving) if (upstream.id === id) return upstream;
@@ -28,7 +28,7 @@ export class UpstreamSet<Owner, User extends LinkUser> {
   }
 
   /** Returns the upstream of this id that runs the task: the member, unless one that it has replaced still runs it. */
-  withTask(id: string, task: string): Upstream<Owner, User> | undefined {
+  withTask(id: string, task: string): Upstream<Context, User> | undefined {
     for (const upstream of this.#leaving) {
       if (upstream.id !== id) continue;
       for (const link of upstream.links()) if (link.tasks.has(task)) return upstream;
@@ -37,7 +37,7 @@ export class UpstreamSet<Owner, User extends LinkUser> {
   }
 
   /** Returns the members that were removed or replaced and still finish requests. */
-  leaving(): Iterable<Upstream<Owner, User>> {
+  leaving(): Iterable<Upstream<Context, User>> {
     return this.#leaving;
   }
 
@@ -51,7 +51,7 @@ export class UpstreamSet<Owner, User extends LinkUser> {
   }
 
   /** Adds an upstream. @throws {RangeError} if there is one with this id. */
-  add(upstream: Upstream<Owner, User>): void {
+  add(upstream: Upstream<Context, User>): void {
     if (this.#members.has(upstream.id)) throw new RangeError(`upstream "${upstream.id}" exists already`);
     this.#members.set(upstream.id, upstream);
   }
@@ -62,7 +62,7 @@ export class UpstreamSet<Owner, User extends LinkUser> {
    *
    * @throws {RangeError} if there is none with this id.
    */
-  async replace(upstream: Upstream<Owner, User>, drainMs: number): Promise<number> {
+  async replace(upstream: Upstream<Context, User>, drainMs: number): Promise<number> {
     const before = this.#member(upstream.id);
     this.#members.set(upstream.id, upstream);
     return await this.#stop(before, drainMs);
@@ -85,13 +85,13 @@ export class UpstreamSet<Owner, User extends LinkUser> {
     await Promise.all([...this.#members.values(), ...this.#leaving].map((upstream) => upstream.stop()));
   }
 
-  #member(id: string): Upstream<Owner, User> {
+  #member(id: string): Upstream<Context, User> {
     const upstream = this.#members.get(id);
     if (upstream === undefined) throw new RangeError(`there is no upstream "${id}"`);
     return upstream;
   }
 
-  async #stop(upstream: Upstream<Owner, User>, drainMs: number): Promise<number> {
+  async #stop(upstream: Upstream<Context, User>, drainMs: number): Promise<number> {
     upstream.retire();
     this.#leaving.add(upstream);
     try {

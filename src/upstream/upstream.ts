@@ -4,15 +4,19 @@ import type { UpstreamConfig } from '../config/config.ts';
 import { type GatewayError, toGatewayError } from '../errors.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Era, Revision } from '../protocol/revisions.ts';
+import { traceStart } from '../telemetry/tracing/mcp-spans.ts';
+import type { Span } from '../telemetry/tracing/tracing.ts';
 import { awaitAdmission } from './await-admission.ts';
 import { drained } from './drain.ts';
 import { retiredError, startFailure } from './start-failure.ts';
 import { ConcurrencyLimiter } from './concurrency-limiter.ts';
 import {
+  audienceOf,
   connectionKey,
   type ConnectionScope,
   discoveryKey,
   isCallKey,
+  EVERYBODY,
   isDiscoveryKey,
   isSharedKey,
 } from './connection-key.ts';
@@ -22,38 +26,39 @@ import { Lifecycles } from './lifecycles.ts';
 import { UpstreamQuotas } from './quotas.ts';
 import { type ClientFeatures, type CloseReason, isIdle, type Link, type LinkUser, NO_FEATURES } from './link/link.ts';
 import { listOffer } from './link/listing.ts';
+import { type LinkNeed, LinksByKey } from './links-by-key.ts';
+import { isExpired, staysOpen } from './idle-links.ts';
 import { type LinkRequest, Opener } from './link/opener.ts';
 import { retryUntilDone } from './retry-until-done.ts';
 import { detailOf, reasonOf } from './reason.ts';
 import { settlesWithin } from './settles-within.ts';
+import { SingleRuns } from './single-runs.ts';
 import type { UpstreamEvents } from './upstream-events.ts';
 import type { UpstreamParts } from './upstream-parts.ts';
 import { type CapabilityFilter, capabilityFilter } from './link/usable-capabilities.ts';
 
-/** The time that an unused discovery connection stays open after the first client was served: it may report changes. */
-const DISCOVERY_IDLE_MS = 10_000;
 /** The time that a client waits for the end of a listing to get its process, before it gets a new process. */
 const ADOPTION_WAIT_MS = 1_000;
 
 /** One configured MCP server: its state in each era, its connections, and its lists. */
-export class Upstream<Owner, User extends LinkUser> {
+export class Upstream<Context, User extends LinkUser> {
   readonly limiter: ConcurrencyLimiter;
   /** Returns the part of the client capabilities that is declared to this upstream. */
   readonly usableCapabilities: CapabilityFilter;
   readonly #parts: UpstreamParts;
-  readonly #events: UpstreamEvents<Owner, User>;
+  readonly #events: UpstreamEvents<Context, User>;
   readonly #log: Logger;
-  readonly #opener: Opener<Owner, User>;
-  readonly #links = new Map<string, Promise<Link<Owner, User>>>();
-  readonly #live = new Set<Link<Owner, User>>();
+  readonly #opener: Opener<Context, User>;
+  readonly #links = new LinksByKey<Context, User>();
+  readonly #live = new Set<Link<Context, User>>();
   readonly #stopping = new AbortController();
   readonly #closing = new Set<Promise<void>>();
-  readonly #refreshing = new Map<string, Promise<void>>();
-  readonly #slots = new WeakMap<Link<Owner, User>, () => void>();
+  readonly #listings = new SingleRuns();
+  readonly #slots = new WeakMap<Link<Context, User>, () => void>();
   readonly #lifecycles = new Lifecycles((after) => this.#onLifecycle(after));
   readonly #retryingListing = new Set<Era>();
   /** The listing in progress, by link. */
-  readonly #reading = new Map<Link<Owner, User>, Promise<Offer>>();
+  readonly #reading = new Map<Link<Context, User>, Promise<Offer>>();
   /** The revision that was last negotiated in each era. */
   readonly #revisions: Partial<Record<Era, Revision>> = {};
   readonly #isProcess: boolean;
@@ -61,12 +66,12 @@ export class Upstream<Owner, User extends LinkUser> {
   #config: UpstreamConfig;
   readonly #retired = new AbortController();
   /** Links that a client is about to use, or that read lists. */
-  readonly #claimed = new Set<Link<Owner, User>>();
+  readonly #claimed = new Set<Link<Context, User>>();
   /** True if a client has been served. Before that, the process that read the lists is kept for the first client. */
   #hasServed = false;
   #lastCall = 0;
 
-  constructor(parts: UpstreamParts, events: UpstreamEvents<Owner, User>) {
+  constructor(parts: UpstreamParts, events: UpstreamEvents<Context, User>) {
     const { config } = parts;
     this.#config = config;
     this.limiter = new ConcurrencyLimiter(config.id, config.concurrency, config.queue, config.queueMs);
@@ -81,7 +86,8 @@ export class Upstream<Owner, User extends LinkUser> {
     this.#quotas = new UpstreamQuotas(config.id, config.maxConnections, parts.quota, () => this.#findSpare());
     if (config.problem !== undefined) {
       const reason = config.problem;
-      this.#lifecycles.stepAll({ kind: 'start-failed', reason, detail: undefined, permanent: true, startedMs: 0 });
+      const failure = { scope: 'upstream', reason, detail: undefined, permanent: true, startedMs: 0 } as const;
+      this.#lifecycles.stepAll({ kind: 'start-failed', ...failure });
     }
   }
 
@@ -140,8 +146,13 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   /** Returns the open links. */
-  links(): Iterable<Link<Owner, User>> {
+  links(): Iterable<Link<Context, User>> {
     return this.#live;
+  }
+
+  /** Returns the audience of the connections and lists for a principal: the principal, or everybody. */
+  audienceOf(principal: string): string {
+    return audienceOf(this.#parts.credentials, principal);
   }
 
   /** Returns whether lists depend on the capabilities of clients, because connections declare those of single clients. */
@@ -167,16 +178,20 @@ export class Upstream<Owner, User extends LinkUser> {
   /**
    * Returns the link that serves this user. Opens it if necessary.
    *
+   * @param span the span that a start of the upstream is a part of; undefined if there is none.
    * @throws {GatewayError} `upstream-unavailable`, `overloaded`
    */
-  async link(user: User): Promise<Link<Owner, User>> {
+  async link(user: User, span?: Span): Promise<Link<Context, User>> {
     const { isolation } = this.config;
     const call = isolation === 'call' ? ++this.#lastCall : 0;
     // A connection for all clients declares no client capabilities.
-    const features = isolation === 'shared' ? NO_FEATURES : user;
+    const { clientCapabilities, capabilityKey } = isolation === 'shared' ? NO_FEATURES : user;
+    const { era: clientEra, principal } = user;
     const keyIn = (era: Era) => connectionKey(this.#scope(era), user, call);
-    this.#adoptDiscovery(keyIn, features, user);
-    const link = await this.#getLink(keyIn, features, user.era, user.principal);
+    const audience = this.audienceOf(principal);
+    const need = { clientEra, clientCapabilities, capabilityKey, principal, audience, keyIn, span };
+    this.#adoptDiscovery(need);
+    const link = await this.#getLink(need);
     link.users.add(user);
     this.#claimed.delete(link);
     this.#hasServed = true;
@@ -184,19 +199,19 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   /**
-   * Gives the discovery connection of these features to this client, so that no second process is started. That process has
+   * Gives the discovery connection of these features to a client, so that no second process is started. That process has
    * served no client, and got the same capabilities.
    */
-  #adoptDiscovery(keyIn: (era: Era) => string, features: ClientFeatures, user: LinkUser): void {
+  #adoptDiscovery(need: LinkNeed): void {
     // A server asks for roots right after its start, when no client can answer yet.
-    if (this.usableCapabilities(features.clientCapabilities).raw('roots') !== undefined) return;
-    const era = this.#likelyEra(user.era);
-    const key = keyIn(era);
-    if (!this.#isProcess || isSharedKey(key) || this.#links.has(key)) return;
-    const from = discoveryKey(this.#scope(era), features.capabilityKey);
+    if (this.usableCapabilities(need.clientCapabilities).raw('roots') !== undefined) return;
+    const era = this.#likelyEra(need.clientEra);
+    const key = need.keyIn(era);
+    if (!this.#isProcess || isSharedKey(key) || this.#links.get(key) !== undefined) return;
+    const from = discoveryKey(this.#scope(era), need.capabilityKey, need.audience);
     const opening = this.#links.get(from);
     if (opening === undefined) return;
-    this.#links.delete(from);
+    this.#links.remove(from);
     const adopted = opening.then(async (link) => {
       // A call of this client could change the lists while they are read, and they are for other clients too.
       const reading = this.#reading.get(link);
@@ -208,18 +223,19 @@ export class Upstream<Owner, User extends LinkUser> {
         return link;
       }
       // The link has another era than expected, or has closed.
-      if (this.#links.get(key) === adopted) this.#links.delete(key);
-      return this.#getLink(keyIn, features, user.era, user.principal);
+      this.#links.remove(key, adopted);
+      return this.#getLink(need);
     });
-    this.#setLink(key, adopted);
+    this.#links.set(key, adopted);
   }
 
   #scope(era: Era): ConnectionScope {
-    return { isolation: this.config.isolation, era, isProcess: this.#isProcess };
+    const { credentials } = this.#parts;
+    return { isolation: this.config.isolation, era, isProcess: this.#isProcess, credentials };
   }
 
   /** Marks the end of a call on this link. Closes a link that serves one call only. */
-  onCallEnd(link: Link<Owner, User>): void {
+  onCallEnd(link: Link<Context, User>): void {
     link.usedMs = performance.now();
     if (isCallKey(link.key)) void this.#discard(link, 'released');
   }
@@ -235,44 +251,31 @@ export class Upstream<Owner, User extends LinkUser> {
 
   /** Closes links that were not used for the configured time. @param nowMs monotonic. */
   closeIdleLinks(nowMs: number): void {
-    const { idleMs } = this.config;
     for (const link of this.#live) {
-      // Before the first client is served, the process that read the lists is kept for it.
-      const isSpare = isDiscoveryKey(link.key) && this.#hasServed;
-      const limitMs = isSpare ? Math.min(DISCOVERY_IDLE_MS, idleMs) : idleMs;
-      if (isIdle(link) && nowMs - link.usedMs > limitMs && !this.#staysOpen(link)) void this.#discard(link, 'idle');
+      if (isExpired(link, this.config, this.#hasServed, nowMs)) void this.#discard(link, 'idle');
     }
-  }
-
-  /** Returns whether a link stays open without users: a connection to a remote server, for its notifications; a shared process. */
-  #staysOpen(link: Link<Owner, User>): boolean {
-    const isStanding = this.config.target.kind !== 'stdio' || this.config.isolation === 'shared';
-    return link.shared && link.capabilityKey === '' && isStanding;
   }
 
   /**
    * Reads the lists for clients of this era with these features. Simultaneous calls share one listing.
    *
-   * @throws {GatewayError} if the lists cannot be read, which the state of the upstream shows too.
+   * @param audience from {@link audienceOf}.
+   * @throws {GatewayError} if the lists cannot be read. The state of the upstream shows it, unless it concerns one principal.
    */
-  refresh(client: Era, features: ClientFeatures = NO_FEATURES): Promise<void> {
+  refresh(client: Era, features: ClientFeatures, audience: string): Promise<void> {
     if (this.isRetired) return Promise.reject(retiredError(this.id));
-    const round = this.#roundKey(client, features);
-    const running = this.#refreshing.get(round);
-    if (running !== undefined) return running;
-    const refreshing = this.#refresh(client, features).finally(() => this.#refreshing.delete(round));
-    this.#refreshing.set(round, refreshing);
-    return refreshing;
+    const key = this.#listingKey(client, features, audience);
+    return this.#listings.run(key, () => this.#refresh(client, features, audience));
   }
 
   /** Reads lists that have changed, after a running listing that may have begun before the change. @throws {GatewayError} */
-  async relist(client: Era, features: ClientFeatures): Promise<void> {
-    await this.#refreshing.get(this.#roundKey(client, features))?.catch(() => undefined);
-    await this.refresh(client, features);
+  async relist(client: Era, features: ClientFeatures, audience: string): Promise<void> {
+    await this.#listings.settled(this.#listingKey(client, features, audience));
+    await this.refresh(client, features, audience);
   }
 
-  #roundKey(client: Era, { capabilityKey }: ClientFeatures): string {
-    return `${this.#likelyEra(client)} ${capabilityKey}`;
+  #listingKey(client: Era, { capabilityKey }: ClientFeatures, audience: string): string {
+    return `${this.#likelyEra(client)} ${capabilityKey} ${audience}`;
   }
 
   /** Returns the expected era of a new link for clients of this era. */
@@ -281,25 +284,24 @@ export class Upstream<Owner, User extends LinkUser> {
   }
 
   /** Reads the lists. Never over the connection of a single client, whose lists may be private. */
-  async #refresh(client: Era, features: ClientFeatures): Promise<void> {
-    const { capabilityKey } = features;
-    let link: Link<Owner, User> | undefined;
+  async #refresh(client: Era, features: ClientFeatures, audience: string): Promise<void> {
+    const { clientCapabilities, capabilityKey } = features;
+    let link: Link<Context, User> | undefined;
     try {
-      link = await this.#getLink((era) => discoveryKey(this.#scope(era), capabilityKey), features, client, '');
-      const reading = this.list(link, features.clientCapabilities);
+      const keyIn = (era: Era) => discoveryKey(this.#scope(era), capabilityKey, audience);
+      const need = { clientEra: client, clientCapabilities, capabilityKey, principal: audience, audience, keyIn };
+      link = await this.#getLink(need);
+      const reading = this.list(link, clientCapabilities);
       this.#reading.set(link, reading);
       const offer = await reading;
-      if (!this.isRetired) this.#events.onLists(this.id, link.era, capabilityKey, offer);
+      if (!this.isRetired) this.#events.onLists(this.id, { era: link.era, capabilityKey, audience }, offer);
       this.#lifecycles.step(link.era, { kind: 'listed' });
       // Clients with these features get notifications of changes on their own connections.
       const isSpare = this.#hasServed || !this.#isProcess;
       if (isSpare && link.capabilityKey !== '' && isDiscoveryKey(link.key)) void this.#discard(link, 'released');
     } catch (thrown) {
       const error = toGatewayError(thrown);
-      const era = this.#likelyEra(client);
-      if (this.#lifecycles.in(era).phase === 'ready')
-        this.#lifecycles.step(era, { kind: 'list-failed', reason: reasonOf(error) });
-      if (capabilityKey === '' || this.#isProcess) this.#retryListing(client, features);
+      if (audience === EVERYBODY) this.#onListingFailed(client, features, error);
       throw error;
     } finally {
       if (link !== undefined) this.#reading.delete(link);
@@ -308,12 +310,19 @@ export class Upstream<Owner, User extends LinkUser> {
     }
   }
 
+  #onListingFailed(client: Era, features: ClientFeatures, error: GatewayError): void {
+    const era = this.#likelyEra(client);
+    if (this.#lifecycles.in(era).phase === 'ready')
+      this.#lifecycles.step(era, { kind: 'list-failed', reason: reasonOf(error) });
+    if (features.capabilityKey === '' || this.#isProcess) this.#retryListing(client, features);
+  }
+
   /**
    * Reads the lists over this link; in the modern era, for clients with these capabilities.
    *
    * @throws {GatewayError} if one of the lists cannot be read.
    */
-  list(link: Link<Owner, User>, capabilities: RawObject): Promise<Offer> {
+  list(link: Link<Context, User>, capabilities: RawObject): Promise<Offer> {
     link.usedMs = performance.now();
     const { onLimit, onListed } = this.#parts;
     const usable = this.usableCapabilities(capabilities);
@@ -347,55 +356,34 @@ export class Upstream<Owner, User extends LinkUser> {
     if (!this.isRetired) this.#events.onStateChange(this.id, after);
   }
 
-  #getLink(
-    keyIn: (era: Era) => string,
-    features: ClientFeatures,
-    client: Era,
-    principal: string,
-  ): Promise<Link<Owner, User>> {
-    const key = keyIn(this.#likelyEra(client));
+  #getLink(need: LinkNeed): Promise<Link<Context, User>> {
+    const key = need.keyIn(this.#likelyEra(need.clientEra));
     const known = this.#links.get(key);
     if (known !== undefined) return known;
-    const opening = this.#open(keyIn, features, client, principal).then((link) => this.#placeLink(key, link));
-    this.#setLink(key, opening);
+    const opening = this.#open(need).then((link) => this.#placeLink(key, link));
+    this.#links.set(key, opening);
     return opening;
   }
 
-  #setLink(key: string, opening: Promise<Link<Owner, User>>): void {
-    this.#links.set(key, opening);
-    opening.catch(() => {
-      if (this.#links.get(key) === opening) this.#links.delete(key);
-    });
-  }
-
   /** Stores a link under its key, which depends on its era. If there is already a link with that key, returns that one. */
-  #placeLink(key: string, link: Link<Owner, User>): Link<Owner, User> | Promise<Link<Owner, User>> {
-    if (link.key === key) return link;
-    this.#links.delete(key);
-    const other = this.#links.get(link.key);
-    if (other === undefined) {
-      this.#links.set(link.key, Promise.resolve(link));
-      return link;
-    }
+  #placeLink(expected: string, link: Link<Context, User>): Link<Context, User> | Promise<Link<Context, User>> {
+    const other = this.#links.move(expected, link);
+    if (other === undefined) return link;
     this.#live.delete(link);
     void this.#close(link);
     return other;
   }
 
-  async #open(
-    keyIn: (era: Era) => string,
-    features: ClientFeatures,
-    client: Era,
-    principal: string,
-  ): Promise<Link<Owner, User>> {
-    await awaitAdmission(this.id, () => this.#lifecycles.in(this.#likelyEra(client)), this.#stopping.signal);
+  async #open(need: LinkNeed): Promise<Link<Context, User>> {
+    const { clientEra, principal, keyIn } = need;
+    await awaitAdmission(this.id, () => this.#lifecycles.in(this.#likelyEra(clientEra)), this.#stopping.signal);
     const request = { principal, waitMs: this.config.queueMs, signal: this.#stopping.signal };
     const release = await this.#quotas.acquire(request);
     try {
-      const { capabilityKey } = features;
-      const clientCapabilities = this.usableCapabilities(features.clientCapabilities);
+      const clientCapabilities = this.usableCapabilities(need.clientCapabilities);
       const placeIn = (era: Era) => ({ key: keyIn(era), shared: isSharedKey(keyIn(era)) });
-      const link = await this.#start({ clientEra: client, clientCapabilities, capabilityKey, placeIn });
+      const starting = this.#start({ ...need, clientCapabilities, placeIn });
+      const link = await traceStart(this.#parts.tracing, need.span, this.id, starting);
       if (this.#live.has(link)) this.#slots.set(link, release);
       else release();
       return link;
@@ -405,7 +393,7 @@ export class Upstream<Owner, User extends LinkUser> {
     }
   }
 
-  async #start(order: LinkRequest): Promise<Link<Owner, User>> {
+  async #start(order: LinkRequest): Promise<Link<Context, User>> {
     const startedMs = performance.now();
     const expected = this.#likelyEra(order.clientEra);
     const erasBefore = this.eras;
@@ -433,11 +421,19 @@ export class Upstream<Owner, User extends LinkUser> {
       if (this.eras !== erasBefore && !this.isRetired) this.#events.onEras(this.id, this.eras);
       return link;
     } catch (thrown) {
-      const { reason, detail, cause, error } = startFailure(this.config, thrown);
+      const { reason, detail, scope, cause, error } = startFailure(this.config, order.audience, thrown);
       this.#log.warn({ err: cause }, 'upstream did not start');
       this.#parts.onStartFailed();
       const isRemote = !this.#isProcess;
-      this.#lifecycles.step(expected, { kind: 'start-failed', reason, detail, permanent: false, isRemote, startedMs });
+      this.#lifecycles.step(expected, {
+        kind: 'start-failed',
+        scope,
+        reason,
+        detail,
+        permanent: false,
+        isRemote,
+        startedMs,
+      });
       throw error;
     }
   }
@@ -445,25 +441,26 @@ export class Upstream<Owner, User extends LinkUser> {
   /** Returns a function that closes a connection without a client; undefined if there is none. */
   #findSpare(): (() => Promise<void>) | undefined {
     for (const link of this.#live) {
-      const isSpare = link.users.size === 0 && isIdle(link) && !this.#staysOpen(link) && !this.#claimed.has(link);
+      const isSpare =
+        link.users.size === 0 && isIdle(link) && !staysOpen(link, this.config) && !this.#claimed.has(link);
       if (isSpare) return () => this.#discard(link, 'released');
     }
     return undefined;
   }
 
-  #remove(link: Link<Owner, User>): boolean {
+  #remove(link: Link<Context, User>): boolean {
     if (!this.#live.delete(link)) return false;
-    this.#links.delete(link.key);
+    this.#links.remove(link.key);
     return true;
   }
 
-  #discard(link: Link<Owner, User>, reason: CloseReason): Promise<void> {
+  #discard(link: Link<Context, User>, reason: CloseReason): Promise<void> {
     if (!this.#remove(link)) return Promise.resolve();
     this.#events.onLinkClosed(link, reason);
     return this.#close(link);
   }
 
-  #onLost(link: Link<Owner, User>, error: GatewayError): void {
+  #onLost(link: Link<Context, User>, error: GatewayError): void {
     if (!this.#remove(link)) return;
     // The loss of a session is not a crash.
     const isForgotten = error.code === 'upstream-session-lost';
@@ -473,10 +470,10 @@ export class Upstream<Owner, User extends LinkUser> {
     // The transport may still have a process that is ending.
     void this.#close(link);
     this.#events.onLinkClosed(link, isForgotten ? 'forgotten' : 'crash');
-    if (this.#staysOpen(link)) this.#retryListing(link.era);
+    if (staysOpen(link, this.config)) this.#retryListing(link.era);
   }
 
-  #close(link: Link<Owner, User>): Promise<void> {
+  #close(link: Link<Context, User>): Promise<void> {
     this.#claimed.delete(link);
     const closing = link.connection.close().finally(() => {
       this.#slots.get(link)?.();
@@ -492,7 +489,7 @@ export class Upstream<Owner, User extends LinkUser> {
     this.#retryingListing.add(client);
     const signal = AbortSignal.any([this.#stopping.signal, this.#retired.signal]);
     const waitMs = () => this.#lifecycles.in(this.#likelyEra(client)).retryAtMs - performance.now();
-    void retryUntilDone(() => this.refresh(client, features), waitMs, signal).finally(() =>
+    void retryUntilDone(() => this.refresh(client, features, EVERYBODY), waitMs, signal).finally(() =>
       this.#retryingListing.delete(client),
     );
   }

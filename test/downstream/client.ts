@@ -24,7 +24,8 @@ function open(url: string, { method = 'GET', headers = {}, body }: Sent): Client
   return request;
 }
 
-async function responseTo(request: ClientRequest): Promise<IncomingMessage> {
+/** Resolves with the response to a request that was sent. */
+export async function responseTo(request: ClientRequest): Promise<IncomingMessage> {
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
   request.once('response', resolve);
   request.once('error', reject);

@@ -2,6 +2,8 @@ import { pino } from 'pino';
 import type { Config, LimitsConfig, SessionsConfig } from '../../src/config/config.ts';
 import type { Authenticator, AuthVerdict } from '../../src/auth/authenticate.ts';
 import { createApp, createEndpoints } from '../../src/downstream/http/app.ts';
+import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
+import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { Listener } from '../../src/compose/listener.ts';
 import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';
@@ -13,6 +15,7 @@ const DEFAULTS: Config = {
   operator: undefined,
   operatorMayMove: false,
   accessLog: 'all',
+  tracing: undefined,
   publicUrl: undefined,
   allowedHosts: [],
   allowedOrigins: [],
@@ -107,7 +110,10 @@ export async function startEdge(
   const config = configWith(overrides);
   const metrics = createMetrics('0');
   const log = pino({ level: 'silent' });
-  const endpoints = createEndpoints({ front, config, log, metrics });
+  const memory = createEdgeMemory(config, metrics);
+  const { eventLimit, eventLimitBytes } = config.sessions;
+  const eventLogs = new MemoryEventLogs({ events: eventLimit, bytes: eventLimitBytes }, memory.events);
+  const endpoints = createEndpoints({ front, config, log, metrics, memory, eventLogs });
   const listener = await Listener.open({ host: '127.0.0.1', port: 0 }, 'test', (origin) =>
     createApp({ front, endpoints, authenticator, config, origin, log, metrics }),
   );

@@ -1,7 +1,8 @@
 import { once } from 'node:events';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Caller } from '../../src/gateway/exchange/caller.ts';
-import type { ClientSession, Front, MessageSink } from '../../src/gateway/front.ts';
+import { HERE } from '../../src/gateway/exchange/owners.ts';
+import type { ClientSession, Front, MessageSink, Owner, Ownership } from '../../src/gateway/front.ts';
 import type { Principal } from '../../src/policy/principal.ts';
 import { RawObject } from '../../src/json/json.ts';
 import {
@@ -68,6 +69,8 @@ function result(value: object): Answer {
  */
 export class HonestFront implements Front {
   readonly sessions = new Map<string, HonestSession>();
+  /** Sessions of other processes, by id. */
+  readonly elsewhere = new Map<string, Owner>();
   readonly notifications: Notification[] = [];
   readonly responses: Response[] = [];
   /** Methods in order of arrival. */
@@ -100,6 +103,15 @@ export class HonestFront implements Front {
     this.initialized++;
     const serverInfo = { name: 'honest', version: '1' };
     return { session, answer: result({ protocolVersion: revision, capabilities: { tools: {} }, serverInfo }) };
+  }
+
+  hasSession(id: string): boolean {
+    return this.sessions.has(id);
+  }
+
+  async ownerOfSession(id: string): Promise<Ownership> {
+    const owner = this.elsewhere.get(id);
+    return owner === undefined ? HERE : { kind: 'elsewhere', owner };
   }
 
   async findSession(id: string, principal: Principal, view: string): Promise<HonestSession | undefined> {

@@ -6,6 +6,7 @@ import { refuse, writeResponse } from '../../src/downstream/admission/refusal.ts
 import { McpEndpoint } from '../../src/downstream/mcp.ts';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
 import { EdgeTimers } from '../../src/downstream/streams/edge-timers.ts';
+import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { testCore } from '../support/core.ts';
 import { modernEvents, modernPost } from '../support/modern-wire.ts';
 import { waitUntil } from '../support/wait-until.ts';
@@ -21,14 +22,15 @@ const call = (id: number, name: string) => rpc(id, 'tools/call', { name, argumen
 async function endpoint() {
   const upstream = holdingUpstream();
   const gateway = await testCore({ up: { memory: upstream.memory } });
+  const memory = createEdgeMemory(configWith({}), undefined);
   const mcp = new McpEndpoint({
     front: gateway.core.gateway,
     bodyBytes: 10_000,
     streamsPerPrincipal: 1,
-    limits: { events: 100, bytes: 100_000 },
+    eventLogs: new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events),
     timers: new EdgeTimers(60_000),
     metrics: gateway.metrics,
-    memory: createEdgeMemory(configWith({}), undefined),
+    memory,
     onFailure: () => refuse(new GatewayError('internal-error')),
   });
   const server = await serving((incoming, outgoing) => {

@@ -5,6 +5,7 @@ import { after, before, test } from 'node:test';
 import { createEdgeMemory } from '../../src/downstream/memory/edge-memory.ts';
 import { Reply, type ReplyOptions, type ReplyParts } from '../../src/downstream/reply.ts';
 import { EdgeTimers } from '../../src/downstream/streams/edge-timers.ts';
+import { MemoryEventLogs } from '../../src/downstream/streams/memory-event-log.ts';
 import { SessionStreams } from '../../src/downstream/streams/session-streams.ts';
 import type { ClientSession } from '../../src/gateway/front.ts';
 import type { Answer } from '../../src/protocol/jsonrpc.ts';
@@ -31,8 +32,13 @@ async function replying(
 ) {
   const { session } = await gateway.connect();
   const memory = createEdgeMemory(configWith({}), undefined);
-  const limits = { events: 100, bytes: 100_000 };
-  const streams = new SessionStreams(session, { limits, timers: new EdgeTimers(60_000), metrics: undefined, memory });
+  const eventLogs = new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events);
+  const streams = new SessionStreams(session, {
+    eventLogs,
+    timers: new EdgeTimers(60_000),
+    metrics: undefined,
+    memory,
+  });
   const parts: ReplyParts = { memory, streamsOf: ({ closed }) => (closed.aborted ? undefined : streams) };
   return await serving((_incoming, response) => {
     const all: ReplyOptions = { session, shape: 'any', request: '1', expected: 1, ...options };

@@ -1,17 +1,18 @@
 import assert from 'node:assert/strict';
 import { randomUUID } from 'node:crypto';
 import { test } from 'node:test';
-import type { OfferKey, OfferStore } from '../../src/store/offer-store.ts';
+import type { OfferStore, StoredOfferKey } from '../../src/store/offer-store.ts';
 
 const OPTIONS = { timeout: 20_000 };
 
 /** The contract of every offer store. */
 export function offerStoreContract(name: string, open: () => Promise<OfferStore & AsyncDisposable>): void {
-  const key = (own: Partial<OfferKey> = {}): OfferKey => ({
+  const key = (own: Partial<StoredOfferKey> = {}): StoredOfferKey => ({
     upstream: `u${randomUUID()}`,
     target: '["node"]',
     era: '',
     capabilityKey: '',
+    audience: '',
     ...own,
   });
 
@@ -43,6 +44,10 @@ export function offerStoreContract(name: string, open: () => Promise<OfferStore 
       { ...one, capabilityKey: 'sampling' },
       { ...one, capabilityKey: '../../x' },
       { ...one, era: 'modern', capabilityKey: 'sampling' },
+      { ...one, audience: 'anna' },
+      { ...one, audience: '../../x' },
+      { ...one, audience: 'sampling' },
+      { ...one, capabilityKey: 'sampling', audience: 'anna' },
     ];
     for (const [i, each] of keys.entries()) await store.write(each, String(i));
     for (const [i, each] of keys.entries()) assert.equal(await store.read(each), String(i));

@@ -1,4 +1,3 @@
-import { LocalCallOwners, type CallOwners } from '../../src/gateway/questions/call-owners.ts';
 import assert from 'node:assert/strict';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -12,7 +11,9 @@ import { LOCAL, type Principal } from '../../src/policy/principal.ts';
 import { RawObject } from '../../src/json/json.ts';
 import { type Answer, type Message, parseMessage } from '../../src/protocol/jsonrpc.ts';
 import { createMetrics, type Metrics } from '../../src/telemetry/metrics.ts';
+import type { CredentialSource } from '../../src/upstream/connection-key.ts';
 import type { MemoryUpstream } from './memory-upstream.ts';
+import type { JoinedProcess, JoinedProcesses } from './joined-processes.ts';
 
 const UNTIL_MS = 3_000;
 
@@ -183,14 +184,19 @@ export class TestClient {
   }
 }
 
+interface TestUpstream extends Partial<UpstreamConfig> {
+  readonly memory?: MemoryUpstream;
+  readonly credentials?: CredentialSource;
+}
+
 type Overrides = Partial<Omit<Config, 'limits'>> & { readonly limits?: Partial<LimitsConfig> };
 
 export async function testCore(
   /** Upstreams without `memory` are reached over real transports. */
-  upstreams: Readonly<Record<string, { readonly memory?: MemoryUpstream } & Partial<UpstreamConfig>>>,
+  upstreams: Readonly<Record<string, TestUpstream>>,
   { limits, ...overrides }: Overrides = {},
-  /** The cores that act as replicas of one gateway. */
-  owners: CallOwners = new LocalCallOwners(),
+  /** The processes of one gateway, if the core is one of several. */
+  processes?: JoinedProcesses,
 ): Promise<TestCore> {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-core-'));
   const config: Config = {
@@ -199,6 +205,7 @@ export async function testCore(
     operator: undefined,
     operatorMayMove: false,
     accessLog: 'all',
+    tracing: undefined,
     publicUrl: undefined,
     allowedHosts: [],
     allowedOrigins: [],
@@ -231,7 +238,7 @@ export async function testCore(
     lists: { waitMs: 2_000 },
     reload: { watch: true, drainMs: 60_000 },
     profiles: [],
-    upstreams: Object.entries(upstreams).map(([id, { memory: _memory, ...own }]) => ({
+    upstreams: Object.entries(upstreams).map(([id, { memory: _memory, credentials: _credentials, ...own }]) => ({
       ...UPSTREAM,
       id,
       title: id,
@@ -242,18 +249,20 @@ export async function testCore(
   };
   const log = pino({ level: 'silent' });
   let metrics = createMetrics('test');
+  let joined: JoinedProcess | undefined;
   const start = async () => {
     metrics = createMetrics('test');
     const wire = await upstreamTransports(config, metrics, log);
     const reach: UpstreamTransports = {
       prepare: (next) => wire.prepare(next),
       transportTo: (upstream, limits) => {
-        const memory = upstreams[upstream.id]?.memory;
+        const { memory, credentials = 'gateway' } = upstreams[upstream.id] ?? {};
         if (memory === undefined) return wire.transportTo(upstream, limits);
         const era = upstream.era === 'auto' ? 'either' : upstream.era;
         const isProcess = upstream.target.kind === 'stdio';
         return {
           options: [{ era, isProcess, hasCallStreams: !isProcess, start: memory.start }],
+          credentials,
           update: () => undefined,
           close: () => Promise.resolve(),
         };
@@ -261,7 +270,10 @@ export async function testCore(
       processUsage: () => wire.processUsage(),
       [Symbol.asyncDispose]: () => wire[Symbol.asyncDispose](),
     };
-    return await startCore(config, metrics, reach, log, { callOwners: owners });
+    joined = processes?.join();
+    const started = await startCore(config, metrics, reach, log, joined === undefined ? {} : { owners: joined });
+    joined?.serve(started.gateway);
+    return started;
   };
   let core = await start();
   return {
@@ -292,10 +304,12 @@ export async function testCore(
       return client;
     },
     restart: async () => {
+      joined?.leave();
       await core.stop();
       core = await start();
     },
     [Symbol.asyncDispose]: async () => {
+      joined?.leave();
       await core.stop();
       await rm(stateDir, { recursive: true, force: true });
     },

@@ -7,7 +7,7 @@ import {
   type Request,
   type Response,
 } from '../../src/protocol/jsonrpc.ts';
-import type { StartTransport, TransportEvents } from '../../src/upstream/rpc/transport.ts';
+import type { StartTransport, TransportEvents, TransportRequest } from '../../src/upstream/rpc/transport.ts';
 import { GatewayError } from '../../src/errors.ts';
 
 /** Longest wait for an event. Events come at once, or after a backoff of the gateway. */
@@ -18,6 +18,8 @@ export interface Peer {
   /** The capabilities that `initialize` declared. */
   readonly capabilities: RawObject;
   readonly heard: Message[];
+  /** The principal that the connection is for; empty for all. */
+  readonly audience: string;
   /** Sends a message. @param about id of the request on whose stream it is sent, as in Streamable HTTP. */
   say(text: string, about?: number): void;
   crash(why?: string): void;
@@ -36,7 +38,7 @@ export interface Script {
   /** Awaited before a list request is answered. */
   hold?(peer: Peer, request: Request): Promise<void>;
   /** Awaited before a connection opens; may reject to prevent it. */
-  start?(): Promise<void>;
+  start?(request: TransportRequest): Promise<void>;
   /** Lets the script answer `initialize` too. */
   readonly isRaw?: boolean;
   /** Answers a request with `peer.say`. Other methods get an empty result. */
@@ -92,10 +94,10 @@ export function memoryUpstream(script: Script): MemoryUpstream {
     waiting = [];
     for (const resolve of told) resolve();
   };
-  const start: StartTransport = async (events: TransportEvents, signal: AbortSignal) => {
+  const start: StartTransport = async (events: TransportEvents, signal: AbortSignal, request: TransportRequest) => {
     starts++;
     tell();
-    if (script.start !== undefined) await Promise.race([script.start(), aborted(signal)]);
+    if (script.start !== undefined) await Promise.race([script.start(request), aborted(signal)]);
     let isClosed = false;
     const close = (error: GatewayError) => {
       if (isClosed) return;
@@ -111,6 +113,7 @@ export function memoryUpstream(script: Script): MemoryUpstream {
         return capabilities;
       },
       heard,
+      audience: request.audience,
       say: (text, about) => {
         if (!isClosed) events.onMessage(parseMessage(text), about);
       },

@@ -102,7 +102,7 @@ export class Stdio implements AsyncDisposable {
         ...(options.onLimit === undefined ? {} : { onLimit: options.onLimit }),
       },
     );
-    stdio.#transport = await start(events, new AbortController().signal);
+    stdio.#transport = await start(events, new AbortController().signal, { audience: '' });
     return stdio;
   }
 

@@ -2,11 +2,25 @@ import assert from 'node:assert/strict';
 import { suite, test } from 'node:test';
 import type { Isolation } from '../../src/config/config.ts';
 import type { Era } from '../../src/protocol/revisions.ts';
-import { connectionKey, type ConnectionUser, discoveryKey } from '../../src/upstream/connection-key.ts';
+import {
+  audienceOf,
+  connectionKey,
+  type ConnectionScope,
+  type ConnectionUser,
+  discoveryKey,
+  EVERYBODY,
+  isCallKey,
+  isDiscoveryKey,
+  isSharedKey,
+} from '../../src/upstream/connection-key.ts';
 
 const USER: ConnectionUser = { key: 'u1', era: 'legacy', principal: 'anna', view: '', capabilityKey: 'c1' };
 const MODERN: ConnectionUser = { ...USER, era: 'modern' };
 const ISOLATIONS = ['session', 'principal', 'shared', 'call'] as const;
+
+const PLACES = (['legacy', 'modern'] as const).flatMap((era) =>
+  [true, false].flatMap((isProcess) => ISOLATIONS.map((isolation) => ({ era, isProcess, isolation }))),
+);
 
 interface Case {
   readonly name: string;
@@ -90,7 +104,7 @@ suite('users that share a connection', () => {
   for (const { name, era, isProcess = true, a, b, together } of CASES) {
     test(`N-40 ${name}`, () => {
       const shared = ISOLATIONS.filter((isolation) => {
-        const scope = { isolation, era, isProcess };
+        const scope: ConnectionScope = { isolation, era, isProcess, credentials: 'gateway' };
         return connectionKey(scope, a, 1) === connectionKey(scope, b, 2);
       });
       assert.deepEqual(
@@ -103,7 +117,7 @@ suite('users that share a connection', () => {
   test('N-40 a connection of one era never serves the other', () => {
     for (const isolation of ISOLATIONS) {
       const keys = (['legacy', 'modern'] as const).map((era) =>
-        connectionKey({ isolation, era, isProcess: true }, MODERN, 1),
+        connectionKey({ isolation, era, isProcess: true, credentials: 'gateway' }, MODERN, 1),
       );
       assert.notEqual(keys[0], keys[1]);
     }
@@ -112,8 +126,65 @@ suite('users that share a connection', () => {
   test('N-40 lists are read over a connection that belongs to no single client', () => {
     for (const era of ['legacy', 'modern'] as const) {
       for (const isolation of ['session', 'principal', 'call'] as const) {
-        const scope = { isolation, era, isProcess: true };
-        assert.notEqual(discoveryKey(scope, USER.capabilityKey), connectionKey(scope, { ...USER, era }, 1));
+        const scope = { isolation, era, isProcess: true, credentials: 'gateway' } as const;
+        assert.notEqual(discoveryKey(scope, USER.capabilityKey, ''), connectionKey(scope, { ...USER, era }, 1));
+      }
+    }
+  });
+
+  test('with credentials of the gateway everything is for everybody', () => {
+    assert.equal(audienceOf('gateway', 'anna'), EVERYBODY);
+    assert.equal(audienceOf('principal', 'anna'), 'anna');
+  });
+
+  for (const place of PLACES) {
+    const scope: ConnectionScope = { ...place, credentials: 'principal' };
+    const { era, isProcess, isolation } = place;
+    const users: readonly ConnectionUser[] = (['legacy', 'modern'] as const).flatMap((client) =>
+      ['', 'work'].map((view) => ({ ...USER, era: client, view })),
+    );
+    const keysOf = (principal: string): readonly string[] => [
+      ...users.map((user) => connectionKey(scope, { ...user, principal }, 1)),
+      ...['', 'c1'].map((capabilityKey) => discoveryKey(scope, capabilityKey, audienceOf('principal', principal))),
+    ];
+
+    test(`two principals with own credentials share nothing: ${era}, ${isProcess ? 'stdio' : 'HTTP'}, ${isolation}`, () => {
+      // One principal contains the parts of the keys of another.
+      const principals = ['anna', 'bert', 'anna"]', '","anna', 'anna c1', '', '\\'];
+      const owners = new Map<string, string>();
+      for (const principal of principals) {
+        for (const key of new Set(keysOf(principal))) {
+          assert.equal(owners.get(key), undefined, key);
+          owners.set(key, principal);
+        }
+      }
+    });
+
+    test(`credentials change no sharing of one principal: ${era}, ${isProcess ? 'stdio' : 'HTTP'}, ${isolation}`, () => {
+      const sharingOf = (credentials: ConnectionScope['credentials']) => {
+        const keys = users.map((user, n) => connectionKey({ ...place, credentials }, user, n));
+        return keys.map((key) => keys.indexOf(key));
+      };
+      assert.deepEqual(sharingOf('principal'), sharingOf('gateway'));
+    });
+  }
+
+  test('the kind of a connection is read from its key, whatever its user is called', () => {
+    const names = ['call x', 'discovery ', 'shared ["legacy",""]'];
+    for (const place of PLACES) {
+      for (const credentials of ['gateway', 'principal'] as const) {
+        const scope: ConnectionScope = { ...place, credentials };
+        for (const name of names) {
+          const user = { ...USER, key: name, principal: name, view: name };
+          const key = connectionKey(scope, user, 1);
+          const isShared = place.isolation === 'shared' || (place.era === 'modern' && !place.isProcess);
+          assert.equal(isSharedKey(key), isShared, key);
+          assert.equal(isCallKey(key), place.isolation === 'call' && !isShared, key);
+          assert.equal(isDiscoveryKey(key), false, key);
+          const discovery = discoveryKey(scope, 'c1', audienceOf(credentials, name));
+          assert.equal(isSharedKey(discovery), true, discovery);
+          assert.equal(isDiscoveryKey(discovery), !isShared, discovery);
+        }
       }
     }
   });

@@ -18,6 +18,7 @@ function after(events: readonly (readonly [number, LifecycleEvent])[]): Lifecycl
 
 const FAILED: LifecycleEvent = {
   kind: 'start-failed',
+  scope: 'upstream',
   reason: 'exited with code 1',
   detail: undefined,
   permanent: false,
@@ -102,10 +103,26 @@ test('a crash before the first answer counts toward a crash loop', () => {
   assert.match(after(events).reason ?? '', /crash loop/);
 });
 
-test('a start that the config makes impossible is never tried', () => {
-  const state = after([
-    [0, { kind: 'start-failed', reason: 'TOKEN is not set', detail: undefined, permanent: true, startedMs: 0 }],
+test('a connection whose credentials are refused leaves the state of the upstream as it was', () => {
+  const refused = { ...FAILED, scope: 'connection' } as const;
+  assert.deepEqual(
+    after([
+      [0, { kind: 'starting' }],
+      [1, refused],
+    ]),
+    CONFIGURED,
+  );
+  const ready = after([
+    [0, { kind: 'starting' }],
+    [1, { kind: 'connected' }],
   ]);
+  assert.deepEqual(step(step(ready, { kind: 'starting' }, 2, 0), refused, 3, 0), ready);
+  const failed = after([[0, FAILED]]);
+  assert.deepEqual(step(failed, refused, 1, 0), failed);
+});
+
+test('a start that the config makes impossible is never tried', () => {
+  const state = after([[0, { ...FAILED, reason: 'TOKEN is not set', permanent: true }]]);
   assert.deepEqual(admit(state, 1e9), { kind: 'refuse', reason: 'TOKEN is not set', retryAfterMs: undefined });
 });
 

@@ -49,6 +49,8 @@ export class PostFastPath {
     if (view === undefined || !front.hasView(view)) return false;
     const headers = admission.admitPlain(incoming);
     if (headers === undefined || refuseMedia(headers) !== undefined) return false;
+    // The session may be in another process.
+    if (headers.sessionId !== undefined && !front.hasSession(headers.sessionId)) return false;
     const shape = postShape(headers.accept);
     const principal = admission.principalOf(headers, view);
     if (shape === undefined || principal === undefined) return false;

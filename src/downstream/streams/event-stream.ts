@@ -74,9 +74,9 @@ export class EventStream implements MessageSink {
    * Returns what a client that has the events up to `seq` still needs of a finished stream. `lost`: its end is no
    * longer kept.
    */
-  missingAfter(seq: number): 'nothing' | 'lost' | 'events' {
+  async missingAfter(seq: number): Promise<'nothing' | 'lost' | 'events'> {
     if (seq >= this.#seq) return 'nothing';
-    const isKept = this.#writer !== undefined || this.#parts.log.hasAfter(this.name, this.#seq - 1);
+    const isKept = this.#writer !== undefined || (await this.#parts.log.hasAfter(this.name, this.#seq - 1));
     return isKept ? 'events' : 'lost';
   }
 
@@ -87,9 +87,10 @@ export class EventStream implements MessageSink {
     const writer: StreamWriter = new StreamWriter(
       response,
       {
-        onWritten: (streamEvent) => {
-          this.#keep(streamEvent);
+        beforeWrite: (streamEvent) => {
+          const kept = this.#keep(streamEvent);
           this.#isResumable = true;
+          return kept;
         },
         onGone: (events) => this.#onDisconnect(writer, events),
         onDropped: () => metrics?.dropped('slow-client'),
@@ -148,13 +149,14 @@ export class EventStream implements MessageSink {
     const seq = ++this.#seq;
     const event = eventText({ id: this.#eventId(seq), data: oneLine(text) });
     const streamEvent: StreamEvent = { seq, text: event, bytes: textBytes(event), atMs: performance.now() };
-    if (this.#writer === undefined) this.#keep(streamEvent);
+    if (this.#writer === undefined) void this.#keep(streamEvent);
     else this.#writer.write(streamEvent, text);
   }
 
-  #keep(streamEvent: StreamEvent): void {
+  /** Returns a promise if the event must not be written before it is kept. */
+  #keep(streamEvent: StreamEvent): Promise<void> | undefined {
     // A client without an earlier event id cannot ask for this event.
-    if (this.#isResumable) this.#parts.log.keep(this.name, streamEvent);
+    return this.#isResumable ? this.#parts.log.append(this.name, streamEvent) : undefined;
   }
 
   #eventId(seq: number): string {
@@ -166,11 +168,11 @@ export class EventStream implements MessageSink {
     if (writer === undefined) return;
     this.#writer = undefined;
     this.#removeWriter(writer);
-    for (const streamEvent of writer.release()) this.#keep(streamEvent);
+    for (const streamEvent of writer.release()) void this.#keep(streamEvent);
   }
 
   #onDisconnect(writer: StreamWriter, unsent: readonly StreamEvent[]): void {
-    for (const streamEvent of unsent) this.#keep(streamEvent);
+    for (const streamEvent of unsent) void this.#keep(streamEvent);
     if (this.#writer !== writer) return;
     this.#writer = undefined;
     this.#removeWriter(writer);

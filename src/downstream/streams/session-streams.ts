@@ -8,12 +8,12 @@ import { featuresOf } from '../../protocol/revisions.ts';
 import type { Metrics, StreamKind } from '../../telemetry/metrics.ts';
 import type { EdgeMemory } from '../memory/edge-memory.ts';
 import { parseEventId } from './event-id.ts';
-import { EventLog, type EventLimits } from './event-log.ts';
+import type { EventLogs } from './event-log.ts';
 import type { EdgeTimers } from './edge-timers.ts';
 import { EventStream, type StreamParts } from './event-stream.ts';
 
 export interface StreamsParts {
-  readonly limits: EventLimits;
+  readonly eventLogs: EventLogs;
   readonly timers: EdgeTimers;
   readonly metrics: Metrics | undefined;
   readonly memory: EdgeMemory;
@@ -52,12 +52,12 @@ export class SessionStreams {
   #resumedFrom: string | undefined;
   #listening: EventStream | undefined;
 
-  constructor(session: ClientSession, { limits, timers, metrics, memory }: StreamsParts) {
+  constructor(session: ClientSession, { eventLogs, timers, metrics, memory }: StreamsParts) {
     this.#session = session;
     const nonce = randomBytes(6).toString('base64url');
     this.#namePrefix = `${nonce}${macOf(session.id, nonce)}`;
     const principal = session.caller.principal.key;
-    const log = new EventLog(limits, memory.events, principal, (stream) => this.#onRemoved(stream));
+    const log = eventLogs.open(session, (stream) => this.#onRemoved(stream));
     const { priming } = featuresOf(session.caller.revision);
     this.#parts = { log, timers, metrics, unsent: memory.unsent, principal, isPriming: priming };
     timers.addExpiring(log);
@@ -101,16 +101,16 @@ export class SessionStreams {
   }
 
   /**
-   * Resumes the stream of an event id. Returns false if the stream has ended and the client has received all of it.
+   * Resumes the stream of an event id. Resolves with false if the stream has ended and the client has received all of it.
    *
    * A request of this session whose answer is no longer kept gets `outcome-unknown`. An event id of another session is
    * unknown here: the client gets a new stream. Not 404, because it would end the client's session.
    */
-  resume(response: ServerResponse, lastEventId: string): boolean {
-    if (response.destroyed) return true;
+  async resume(response: ServerResponse, lastEventId: string): Promise<boolean> {
     const id = parseEventId(lastEventId);
     const stream = id === undefined ? undefined : this.#streams.get(id.stream);
-    const missing = id !== undefined && stream?.isFinished === true ? stream.missingAfter(id.seq) : undefined;
+    const missing = id !== undefined && stream?.isFinished === true ? await stream.missingAfter(id.seq) : undefined;
+    if (response.destroyed) return true;
     if (missing === 'nothing') {
       this.#parts.metrics?.streamResumed('complete');
       return false;

@@ -5,8 +5,8 @@ import type { StreamEvent } from './event-log.ts';
 
 /** Receives the outcome of the events given to a {@link StreamWriter}. */
 export interface StreamWriterOwner {
-  /** Called after an event was written to the socket, which does not prove that it arrived. */
-  onWritten?(streamEvent: StreamEvent): void;
+  /** Called before an event is written to the socket. If it returns a promise, the writer waits for it. */
+  beforeWrite?(streamEvent: StreamEvent): Promise<void> | undefined;
   /** Called once, as the last callback: the reader has disconnected, and these events were not written. */
   onGone(unsent: readonly StreamEvent[]): void;
   /** Called when a message is dropped because the reader is too slow. */
@@ -77,6 +77,8 @@ export class StreamWriter implements ByteHolder {
   /** Bytes in the socket's buffer when it blocked. */
   #blockedBytes = 0;
   #isBlocked = false;
+  /** True if the log has not acknowledged an event yet, or is being read. Later events are queued. */
+  #isAwaiting = false;
   #isEnding = false;
   #isGone = false;
 
@@ -104,7 +106,7 @@ export class StreamWriter implements ByteHolder {
    */
   write(streamEvent: StreamEvent, message: string): void {
     if (this.#isGone || this.#isEnding) return;
-    if (!this.#isBlocked) {
+    if (!this.#isBlocked && !this.#isAwaiting) {
       this.#put(streamEvent);
       return;
     }
@@ -123,25 +125,33 @@ export class StreamWriter implements ByteHolder {
     if (!hasRoom && this.#options.isImpatient) this.destroy();
   }
 
-  /** Writes events from the event log. Either all of them are written or the connection ends. */
-  replay(streamEvents: readonly StreamEvent[]): void {
-    for (const streamEvent of streamEvents) {
+  /** Writes events from the event log, before all others. Either all of them are written or the connection ends. */
+  replay(streamEvents: readonly StreamEvent[] | Promise<readonly StreamEvent[]>): void {
+    if (streamEvents instanceof Promise) {
+      this.#isAwaiting = true;
+      void streamEvents.then((read) => {
+        this.#isAwaiting = false;
+        this.replay(read);
+      });
+      return;
+    }
+    for (const [at, streamEvent] of streamEvents.entries()) {
       if (this.#isGone) return;
-      this.#enqueue({ streamEvent, notification: undefined, isReplay: true });
+      this.#enqueue({ streamEvent, notification: undefined, isReplay: true }, at);
     }
     if (!this.#isBlocked) this.#flush();
   }
 
-  /** Writes a comment, unless events are queued. */
+  /** Writes a comment, unless events are queued or an event waits for the log. */
   comment(text: string): void {
-    if (!this.#isGone && !this.#isEnding && !this.#isBlocked) this.#send(text);
+    if (!this.#isGone && !this.#isEnding && !this.#isBlocked && !this.#isAwaiting) this.#send(text);
   }
 
   /** Ends the response after the queued events. */
   end(): void {
     if (this.#isGone) return;
     this.#isEnding = true;
-    if (this.#queue.length === 0) this.#out.end();
+    this.#endIfDone();
   }
 
   /** Ends this connection because another one replaces it, and returns the unwritten events. Does not call `onGone`. */
@@ -171,8 +181,8 @@ export class StreamWriter implements ByteHolder {
     if (maxAgeMs !== undefined && nowMs - this.openedMs > maxAgeMs) this.end();
   }
 
-  #enqueue(queued: Queued): void {
-    this.#queue.push(queued);
+  #enqueue(queued: Queued, at: number = this.#queue.length): void {
+    this.#queue.splice(at, 0, queued);
     this.#hold(ENTRY_BYTES + queued.streamEvent.bytes);
   }
 
@@ -208,8 +218,22 @@ export class StreamWriter implements ByteHolder {
   }
 
   #put(streamEvent: StreamEvent): void {
-    this.#send(streamEvent.text);
-    this.#owner.onWritten?.(streamEvent);
+    const kept = this.#owner.beforeWrite?.(streamEvent);
+    if (kept === undefined) {
+      this.#send(streamEvent.text);
+      return;
+    }
+    this.#isAwaiting = true;
+    void kept.then(() => {
+      this.#isAwaiting = false;
+      if (this.#isGone) return;
+      this.#send(streamEvent.text);
+      if (!this.#isBlocked) this.#flush();
+    });
+  }
+
+  #endIfDone(): void {
+    if (this.#isEnding && this.#queue.length === 0 && !this.#isAwaiting) this.#out.end();
   }
 
   #send(text: string): void {
@@ -230,16 +254,17 @@ export class StreamWriter implements ByteHolder {
     if (this.#isGone) return;
     if (this.#isBlocked) this.#options.onStall?.(false);
     this.#unblock();
+    if (this.#isAwaiting) return;
     const queue = this.#queue;
     let taken = 0;
     for (const queued of queue) {
       taken++;
       this.#dequeue(queued);
       this.#put(queued.streamEvent);
-      if (this.#isBlocked) break;
+      if (this.#isBlocked || this.#isAwaiting) break;
     }
     queue.splice(0, taken);
-    if (this.#isEnding && this.#queue.length === 0) this.#out.end();
+    this.#endIfDone();
   }
 
   #hasRoom({ bytes }: StreamEvent): boolean {

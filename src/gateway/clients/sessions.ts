@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { Logger } from 'pino';
+import { commonKey } from '../../catalog/offer.ts';
 import { GatewayError } from '../../errors.ts';
 import type { Principal } from '../../policy/principal.ts';
 import { RawObject } from '../../json/json.ts';
@@ -9,6 +10,8 @@ import type { Level } from '../../telemetry/metrics.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../../store/session-store.ts';
 import type { Caller } from '../exchange/caller.ts';
+import { assertClaimed, HERE, type Owners } from '../exchange/owners.ts';
+import type { Ownership } from '../front.ts';
 import { forwardableCapabilities } from '../exchange/client-capabilities.ts';
 import { isSeverity } from '../../protocol/severity.ts';
 import type { Offers } from '../lists/offers.ts';
@@ -24,6 +27,7 @@ export interface SessionLimits {
 
 export interface SessionsParts {
   readonly sealer: Sealer;
+  readonly owners: Owners;
   readonly store: SessionStore;
   readonly offers: Offers;
   readonly limits: SessionLimits;
@@ -63,6 +67,16 @@ export class Sessions {
     return this.#active.size;
   }
 
+  /** Returns whether the session of this id is in memory. */
+  has(id: string): boolean {
+    return this.#active.get(tagOf(id))?.id === id;
+  }
+
+  /** Returns where the session of this id is, which may belong to anybody. */
+  ownerOf(id: string): Ownership | Promise<Ownership> {
+    return this.has(id) ? HERE : this.#parts.owners.ownerOf({ kind: 'session', id });
+  }
+
   /**
    * Opens a session. @throws {GatewayError} `overloaded` if the principal has too many sessions, none of which can be
    * released without loss.
@@ -88,6 +102,8 @@ export class Sessions {
       capabilities: forwardableCapabilities(caller.capabilities, featuresOf(caller.revision)).toString(),
     };
     const id = await this.#parts.sealer.seal('session', payload, ref.expiresMs);
+    // The id has no owner yet, so it becomes that of this process.
+    assertClaimed(await this.#parts.owners.ownerOf({ kind: 'session', id }));
     const session = await this.#make(id, key, ref, caller);
     this.#active.set(tagOf(id), session);
     this.#parts.gauge.add();
@@ -150,7 +166,14 @@ export class Sessions {
   /** Makes a session with the catalog for its capabilities, which may be read from disk. */
   async #make(id: string, key: string, ref: SessionRef, caller: Caller): Promise<Session> {
     const { offers } = this.#parts;
-    const session = new Session(id, key, ref, caller, offers.catalog(caller.view, 'legacy', ''), this.#onStateKept);
+    const session = new Session(
+      id,
+      key,
+      ref,
+      caller,
+      offers.catalog(caller.view, commonKey('legacy')),
+      this.#onStateKept,
+    );
     session.catalog = await offers.loadCatalog(session);
     return session;
   }

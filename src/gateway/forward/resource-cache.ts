@@ -17,22 +17,22 @@ interface Shelf {
   bytes: number;
 }
 
-/** One `resources/read` request: the upstream, its parameters, and the audience that may share the answer. */
+/** One `resources/read` request: the upstream, its parameters, and the requests that may share its answer. */
 export interface Read {
   readonly upstream: string;
   readonly params: RawObject;
   /** Equal for requests that a private result may answer: same principal, same client capabilities. */
-  readonly audience: string;
+  readonly privateScope: string;
   /** Equal for requests that a public result may answer. */
-  readonly publicAudience: string;
+  readonly publicScope: string;
 }
 
 /** The longest time that a result is kept, even if the upstream allows more. */
 const MAX_TTL_MS = 3_600_000;
 
 /**
- * Results of `resources/read` that modern upstreams allow to be cached: `public` results for all clients, others for the
- * audience of the request.
+ * Results of `resources/read` that modern upstreams allow to be cached: `public` results for all clients, others for
+ * those of the same principal and capabilities.
  *
  * @see https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
  */
@@ -58,11 +58,11 @@ export class ResourceCache {
   }
 
   /** Returns the cached result as the upstream sent it; undefined if there is no fresh one. */
-  find({ upstream, params, audience, publicAudience }: Read, nowMs: number): Result | undefined {
+  find({ upstream, params, privateScope, publicScope }: Read, nowMs: number): Result | undefined {
     const uri = params.string('uri');
     const shelf = this.#shelves.get(upstream);
     if (shelf === undefined || uri === undefined || isRetry(params)) return undefined;
-    for (const key of [keyOf('public', publicAudience, uri), keyOf('private', audience, uri)]) {
+    for (const key of [keyOf('public', publicScope, uri), keyOf('private', privateScope, uri)]) {
       const read = shelf.reads.get(key);
       if (read !== undefined && nowMs < read.untilMs) return read.answer;
     }
@@ -74,14 +74,14 @@ export class ResourceCache {
    *
    * @param version from {@link versionOf}, before the request was sent.
    */
-  store({ upstream, params, audience, publicAudience }: Read, version: number, answer: Answer, nowMs: number): void {
+  store({ upstream, params, privateScope, publicScope }: Read, version: number, answer: Answer, nowMs: number): void {
     if (answer.kind !== 'result' || isRetry(params)) return;
     // The result may be older than a change that the upstream has announced since.
     if (version !== this.versionOf(upstream)) return;
     const uri = params.string('uri');
     const caching = readCaching(RawObject.parse(answer.result));
     if (uri === undefined || caching === undefined || caching.ttlMs === 0) return;
-    const key = detach(caching.isPublic ? keyOf('public', publicAudience, uri) : keyOf('private', audience, uri));
+    const key = detach(caching.isPublic ? keyOf('public', publicScope, uri) : keyOf('private', privateScope, uri));
     const bytes = Buffer.byteLength(answer.result) + Buffer.byteLength(key);
     if (bytes > LIMITS.readCacheEntryBytes) {
       this.#onLimit('readCacheEntryBytes');
@@ -132,6 +132,6 @@ function isRetry(params: RawObject): boolean {
   return params.raw('inputResponses') !== undefined || params.raw('requestState') !== undefined;
 }
 
-function keyOf(scope: 'public' | 'private', audience: string, uri: string): string {
-  return JSON.stringify([scope, audience, uri]);
+function keyOf(kind: 'public' | 'private', scope: string, uri: string): string {
+  return JSON.stringify([kind, scope, uri]);
 }

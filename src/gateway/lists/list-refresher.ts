@@ -1,10 +1,11 @@
 import { availableParallelism } from 'node:os';
+import type { OfferKey } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { type ClientFeatures, NO_FEATURES } from '../../upstream/link/link.ts';
 import { workTurn } from '../../work-turn.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
-import type { Offers } from './offers.ts';
+import { offerKeyText, type Offers } from './offers.ts';
 import type { ConnectionHolder, Upstream, Upstreams } from '../exchange/connection-holder.ts';
 import { StartQueue } from './start-queue.ts';
 import type { StartRecords } from './start-records.ts';
@@ -26,6 +27,9 @@ const FRESH_ON_DISK_MS = 3_600_000;
 /** The age of a holder's lists is checked at most once in this time. */
 const CHECKED_MS = 30_000;
 
+/** The largest number of late listings that are remembered. */
+const MAX_SLOW = 1_024;
+
 /** Processes that start at the same time. Each uses about half a core for a second. */
 const PROCESS_STARTS = Math.min(16, Math.max(4, 2 * availableParallelism()));
 const REMOTE_STARTS = 32;
@@ -43,7 +47,19 @@ interface Awaited {
   readonly wasListed: boolean;
   /** Resolves with true if the lists were fetched. */
   readonly refreshing: Promise<boolean>;
+  /** The {@link listingKey}. */
+  readonly key: string;
 }
+
+/** A client that an upstream is listed for. */
+export interface ListingClient extends ClientFeatures {
+  readonly era: Era;
+  /** Key of its principal. */
+  readonly principal: string;
+}
+
+/** The client that lists are fetched for before any client has connected. Nearly all clients are of this era. */
+const FIRST_CLIENT: ListingClient = { era: 'legacy', principal: '', ...NO_FEATURES };
 
 export interface ListRefresherParts {
   readonly views: ReadonlyMap<string, View>;
@@ -63,7 +79,7 @@ export class ListRefresher {
   readonly #remoteStarts = new StartQueue(REMOTE_STARTS);
   /** The last check of each holder. Requests during a check wait for it. */
   #recent = new WeakMap<ConnectionHolder, Check>();
-  /** Queued and running fetches, by upstream, era and capability key. */
+  /** Queued and running fetches, by upstream and {@link offerKeyText}. */
   readonly #refreshing = new Map<string, { readonly upstream: Upstream; readonly fetched: Promise<boolean> }>();
   /**
    * Upstreams that were not listed in time for clients with certain capabilities, by the keys of {@link #refreshing}.
@@ -78,22 +94,22 @@ export class ListRefresher {
    * Begins to fetch the lists of an endpoint, for its instructions and capabilities. Waits only if the endpoint shows
    * one upstream that was never listed, since there is nothing to answer with.
    *
-   * @param features of the client. A process is started with these, so that it can serve this client afterwards.
+   * @param client its features are those that a process is started with, so that it can serve this client afterwards.
    */
-  async beginFirstLists(view: string, client: Era, features: ClientFeatures): Promise<void> {
+  async beginFirstLists(view: string, client: ListingClient): Promise<void> {
     const { offers, records, waitMs } = this.#parts;
     const upstreams = this.#usableUpstreams(view);
     const [only, ...others] = upstreams;
     for (const upstream of upstreams) {
-      const own = upstream.isPersonal && upstream.isProcess && features.capabilityKey !== '' ? features : undefined;
-      if (own !== undefined) await offers.load(upstream.id, likelyEra(upstream, client), own.capabilityKey);
-      const refreshing = this.#refreshIfStale(upstream, client, own);
+      const own = upstream.isPersonal && upstream.isProcess ? client : { ...client, ...NO_FEATURES };
+      const key = listedKey(upstream, own);
+      if (key.capabilityKey !== '') await offers.load(upstream.id, key);
+      const refreshing = this.#refreshIfStale(upstream, own);
       if (upstream !== only || others.length > 0 || refreshing === undefined) continue;
-      const capabilityKey = own?.capabilityKey ?? '';
       // Instructions cannot be corrected later, so lists of the other era are not enough.
-      const isKnown = offers.offerIn(upstream.id, likelyEra(upstream, client), capabilityKey) !== undefined;
+      const isKnown = offers.offerIn(upstream.id, key) !== undefined;
       if (isKnown || records.hasFailed(upstream.id)) continue;
-      await this.#await([{ id: upstream.id, wasListed: false, refreshing }], waitMs);
+      await this.#await([{ id: upstream.id, wasListed: false, refreshing, key: listingKey(upstream, key) }], waitMs);
     }
   }
 
@@ -119,17 +135,17 @@ export class ListRefresher {
   /** Fetches the lists of every upstream. Resolves when each has been listed or has failed. */
   async refreshAll(): Promise<void> {
     const usable = [...this.#parts.upstreams.values()].filter(({ config }) => config.problem === undefined);
-    await Promise.all(usable.map((upstream) => this.#refresh(upstream, 'legacy', undefined)));
+    await Promise.all(usable.map((upstream) => this.#refresh(upstream, FIRST_CLIENT)));
   }
 
   /** Fetches the lists of one upstream before any client has connected, in the era of nearly all clients. */
   refreshAtStart(upstream: Upstream): Promise<boolean> {
-    return this.#refresh(upstream, 'legacy', undefined);
+    return this.#refresh(upstream, FIRST_CLIENT);
   }
 
   /** Fetches the lists of one upstream, unless they are known. */
   refreshUnlessKnown(upstream: Upstream): Promise<boolean> | undefined {
-    return this.#refreshIfStale(upstream, 'legacy', undefined);
+    return this.#refreshIfStale(upstream, FIRST_CLIENT);
   }
 
   /** Lets the next list request of every holder check the lists, since upstreams have come or gone. */
@@ -157,21 +173,24 @@ export class ListRefresher {
     const unlisted: Awaited[] = [];
     for (const upstream of this.#usableUpstreams(holder.view)) {
       const { id } = upstream;
-      const capabilityKey = upstream.isPersonal ? holder.capabilityKey : '';
-      const isKnown = await offers.load(id, likelyEra(upstream, holder.era), capabilityKey);
-      const refreshing = this.#refreshIfStale(upstream, holder.era, capabilityKey === '' ? undefined : holder);
+      const client = listingClient(upstream, holder);
+      const key = listedKey(upstream, client);
+      const isKnown = await offers.load(id, key);
+      const refreshing = this.#refreshIfStale(upstream, client);
       if (isKnown || refreshing === undefined || records.hasFailed(id)) continue;
-      const wasListed = offers.offerFor(id, holder.era, '') !== undefined;
-      if (wasListed && this.#slow.has(listingKey(upstream, holder.era, capabilityKey))) continue;
-      unlisted.push({ id, wasListed, refreshing });
+      const wasListed = offers.offerFor(id, { ...key, era: holder.era, capabilityKey: '' }) !== undefined;
+      const keyOfListing = listingKey(upstream, key);
+      if (wasListed && this.#slow.has(keyOfListing)) continue;
+      unlisted.push({ id, wasListed, refreshing, key: keyOfListing });
     }
     const variants = unlisted.filter(({ wasListed }) => wasListed);
     const firsts = unlisted.filter(({ wasListed }) => !wasListed);
     await Promise.all([
       this.#await(firsts, waitMs),
-      this.#await(variants, Math.min(FEATURES_WAIT_MS, waitMs), (id) => {
-        const upstream = this.#parts.upstreams.get(id);
-        if (upstream !== undefined) this.#slow.add(listingKey(upstream, holder.era, holder.capabilityKey));
+      this.#await(variants, Math.min(FEATURES_WAIT_MS, waitMs), (one) => {
+        // Clients choose the capabilities in the key. Without an entry, a request waits once more.
+        if (this.#slow.size >= MAX_SLOW) this.#slow.clear();
+        this.#slow.add(one.key);
       }),
     ]);
   }
@@ -180,15 +199,15 @@ export class ListRefresher {
   async #await(
     awaited: readonly Awaited[],
     limitMs: number,
-    onLate: (id: string) => void = (id) => this.#parts.records.record(id, true),
+    onLate: (one: Awaited) => void = ({ id }) => this.#parts.records.record(id, true),
   ): Promise<void> {
     if (awaited.length === 0) return;
-    const late = new Set(awaited.map(({ id }) => id));
+    const late = new Set(awaited);
     await waitAtMost(
-      awaited.map(({ id, refreshing }) => refreshing.then((isFetched) => isFetched && late.delete(id))),
+      awaited.map((one) => one.refreshing.then((isFetched) => isFetched && late.delete(one))),
       limitMs,
     );
-    for (const id of late) onLate(id);
+    for (const one of late) onLate(one);
   }
 
   /** Returns the usable upstreams of a view. Those whose last listing failed come last. */
@@ -203,29 +222,28 @@ export class ListRefresher {
   }
 
   /** Returns how long lists stay valid. A modern upstream may state a shorter time than the default. */
-  #ttlMs({ id, config }: Upstream, era: Era, capabilityKey: string): number {
-    const statedMs = this.#parts.offers.exactOffer(id, era, capabilityKey)?.caching?.ttlMs ?? 0;
+  #ttlMs({ id, config }: Upstream, key: OfferKey): number {
+    const statedMs = this.#parts.offers.exactOffer(id, key)?.caching?.ttlMs ?? 0;
     if (statedMs > 0) return Math.min(Math.max(statedMs, LEAST_TTL_MS), LIST_TTL_MS);
     return config.target.kind === 'stdio' ? Number.POSITIVE_INFINITY : LIST_TTL_MS;
   }
 
-  #refreshIfStale(upstream: Upstream, client: Era, features: ClientFeatures | undefined): Promise<boolean> | undefined {
-    const era = likelyEra(upstream, client);
-    const capabilityKey = features?.capabilityKey ?? '';
-    const ageMs = this.#parts.offers.ageMs(upstream.id, era, capabilityKey);
-    if (ageMs === undefined && this.#isFreshOnDisk(upstream, era, capabilityKey)) return undefined;
-    if (ageMs !== undefined && ageMs < this.#ttlMs(upstream, era, capabilityKey)) return undefined;
-    return this.#refresh(upstream, client, features);
+  #refreshIfStale(upstream: Upstream, client: ListingClient): Promise<boolean> | undefined {
+    const key = listedKey(upstream, client);
+    const ageMs = this.#parts.offers.ageMs(upstream.id, key);
+    if (ageMs === undefined && this.#isFreshOnDisk(upstream, key)) return undefined;
+    if (ageMs !== undefined && ageMs < this.#ttlMs(upstream, key)) return undefined;
+    return this.#refresh(upstream, client);
   }
 
   /**
    * Returns whether lists from disk are used without starting the process. A required upstream is always started, since
    * the gateway is not ready before.
    */
-  #isFreshOnDisk({ id, config, isProcess }: Upstream, era: Era, capabilityKey: string): boolean {
+  #isFreshOnDisk({ id, config, isProcess }: Upstream, key: OfferKey): boolean {
     const { offers, records } = this.#parts;
     if (!isProcess || config.required || records.hasFailed(id)) return false;
-    return offers.exactOffer(id, era, capabilityKey) !== undefined && records.listedAgeMs(id) < FRESH_ON_DISK_MS;
+    return offers.exactOffer(id, key) !== undefined && records.listedAgeMs(id) < FRESH_ON_DISK_MS;
   }
 
   /**
@@ -235,21 +253,16 @@ export class ListRefresher {
   beginListing(holder: ConnectionHolder, upstreamId: string): void {
     const upstream = this.#parts.upstreams.get(upstreamId);
     if (upstream === undefined || !upstream.isProcess || upstream.config.problem !== undefined) return;
-    const features = upstream.isPersonal && holder.capabilityKey !== '' ? holder : undefined;
-    const era = likelyEra(upstream, holder.era);
-    if (this.#parts.offers.ageMs(upstreamId, era, features?.capabilityKey ?? '') !== undefined) return;
+    const client = listingClient(upstream, holder);
+    if (this.#parts.offers.ageMs(upstreamId, listedKey(upstream, client)) !== undefined) return;
     // The listing must request the process before the holder does.
-    void this.#refresh(upstream, holder.era, features, 'now');
+    void this.#refresh(upstream, client, 'now');
   }
 
   /** Resolves with true if the lists were fetched. The upstream's state has the reason of a failure. */
-  #refresh(
-    upstream: Upstream,
-    client: Era,
-    features: ClientFeatures | undefined,
-    begin: 'now' | 'in turn' = 'in turn',
-  ): Promise<boolean> {
-    const key = listingKey(upstream, client, features?.capabilityKey ?? '');
+  #refresh(upstream: Upstream, client: ListingClient, begin: 'now' | 'in turn' = 'in turn'): Promise<boolean> {
+    const { audience } = listedKey(upstream, client);
+    const key = listingKey(upstream, listedKey(upstream, client));
     const running = this.#refreshing.get(key);
     // One that a reload has replaced meanwhile may still be listing under the same id.
     if (running?.upstream === upstream) return running.fetched;
@@ -258,7 +271,7 @@ export class ListRefresher {
     const fetched = starts
       .run(async () => {
         if (begin === 'in turn') await workTurn();
-        await upstream.refresh(client, features ?? NO_FEATURES);
+        await upstream.refresh(client.era, client, audience);
       })
       .then(
         () => {
@@ -279,11 +292,18 @@ export class ListRefresher {
   }
 }
 
-function listingKey(upstream: Upstream, client: Era, capabilityKey: string): string {
-  return `${upstream.id} ${likelyEra(upstream, client)} ${capabilityKey}`;
+function listingKey({ id }: Upstream, key: OfferKey): string {
+  return `${id} ${offerKeyText(key)}`;
 }
 
-/** Returns the era in which an upstream is listed for clients of an era, as far as it is known. */
-function likelyEra(upstream: Upstream, client: Era): Era {
-  return upstream.servingEra(client) ?? client;
+/** Returns the key of the offer that an upstream is listed for, as far as its era is known. */
+function listedKey(upstream: Upstream, { era, capabilityKey, principal }: ListingClient): OfferKey {
+  return { era: upstream.servingEra(era) ?? era, capabilityKey, audience: upstream.audienceOf(principal) };
+}
+
+/** Returns the client that an upstream is listed for when a holder needs its lists. */
+function listingClient({ isPersonal }: Upstream, holder: ConnectionHolder): ListingClient {
+  if (isPersonal) return holder;
+  const { era, principal } = holder;
+  return { era, principal, ...NO_FEATURES };
 }

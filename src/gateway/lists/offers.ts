@@ -2,16 +2,16 @@ import type { Logger } from 'pino';
 import { type ToolListSize, toolListSize } from '../../catalog/callable.ts';
 import { buildCatalog, type Catalog, type CatalogLimits, prepareOffer } from '../../catalog/catalog.ts';
 import { type ListProblem, problemsOf } from '../../catalog/problems.ts';
-import { type Offer, offerText, parseOffer, isSameOffer } from '../../catalog/offer.ts';
+import { commonKey, isSameOffer, type Offer, type OfferKey, offerText, parseOffer } from '../../catalog/offer.ts';
 import type { View } from '../../catalog/view.ts';
 import { CLIENT_FEATURES, type Config, type UpstreamConfig } from '../../config/config.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import type { OfferKey, OfferStore, UpstreamKey } from '../../store/offer-store.ts';
+import type { OfferStore, StoredOfferKey, UpstreamKey } from '../../store/offer-store.ts';
 import { type Era, ERAS, eraOf, otherEra } from '../../protocol/revisions.ts';
 import type { Eras } from '../../upstream/link/eras.ts';
 import type { ConnectionHolder } from '../exchange/connection-holder.ts';
 
-/** Offers kept for one upstream, one for each era and capability key. Further clients get the offer for all clients. */
+/** Offers kept for one upstream, one for each {@link OfferKey}. Further clients get the offer for clients of any capabilities. */
 const MAX_OFFERS = 16;
 /** Problems of one upstream's lists that are logged individually, each time they change. */
 const MAX_LOGGED = 50;
@@ -22,10 +22,9 @@ const MAX_ABSENT = 16_384;
 /** Catalogs kept in memory. A removed one is built again when it is needed. */
 const MAX_CATALOGS = 256;
 
-/** The era in which an offer was listed, and the capability key of its clients; `''` for all clients. */
-interface OfferVariant {
-  readonly era: Era;
-  readonly capabilityKey: string;
+interface KeptOffer {
+  readonly key: OfferKey;
+  readonly offer: Offer;
 }
 
 /** A catalog with the offers that it is made of. */
@@ -35,12 +34,23 @@ interface BuiltCatalog {
   readonly offers: ReadonlyMap<string, Offer>;
 }
 
+export interface OffersParts {
+  readonly config: Config;
+  readonly views: ReadonlyMap<string, View>;
+  /** Returns the audience of an upstream's lists for a principal; see `audienceOf` in `upstream/connection-key.ts`. */
+  readonly audienceOf: (upstream: string, principal: string) => string;
+  readonly store: OfferStore;
+  readonly log: Logger;
+  readonly metrics: Metrics;
+}
+
 /**
- * The offers of upstreams by era and client capabilities, and the catalogs made of them. The last good offers are kept
+ * The offers of upstreams by era, client capabilities and audience, and the catalogs made of them. The last good offers are kept
  * on disk, so that a restarted gateway answers with the whole lists at once.
  */
 export class Offers {
   readonly #views: ReadonlyMap<string, View>;
+  readonly #audienceOf: OffersParts['audienceOf'];
   #limits: CatalogLimits;
   readonly #store: OfferStore;
   readonly #log: Logger;
@@ -49,9 +59,9 @@ export class Offers {
   readonly #reported = new Map<string, ReadonlySet<string>>();
   /** The text of {@link targetText} by upstream. */
   readonly #targets = new Map<string, string>();
-  /** Offers by upstream, then by era and capability key. */
-  readonly #offers = new Map<string, Map<string, Offer>>();
-  /** The time when this process listed an upstream; monotonic ms. By upstream, era and capability key. */
+  /** Offers by upstream, then by {@link offerKeyText}. */
+  readonly #offers = new Map<string, Map<string, KeptOffer>>();
+  /** The time when this process listed an upstream; monotonic ms. By upstream and {@link offerKeyText}. */
   readonly #listedMs = new Map<string, number>();
   /** The era that an upstream is known not to support. Its offers of that era are outdated. */
   readonly #withoutEra = new Map<string, Era>();
@@ -66,8 +76,9 @@ export class Offers {
   #version = 1;
   #writing: Promise<void> = Promise.resolve();
 
-  constructor(config: Config, views: ReadonlyMap<string, View>, store: OfferStore, log: Logger, metrics: Metrics) {
+  constructor({ config, views, audienceOf, store, log, metrics }: OffersParts) {
     this.#views = views;
+    this.#audienceOf = audienceOf;
     this.#store = store;
     this.#log = log;
     this.#metrics = metrics;
@@ -161,31 +172,35 @@ export class Offers {
       const offers = this.#offers.get(upstream);
       if (offers === undefined) continue;
       for (const era of ERAS) {
-        const offer = parseOffer(await this.#read(upstream, { era, capabilityKey: '' }));
+        const key = commonKey(era);
+        const offer = parseOffer(await this.#read(upstream, key));
         if (offer === undefined || eraOf(offer.revision) !== era) continue;
         // The config has changed meanwhile, or the upstream was listed.
-        if (this.#offers.get(upstream) !== offers || offers.has(keyText({ era, capabilityKey: '' }))) continue;
-        offers.set(keyText({ era, capabilityKey: '' }), offer);
+        if (this.#offers.get(upstream) !== offers || offers.has(offerKeyText(key))) continue;
+        offers.set(offerKeyText(key), { key, offer });
         prepareOffer(this.#view(''), upstream, offer, this.#limits);
         this.#invalidate(upstream);
       }
     }
   }
 
-  /** Returns the offer for clients with this capability key, or for all clients (`''`), as listed in this era. */
-  exactOffer(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
-    return this.#offers.get(upstream)?.get(keyText({ era, capabilityKey }));
+  /** Returns the offer of exactly this key. */
+  exactOffer(upstream: string, key: OfferKey): Offer | undefined {
+    return this.#offers.get(upstream)?.get(offerKeyText(key))?.offer;
   }
 
-  /** Returns the offer for a client of this era: the one listed in its era, else in the other one. */
-  offerFor(upstream: string, client: Era, capabilityKey: string): Offer | undefined {
-    const own = this.#withoutEra.get(upstream) === client ? undefined : this.offerIn(upstream, client, capabilityKey);
-    return own ?? this.offerIn(upstream, otherEra(client), capabilityKey);
+  /** Returns the offer for clients of this key: the one listed in their era, else in the other one. */
+  offerFor(upstream: string, key: OfferKey): Offer | undefined {
+    const own = this.#withoutEra.get(upstream) === key.era ? undefined : this.offerIn(upstream, key);
+    return own ?? this.offerIn(upstream, { ...key, era: otherEra(key.era) });
   }
 
-  /** Returns the offer listed in this era for clients with this capability key, else the one for all clients. */
-  offerIn(upstream: string, era: Era, capabilityKey: string): Offer | undefined {
-    return this.exactOffer(upstream, era, capabilityKey) ?? this.exactOffer(upstream, era, '');
+  /**
+   * Returns the offer of this key, else the one for clients of any capabilities. Never one of another audience, whose lists may
+   * be private.
+   */
+  offerIn(upstream: string, key: OfferKey): Offer | undefined {
+    return this.exactOffer(upstream, key) ?? this.exactOffer(upstream, { ...key, capabilityKey: '' });
   }
 
   /** Excludes offers of an era that the upstream does not support. Returns true if lists of clients may change. */
@@ -199,30 +214,31 @@ export class Offers {
   }
 
   /** Returns the ms since this process listed an upstream; undefined if it has not listed it. */
-  ageMs(upstream: string, era: Era, capabilityKey: string): number | undefined {
-    const listedMs = this.#listedMs.get(`${upstream} ${keyText({ era, capabilityKey })}`);
+  ageMs(upstream: string, key: OfferKey): number | undefined {
+    const listedMs = this.#listedMs.get(`${upstream} ${offerKeyText(key)}`);
     return listedMs === undefined ? undefined : performance.now() - listedMs;
   }
 
-  /** Marks the offers of an era as outdated: the next list request fetches them again. */
-  expire(upstream: string, era: Era): void {
-    for (const capabilityKey of this.capabilityKeysOf(upstream, era)) {
-      const key = `${upstream} ${keyText({ era, capabilityKey })}`;
+  /** Marks the offers of an era for an audience as outdated: the next list request fetches them again. */
+  expire(upstream: string, era: Era, audience: string): void {
+    for (const offerKey of this.keysOf(upstream, era)) {
+      if (offerKey.audience !== audience) continue;
+      const key = `${upstream} ${offerKeyText(offerKey)}`;
       if (this.#listedMs.has(key)) this.#listedMs.set(key, Number.NEGATIVE_INFINITY);
     }
   }
 
   /** Loads the offer of exactly this key from disk, if it is not in memory. Resolves with true if there is one. */
-  async load(upstream: string, era: Era, capabilityKey: string): Promise<boolean> {
-    const key = { era, capabilityKey };
+  async load(upstream: string, key: OfferKey): Promise<boolean> {
+    const text = offerKeyText(key);
     const offers = this.#offers.get(upstream);
-    if (offers === undefined || offers.has(keyText(key))) return true;
-    const keyOfOffer = `${upstream} ${keyText(key)}`;
+    if (offers === undefined || offers.has(text)) return true;
+    const keyOfOffer = `${upstream} ${text}`;
     if (this.#absent.has(keyOfOffer)) return false;
     const offer = parseOffer(await this.#read(upstream, key));
-    if (offers.has(keyText(key))) return true;
+    if (offers.has(text)) return true;
     if (this.#offers.get(upstream) !== offers) return false;
-    if (offer === undefined || eraOf(offer.revision) !== era) {
+    if (offer === undefined || eraOf(offer.revision) !== key.era) {
       if (this.#absent.size >= MAX_ABSENT) this.#absent.clear();
       this.#absent.add(keyOfOffer);
       return false;
@@ -232,10 +248,9 @@ export class Offers {
   }
 
   /** Stores an offer. Returns true if it differs from the one before. */
-  update(upstream: string, era: Era, capabilityKey: string, offer: Offer): boolean {
-    const key = { era, capabilityKey };
-    this.#listedMs.set(`${upstream} ${keyText(key)}`, performance.now());
-    const before = this.exactOffer(upstream, era, capabilityKey);
+  update(upstream: string, key: OfferKey, offer: Offer): boolean {
+    this.#listedMs.set(`${upstream} ${offerKeyText(key)}`, performance.now());
+    const before = this.exactOffer(upstream, key);
     if (before !== undefined && isSameOffer(before, offer)) {
       this.#touch(upstream, key, before);
       return false;
@@ -249,7 +264,7 @@ export class Offers {
 
   /** Returns the differences between the lists of an upstream and those that clients of this era get. */
   problemsOf(upstream: string, era: Era): readonly ListProblem[] {
-    return problemsOf(this.catalog('', era, ''), upstream);
+    return problemsOf(this.catalog('', commonKey(era)), upstream);
   }
 
   /** Logs and counts new problems in the lists for all clients of this era. */
@@ -281,16 +296,16 @@ export class Offers {
       .catch((thrown: unknown) => this.#log.warn({ err: thrown, upstream }, 'offer not saved'));
   }
 
-  /** Returns the capability keys for which the upstream was listed in this era. */
-  capabilityKeysOf(upstream: string, era: Era): readonly string[] {
-    const keys = [...(this.#offers.get(upstream)?.keys() ?? [])].map(parseKey);
-    return keys.filter((key) => key.era === era).map(({ capabilityKey }) => capabilityKey);
+  /** Returns the keys for which the upstream was listed in this era. */
+  keysOf(upstream: string, era: Era): readonly OfferKey[] {
+    const keys = [...(this.#offers.get(upstream)?.values() ?? [])].map(({ key }) => key);
+    return keys.filter((key) => key.era === era);
   }
 
   /** Removes an offer that may be outdated. */
-  remove(upstream: string, era: Era, capabilityKey: string): void {
+  remove(upstream: string, key: OfferKey): void {
     const offers = this.#offers.get(upstream);
-    if (offers !== undefined) this.#remove(upstream, offers, { era, capabilityKey });
+    if (offers !== undefined) this.#remove(upstream, offers, key);
   }
 
   /** Resolves when all offers are on disk. */
@@ -299,20 +314,19 @@ export class Offers {
   }
 
   /** Moves the offer to the end, so that it is the last to be removed. */
-  #touch(upstream: string, key: OfferVariant, offer: Offer): void {
+  #touch(upstream: string, key: OfferKey, offer: Offer): void {
     const offers = this.#offers.get(upstream);
-    offers?.delete(keyText(key));
-    offers?.set(keyText(key), offer);
+    offers?.delete(offerKeyText(key));
+    offers?.set(offerKeyText(key), { key, offer });
   }
 
-  #set(upstream: string, key: OfferVariant, offer: Offer): void {
+  #set(upstream: string, key: OfferKey, offer: Offer): void {
     const offers = this.#offers.get(upstream);
     if (offers === undefined) return;
     this.#touch(upstream, key, offer);
-    for (const text of offers.keys()) {
+    for (const { key: oldest } of offers.values()) {
       if (offers.size <= MAX_OFFERS) break;
-      const oldest = parseKey(text);
-      if (oldest.capabilityKey !== '') this.#remove(upstream, offers, oldest);
+      if (!isCommon(oldest)) this.#remove(upstream, offers, oldest);
     }
     this.#invalidate(upstream);
   }
@@ -321,44 +335,61 @@ export class Offers {
    * Removes an offer from memory and disk. The number of kept offers is bounded, since clients choose their
    * capabilities.
    */
-  #remove(upstream: string, offers: Map<string, Offer>, key: OfferVariant): void {
-    offers.delete(keyText(key));
-    this.#listedMs.delete(`${upstream} ${keyText(key)}`);
+  #remove(upstream: string, offers: Map<string, KeptOffer>, key: OfferKey): void {
+    offers.delete(offerKeyText(key));
+    this.#listedMs.delete(`${upstream} ${offerKeyText(key)}`);
     const stored = this.#storeKey(upstream, key);
     this.#write(() => this.#store.remove(stored), upstream);
   }
 
   /**
-   * Returns the catalog of a holder, made of the offers of its own links, else of those for its era and capability key.
+   * Returns the catalog of a holder, made of the offers of its own links, else of those for its era, capability key and audience.
    */
   catalogFor(holder: ConnectionHolder): Catalog {
-    const { view, era, capabilityKey } = holder;
+    const { view } = holder;
     // The endpoint was removed, and its holders are about to be closed.
     if (!this.#views.has(view)) return holder.catalog;
-    if (holder.ownOffers.size === 0) return this.catalog(view, era, capabilityKey);
+    const key = this.#keyOf(holder);
+    if (holder.ownOffers.size === 0) return this.catalog(view, key);
     const offers = this.#offersOf(
       view,
-      (upstream) => holder.ownOffers.get(upstream) ?? this.offerFor(upstream, era, capabilityKey),
+      (upstream) => holder.ownOffers.get(upstream) ?? this.#offerForClients(upstream, key),
     );
     return buildCatalog(this.#view(view), offers, this.#limits);
   }
 
+  /** Returns the key of the catalog of a holder. Its audience is everybody if no upstream of the endpoint tells principals apart. */
+  #keyOf({ view, era, capabilityKey, principal }: ConnectionHolder): OfferKey {
+    for (const { id } of this.#view(view).upstreams) {
+      const audience = this.#audienceOf(id, principal);
+      if (audience !== '') return { era, capabilityKey, audience };
+    }
+    return { era, capabilityKey, audience: '' };
+  }
+
+  /** Returns the offer for the clients of a catalog. Only some of its upstreams may tell principals apart. */
+  #offerForClients(upstream: string, key: OfferKey): Offer | undefined {
+    return this.offerFor(upstream, { ...key, audience: this.#audienceOf(upstream, key.audience) });
+  }
+
   /** Returns the catalog of a holder, after loading its offers from disk. */
   async loadCatalog(holder: ConnectionHolder): Promise<Catalog> {
-    const { view, capabilityKey } = holder;
+    const { view, capabilityKey, principal } = holder;
     const ids = (this.#views.get(view)?.upstreams ?? []).map(({ id }) => id);
-    await Promise.all(ids.flatMap((id) => ERAS.map((era) => this.load(id, era, capabilityKey))));
+    const load = (id: string, era: Era) =>
+      this.load(id, { era, capabilityKey, audience: this.#audienceOf(id, principal) });
+    await Promise.all(ids.flatMap((id) => ERAS.map((era) => load(id, era))));
     return this.catalogFor(holder);
   }
 
-  /** Returns the catalog of an endpoint for clients of this era with this capability key. */
-  catalog(view: string, client: Era, capabilityKey: string): Catalog {
-    const key = `${client} ${capabilityKey} ${view}`;
+  /** Returns the catalog of an endpoint for clients of this key. */
+  catalog(view: string, clients: OfferKey): Catalog {
+    const key = catalogKey(view, clients);
     const known = this.#catalogs.get(key);
     if (known !== undefined) return known.catalog;
-    const offers = this.#offersOf(view, (upstream) => this.offerFor(upstream, client, capabilityKey));
+    const offers = this.#offersOf(view, (upstream) => this.#offerForClients(upstream, clients));
     // If no upstream supports both eras, clients of both eras share one catalog.
-    const other = this.#catalogs.get(`${otherEra(client)} ${capabilityKey} ${view}`);
+    const other = this.#catalogs.get(catalogKey(view, { ...clients, era: otherEra(clients.era) }));
     const catalog =
       other !== undefined && haveSameOffers(other.offers, offers)
         ? other.catalog
@@ -373,7 +404,7 @@ export class Offers {
     const key = `${client} ${view}`;
     const known = this.#toolListSizes.get(key)?.size;
     if (known !== undefined) return known;
-    const offers = this.#offersOf(view, (upstream) => this.offerFor(upstream, client, ''));
+    const offers = this.#offersOf(view, (upstream) => this.offerFor(upstream, commonKey(client)));
     const size = toolListSize(this.#view(view), offers, this.#limits.maxNameChars);
     this.#toolListSizes.set(key, { view, size });
     return size;
@@ -394,22 +425,28 @@ export class Offers {
     return offers;
   }
 
-  #storeKey(upstream: string, { era, capabilityKey }: OfferVariant): OfferKey {
-    return { upstream, target: this.#targets.get(upstream) ?? '', era, capabilityKey };
+  #storeKey(upstream: string, key: OfferKey): StoredOfferKey {
+    return { upstream, target: this.#targets.get(upstream) ?? '', ...key };
   }
 
-  async #read(upstream: string, key: OfferVariant): Promise<string> {
+  async #read(upstream: string, key: OfferKey): Promise<string> {
     return (await this.#store.read(this.#storeKey(upstream, key))) ?? '';
   }
 }
 
-function keyText({ era, capabilityKey }: OfferVariant): string {
-  return `${era} ${capabilityKey}`;
+/** Returns a text that is equal only for equal keys. */
+export function offerKeyText({ era, capabilityKey, audience }: OfferKey): string {
+  return `${era} ${capabilityKey} ${audience}`;
 }
 
-function parseKey(text: string): OfferVariant {
-  const [era = '', capabilityKey = ''] = text.split(' ');
-  return { era: era === 'modern' ? 'modern' : 'legacy', capabilityKey };
+/** Returns whether this is the key of the offer for all clients. */
+function isCommon({ capabilityKey, audience }: OfferKey): boolean {
+  return capabilityKey === '' && audience === '';
+}
+
+/** The audience comes last, since any text may be a principal. */
+function catalogKey(view: string, key: OfferKey): string {
+  return `${view} ${offerKeyText(key)}`;
 }
 
 function haveSameOffers(a: ReadonlyMap<string, Offer>, b: ReadonlyMap<string, Offer>): boolean {

@@ -89,10 +89,11 @@ export class PrivateLists {
     if (offer === undefined) return false;
     await this.#nextTurn();
     if (link.connection.isClosed || link.isRetired) return false;
-    const common = offers.offerIn(link.upstream, link.era, capabilityKey);
+    const { upstream, era, audience } = link;
+    const common = offers.offerIn(upstream, { era, capabilityKey, audience });
     const isOwn = common === undefined || !isSameOffer(common, offer);
     // The changed state may be outside of the process, and concern other clients too.
-    if (isOwn) offers.expire(link.upstream, link.era);
+    if (isOwn) offers.expire(upstream, era, audience);
     for (const holder of link.users) {
       if (holder.capabilityKey !== capabilityKey) continue;
       if (isOwn) holder.ownOffers.set(link.upstream, offer);

@@ -1,5 +1,5 @@
 import { capabilitiesAt } from '../../catalog/merge.ts';
-import { GatewayError, toAnswer } from '../../errors.ts';
+import { GatewayError } from '../../errors.ts';
 import {
   type InputRequest,
   inputRequiredResult,
@@ -20,7 +20,7 @@ import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { CallOutcome } from '../calls/call-outcome.ts';
 import type { Calls } from '../calls/calls.ts';
 import type { UrlElicitations } from '../questions/url-elicitations.ts';
-import type { ModernCaller, ModernSink } from '../front.ts';
+import type { ModernCaller, ModernSink, Owner } from '../front.ts';
 import { SubscriptionStream, readFilter } from './subscription-stream.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { LISTS, type ListAnswers } from '../forward/list-answers.ts';
@@ -28,8 +28,8 @@ import { assertDeclaresTasks } from '../dialects/client-dialect.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import { OpenExchange } from '../exchange/open-exchange.ts';
 import { InputRounds } from '../exchange/input-rounds.ts';
+import type { Owners } from '../exchange/owners.ts';
 import type { RequestRecorder } from '../exchange/request-recorder.ts';
-import type { CallOwners } from '../questions/call-owners.ts';
 import type { ParkedCalls } from '../questions/parked-calls.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { UpstreamRoute } from '../exchange/route.ts';
@@ -59,17 +59,15 @@ export interface ModernRequestsParts {
   readonly questionPolicy: QuestionPolicy;
   readonly urlElicitations: UrlElicitations;
   readonly inFlightPerSession: number;
-  readonly callOwners: CallOwners;
-  /** The name of this process in {@link callOwners}. */
-  readonly ownerName: string;
+  readonly owners: Owners;
   readonly recorder: RequestRecorder;
 }
 
 /** The lifetime of a `requestState` that no parked call belongs to. A user may need that long to answer. */
 const STATE_MS = 3_600_000;
 
-/** The time for an upstream to report that the user has completed a page. */
-const PAGE_MS = 20_000;
+/** The time for an upstream to report that the user has done what a URL was opened for. */
+const VISIT_MS = 20_000;
 
 /** Answers the requests of modern clients, each of which is independent of the others. */
 export class ModernRequests implements ModernRequestHost {
@@ -83,7 +81,8 @@ export class ModernRequests implements ModernRequestHost {
 
   /** Begins to answer a request. Every failure is an answer. */
   request(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernRequest {
-    const modernRequest = new ModernRequest(this, request, caller, sink, lookup);
+    const span = this.#parts.recorder.begin(request, lookup);
+    const modernRequest = new ModernRequest(this, request, caller, sink, lookup, span);
     modernRequest.follow(this.#begin(modernRequest));
     return modernRequest;
   }
@@ -91,23 +90,24 @@ export class ModernRequests implements ModernRequestHost {
   async #begin(modernRequest: ModernRequest): Promise<Answer> {
     const { caller, sink } = modernRequest;
     const group = await this.#parts.groups.groupFor(caller, sink.receivedMs);
+    modernRequest.group = group;
     return await this.#answer(modernRequest, group);
   }
 
   finish(modernRequest: ModernRequest, answer: Answer): void {
-    const { caller, request, exchange, sink } = modernRequest;
+    const { caller, group, request, exchange, sink, span } = modernRequest;
     modernRequest.release();
     try {
-      this.#parts.recorder.end(caller, request, exchange, answer, performance.now() - sink.receivedMs);
+      this.#parts.recorder.end(caller, group, request, exchange, answer, performance.now() - sink.receivedMs, span);
     } catch (thrown) {
       // The client gets its answer even if it cannot be recorded.
-      this.#parts.recorder.fail(thrown, request.method);
+      this.#parts.recorder.fail(thrown, request.method, span);
     }
     sink.answer(answer);
   }
 
-  toFailure({ request }: ModernRequest, thrown: unknown): Answer {
-    return upgradedAnswer(this.#parts.recorder.fail(thrown, request.method));
+  toFailure({ request, span }: ModernRequest, thrown: unknown): Answer {
+    return upgradedAnswer(this.#parts.recorder.fail(thrown, request.method, span));
   }
 
   #answer(modernRequest: ModernRequest, group: ClientGroup): Answer | Promise<Answer> {
@@ -127,10 +127,12 @@ export class ModernRequests implements ModernRequestHost {
       case 'completion/complete':
         return this.#route(modernRequest, modernClient);
       case 'server/discover':
-        return listRefresher.beginFirstLists(caller.view, 'modern', NO_FEATURES).then(() => {
-          listRefresher.bringUpToDate(group);
-          return this.#discover(group);
-        });
+        return listRefresher
+          .beginFirstLists(caller.view, { era: 'modern', principal: group.principal, ...NO_FEATURES })
+          .then(() => {
+            listRefresher.bringUpToDate(group);
+            return this.#discover(group);
+          });
       case 'subscriptions/listen':
         return this.#listen(modernRequest, modernClient);
       default:
@@ -152,13 +154,14 @@ export class ModernRequests implements ModernRequestHost {
     return this.#stamp(group, method, await stream.run(uris, taskIds));
   }
 
-  #runTask(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
+  async #runTask(modernRequest: ModernRequest, modernClient: ModernClient): Promise<Answer> {
     const { group } = modernClient;
     const exchange = new OpenExchange(modernClient, group, modernRequest.request, modernRequest.sink);
     // The group does not list this exchange, since a question of an upstream is never about a task request.
     modernRequest.bind(exchange);
     this.#countIn(modernRequest, group);
-    return this.#parts.tasks.request(exchange);
+    const outcome = await this.#parts.tasks.request(exchange);
+    return outcome.kind === 'elsewhere' ? await this.#delegate(modernRequest, outcome.owner) : outcome;
   }
 
   #discover({ catalog, caller, dialect }: ClientGroup): Answer {
@@ -216,15 +219,18 @@ export class ModernRequests implements ModernRequestHost {
   ): Promise<Answer> {
     const { request } = modernRequest;
     const state = await unsealState(this.#parts.sealer, requestState, modernClient.caller, request);
-    if (state.kind === 'park' && state.owner !== this.#parts.ownerName)
-      return await this.#delegate(modernRequest, state.owner);
-    if (state.kind === 'park') return await this.#resume(modernRequest, modernClient, state, retry);
+    if (state.kind === 'park') {
+      const ownership = await this.#parts.owners.ownerOf({ kind: 'parked-call', process: state.owner });
+      if (ownership.kind === 'here') return await this.#resume(modernRequest, modernClient, state, retry);
+      if (ownership.kind === 'elsewhere') return await this.#delegate(modernRequest, ownership.owner);
+      throw new GatewayError('invalid-state', { message: 'the call is over; make it again' });
+    }
     if (state.upstream !== to.upstream) throw new GatewayError('invalid-state');
     let forwarded: Retry = { inputResponses: undefined, requestState: undefined };
     if (state.kind === 'relay') {
       forwarded = { inputResponses: retry.inputResponses, requestState: state.inner };
     } else {
-      const refused = await this.#awaitPages(modernClient, request.method, state, retry.inputResponses);
+      const refused = await this.#awaitVisits(modernClient, request.method, state, retry.inputResponses);
       if (refused !== undefined) return refused;
     }
     return await this.#send(modernRequest, modernClient, { ...to, params: withRetry(to.params, forwarded) });
@@ -242,7 +248,7 @@ export class ModernRequests implements ModernRequestHost {
     );
     const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);
     exchange.upstream = to.upstream;
-    exchange.tool = to.tool;
+    exchange.setTool(to);
     const era = upstream?.servingEra(group.era);
     const asksInAnswers = era !== undefined && UPSTREAM_DIALECTS[era].asksInAnswers;
     // The upstream cannot ask during the call, so the call does not outlive its request.
@@ -262,7 +268,8 @@ export class ModernRequests implements ModernRequestHost {
       if (exchange.failure !== undefined) throw exchange.failure;
       return await this.#toAnswer(exchange, outcome);
     } catch (thrown) {
-      return toAnswer(exchange.failure ?? thrown);
+      const { request, span } = exchange;
+      return upgradedAnswer(this.#parts.recorder.fail(exchange.failure ?? thrown, request.method, span));
     } finally {
       holder.removeExchange(exchange);
     }
@@ -279,9 +286,9 @@ export class ModernRequests implements ModernRequestHost {
         const state = { kind: 'relay', upstream, inner: requestState } as const;
         return this.#inputRequired(exchange, upstream, inputRequests, state);
       }
-      case 'pages-required': {
-        const ids = outcome.pages.map(({ elicitationId }) => elicitationId);
-        const requests = outcome.pages.map(({ url, message }, i) => ({
+      case 'urls-required': {
+        const ids = outcome.elicitations.map(({ elicitationId }) => elicitationId);
+        const requests = outcome.elicitations.map(({ url, message }, i) => ({
           key: `url${i + 1}`,
           method: 'elicitation/create',
           params: RawObject.of({ mode: 'url', message, url }),
@@ -311,13 +318,13 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   /**
-   * Waits until the upstream has reported the pages that the user completed. If the client says nothing about the pages,
+   * Waits until the upstream has reported the visits that the user completed. If the client says nothing about the URLs,
    * the upstream is asked again without waiting.
    *
-   * @returns a tool failure if the user did not open a page; undefined if the call can be sent.
+   * @returns a tool failure if the user did not open a URL; undefined if the call can be sent.
    * @throws {GatewayError} `client-unreachable` in that case, for other methods.
    */
-  async #awaitPages(
+  async #awaitVisits(
     client: ModernClient,
     method: string,
     { upstream, ids }: { readonly upstream: string; readonly ids: readonly string[] },
@@ -329,15 +336,13 @@ export class ModernRequests implements ModernRequestHost {
       if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', message });
       return this.#stamp(client, method, toolFailure(message));
     }
-    if (actions.every((action) => action === 'accept')) await this.#parts.urlElicitations.wait(upstream, ids, PAGE_MS);
+    if (actions.every((action) => action === 'accept')) await this.#parts.urlElicitations.wait(upstream, ids, VISIT_MS);
     return undefined;
   }
 
-  /** Passes a retry on to the process of its parked call. @throws {GatewayError} `invalid-state` if that process is unknown. */
-  async #delegate(modernRequest: ModernRequest, name: string): Promise<Answer> {
+  /** Passes a request on to the process of its parked call or task. */
+  async #delegate(modernRequest: ModernRequest, owner: Owner): Promise<Answer> {
     const { request, caller, sink } = modernRequest;
-    const owner = await this.#parts.callOwners.find(name);
-    if (owner === undefined) throw new GatewayError('invalid-state', { message: 'the call is over; make it again' });
     const { promise, resolve } = Promise.withResolvers<Answer>();
     const back = { receivedMs: sink.receivedMs, send: (text: string) => sink.send(text), answer: resolve };
     modernRequest.delegateTo(owner.handleModernRequest(request, caller, back));

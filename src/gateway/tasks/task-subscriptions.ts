@@ -5,7 +5,8 @@ import type { UpstreamSubscription } from '../../upstream/link/upstream-subscrip
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { NULL_SINK, OpenExchange } from '../exchange/open-exchange.ts';
 import type { Link } from '../exchange/connection-holder.ts';
-import type { TaskIds, TaskAddress } from '../handles/task-ids.ts';
+import type { TaskAddress } from '../../store/task-store.ts';
+import type { TaskIds } from '../handles/task-ids.ts';
 import type { Tasks } from './tasks.ts';
 import type { ModernClient } from '../clients/modern-client.ts';
 
@@ -61,7 +62,7 @@ export class TaskSubscriptions {
     const request = { kind: 'request', id: '0', method: 'tasks/get', params } as const;
     const exchange = new OpenExchange(this.#modernClient, this.#modernClient.group, request, NULL_SINK);
     const answer = await this.#parts.tasks.request(exchange);
-    if (answer.kind === 'error') return undefined;
+    if (answer.kind !== 'result') return undefined;
     return withoutMeta(RawObject.parse(answer.result), [META.serverInfo]).with('resultType', undefined);
   }
 

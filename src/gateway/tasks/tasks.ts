@@ -7,14 +7,17 @@ import { inputRequestsText, readRequests } from '../../protocol/input-required.t
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import type { Era } from '../../protocol/revisions.ts';
 import { isTerminal, withRelatedTask } from '../../protocol/tasks.ts';
+import type { KnownTask } from '../../store/task-store.ts';
 import type { HolderLinks } from '../connections/holder-links.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
 import type { Upstreams } from '../exchange/connection-holder.ts';
 import type { Client } from '../exchange/exchange.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
+import { HERE, type Owners } from '../exchange/owners.ts';
+import type { Elsewhere } from '../front.ts';
 import type { ResultTranslator } from '../forward/result-translator.ts';
 import type { Sender } from '../forward/sender.ts';
-import type { KnownTask, TaskIds } from '../handles/task-ids.ts';
+import type { TaskIds } from '../handles/task-ids.ts';
 import type { QuestionPolicy } from '../questions/question-policy.ts';
 import type { TaskSite } from './task-driver.ts';
 import { release } from './task-holds.ts';
@@ -26,6 +29,7 @@ export interface TasksParts {
   readonly sender: Sender;
   readonly translator: ResultTranslator;
   readonly ids: TaskIds;
+  readonly owners: Owners;
   readonly upgradedTasks: UpgradedTasks;
   readonly questionPolicy: QuestionPolicy;
 }
@@ -60,19 +64,23 @@ export class Tasks {
   }
 
   /**
-   * Answers a request.
+   * Answers a request, unless another process has its task.
    *
    * @throws {GatewayError} `method-not-found`, `missing-capability`, `unknown-task`, or the failure of the request to the
    *   upstream.
    */
-  async request(exchange: OpenExchange): Promise<Answer> {
+  async request(exchange: OpenExchange): Promise<Answer | Elsewhere> {
     const { request, client, holder } = exchange;
     client.dialect.assertTaskMethod(request.method, client.caller.capabilities, client.catalog.capabilities);
     if (request.method === 'tasks/list') return await this.#list(exchange);
     const id = request.params?.string('taskId');
     if (id === undefined) throw new GatewayError('invalid-params', { message: '"taskId" must be a string' });
-    const { ids, upstreams, links } = this.#parts;
+    const { ids, owners, upstreams, links } = this.#parts;
     const address = await ids.open(client.caller, id);
+    const { process } = address;
+    const ownership = process === undefined ? HERE : await owners.ownerOf({ kind: 'task', process });
+    // A task whose process is gone may be known to its upstream still.
+    if (ownership.kind === 'elsewhere') return ownership;
     const viewed = client.catalog.view.upstreams.find((one) => one.id === address.upstream);
     const upstream = upstreams.withTask(address.upstream, address.task);
     if (viewed === undefined || upstream === undefined) throw new GatewayError('unknown-task');
@@ -145,7 +153,7 @@ export class Tasks {
   /** Answers `tasks/list` with the states of the client's tasks. The list of an upstream may contain tasks of other clients. */
   async #list(exchange: OpenExchange): Promise<Answer> {
     const { ids } = this.#parts;
-    const own = ids.list(exchange.client.caller);
+    const own = await ids.list(exchange.client.caller);
     const states = await Promise.all(own.map((known) => this.#state(exchange, known)));
     const tasks = arrayText(states.flatMap((state) => (state === undefined ? [] : [state])));
     return { kind: 'result', result: `{"tasks":${tasks}}` };
@@ -165,7 +173,7 @@ export class Tasks {
     if (answer?.kind === 'result') {
       return RawObject.parse(answer.result).with('taskId', JSON.stringify(known.id)).toString();
     }
-    if (answer !== undefined && known.holder === holder.key) ids.remove(client.caller, known);
+    if (answer !== undefined && known.holder === holder.key) await ids.remove(client.caller, known);
     return undefined;
   }
 }

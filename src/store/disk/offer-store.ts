@@ -2,7 +2,7 @@ import { hash } from 'node:crypto';
 import { open, readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { LIMITS, type LimitName } from '../../limits.ts';
-import type { OfferKey, OfferStore, UpstreamKey } from '../offer-store.ts';
+import type { OfferStore, StoredOfferKey, UpstreamKey } from '../offer-store.ts';
 import { isCode, makeStateDir, replaceFile } from './state-file.ts';
 
 /** Returns the beginning of the names of all files of one upstream. */
@@ -14,13 +14,31 @@ function digest(text: string, chars: number): string {
   return hash('sha256', text).slice(0, chars);
 }
 
-/** Part of the file name of lists for clients with certain capabilities. Clients choose their capabilities. */
-const RESTRICTED = '.c-';
+/** Parts of the file name of lists for clients with certain capabilities, and for one principal. Clients choose both. */
+const CAPABILITIES = '.c-';
+const AUDIENCE = '.a-';
 
-function fileOf(key: OfferKey): string {
+function digestPart(mark: string, text: string): string {
+  return text === '' ? '' : `${mark}${digest(text, 16)}`;
+}
+
+/** Returns whether a file has lists for certain clients only. @param end its name after the {@link stemOf} of its upstream. */
+function isRestricted(end: string): boolean {
+  return end.includes(CAPABILITIES) || end.includes(AUDIENCE);
+}
+
+function fileOf(key: StoredOfferKey): string {
   const era = key.era === '' ? '' : `.${key.era}`;
-  const clients = key.capabilityKey === '' ? '' : `${RESTRICTED}${digest(key.capabilityKey, 16)}`;
+  const clients = digestPart(CAPABILITIES, key.capabilityKey) + digestPart(AUDIENCE, key.audience);
   return `${stemOf(key)}${era}${clients}.json`;
+}
+
+/**
+ * Returns the first line of a file with the lists for one principal. The file name has only a part of this digest, which two
+ * principals may share.
+ */
+function ownerLine({ audience }: StoredOfferKey): string {
+  return audience === '' ? '' : `${hash('sha256', audience)}\n`;
 }
 
 /** Returns the name of the empty file that marks an upstream whose last listing failed. */
@@ -44,12 +62,15 @@ export class DiskOfferStore implements OfferStore {
     this.#onLimit = onLimit;
   }
 
-  async read(key: OfferKey): Promise<string | undefined> {
+  async read(key: StoredOfferKey): Promise<string | undefined> {
     try {
       const file = await open(join(this.#dir, fileOf(key)), 'r');
       try {
         const { size } = await file.stat();
-        return size > LIMITS.storedOfferBytes ? undefined : await file.readFile('utf8');
+        const owner = ownerLine(key);
+        if (size > LIMITS.storedOfferBytes + owner.length) return undefined;
+        const text = await file.readFile('utf8');
+        return text.startsWith(owner) ? text.slice(owner.length) : undefined;
       } finally {
         await file.close();
       }
@@ -59,7 +80,7 @@ export class DiskOfferStore implements OfferStore {
     }
   }
 
-  async write(key: OfferKey, text: string): Promise<void> {
+  async write(key: StoredOfferKey, text: string): Promise<void> {
     const file = fileOf(key);
     if (Buffer.byteLength(text) > LIMITS.storedOfferBytes) {
       this.#onLimit('storedOfferBytes');
@@ -68,11 +89,12 @@ export class DiskOfferStore implements OfferStore {
       return;
     }
     await makeStateDir(this.#dir);
-    await replaceFile(join(this.#dir, file), [text]);
-    if (key.capabilityKey !== '') await this.#removeOldest(stemOf(key), file);
+    await replaceFile(join(this.#dir, file), [ownerLine(key), text]);
+    const stem = stemOf(key);
+    if (isRestricted(file.slice(stem.length))) await this.#removeOldest(stem, file);
   }
 
-  async remove(key: OfferKey): Promise<void> {
+  async remove(key: StoredOfferKey): Promise<void> {
     await rm(join(this.#dir, fileOf(key)), { force: true });
   }
 
@@ -102,10 +124,14 @@ export class DiskOfferStore implements OfferStore {
     await replaceFile(join(this.#dir, listedFileOf(key)), ['']);
   }
 
-  /** Removes the oldest files for clients with certain capabilities if there are too many. */
+  /** Removes the oldest files with lists for certain clients if there are too many. */
   async #removeOldest(stem: string, written: string): Promise<void> {
     const names = (await readdir(this.#dir)).filter(
-      (name) => name.startsWith(`${stem}.`) && name.includes(RESTRICTED) && name.endsWith('.json') && name !== written,
+      (name) =>
+        name.startsWith(`${stem}.`) &&
+        isRestricted(name.slice(stem.length)) &&
+        name.endsWith('.json') &&
+        name !== written,
     );
     const excess = names.length + 1 - LIMITS.storedOffersPerUpstream;
     if (excess <= 0) return;

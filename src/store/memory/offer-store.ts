@@ -1,7 +1,7 @@
-import type { OfferKey, OfferStore, UpstreamKey } from '../offer-store.ts';
+import type { OfferStore, StoredOfferKey, UpstreamKey } from '../offer-store.ts';
 
-function nameOf({ upstream, target, era, capabilityKey }: OfferKey): string {
-  return JSON.stringify([upstream, target, era, capabilityKey]);
+function nameOf({ upstream, target, era, capabilityKey, audience }: StoredOfferKey): string {
+  return JSON.stringify([upstream, target, era, capabilityKey, audience]);
 }
 
 /** Stores lists in memory. */
@@ -10,15 +10,15 @@ export class MemoryOfferStore implements OfferStore {
   readonly #failed = new Set<string>();
   readonly #listedAtMs = new Map<string, number>();
 
-  async read(key: OfferKey): Promise<string | undefined> {
+  async read(key: StoredOfferKey): Promise<string | undefined> {
     return this.#texts.get(nameOf(key));
   }
 
-  async write(key: OfferKey, text: string): Promise<void> {
+  async write(key: StoredOfferKey, text: string): Promise<void> {
     this.#texts.set(nameOf(key), text);
   }
 
-  async remove(key: OfferKey): Promise<void> {
+  async remove(key: StoredOfferKey): Promise<void> {
     this.#texts.delete(nameOf(key));
   }
 

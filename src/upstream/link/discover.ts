@@ -48,9 +48,9 @@ function verdictOnError(upstream: string, error: RpcError): Verdict {
  * @param timeoutMs longest wait for an answer, in milliseconds.
  * @see https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning#backward-compatibility-with-initialization-based-versions
  */
-export async function discover<Owner>(
+export async function discover<Context>(
   upstream: string,
-  connection: Connection<Owner>,
+  connection: Connection<Context>,
   clientInfo: RawObject,
   timeoutMs: number,
 ): Promise<Verdict> {

@@ -9,9 +9,9 @@ import { initialize, type InitializeOutcome, type ServerHello } from './initiali
 import type { Connection } from '../rpc/connection.ts';
 
 /** A connection, and everything that its handshakes need. */
-export interface HandshakeParts<Owner> {
+export interface HandshakeParts<Context> {
   readonly upstream: string;
-  readonly connection: Connection<Owner>;
+  readonly connection: Connection<Context>;
   readonly clientInfo: RawObject;
   readonly clientCapabilities: RawObject;
   readonly eras: Eras;
@@ -46,7 +46,7 @@ const LEGACY_REFUSED: Finding = { era: 'legacy', speaks: 'no', evidence: 'initia
  *
  * @throws {GatewayError} if another attempt cannot succeed either.
  */
-export function handshake<Owner>(parts: HandshakeParts<Owner>, eras: HandshakePlan): Promise<HandshakeOutcome> {
+export function handshake<Context>(parts: HandshakeParts<Context>, eras: HandshakePlan): Promise<HandshakeOutcome> {
   const [first, second] = eras;
   if (first === 'legacy') return legacyFirst(parts, second === 'modern');
   return second === 'legacy' ? modernFirst(parts) : modernOnly(parts, parts.startMs);
@@ -57,15 +57,15 @@ export function handshake<Owner>(parts: HandshakeParts<Owner>, eras: HandshakePl
  *
  * @throws {GatewayError} if the upstream is modern and cannot be used, or asks for credentials.
  */
-export async function modernOnly<Owner>(
-  { upstream, connection, clientInfo, eras }: HandshakeParts<Owner>,
+export async function modernOnly<Context>(
+  { upstream, connection, clientInfo, eras }: HandshakeParts<Context>,
   patienceMs: number,
 ): Promise<HandshakeOutcome> {
   const verdict = await discover(upstream, connection, clientInfo, patienceMs);
   return verdict.kind === 'modern' ? openModern(verdict.hello) : rejectModern(upstream, eras, verdict);
 }
 
-async function legacyFirst<Owner>(parts: HandshakeParts<Owner>, mayBeModern: boolean): Promise<HandshakeOutcome> {
+async function legacyFirst<Context>(parts: HandshakeParts<Context>, mayBeModern: boolean): Promise<HandshakeOutcome> {
   const { upstream, connection, clientInfo, startMs } = parts;
   const outcome = await initializeOn(parts);
   if (outcome.kind === 'legacy') return openLegacy(outcome.hello, []);
@@ -84,7 +84,7 @@ async function legacyFirst<Owner>(parts: HandshakeParts<Owner>, mayBeModern: boo
  * Sends `server/discover`, and `initialize` as well if there is no answer for a while. The first usable answer decides, even a
  * late one to `server/discover`.
  */
-async function modernFirst<Owner>(parts: HandshakeParts<Owner>): Promise<HandshakeOutcome> {
+async function modernFirst<Context>(parts: HandshakeParts<Context>): Promise<HandshakeOutcome> {
   const { upstream, connection, clientInfo, startMs, eras } = parts;
   const discovering = discover(upstream, connection, clientInfo, startMs);
   const first =
@@ -96,8 +96,8 @@ async function modernFirst<Owner>(parts: HandshakeParts<Owner>): Promise<Handsha
   return await fallBackToInitialize(parts, refused.findings);
 }
 
-async function fallBackToInitialize<Owner>(
-  parts: HandshakeParts<Owner>,
+async function fallBackToInitialize<Context>(
+  parts: HandshakeParts<Context>,
   findings: readonly Finding[],
 ): Promise<HandshakeOutcome> {
   const outcome = await initializeOn(parts);
@@ -106,8 +106,8 @@ async function fallBackToInitialize<Owner>(
 }
 
 /** Sends `initialize` while `server/discover` is in flight on the same connection. */
-async function raceHandshakes<Owner>(
-  parts: HandshakeParts<Owner>,
+async function raceHandshakes<Context>(
+  parts: HandshakeParts<Context>,
   discovering: Promise<Verdict>,
 ): Promise<HandshakeOutcome> {
   const { upstream, connection, clientInfo, eras } = parts;
@@ -153,13 +153,13 @@ async function raceHandshakes<Owner>(
   return { kind: 'unsuitable', reason: second.error, findings: refused.findings, next };
 }
 
-function initializeOn<Owner>({
+function initializeOn<Context>({
   upstream,
   connection,
   clientCapabilities,
   clientInfo,
   startMs,
-}: HandshakeParts<Owner>): Promise<InitializeOutcome> {
+}: HandshakeParts<Context>): Promise<InitializeOutcome> {
   connection.setModernClientInfo(undefined);
   return initialize(upstream, connection, clientCapabilities, clientInfo, startMs);
 }
@@ -197,9 +197,9 @@ function rejectModern(
 }
 
 /** Resolves with the verdict, or with `silent` if the program does not answer for a while. */
-async function answerOrSilence<Owner>(
+async function answerOrSilence<Context>(
   discovering: Promise<Verdict>,
-  connection: Connection<Owner>,
+  connection: Connection<Context>,
   startMs: number,
 ): Promise<Verdict | 'silent'> {
   const stop = new AbortController();

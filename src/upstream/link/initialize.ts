@@ -26,9 +26,9 @@ export type InitializeOutcome =
  *   except a status that refuses the request.
  * @see https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle#initialization
  */
-export async function initialize<Owner>(
+export async function initialize<Context>(
   upstream: string,
-  connection: Connection<Owner>,
+  connection: Connection<Context>,
   capabilities: RawObject,
   clientInfo: RawObject,
   timeoutMs: number,

@@ -14,7 +14,7 @@ export interface ClientFeatures {
 /** The features of a client without capabilities. */
 export const NO_FEATURES: ClientFeatures = { clientCapabilities: RawObject.EMPTY, capabilityKey: '' };
 
-/** A connection holder: a session, or a client group. */
+/** A user of links: a session, or a client group. The core calls it a connection holder. */
 export interface LinkUser extends ClientFeatures {
   /** Unique among all users. */
   readonly key: string;
@@ -27,26 +27,28 @@ export interface LinkUser extends ClientFeatures {
 }
 
 /** One connection after its handshake, and the users that it serves. */
-export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
+export interface Link<Context, User extends LinkUser> extends ClientFeatures {
   /** Its key among the links of its upstream. Changes if a discovery connection becomes the connection of a client. */
   key: string;
   readonly upstream: string;
-  readonly connection: Connection<Owner>;
+  /** The key of the principal whose credentials the upstream gets; empty for those of the gateway, for all principals. */
+  readonly audience: string;
+  readonly connection: Connection<Context>;
   readonly hello: ServerHello;
   /** The era of the protocol that this connection speaks. */
   readonly era: Era;
   /** The `subscriptions/listen` stream of a modern connection. A legacy connection sends notifications without one. */
   readonly subscription: UpstreamSubscription | undefined;
-  /** True if it serves many clients, or only reads lists for the gateway. */
+  /** True if it serves all clients of its audience, or only reads lists for the gateway. */
   shared: boolean;
   readonly users: Set<User>;
   /**
-   * Subscribed resources by the upstream's URI, with the holders that get their updates. The link is not idle while one of its
-   * users is among them; other holders have subscribed on links of their own.
+   * Subscribed resources by the upstream's URI, with the users that get their updates. The link is not idle while it serves one
+   * of them; the others have subscribed on links of their own.
    */
   readonly subscribers: KeptMap<Set<User>>;
-  /** Running tasks by id, with their owners. The owners poll them, so the link is not idle while there are any. */
-  readonly tasks: KeptMap<Owner>;
+  /** Running tasks by id, with the contexts of their calls. Clients poll them, so the link is not idle while there are any. */
+  readonly tasks: KeptMap<Context>;
   /** Time of the last start or end of a call. Monotonic ms. */
   usedMs: number;
   /**
@@ -66,14 +68,14 @@ export interface Link<Owner, User extends LinkUser> extends ClientFeatures {
 export type CloseReason = 'idle' | 'crash' | 'forgotten' | 'replaced' | 'released';
 
 /** Returns whether no call, subscription or task uses the link at this moment. */
-export function isIdle<Owner, User extends LinkUser>(link: Link<Owner, User>): boolean {
+export function isIdle<Context, User extends LinkUser>(link: Link<Context, User>): boolean {
   return link.connection.inFlight === 0 && link.tasks.size === 0 && !isSubscribed(link);
 }
 
 /** Returns whether a user of the link is subscribed to a resource. */
-function isSubscribed<Owner, User extends LinkUser>({ subscribers, users }: Link<Owner, User>): boolean {
-  for (const holders of subscribers.values()) {
-    for (const holder of holders) if (users.has(holder)) return true;
+function isSubscribed<Context, User extends LinkUser>({ subscribers, users }: Link<Context, User>): boolean {
+  for (const subscribed of subscribers.values()) {
+    for (const user of subscribed) if (users.has(user)) return true;
   }
   return false;
 }

@@ -23,13 +23,13 @@ import { UpstreamSubscription } from './upstream-subscription.ts';
 import type { TransportOption } from '../rpc/transport.ts';
 
 /** Receives the events of a link, in the order of arrival. */
-export interface LinkEvents<Owner, User extends LinkUser> {
+export interface LinkEvents<Context, User extends LinkUser> {
   /** The handshake has succeeded. Called before all other events. */
-  onOpen(link: Link<Owner, User>): void;
-  onNotification(link: Link<Owner, User>, notification: Notification, about: Owner | undefined): void;
-  onServerRequest(link: Link<Owner, User>, request: ServerRequest<Owner>): void;
+  onOpen(link: Link<Context, User>): void;
+  onNotification(link: Link<Context, User>, notification: Notification, about: Context | undefined): void;
+  onServerRequest(link: Link<Context, User>, request: ServerRequest<Context>): void;
   /** The connection has closed, on either side. */
-  onClose(link: Link<Owner, User>, error: GatewayError): void;
+  onClose(link: Link<Context, User>, error: GatewayError): void;
 }
 
 /** The key of a link among the links of its upstream, and whether it is shared. */
@@ -42,6 +42,8 @@ export interface LinkPlace {
 export interface LinkRequest extends ClientFeatures {
   /** The era of the client that the link is opened for. */
   readonly clientEra: Era;
+  /** The audience of the link; see `audienceOf` in `connection-key.ts`. */
+  readonly audience: string;
   /** Returns the place of the link, which depends on the era of the connection. */
   placeIn(era: Era): LinkPlace;
 }
@@ -73,13 +75,13 @@ interface Attempt {
 }
 
 /** Opens links to one upstream. Keeps the verdicts on its eras, and the transport that has worked for legacy links. */
-export class Opener<Owner, User extends LinkUser> {
+export class Opener<Context, User extends LinkUser> {
   readonly #parts: OpenerParts;
   #eras: Eras;
   /** The transport of the last legacy link. */
   #legacyTransport: TransportOption | undefined;
   /** The running probe of the modern era. Other modern clients wait for it. */
-  #probing: Promise<unknown> | undefined;
+  #probing: { readonly audience: string; readonly opening: Promise<unknown> } | undefined;
 
   constructor(parts: OpenerParts) {
     this.#parts = parts;
@@ -103,18 +105,28 @@ export class Opener<Owner, User extends LinkUser> {
   }
 
   /** Opens a link. @throws {GatewayError} if all attempts fail or the signal is aborted; every connection is closed then. */
-  async open(request: LinkRequest, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
+  async open(
+    request: LinkRequest,
+    events: LinkEvents<Context, User>,
+    signal: AbortSignal,
+  ): Promise<Link<Context, User>> {
     this.#eras = dropExpired(this.#eras, performance.now());
     // Only a failed probe of the modern era has a cost, so only that probe is shared.
     if (request.clientEra === 'legacy' || this.servingEra('modern') !== undefined) {
       return await this.#open(request, events, signal);
     }
     if (this.#probing !== undefined) {
-      await this.#probing;
-      return await this.#open(request, events, signal);
+      const { audience, opening } = this.#probing;
+      if (audience === request.audience) {
+        await opening;
+        return await this.#open(request, events, signal);
+      }
+      // It may fail for credentials that this audience does not use.
+      await opening.catch(() => undefined);
+      return await this.open(request, events, signal);
     }
     const opening = this.#open(request, events, signal);
-    this.#probing = opening;
+    this.#probing = { audience: request.audience, opening };
     try {
       return await opening;
     } finally {
@@ -122,7 +134,11 @@ export class Opener<Owner, User extends LinkUser> {
     }
   }
 
-  async #open(request: LinkRequest, events: LinkEvents<Owner, User>, signal: AbortSignal): Promise<Link<Owner, User>> {
+  async #open(
+    request: LinkRequest,
+    events: LinkEvents<Context, User>,
+    signal: AbortSignal,
+  ): Promise<Link<Context, User>> {
     const attempts = this.#attempts(planHandshakes(this.#eras, request.clientEra));
     const findings: Finding[] = [];
     let reason: GatewayError | undefined;
@@ -176,21 +192,22 @@ export class Opener<Owner, User extends LinkUser> {
     attempt: Attempt,
     mayFallBack: boolean,
     request: LinkRequest,
-    events: LinkEvents<Owner, User>,
+    events: LinkEvents<Context, User>,
     signal: AbortSignal,
-  ): Promise<Exclude<HandshakeOutcome, { kind: 'open' }> | OpenedLink<Owner, User>> {
+  ): Promise<Exclude<HandshakeOutcome, { kind: 'open' }> | OpenedLink<Context, User>> {
     const { upstream, timeouts, log } = this.#parts;
     const { callMs } = timeouts();
-    let link: Link<Owner, User> | undefined;
+    const { audience } = request;
+    let link: Link<Context, User> | undefined;
     // A server may send messages before the end of the handshake. They are delivered right after it.
-    const earlyEvents: ((link: Link<Owner, User>) => void)[] = [];
-    const whenOpen = (report: (link: Link<Owner, User>) => void) => {
+    const earlyEvents: ((link: Link<Context, User>) => void)[] = [];
+    const whenOpen = (report: (link: Link<Context, User>) => void) => {
       if (link === undefined) earlyEvents.push(report);
       else report(link);
     };
-    const onNotification = (notification: Notification, about: Owner | undefined) =>
+    const onNotification = (notification: Notification, about: Context | undefined) =>
       whenOpen((opened) => events.onNotification(opened, notification, about));
-    let connection: Connection<Owner>;
+    let connection: Connection<Context>;
     try {
       connection = await Connection.open(
         upstream,
@@ -205,6 +222,7 @@ export class Opener<Owner, User extends LinkUser> {
           },
         },
         signal,
+        { audience },
       );
     } catch (thrown) {
       if (!(thrown instanceof GatewayError) || !isNotStreamable(thrown)) throw thrown;
@@ -225,6 +243,7 @@ export class Opener<Owner, User extends LinkUser> {
       const { clientCapabilities, capabilityKey } = isModern ? NO_FEATURES : request;
       link = {
         ...request.placeIn(era),
+        audience,
         clientCapabilities,
         capabilityKey,
         upstream,
@@ -256,7 +275,7 @@ export class Opener<Owner, User extends LinkUser> {
   async #handshake(
     { transport, eras }: Attempt,
     mayFallBack: boolean,
-    connection: Connection<Owner>,
+    connection: Connection<Context>,
     { clientCapabilities }: LinkRequest,
   ): Promise<HandshakeOutcome> {
     const { upstream, clientInfo, timeouts } = this.#parts;
@@ -278,8 +297,8 @@ export class Opener<Owner, User extends LinkUser> {
   }
 }
 
-interface OpenedLink<Owner, User extends LinkUser> {
+interface OpenedLink<Context, User extends LinkUser> {
   readonly kind: 'open';
-  readonly link: Link<Owner, User>;
+  readonly link: Link<Context, User>;
   readonly findings: readonly Finding[];
 }

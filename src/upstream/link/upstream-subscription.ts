@@ -12,9 +12,9 @@ import type { Connection } from '../rpc/connection.ts';
 import type { ServerHello } from './initialize.ts';
 
 /** The parts that an {@link UpstreamSubscription} is constructed from. */
-export interface UpstreamSubscriptionParts<Owner> {
+export interface UpstreamSubscriptionParts<Context> {
   readonly upstream: string;
-  readonly connection: Connection<Owner>;
+  readonly connection: Connection<Context>;
   readonly hello: ServerHello;
   /** Longest wait for the acknowledgement, in milliseconds. */
   readonly callMs: number;

@@ -3,9 +3,10 @@ import type { RawObject } from '../../json/json.ts';
 import type { Answer, Notification } from '../../protocol/jsonrpc.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import type { Severity } from '../../protocol/severity.ts';
+import type { TraceContext } from '../../protocol/trace-context.ts';
 
 /** The options of one request to an upstream. */
-export interface CallOptions<Owner> {
+export interface CallOptions<Context> {
   /** Longest wait without progress (`timeoutMs`), and in total (`maxMs`). Milliseconds; `Infinity` for no deadline. */
   readonly timeoutMs: number;
   readonly maxMs: number;
@@ -15,13 +16,15 @@ export interface CallOptions<Owner> {
   readonly outlivesAnswer?: boolean;
   /** Excludes the call from the calls in flight, so that the connection counts as idle. */
   readonly isBackground?: true;
-  /** The owner of this call, passed to {@link ConnectionEvents}. */
-  readonly context: Owner | undefined;
+  /** The object by which the caller knows the call, passed to {@link ConnectionEvents}. */
+  readonly context: Context | undefined;
   /** In the modern era: the client capabilities (default `{}`), and the log level for this call. */
   readonly capabilities?: RawObject | undefined;
   readonly logLevel?: Severity | undefined;
   /** In the modern era: the `Mcp-Param-…` headers. */
   readonly headers?: readonly Header[] | undefined;
+  /** The trace and span that the request belongs to, in place of those in `_meta` of its parameters. */
+  readonly trace?: TraceContext | undefined;
   /** Called at the end of the call, before `answer` settles. */
   readonly onEnd?: (answer: Answer | GatewayError, durationMs: number) => void;
   /** Receives the notifications about this call, in place of {@link ConnectionEvents}. */
@@ -29,9 +32,9 @@ export interface CallOptions<Owner> {
 }
 
 /** A request to an upstream in flight. */
-export interface Call<Owner> {
+export interface Call<Context> {
   readonly id: number;
-  readonly context: Owner | undefined;
+  readonly context: Context | undefined;
   /** Monotonic ms. */
   readonly startedMs: number;
   /** Resolves with the answer. Rejects with a {@link GatewayError} if there will be none. */
@@ -41,25 +44,25 @@ export interface Call<Owner> {
 }
 
 /** The connection of a call, which can cancel it. */
-interface Canceller<Owner> {
-  cancel(call: Call<Owner>, reason: string | undefined): void;
+interface Canceller<Context> {
+  cancel(call: Call<Context>, reason: string | undefined): void;
 }
 
 function ignore(): void {}
 
 /** A call with the state that its connection keeps until it is settled. */
-export class PendingCall<Owner> implements Call<Owner> {
+export class PendingCall<Context> implements Call<Context> {
   readonly id: number;
   readonly method: string;
-  readonly options: CallOptions<Owner>;
+  readonly options: CallOptions<Context>;
   readonly startedMs: number = performance.now();
   lastActivityMs: number = this.startedMs;
   /** Runs until the call is settled; undefined without a deadline. */
   timer: NodeJS.Timeout | undefined;
-  readonly #canceller: Canceller<Owner>;
+  readonly #canceller: Canceller<Context>;
   readonly #answer = Promise.withResolvers<Answer>();
 
-  constructor(canceller: Canceller<Owner>, id: number, method: string, options: CallOptions<Owner>) {
+  constructor(canceller: Canceller<Context>, id: number, method: string, options: CallOptions<Context>) {
     this.#canceller = canceller;
     this.id = id;
     this.method = method;
@@ -72,7 +75,7 @@ export class PendingCall<Owner> implements Call<Owner> {
     return this.#answer.promise;
   }
 
-  get context(): Owner | undefined {
+  get context(): Context | undefined {
     return this.options.context;
   }
 

@@ -20,17 +20,18 @@ import { standardHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { META, withToken } from '../../protocol/meta.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
+import { withTraceContext } from '../../protocol/trace-context.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
 import { TokenBucket } from './token-bucket.ts';
 import { nextRequestId } from './request-ids.ts';
-import type { Outgoing, StartTransport, Transport } from './transport.ts';
+import type { Outgoing, StartTransport, Transport, TransportRequest } from './transport.ts';
 
 /** A request from an upstream to a client. */
-export interface ServerRequest<Owner> {
+export interface ServerRequest<Context> {
   readonly method: string;
   readonly params: RawObject;
-  /** The owner of the call that it belongs to, if the transport shows it. */
-  readonly about: Owner | undefined;
+  /** The context of the call that it belongs to, if the transport shows it. */
+  readonly about: Context | undefined;
   /** Answers the request. Has no effect after the first answer, or after the upstream has cancelled the request. */
   answer(answer: Answer): void;
   /** Registers a function to run if the upstream cancels the request or its connection ends. */
@@ -38,14 +39,14 @@ export interface ServerRequest<Owner> {
 }
 
 /** Receives notifications and requests of an upstream. Called in the order of arrival; must return without waiting. */
-export interface ConnectionEvents<Owner> {
+export interface ConnectionEvents<Context> {
   /**
    * Receives a notification.
    *
-   * @param about owner of the call that the notification belongs to; undefined if it belongs to none. Progress still has our token.
+   * @param about context of the call that the notification belongs to; undefined if it belongs to none. Progress still has our token.
    */
-  onNotification(notification: Notification, about: Owner | undefined): void;
-  onServerRequest(request: ServerRequest<Owner>): void;
+  onNotification(notification: Notification, about: Context | undefined): void;
+  onServerRequest(request: ServerRequest<Context>): void;
   onClose(error: GatewayError): void;
 }
 
@@ -60,13 +61,13 @@ interface OpenServerRequest {
 }
 
 /** A JSON-RPC peer over one transport: ids, pending requests, timeouts, cancellation. Closing it fails the pending requests. */
-export class Connection<Owner> {
+export class Connection<Context> {
   readonly #upstream: string;
-  readonly #events: ConnectionEvents<Owner>;
-  readonly #pending = new ArrayMap<number, PendingCall<Owner>>();
+  readonly #events: ConnectionEvents<Context>;
+  readonly #pending = new ArrayMap<number, PendingCall<Context>>();
   readonly #serverRequests = new Map<Id, OpenServerRequest>();
-  /** Owners of answered calls whose progress is still routed, by progress token. */
-  readonly #outliving = new Map<number, Owner>();
+  /** Contexts of answered calls whose progress is still routed, by progress token. */
+  readonly #outliving = new Map<number, Context>();
   readonly #firstByte = Promise.withResolvers<void>();
   #transport: Transport | undefined;
   #closed: GatewayError | undefined;
@@ -76,18 +77,19 @@ export class Connection<Owner> {
   /** The `clientInfo` of each request; undefined in the legacy era, where only `initialize` has it. */
   #modernClientInfo: RawObject | undefined;
 
-  private constructor(upstream: string, events: ConnectionEvents<Owner>) {
+  private constructor(upstream: string, events: ConnectionEvents<Context>) {
     this.#upstream = upstream;
     this.#events = events;
   }
 
   /** Starts the transport. @throws {GatewayError} `upstream-unavailable` */
-  static async open<Owner>(
+  static async open<Context>(
     upstream: string,
     start: StartTransport,
-    events: ConnectionEvents<Owner>,
+    events: ConnectionEvents<Context>,
     signal: AbortSignal,
-  ): Promise<Connection<Owner>> {
+    request: TransportRequest,
+  ): Promise<Connection<Context>> {
     const connection = new Connection(upstream, events);
     connection.#transport = await start(
       {
@@ -97,6 +99,7 @@ export class Connection<Owner> {
         onClose: (error) => connection.#onTransportClose(error),
       },
       signal,
+      request,
     );
     return connection;
   }
@@ -122,7 +125,7 @@ export class Connection<Owner> {
   }
 
   /** Sends a request. Never throws: a failure ends the returned call. */
-  call(method: string, params: RawObject | undefined, options: CallOptions<Owner>): Call<Owner> {
+  call(method: string, params: RawObject | undefined, options: CallOptions<Context>): Call<Context> {
     const id = nextRequestId();
     const pending = new PendingCall(this, id, method, options);
     if (this.#closed !== undefined || this.#isClosing || this.#transport === undefined) {
@@ -132,9 +135,9 @@ export class Connection<Owner> {
       return pending;
     }
     // Serialises before registering, so that a serialisation error leaves nothing pending.
-    const outgoing: Outgoing =
+    const outgoing =
       this.#modernClientInfo === undefined
-        ? { text: requestText(id, method, options.progress ? withToken(params, id) : params), id, method }
+        ? legacyRequest(id, method, params, options)
         : modernRequest(id, method, params, this.#modernClientInfo, options);
     this.#pending.set(id, pending);
     if (options.isBackground === true) this.#backgroundCount++;
@@ -143,9 +146,9 @@ export class Connection<Owner> {
     return pending;
   }
 
-  /** Stops routing progress of answered calls to this owner. */
-  forgetProgress(owner: Owner): void {
-    for (const [token, holder] of this.#outliving) if (holder === owner) this.#outliving.delete(token);
+  /** Stops routing progress of answered calls of this context. */
+  forgetProgress(context: Context): void {
+    for (const [token, kept] of this.#outliving) if (kept === context) this.#outliving.delete(token);
   }
 
   /** Switches to the modern era with this `clientInfo`, or back to the legacy era with undefined. */
@@ -174,18 +177,18 @@ export class Connection<Owner> {
   }
 
   /** Cancels a call at the upstream, and fails it with `cancelled`. Has no effect on a settled call. */
-  cancel({ id }: Call<Owner>, reason: string | undefined): void {
+  cancel({ id }: Call<Context>, reason: string | undefined): void {
     this.#cancel(id, reason, new GatewayError('cancelled', { upstream: this.#upstream }));
   }
 
   /** Fails a call at its deadline. A deadline that activity has moved meanwhile is awaited again. */
-  #awaitDeadline(pending: PendingCall<Owner>, nowMs: number): void {
+  #awaitDeadline(pending: PendingCall<Context>, nowMs: number): void {
     const waitMs = pending.dueMs - nowMs;
     if (waitMs === Infinity) return;
     pending.timer = setTimeout(() => this.#checkDeadline(pending), Math.min(waitMs, MAX_TIMER_MS));
   }
 
-  #checkDeadline(pending: PendingCall<Owner>): void {
+  #checkDeadline(pending: PendingCall<Context>): void {
     const nowMs = performance.now();
     // While the upstream waits for an answer of a client, its calls do not time out.
     if (this.#serverRequests.size > 0) pending.lastActivityMs = nowMs;
@@ -199,14 +202,14 @@ export class Connection<Owner> {
     for (const pending of this.#pending.values()) pending.lastActivityMs = nowMs;
   }
 
-  #timeOut({ id, method, startedMs }: PendingCall<Owner>, nowMs: number): void {
+  #timeOut({ id, method, startedMs }: PendingCall<Context>, nowMs: number): void {
     const seconds = Math.round((nowMs - startedMs) / 100) / 10;
     const message = `upstream "${this.#upstream}" did not answer ${method} within ${seconds} s`;
     this.#cancel(id, 'timed out', new GatewayError('upstream-timeout', { upstream: this.#upstream, message }));
   }
 
   /** Removes a pending call. Returns undefined if there is none with this id. */
-  #settle(id: number): PendingCall<Owner> | undefined {
+  #settle(id: number): PendingCall<Context> | undefined {
     const pending = this.#pending.get(id);
     if (pending === undefined) return undefined;
     this.#pending.delete(id);
@@ -285,8 +288,8 @@ export class Connection<Owner> {
     pending?.settle(response);
   }
 
-  #keepProgress(token: number, owner: Owner): void {
-    this.#outliving.set(token, owner);
+  #keepProgress(token: number, context: Context): void {
+    this.#outliving.set(token, context);
     const [oldest] = this.#outliving.keys();
     if (this.#outliving.size > MAX_OUTLIVING_CALLS && oldest !== undefined) this.#outliving.delete(oldest);
   }
@@ -296,9 +299,9 @@ export class Connection<Owner> {
     if (method === 'notifications/progress') {
       const token = Number(params?.raw('progressToken'));
       const pending = this.#pending.get(token);
-      const owner = pending === undefined ? this.#outliving.get(token) : pending.context;
+      const context = pending === undefined ? this.#outliving.get(token) : pending.context;
       if (pending !== undefined) pending.lastActivityMs = performance.now();
-      if (pending !== undefined || owner !== undefined) this.#events.onNotification(notification, owner);
+      if (pending !== undefined || context !== undefined) this.#events.onNotification(notification, context);
     } else if (method === 'notifications/cancelled') {
       const id = params?.raw('requestId');
       this.#withdraw(id);
@@ -312,7 +315,7 @@ export class Connection<Owner> {
   }
 
   /** Returns the call that a notification belongs to; undefined if that is unknown. */
-  #callOf({ method, params }: Notification, about: number | undefined): PendingCall<Owner> | undefined {
+  #callOf({ method, params }: Notification, about: number | undefined): PendingCall<Context> | undefined {
     if (about !== undefined) return this.#pending.get(about);
     if (this.#modernClientInfo === undefined) return undefined;
     const subscription = params?.object('_meta')?.raw(META.subscriptionId);
@@ -372,22 +375,36 @@ export class Connection<Owner> {
   }
 }
 
+/** Returns a request of the legacy era. */
+function legacyRequest<Context>(
+  id: number,
+  method: string,
+  params: RawObject | undefined,
+  { progress, trace }: CallOptions<Context>,
+): Outgoing {
+  const sent = progress ? withToken(params, id) : params;
+  if (trace === undefined) return { text: requestText(id, method, sent), id, method };
+  return { text: requestText(id, method, withTraceContext(sent, trace)), id, method, trace };
+}
+
 /** Returns a request of the modern era, with its envelope and its HTTP headers. */
-function modernRequest<Owner>(
+function modernRequest<Context>(
   id: number,
   method: string,
   params: RawObject | undefined,
   clientInfo: RawObject,
-  { capabilities, logLevel, headers, progress }: CallOptions<Owner>,
+  { capabilities, logLevel, headers, progress, trace }: CallOptions<Context>,
 ): Outgoing {
   const clientCapabilities = capabilities ?? RawObject.EMPTY;
   const envelope: Envelope = { version: MODERN, clientInfo, clientCapabilities, logLevel };
-  const sent = withEnvelope(params, envelope, progress ? id : undefined);
+  const enveloped = withEnvelope(params, envelope, progress ? id : undefined);
+  const sent = trace === undefined ? enveloped : withTraceContext(enveloped, trace);
   return {
     text: requestText(id, method, sent),
     id,
     method,
     headers: standardHeaders({ method, params: sent }),
     params: headers,
+    trace,
   };
 }

@@ -1,5 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
+import type { TraceContext } from '../../protocol/trace-context.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
 
 /** One message to an upstream. */
@@ -14,6 +15,8 @@ export interface Outgoing {
   readonly headers?: readonly Header[];
   /** In the modern era, the `Mcp-Param-…` headers for HTTP. */
   readonly params?: readonly Header[] | undefined;
+  /** The trace and span that the request belongs to, for HTTP. The text has it already. */
+  readonly trace?: TraceContext | undefined;
 }
 
 /** Receives the events of a transport, in the order of arrival. */
@@ -76,8 +79,18 @@ export function disconnectedError(upstream: string, { reason }: AbortSignal): Ga
   return new GatewayError('upstream-unavailable', { upstream, message }, reason);
 }
 
+/** The connection that a transport is started for. */
+export interface TransportRequest {
+  /** The key of the principal whose credentials the upstream gets; empty for those of the gateway. */
+  readonly audience: string;
+}
+
 /** Starts a transport. @throws {GatewayError} `upstream-unavailable` (executed `no`), with the reason as a sentence. */
-export type StartTransport = (events: TransportEvents, signal: AbortSignal) => Promise<Transport>;
+export type StartTransport = (
+  events: TransportEvents,
+  signal: AbortSignal,
+  request: TransportRequest,
+) => Promise<Transport>;
 
 /** The eras that a transport can carry: one of them, or either. */
 export type TransportEra = 'modern' | 'legacy' | 'either';

@@ -2,7 +2,9 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import * as fc from 'fast-check';
 import { ByteBudget } from '../../../src/downstream/memory/byte-budget.ts';
-import { EventLog, type EventLimits, type StreamEvent, textBytes } from '../../../src/downstream/streams/event-log.ts';
+import { type StreamEvent, textBytes } from '../../../src/downstream/streams/event-log.ts';
+import { type EventLimits, MemoryEventLog, MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
+import { eventLogContract } from './event-log.contract.ts';
 
 function streamEvent(seq: number, bytes = 10, atMs = 0): StreamEvent {
   return { seq, text: `${seq}`, bytes, atMs };
@@ -11,46 +13,39 @@ function streamEvent(seq: number, bytes = 10, atMs = 0): StreamEvent {
 /** Larger than any test here needs. */
 const PLENTY = { totalBytes: 1_000_000, principalBytes: 1_000_000 };
 
-function logOf(limits: EventLimits, budget = new ByteBudget(PLENTY, () => undefined), principal = 'alice'): EventLog {
-  return new EventLog(limits, budget, principal, () => undefined);
+function logOf(
+  limits: EventLimits,
+  budget = new ByteBudget(PLENTY, () => undefined),
+  principal = 'alice',
+): MemoryEventLog {
+  return new MemoryEventLog(limits, budget, principal, () => undefined);
 }
 
-function kept(log: EventLog, stream: string): number[] {
+function kept(log: MemoryEventLog, stream: string): number[] {
   const streamEvents = log.takeAfter(stream, 0);
-  for (const each of streamEvents) log.keep(stream, each);
+  for (const each of streamEvents) log.append(stream, each);
   return streamEvents.map(({ seq }) => seq);
 }
 
-test('takeAfter returns later events in order, and no others', () => {
-  const log = logOf({ events: 10, bytes: 100_000 });
-  log.open('a', false);
-  log.open('b', false);
-  for (const seq of [1, 2, 3]) log.keep('a', streamEvent(seq));
-  log.keep('b', streamEvent(1));
-  assert.deepEqual(
-    log.takeAfter('a', 1).map(({ seq }) => seq),
-    [2, 3],
-  );
-  assert.deepEqual(kept(log, 'a'), [1]);
-  assert.deepEqual(kept(log, 'b'), [1]);
-  assert.deepEqual(log.takeAfter('a', 7), []);
-  assert.deepEqual(log.takeAfter('nobody', 0), []);
-});
+eventLogContract(
+  'memory',
+  () => new MemoryEventLogs({ events: 100, bytes: 1_000_000 }, new ByteBudget(PLENTY, () => undefined)),
+);
 
 test('beyond the limit, the oldest finished stream is removed first', () => {
   const log = logOf({ events: 4, bytes: 100_000 });
   for (const name of ['open', 'first', 'second']) log.open(name, false);
-  log.keep('open', streamEvent(1));
-  log.keep('first', streamEvent(1));
+  log.append('open', streamEvent(1));
+  log.append('first', streamEvent(1));
   log.finish('first', 0);
-  log.keep('second', streamEvent(1));
+  log.append('second', streamEvent(1));
   log.finish('second', 0);
-  log.keep('open', streamEvent(2));
-  log.keep('open', streamEvent(3));
+  log.append('open', streamEvent(2));
+  log.append('open', streamEvent(3));
   assert.equal(log.has('first'), false);
   assert.deepEqual(kept(log, 'second'), [1]);
-  log.keep('open', streamEvent(4));
-  log.keep('open', streamEvent(5));
+  log.append('open', streamEvent(4));
+  log.append('open', streamEvent(5));
   assert.equal(log.has('second'), false);
   assert.deepEqual(kept(log, 'open'), [2, 3, 4, 5]);
 });
@@ -59,9 +54,9 @@ test('finished streams expire after five minutes, endless ones event by event', 
   const log = logOf({ events: 10, bytes: 100_000 });
   log.open('post', false);
   log.open('get', true);
-  log.keep('post', streamEvent(1));
-  log.keep('get', streamEvent(1, 10, 0));
-  log.keep('get', streamEvent(2, 10, 200_000));
+  log.append('post', streamEvent(1));
+  log.append('get', streamEvent(1, 10, 0));
+  log.append('get', streamEvent(2, 10, 200_000));
   log.finish('post', 100_000);
   log.expire(300_001);
   assert.equal(log.has('post'), true);
@@ -84,7 +79,7 @@ test('G5 the log never exceeds its limits', () => {
       let seq = 0;
       for (const { what, stream, bytes } of steps) {
         if (what === 'open' && !log.has(stream)) log.open(stream, false);
-        if (what === 'keep') log.keep(stream, streamEvent(++seq, bytes));
+        if (what === 'keep') log.append(stream, streamEvent(++seq, bytes));
         if (what === 'finish') log.finish(stream, 0);
         if (what === 'take') log.takeAfter(stream, seq - 2);
         if (what === 'remove') log.remove(stream);
@@ -107,13 +102,13 @@ test('N-24 beyond the total, the biggest session loses its oldest finished strea
   assert.ok(big !== undefined && small !== undefined);
   for (const stream of ['under-way', 'first', 'second']) {
     big.open(stream, false);
-    big.keep(stream, streamEvent(1, 4_000));
+    big.append(stream, streamEvent(1, 4_000));
     if (stream !== 'under-way') big.finish(stream, 0);
   }
   small.open('own', false);
-  small.keep('own', streamEvent(1, 3_000));
+  small.append('own', streamEvent(1, 3_000));
   assert.equal(big.has('first'), true);
-  small.keep('own', streamEvent(2, 1_000));
+  small.append('own', streamEvent(2, 1_000));
   assert.equal(big.has('first'), false);
   assert.deepEqual(kept(big, 'second'), [1]);
   assert.deepEqual(kept(big, 'under-way'), [1]);
@@ -124,12 +119,12 @@ test('N-24 a principal beyond its share loses only its own events', () => {
   const budget = new ByteBudget({ totalBytes: 100_000, principalBytes: 10_000 }, () => undefined);
   const other = logOf({ events: 100, bytes: 100_000 }, budget, 'bob');
   other.open('s', false);
-  other.keep('s', streamEvent(1, 8_000));
+  other.append('s', streamEvent(1, 8_000));
   other.finish('s', 0);
   for (let session = 0; session < 5; session++) {
     const log = logOf({ events: 100, bytes: 100_000 }, budget, 'alice');
     log.open('s', false);
-    log.keep('s', streamEvent(1, 5_000));
+    log.append('s', streamEvent(1, 5_000));
     log.finish('s', 0);
   }
   assert.deepEqual(kept(other, 's'), [1]);

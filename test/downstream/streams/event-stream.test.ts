@@ -2,16 +2,21 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ByteBudget } from '../../../src/downstream/memory/byte-budget.ts';
 import { EdgeTimers } from '../../../src/downstream/streams/edge-timers.ts';
-import { EventLog } from '../../../src/downstream/streams/event-log.ts';
+import type { EventLog } from '../../../src/downstream/streams/event-log.ts';
 import { EventStream } from '../../../src/downstream/streams/event-stream.ts';
+import { MemoryEventLog } from '../../../src/downstream/streams/memory-event-log.ts';
 import { responder } from './responses.ts';
 
 const LIMIT = { timeout: 20_000 };
 const PLENTY = { totalBytes: 1_000_000, principalBytes: 1_000_000 };
 
-function streamOf(isPriming: boolean, onGone?: () => void) {
+function memoryLog(): MemoryEventLog {
   const budget = new ByteBudget(PLENTY, () => undefined);
-  const log = new EventLog({ events: 100, bytes: 100_000 }, budget, 'alice', () => undefined);
+  return new MemoryEventLog({ events: 100, bytes: 100_000 }, budget, 'alice', () => undefined);
+}
+
+function streamOf(isPriming: boolean, onGone?: () => void, log: EventLog = memoryLog()) {
+  const budget = new ByteBudget(PLENTY, () => undefined);
   const timers = new EdgeTimers(60_000);
   const parts = { log, timers, metrics: undefined, unsent: budget, principal: 'alice', isPriming };
   return { log, stream: new EventStream('s', 'post', '7', parts, onGone) };
@@ -28,10 +33,10 @@ test('REL-19 a client that resumes gets each later event once, to the end', LIMI
   await gone.promise;
   assert.equal(stream.send('"b"'), true);
   stream.finish('"c"');
-  assert.equal(stream.missingAfter(1), 'events');
+  assert.equal(await stream.missingAfter(1), 'events');
   const second = await server.get((response) => stream.attach(response, 1));
   assert.deepEqual(await second.data(), ['"b"', '"c"']);
-  assert.equal(stream.missingAfter(3), 'nothing');
+  assert.equal(await stream.missingAfter(3), 'nothing');
   assert.equal(stream.send('"d"'), false);
 });
 
@@ -57,12 +62,90 @@ test('a new connection replaces the one before, which gets no more events', LIMI
   assert.deepEqual(await first.data(), ['"a"']);
 });
 
-test('the end of a stream whose events are gone is lost', () => {
+test('the end of a stream whose events are gone is lost', async () => {
   const { log, stream } = streamOf(true);
   stream.finish();
-  assert.equal(stream.missingAfter(0), 'nothing');
+  assert.equal(await stream.missingAfter(0), 'nothing');
   const { stream: closed } = streamOf(true);
   closed.close();
   assert.equal(closed.isFinished, true);
   log.close();
+});
+
+/** Returns a log that keeps an event only when it is told so, like one behind a network. */
+function remoteLog(): { readonly log: EventLog; acknowledge(): void; readonly pending: number } {
+  const kept = memoryLog();
+  let waiting: (() => void)[] = [];
+  const whenTold = async <T>(act: () => T): Promise<T> => {
+    await new Promise<void>((resolve) => waiting.push(resolve));
+    return act();
+  };
+  return {
+    log: {
+      open: (stream, isEndless) => kept.open(stream, isEndless),
+      append: (stream, streamEvent) => whenTold(() => kept.append(stream, streamEvent)),
+      finish: (stream, nowMs) => kept.finish(stream, nowMs),
+      hasAfter: (stream, seq) => whenTold(() => kept.hasAfter(stream, seq)),
+      takeAfter: (stream, seq) => whenTold(() => kept.takeAfter(stream, seq)),
+      remove: (stream) => kept.remove(stream),
+      expire: (nowMs) => kept.expire(nowMs),
+      close: () => kept.close(),
+    },
+    acknowledge: () => {
+      const told = waiting;
+      waiting = [];
+      for (const resolve of told) resolve();
+    },
+    get pending() {
+      return waiting.length;
+    },
+  };
+}
+
+test('an event is written after the log has acknowledged it, in order', LIMIT, async () => {
+  await using server = await responder();
+  const remote = remoteLog();
+  const { stream } = streamOf(true, undefined, remote.log);
+  const reply = await server.get((response) => stream.attach(response));
+  for (const text of ['"a"', '"b"']) stream.send(text);
+  stream.finish('"c"');
+  assert.equal(remote.pending, 1, 'the second event waits for the first');
+  const data = reply.data();
+  let isAnswered = false;
+  void data.then(() => (isAnswered = true));
+  for (let n = 0; n < 3; n++) {
+    await new Promise((resolve) => setImmediate(resolve));
+    assert.equal(isAnswered, false);
+    assert.equal(remote.pending, 1);
+    remote.acknowledge();
+  }
+  assert.deepEqual(await data, ['"a"', '"b"', '"c"']);
+});
+
+test('events during the reading of a log come after those that were read', LIMIT, async () => {
+  await using server = await responder();
+  const remote = remoteLog();
+  const gone = Promise.withResolvers<void>();
+  const { stream } = streamOf(true, () => gone.resolve(), remote.log);
+  const acknowledgeAll = async () => {
+    while (remote.pending > 0) {
+      remote.acknowledge();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  };
+  const first = await server.get((response) => stream.attach(response));
+  stream.send('"a"');
+  await acknowledgeAll();
+  assert.deepEqual(await first.data(1), ['"a"']);
+  await first.disconnect();
+  await gone.promise;
+  stream.send('"b"');
+  await acknowledgeAll();
+  const second = await server.get((response) => {
+    stream.attach(response, 1);
+    stream.send('"c"');
+    stream.finish('"d"');
+  });
+  await acknowledgeAll();
+  assert.deepEqual(await second.data(), ['"b"', '"c"', '"d"']);
 });

@@ -12,7 +12,7 @@ export interface EventReply {
 
 export interface Responder extends AsyncDisposable {
   /** Sends a GET, and passes the server's response on. Resolves when the client has the headers. */
-  get(attach: (response: ServerResponse) => void): Promise<EventReply>;
+  get(attach: (response: ServerResponse) => void | Promise<void>): Promise<EventReply>;
 }
 
 function dataIn(text: string): string[] {
@@ -31,7 +31,7 @@ export async function responder(): Promise<Responder> {
       const closed = Promise.withResolvers<void>();
       server.once('request', (_request, response) => {
         response.once('close', () => closed.resolve());
-        attach(response);
+        void attach(response);
       });
       const leaving = new AbortController();
       const { status, body } = await fetch(url, { signal: leaving.signal });

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { createEdgeMemory } from '../../../src/downstream/memory/edge-memory.ts';
 import { EdgeTimers } from '../../../src/downstream/streams/edge-timers.ts';
+import { MemoryEventLogs } from '../../../src/downstream/streams/memory-event-log.ts';
 import { SessionStreams } from '../../../src/downstream/streams/session-streams.ts';
 import type { ClientSession, MessageSink } from '../../../src/gateway/front.ts';
 import { RawObject } from '../../../src/json/json.ts';
@@ -27,11 +28,12 @@ function streamsOf(id = 'sealed-id') {
     setSink: (sink) => void sinks.push(sink),
     removeSink: () => void sinks.push(undefined),
   };
+  const memory = createEdgeMemory(configWith({}), undefined);
   const streams = new SessionStreams(session, {
-    limits: { events: 100, bytes: 100_000 },
+    eventLogs: new MemoryEventLogs({ events: 100, bytes: 100_000 }, memory.events),
     timers: new EdgeTimers(60_000),
     metrics: undefined,
-    memory: createEdgeMemory(configWith({}), undefined),
+    memory,
   });
   return { streams, sinks, end: () => ending.abort() };
 }
@@ -69,8 +71,8 @@ test('S-003 N-43 an event id of another session opens a new stream and tells not
     stream.finish('"secret"');
   });
   assert.deepEqual(await posted.data(), ['"secret"']);
-  const other = await server.get((response) => {
-    assert.equal(bob.resume(response, `${name}.0.${Buffer.from('7').toString('base64url')}`), true);
+  const other = await server.get(async (response) => {
+    assert.equal(await bob.resume(response, `${name}.0.${Buffer.from('7').toString('base64url')}`), true);
   });
   endBob();
   assert.deepEqual(await other.data(), []);
@@ -88,8 +90,8 @@ test('N-43 a request of the session before a restart is answered with outcome-un
   });
   await posted.data();
   const { streams: after, end } = streamsOf();
-  const resumed = await server.get((response) => {
-    assert.equal(after.resume(response, `${name}.0.${Buffer.from('7').toString('base64url')}`), true);
+  const resumed = await server.get(async (response) => {
+    assert.equal(await after.resume(response, `${name}.0.${Buffer.from('7').toString('base64url')}`), true);
   });
   const [answer = ''] = await resumed.data();
   const { id, error } = JSON.parse(answer);

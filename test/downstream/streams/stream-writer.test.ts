@@ -47,7 +47,7 @@ function setUp(isImpatient = true) {
   const writer = new StreamWriter(
     reader,
     {
-      onWritten: ({ seq }) => wrote.push(seq),
+      beforeWrite: ({ seq }) => void wrote.push(seq),
       onGone: (streamEvents) => unsent.push(streamEvents),
       onDropped: () => seen.dropped++,
     },
@@ -160,4 +160,20 @@ test('N-29 an unread update of one resource is queued only once', async () => {
   for (let n = 0; n < 1_000; n++) write(n % 2 === 0 ? one : other);
   await reader.drain();
   assert.deepEqual(seen.wrote, [1, 2, 3]);
+});
+
+test('no comment is written while an event waits for the log', async () => {
+  const reader = new Reader();
+  const kept = Promise.withResolvers<void>();
+  const writer = new StreamWriter(
+    reader,
+    { beforeWrite: () => kept.promise, onGone: () => undefined, onDropped: () => undefined },
+    { isImpatient: true },
+  );
+  writer.write({ seq: 1, text: 'event ', bytes: 6, atMs: 0 }, ANSWER);
+  writer.comment('comment ');
+  kept.resolve();
+  await kept.promise;
+  await reader.drain();
+  assert.equal(reader.taken.join(''), 'event ');
 });

@@ -6,8 +6,8 @@ import { LIMITS, type LimitName } from '../../../src/limits.ts';
 import type { Answer } from '../../../src/protocol/jsonrpc.ts';
 import { usedBytes } from '../../support/used-bytes.ts';
 
-function read(upstream: string, uri: string, audience = 'ann') {
-  return { upstream, params: RawObject.of({ uri }), audience, publicAudience: '' };
+function read(upstream: string, uri: string, privateScope = 'ann') {
+  return { upstream, params: RawObject.of({ uri }), privateScope, publicScope: '' };
 }
 
 function answer(text: string, cacheScope = 'private'): Answer {
@@ -64,7 +64,7 @@ test('N-25 a cached result does not keep its whole message in memory', () => {
   assert.ok(reads.find(read('up', 'a:49'), 1));
 });
 
-test('a result is not cached past a change, nor for another audience', () => {
+test('a result is not cached past a change, nor for another privateScope', () => {
   const { cache: reads } = cache();
   reads.store(read('up', 'a:b'), 0, answer('of Ann'), 0);
   assert.equal(reads.find(read('up', 'a:b', 'bob'), 1), undefined);

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { pino } from 'pino';
-import { EMPTY_OFFER, type Offer } from '../../../src/catalog/offer.ts';
+import { commonKey, EMPTY_OFFER, type Offer } from '../../../src/catalog/offer.ts';
 import { viewsOf } from '../../../src/catalog/view.ts';
 import type { Config } from '../../../src/config/config.ts';
 import { Offers } from '../../../src/gateway/lists/offers.ts';
@@ -24,15 +24,23 @@ interface Place extends AsyncDisposable {
   open(): Promise<Offers>;
 }
 
-async function place(): Promise<Place> {
+/** @param personal upstream whose lists differ by principal. */
+async function place(personal = ''): Promise<Place> {
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-offers-'));
-  const upstreams = [{ ...UPSTREAM, id: 'up', title: 'up', prefix: '' }];
+  const upstreams = ['up', 'other'].map((id) => ({ ...UPSTREAM, id, title: id, prefix: '' }));
   const config: Config = configWith({ stateDir, upstreams });
   const opened: Offers[] = [];
   return {
     open: async () => {
       const store = new DiskOfferStore(stateDir, () => undefined);
-      const offers = new Offers(config, viewsOf(config), store, pino({ level: 'silent' }), createMetrics('0'));
+      const offers = new Offers({
+        config,
+        views: viewsOf(config),
+        audienceOf: (id, principal) => (id === personal ? principal : ''),
+        store,
+        log: pino({ level: 'silent' }),
+        metrics: createMetrics('0'),
+      });
       await offers.restore();
       opened.push(offers);
       return offers;
@@ -46,14 +54,14 @@ async function place(): Promise<Place> {
 }
 
 function seen(offers: Offers): readonly string[][] {
-  return (['legacy', 'modern'] as const).map((era) => [...offers.catalog('', era, '').tools.keys()]);
+  return (['legacy', 'modern'] as const).map((era) => [...offers.catalog('', commonKey(era)).tools.keys()]);
 }
 
 test('N-40 clients of each era get the offer of their era, also after a restart', async () => {
   await using at = await place();
   const before = await at.open();
-  before.update('up', 'legacy', '', LEGACY);
-  before.update('up', 'modern', '', MODERN);
+  before.update('up', commonKey('legacy'), LEGACY);
+  before.update('up', commonKey('modern'), MODERN);
   assert.deepEqual(seen(before), [['old'], ['new']]);
   await before.flush();
   assert.deepEqual(seen(await at.open()), [['old'], ['new']]);
@@ -62,20 +70,41 @@ test('N-40 clients of each era get the offer of their era, also after a restart'
 test('N-40 an upstream of one era has one offer and one catalog for clients of both', async () => {
   await using at = await place();
   const offers = await at.open();
-  offers.update('up', 'legacy', '', LEGACY);
+  offers.update('up', commonKey('legacy'), LEGACY);
   assert.deepEqual(seen(offers), [['old'], ['old']]);
-  assert.equal(offers.catalog('', 'legacy', ''), offers.catalog('', 'modern', ''));
+  assert.equal(offers.catalog('', commonKey('legacy')), offers.catalog('', commonKey('modern')));
 });
 
 test('N-40 an offer of an era that the upstream no longer supports is not used', async () => {
   await using at = await place();
   const offers = await at.open();
-  offers.update('up', 'legacy', '', LEGACY);
-  offers.update('up', 'modern', '', MODERN);
+  offers.update('up', commonKey('legacy'), LEGACY);
+  offers.update('up', commonKey('modern'), MODERN);
   const refused = recordFinding(BOTH, { era: 'modern', speaks: 'no', evidence: 'refused' }, 0);
   assert.equal(offers.setEras('up', refused), true);
   assert.deepEqual(seen(offers), [['old'], ['old']]);
   assert.equal(offers.setEras('up', refused), false);
   assert.equal(offers.setEras('up', BOTH), true);
   assert.deepEqual(seen(offers), [['old'], ['new']]);
+});
+
+test('a principal gets its own offer of an upstream and the common ones of others, also after a restart', async () => {
+  await using at = await place('up');
+  const before = await at.open();
+  const anna = { ...commonKey('legacy'), audience: 'anna' };
+  before.update('up', anna, LEGACY);
+  before.update('other', commonKey('legacy'), { ...LEGACY, tools: [tool('common')] });
+  const toolsOf = (offers: Offers, audience: string) => [
+    ...offers.catalog('', { ...commonKey('modern'), audience }).tools.keys(),
+  ];
+  assert.deepEqual(toolsOf(before, 'anna'), ['old', 'common']);
+  assert.deepEqual(toolsOf(before, 'bert'), ['common']);
+  assert.deepEqual(toolsOf(before, ''), ['common']);
+  await before.flush();
+  const after = await at.open();
+  assert.deepEqual(toolsOf(after, 'anna'), ['common'], 'not read yet');
+  assert.equal(await after.load('up', { ...anna, audience: 'bert' }), false);
+  assert.equal(await after.load('up', anna), true);
+  assert.deepEqual(toolsOf(after, 'anna'), ['old', 'common']);
+  assert.deepEqual(toolsOf(after, 'bert'), ['common']);
 });

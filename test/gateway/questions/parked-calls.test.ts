@@ -4,10 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { suite, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LocalCallOwners } from '../../../src/gateway/questions/call-owners.ts';
 import type { Principal } from '../../../src/policy/principal.ts';
 import { accepted, asker, formOf } from '../../support/asker.ts';
 import { testCore, type TestCore, toolCall } from '../../support/core.ts';
+import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { memoryUpstream, result } from '../../support/memory-upstream.ts';
 import { askedIn, type ModernOptions, modernRequest, toldIn } from '../../support/modern-client.ts';
 
@@ -52,13 +52,13 @@ test('X-010 a retry with the answer gets the result of the call', TIMEOUT, async
 
 test('X-015 a retry at another replica continues the call while its owner exists', TIMEOUT, async () => {
   const { memory, call: at } = asker();
-  const callOwners = new LocalCallOwners();
-  await using first = await testCore({ up: { memory } }, {}, callOwners);
+  const processes = new JoinedProcesses();
+  await using first = await testCore({ up: { memory } }, {}, processes);
   // Replicas have the same keys, and each a state directory of its own.
   const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-replica-'));
   await cp(join(first.config.stateDir, 'keys.json'), join(stateDir, 'keys.json'));
   {
-    await using second = await testCore({ up: { memory } }, { stateDir }, callOwners);
+    await using second = await testCore({ up: { memory } }, { stateDir }, processes);
     const { inputRequests, requestState } = await parked(first, 'n');
     const retry = { requestState, inputResponses: answers(inputRequests, 'Ada') };
     assert.deepEqual(toldIn(await call(second, 'n', retry).reply), { nonce: 'n', told: { q: [accepted('Ada')] } });

@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
+import { cp, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { testCore, toolCall } from '../../support/core.ts';
+import { JoinedProcesses } from '../../support/joined-processes.ts';
 import { ModernClient } from '../../support/modern-client.ts';
 import { coreTaskUpstream, SECRET } from '../../support/task-upstreams.ts';
 
@@ -148,4 +152,26 @@ test('two tasks with questions have separate processes', TIMEOUT, async () => {
     asked.add(JSON.stringify(state['inputRequests']));
   }
   assert.equal(asked.size, 2);
+});
+
+test('a task request at another process of the gateway reaches the one that has the task', TIMEOUT, async () => {
+  const { memory, tasks } = coreTaskUpstream();
+  const processes = new JoinedProcesses();
+  await using first = await testCore({ up: { memory } }, {}, processes);
+  // The processes have the same keys, and each a state directory of its own.
+  const stateDir = await mkdtemp(join(tmpdir(), 'linkspan-replica-'));
+  await cp(join(first.config.stateDir, 'keys.json'), join(stateDir, 'keys.json'));
+  {
+    await using second = await testCore({ up: { memory } }, { stateDir }, processes);
+    const created = await new ModernClient(first, EXTENSIONS).result('tools/call', toolCall('up__job'));
+    const { taskId } = created;
+    const opened = memory.starts;
+    const elsewhere = new ModernClient(second, EXTENSIONS);
+    assert.equal((await elsewhere.result('tasks/get', { taskId }))['status'], 'working');
+    Object.assign(tasks[0] ?? {}, { status: 'completed', result: { content: [] } });
+    const done = await elsewhere.result('tasks/get', { taskId });
+    assert.deepEqual([done['status'], done['taskId']], ['completed', taskId]);
+    assert.equal(memory.starts, opened, 'no connection of its own');
+  }
+  await rm(stateDir, { recursive: true });
 });

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
-import { mkdir, mkdtemp, readdir, rm, stat, truncate, utimes } from 'node:fs/promises';
+import { hash } from 'node:crypto';
+import { mkdir, mkdtemp, readdir, rename, rm, stat, truncate, utimes } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -9,7 +10,7 @@ import { openState } from '../../../src/store/open-state.ts';
 import { offerStoreContract } from '../offer-store.contract.ts';
 
 const OPTIONS = { timeout: 20_000 };
-const KEY = { upstream: 'up', target: '["node"]', era: '', capabilityKey: '' };
+const KEY = { upstream: 'up', target: '["node"]', era: '', capabilityKey: '', audience: '' };
 
 async function testStore() {
   const path = await mkdtemp(join(tmpdir(), 'linkspan-offers-'));
@@ -31,6 +32,39 @@ test('lists survive the process, in one file that only this user can read', OPTI
   assert.deepEqual(others, []);
   assert.equal((await stat(join(dir.path, 'offers', file))).mode & 0o777, 0o600);
   assert.equal(await new DiskOfferStore(dir.path, () => undefined).read(KEY), 'text');
+});
+
+test('lists for all principals are in the files of earlier versions, and name no principal', OPTIONS, async () => {
+  await using dir = await testStore();
+  await dir.store.write({ ...KEY, era: 'legacy', capabilityKey: 'c' }, 'text');
+  await dir.store.write({ ...KEY, era: 'legacy', audience: 'anna@example.com' }, 'text');
+  const digest = (text: string, chars: number) => hash('sha256', text).slice(0, chars);
+  const stem = `up-${digest(KEY.target, 12)}.legacy`;
+  assert.deepEqual((await dir.files()).toSorted(), [
+    `${stem}.a-${digest('anna@example.com', 16)}.json`,
+    `${stem}.c-${digest('c', 16)}.json`,
+  ]);
+});
+
+test('lists of another principal are unknown, even in a file of the same name', OPTIONS, async () => {
+  await using dir = await testStore();
+  await dir.store.write({ ...KEY, audience: 'bob' }, 'lists of bob');
+  const [ofBob = ''] = await dir.files();
+  await dir.store.write({ ...KEY, audience: 'anna' }, 'lists of anna');
+  const ofAnna = (await dir.files()).find((file) => file !== ofBob) ?? '';
+  await rename(join(dir.path, 'offers', ofAnna), join(dir.path, 'offers', ofBob));
+  assert.equal(await dir.store.read({ ...KEY, audience: 'bob' }), undefined);
+});
+
+test('limit storedOffersPerUpstream: lists of principals count too, and those for all stay', OPTIONS, async () => {
+  await using dir = await testStore();
+  const common = { ...KEY, upstream: 'up.c-a-' };
+  await dir.store.write(common, 'common');
+  for (let i = 0; i <= LIMITS.storedOffersPerUpstream; i++) {
+    await dir.store.write({ ...common, audience: `user${i}` }, 'text');
+  }
+  assert.deepEqual(dir.reached, ['storedOffersPerUpstream']);
+  assert.equal(await dir.store.read(common), 'common');
 });
 
 test('lists that cannot be read are unknown', OPTIONS, async () => {

@@ -38,7 +38,7 @@ for (const [era, transport] of [
         onLimit: () => pauses++,
       });
       const events = { onNotification: () => heard++, onServerRequest: () => undefined, onClose: () => undefined };
-      const connection = await Connection.open('up', start, events, new AbortController().signal);
+      const connection = await Connection.open('up', start, events, new AbortController().signal, { audience: '' });
       const limits = { timeoutMs: 20_000, maxMs: 20_000, progress: false, context: undefined } as const;
       const answer = await connection.call('tools/call', RawObject.of({ name: 'x' }), limits).answer;
       assert.ok(answer.kind === 'result');

@@ -6,7 +6,7 @@ import { RawObject } from '../../../src/json/json.ts';
 import type { LinkUser } from '../../../src/upstream/link/link.ts';
 import { HttpStatusError } from '../../../src/upstream/rpc/http-status-error.ts';
 import { type LinkRequest, Opener } from '../../../src/upstream/link/opener.ts';
-import type { StartTransport } from '../../../src/upstream/rpc/transport.ts';
+import type { StartTransport, TransportOption } from '../../../src/upstream/rpc/transport.ts';
 import { memoryUpstream } from '../../support/memory-upstream.ts';
 
 const EVENTS = {
@@ -17,15 +17,20 @@ const EVENTS = {
 };
 const ORDER: LinkRequest = {
   clientEra: 'legacy',
+  audience: '',
   clientCapabilities: RawObject.EMPTY,
   capabilityKey: '',
   placeIn: () => ({ key: 'a', shared: false }),
 };
 
 function opener(...transports: StartTransport[]): Opener<string, LinkUser> {
+  return openerIn('legacy', ...transports);
+}
+
+function openerIn(era: TransportOption['era'], ...transports: StartTransport[]): Opener<string, LinkUser> {
   return new Opener<string, LinkUser>({
     upstream: 'up',
-    transports: transports.map((start) => ({ era: 'legacy', isProcess: false, hasCallStreams: true, start })),
+    transports: transports.map((start) => ({ era, isProcess: false, hasCallStreams: true, start })),
     clientInfo: RawObject.EMPTY,
     timeouts: () => ({ startMs: 2_000, callMs: 2_000 }),
     log: pino({ level: 'silent' }),
@@ -51,9 +56,9 @@ test('a server that does not support the first transport is reached by the secon
 
 test('a transport that has worked is tried first afterwards', async () => {
   let tries = 0;
-  const first: StartTransport = (events, aborted) => {
+  const first: StartTransport = (events, aborted, request) => {
     tries++;
-    return notStreamable()(events, aborted);
+    return notStreamable()(events, aborted, request);
   };
   const memory = memoryUpstream({});
   const links = opener(first, memory.start);
@@ -83,4 +88,18 @@ test('a link that cannot be opened leaves no connection', async () => {
   const memory = memoryUpstream({ revision: '1999-01-01' });
   await assert.rejects(opener(memory.start).open(ORDER, EVENTS, signal()), { code: 'upstream-protocol' });
   assert.equal(memory.open.size, 0);
+});
+
+test('credentials that are refused during a probe fail their audience alone', async () => {
+  const start: StartTransport = async (_events, _signal, { audience }) => {
+    await new Promise((resolve) => setImmediate(resolve));
+    throw new GatewayError('upstream-unavailable', { message: `refused ${audience}` }, new HttpStatusError(401));
+  };
+  const links = openerIn('either', start);
+  const open = (audience: string) => links.open({ ...ORDER, clientEra: 'modern', audience }, EVENTS, signal());
+  const opened = await Promise.allSettled(['mallory', 'anna', 'bert', 'mallory'].map(open));
+  assert.deepEqual(
+    opened.map((one) => (one.status === 'rejected' ? String(one.reason).split(': ').at(-1) : undefined)),
+    ['refused mallory', 'refused anna', 'refused bert', 'refused mallory'],
+  );
 });

@@ -26,6 +26,7 @@ const EVENTS = {
 };
 const orderOf = (clientEra: Era): LinkRequest => ({
   clientEra,
+  audience: '',
   clientCapabilities: RawObject.EMPTY,
   capabilityKey: '',
   placeIn: () => ({ key: 'a', shared: false }),

@@ -37,6 +37,7 @@ async function subscribe({ url }: HttpUpstream, capabilities: object, callMs = 5
     start,
     { onNotification: ignore, onServerRequest: ignore, onClose: ignore },
     AbortSignal.timeout(5_000),
+    { audience: '' },
   );
   connection.setModernClientInfo(RawObject.of({ name: 'linkspan', version: '1' }));
   const notifications = new Waitlist<Notification>();

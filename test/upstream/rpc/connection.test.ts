@@ -25,6 +25,7 @@ async function connect(script: Script) {
       onClose: (error) => closed.push(error),
     },
     AbortSignal.timeout(5_000),
+    { audience: '' },
   );
   const [peer] = upstream.peers;
   assert.ok(peer);

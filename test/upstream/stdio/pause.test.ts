@@ -31,7 +31,7 @@ for (const exits of [false, true]) {
         { upstream: 'up', messageBytes: 4_194_304, log, guard, onLimit: () => pauses++ },
       );
       const events = { onNotification: () => heard++, onServerRequest: () => undefined, onClose: () => undefined };
-      const connection = await Connection.open('up', start, events, new AbortController().signal);
+      const connection = await Connection.open('up', start, events, new AbortController().signal, { audience: '' });
       const limits = { timeoutMs: 20_000, maxMs: 20_000, progress: false, context: undefined } as const;
       const count = 5_000;
       const answering = connection.call('tools/call', RawObject.of({ count, exits }), limits).answer;

@@ -120,7 +120,7 @@ suite('starting a process', () => {
     const target = { kind: 'stdio', command: 'true', args: [], env: {}, cwd: undefined } as const;
     const start = stdioTransport(target, { upstream: 'x', messageBytes: 1_000, log, guard });
     const events = { onMessage: () => {}, onSendFailed: () => {}, onClose: () => {} };
-    await assert.rejects(start(events, AbortSignal.abort()), { code: 'upstream-unavailable' });
+    await assert.rejects(start(events, AbortSignal.abort(), { audience: '' }), { code: 'upstream-unavailable' });
   });
 });
 

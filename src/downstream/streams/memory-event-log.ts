@@ -1,0 +1,169 @@
+import type { ClientSession } from '../../gateway/front.ts';
+import type { ByteAccount, ByteBudget, ByteHolder } from '../memory/byte-budget.ts';
+import type { EventLog, EventLogs, StreamEvent } from './event-log.ts';
+
+/** Bounds on the kept events of one session. */
+export interface EventLimits {
+  readonly events: number;
+  readonly bytes: number;
+}
+
+interface StreamLog {
+  events: StreamEvent[];
+  finishedMs: number | undefined;
+  /** True if no client waits for the end of the stream, so that events may expire one by one. */
+  readonly isEndless: boolean;
+}
+
+/** A client can resume a stream for this long after its end. */
+const KEEP_MS = 300_000;
+
+/** Measured memory of an event besides its text, and of a stream besides its events, in bytes. */
+const EVENT_BYTES = 160;
+const STREAM_BYTES = 1_024;
+
+/**
+ * Keeps the events of one session in memory. Bounded per session and, by the budget, over all sessions.
+ *
+ * If a bound is exceeded, the oldest finished stream is removed first, then the oldest event of an unfinished stream.
+ */
+export class MemoryEventLog implements EventLog, ByteHolder {
+  readonly #limits: EventLimits;
+  readonly #account: ByteAccount;
+  readonly #onRemoved: (stream: string) => void;
+  /** In the order of opening. */
+  readonly #streams = new Map<string, StreamLog>();
+  #count = 0;
+  #bytes = 0;
+
+  /** @param onRemoved called when nothing of a stream is kept any more. */
+  constructor(limits: EventLimits, budget: ByteBudget, principal: string, onRemoved: (stream: string) => void) {
+    this.#limits = limits;
+    this.#account = budget.join(principal, this);
+    this.#onRemoved = onRemoved;
+  }
+
+  get heldBytes(): number {
+    return this.#bytes;
+  }
+
+  open(stream: string, isEndless: boolean): void {
+    this.#streams.set(stream, { events: [], finishedMs: undefined, isEndless });
+    this.#add(STREAM_BYTES);
+  }
+
+  has(stream: string): boolean {
+    return this.#streams.has(stream);
+  }
+
+  append(stream: string, streamEvent: StreamEvent): undefined {
+    const streamLog = this.#streams.get(stream);
+    if (streamLog === undefined) return;
+    streamLog.events.push(streamEvent);
+    this.#count++;
+    this.#add(EVENT_BYTES + streamEvent.bytes);
+    while (this.#count > this.#limits.events && this.#removeOldest());
+    while (this.#bytes > this.#limits.bytes && this.#removeOldest());
+  }
+
+  finish(stream: string, nowMs: number): void {
+    const streamLog = this.#streams.get(stream);
+    if (streamLog !== undefined) streamLog.finishedMs = nowMs;
+  }
+
+  hasAfter(stream: string, seq: number): boolean {
+    const last = this.#streams.get(stream)?.events.at(-1);
+    return last !== undefined && last.seq > seq;
+  }
+
+  takeAfter(stream: string, seq: number): readonly StreamEvent[] {
+    const streamLog = this.#streams.get(stream);
+    if (streamLog === undefined) return [];
+    const from = streamLog.events.findIndex((streamEvent) => streamEvent.seq > seq);
+    if (from < 0) return [];
+    const taken = streamLog.events.splice(from);
+    for (const streamEvent of taken) this.#subtract(streamEvent);
+    return taken;
+  }
+
+  remove(stream: string): void {
+    const streamLog = this.#streams.get(stream);
+    if (streamLog === undefined) return;
+    for (const streamEvent of streamLog.events) this.#subtract(streamEvent);
+    this.#streams.delete(stream);
+    this.#bytes -= STREAM_BYTES;
+    this.#account.subtract(STREAM_BYTES);
+    this.#onRemoved(stream);
+  }
+
+  expire(nowMs: number): void {
+    for (const [stream, streamLog] of this.#streams) {
+      if (streamLog.finishedMs !== undefined) {
+        if (nowMs - streamLog.finishedMs > KEEP_MS) this.remove(stream);
+      } else if (streamLog.isEndless) {
+        while (streamLog.events[0] !== undefined && nowMs - streamLog.events[0].atMs > KEEP_MS) {
+          this.#removeFirst(streamLog);
+        }
+      }
+    }
+  }
+
+  shed(bytes: number): void {
+    const untilBytes = this.#bytes - bytes;
+    while (this.#bytes > untilBytes && this.#removeOldest());
+  }
+
+  /** Removes all streams, and leaves the budget. */
+  close(): void {
+    for (const stream of this.#streams.keys()) this.remove(stream);
+    this.#account.leave();
+  }
+
+  /** Removes the oldest kept data. Returns false if only unfinished streams without events are left. */
+  #removeOldest(): boolean {
+    for (const [stream, streamLog] of this.#streams) {
+      if (streamLog.finishedMs === undefined) continue;
+      this.remove(stream);
+      return true;
+    }
+    for (const streamLog of this.#streams.values()) {
+      if (streamLog.events.length === 0) continue;
+      this.#removeFirst(streamLog);
+      return true;
+    }
+    return false;
+  }
+
+  #removeFirst(streamLog: StreamLog): void {
+    const streamEvent = streamLog.events.shift();
+    if (streamEvent !== undefined) this.#subtract(streamEvent);
+  }
+
+  #add(bytes: number): void {
+    this.#bytes += bytes;
+    this.#account.add(bytes);
+  }
+
+  #subtract(streamEvent: StreamEvent): void {
+    const bytes = EVENT_BYTES + streamEvent.bytes;
+    this.#count--;
+    this.#bytes -= bytes;
+    this.#account.subtract(bytes);
+  }
+}
+
+/** Makes event logs in memory. */
+export class MemoryEventLogs implements EventLogs {
+  readonly #limits: EventLimits;
+  readonly #budget: ByteBudget;
+
+  /** @param budget of the logs of all sessions. */
+  constructor(limits: EventLimits, budget: ByteBudget) {
+    this.#limits = limits;
+    this.#budget = budget;
+  }
+
+  open({ caller }: Pick<ClientSession, 'caller'>, onRemoved: (stream: string) => void): MemoryEventLog {
+    return new MemoryEventLog(this.#limits, this.#budget, caller.principal.key, onRemoved);
+  }
+}

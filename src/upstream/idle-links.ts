@@ -1,0 +1,32 @@
+import type { UpstreamConfig } from '../config/config.ts';
+import { EVERYBODY, isDiscoveryKey } from './connection-key.ts';
+import { isIdle, type Link, type LinkUser } from './link/link.ts';
+
+/** The time that an unused discovery connection stays open after the first client was served: it may report changes. */
+const DISCOVERY_IDLE_MS = 10_000;
+
+/** Returns whether a link stays open without users: a connection to a remote server, for its notifications; a shared process. */
+export function staysOpen<Context, User extends LinkUser>(
+  { shared, audience, capabilityKey }: Link<Context, User>,
+  { target, isolation }: UpstreamConfig,
+): boolean {
+  const isStanding = target.kind !== 'stdio' || isolation === 'shared';
+  return shared && audience === EVERYBODY && capabilityKey === '' && isStanding;
+}
+
+/**
+ * Returns whether a link was not used for the configured time.
+ *
+ * @param hasServed whether a client has been served. Before that, the process that read the lists is kept for it.
+ * @param nowMs monotonic.
+ */
+export function isExpired<Context, User extends LinkUser>(
+  link: Link<Context, User>,
+  config: UpstreamConfig,
+  hasServed: boolean,
+  nowMs: number,
+): boolean {
+  const { idleMs } = config;
+  const limitMs = isDiscoveryKey(link.key) && hasServed ? Math.min(DISCOVERY_IDLE_MS, idleMs) : idleMs;
+  return isIdle(link) && nowMs - link.usedMs > limitMs && !staysOpen(link, config);
+}

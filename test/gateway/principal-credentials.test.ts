@@ -1,0 +1,87 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { Isolation } from '../../src/config/config.ts';
+import { GatewayError } from '../../src/errors.ts';
+import type { Principal } from '../../src/policy/principal.ts';
+import { HttpStatusError } from '../../src/upstream/rpc/http-status-error.ts';
+import { testCore, type TestClient, toolCall } from '../support/core.ts';
+import { memoryUpstream, result } from '../support/memory-upstream.ts';
+
+const TIMEOUT = { timeout: 20_000 };
+const TARGET = { kind: 'http', url: 'http://127.0.0.1:1/mcp', headers: {} } as const;
+
+const principal = (key: string): Principal => ({ key, label: key, scopes: [] });
+
+/** A remote upstream that shows each principal a tool of its own, and refuses the credentials of `mallory`. */
+function personal() {
+  const memory = memoryUpstream({
+    listsOf: ({ audience }) => ({ tools: [{ name: `of_${audience}`, inputSchema: { type: 'object' } }] }),
+    start: async ({ audience }) => {
+      if (audience !== 'mallory') return;
+      throw new GatewayError('upstream-unavailable', { message: 'refused' }, new HttpStatusError(401));
+    },
+    request: (peer, request) => peer.say(result(request, { for: peer.audience })),
+  });
+  const upstream = (isolation: Isolation) =>
+    ({ up: { memory, isolation, target: TARGET, credentials: 'principal' } }) as const;
+  return { memory, upstream };
+}
+
+async function toolsOf(client: TestClient): Promise<unknown> {
+  const { tools } = await client.result('tools/list');
+  return Array.isArray(tools) ? tools.map(({ name }) => name) : tools;
+}
+
+for (const isolation of ['shared', 'session', 'principal', 'call'] as const) {
+  test(`each principal uses its own credentials and lists: isolation ${isolation}`, TIMEOUT, async () => {
+    const { memory, upstream } = personal();
+    await using gateway = await testCore(upstream(isolation));
+    for (const name of ['anna', 'bert', 'anna']) {
+      const client = await gateway.connect({ principal: principal(name) });
+      assert.deepEqual(await toolsOf(client), [`up__of_${name}`]);
+      const answer = await client.result('tools/call', toolCall(`up__of_${name}`));
+      assert.equal(answer['for'], name);
+    }
+    assert.deepEqual(new Set(memory.peers.map(({ audience }) => audience)), new Set(['anna', 'bert']));
+  });
+}
+
+test('refused credentials of one principal leave the upstream ready for the others', TIMEOUT, async () => {
+  const { upstream } = personal();
+  await using gateway = await testCore(upstream('shared'));
+  const anna = await gateway.connect({ principal: principal('anna') });
+  assert.deepEqual(await toolsOf(anna), ['up__of_anna']);
+  const mallory = await gateway.connect({ principal: principal('mallory') });
+  assert.deepEqual(await toolsOf(mallory), []);
+  const state = () => gateway.core.upstreams.get('up')?.lifecycle;
+  assert.equal(state()?.phase, 'ready');
+  const bert = await gateway.connect({ principal: principal('bert') });
+  assert.deepEqual(await toolsOf(bert), ['up__of_bert']);
+  assert.equal((await anna.result('tools/call', toolCall('up__of_anna')))['for'], 'anna');
+  assert.deepEqual([state()?.phase, state()?.attempts], ['ready', 0]);
+});
+
+test('refused credentials of the first principal leave the upstream as it was', TIMEOUT, async () => {
+  const { upstream } = personal();
+  await using gateway = await testCore(upstream('shared'));
+  const mallory = await gateway.connect({ principal: principal('mallory') });
+  assert.deepEqual(await toolsOf(mallory), []);
+  assert.equal(gateway.core.upstreams.get('up')?.lifecycle.phase, 'configured');
+});
+
+test('a change of lists is announced to the clients of its principal alone', TIMEOUT, async () => {
+  const { memory, upstream } = personal();
+  await using gateway = await testCore(upstream('shared'));
+  const [anna, bert] = [
+    await gateway.connect({ principal: principal('anna') }),
+    await gateway.connect({ principal: principal('bert') }),
+  ];
+  for (const client of [anna, bert]) await toolsOf(client);
+  await anna.result('tools/call', toolCall('up__of_anna'));
+  const listed = memory.requests('tools/list').length;
+  const peer = memory.peers.find(({ audience }) => audience === 'anna');
+  peer?.say('{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}');
+  await anna.heard('notifications/tools/list_changed');
+  assert.equal(memory.requests('tools/list').length, listed + 1);
+  assert.deepEqual(bert.listened, []);
+});
