@@ -119,20 +119,23 @@ export function toGatewayError(thrown: unknown): GatewayError {
 /**
  * Returns the JSON-RPC error for a client: the row's code, the message, and `data` with `{ code, executed, retryable,
  * upstream, … }`.
+ *
+ * @param traceId the trace of the request; undefined if it is not traced.
  */
-export function toRpcError(thrown: unknown): RpcError {
+export function toRpcError(thrown: unknown, traceId?: string): RpcError {
   const { code, detail, message, row } = toGatewayError(thrown);
   const data = {
     code,
     ...(detail.upstream === undefined ? {} : { upstream: detail.upstream }),
     ...(row.executed === undefined ? {} : { executed: detail.executed ?? row.executed }),
     ...(row.retryable === undefined ? {} : { retryable: detail.retryable ?? row.retryable }),
+    ...(traceId === undefined ? {} : { traceId }),
     ...detail.data,
   };
   return { code: row.rpc, message, data };
 }
 
-/** Returns a thrown value as the answer to a request. */
-export function toAnswer(thrown: unknown): Answer {
-  return { kind: 'error', error: toRpcError(thrown) };
+/** Returns a thrown value as the answer to a request. @param traceId the trace of the request, if it is traced. */
+export function toAnswer(thrown: unknown, traceId?: string): Answer {
+  return { kind: 'error', error: toRpcError(thrown, traceId) };
 }

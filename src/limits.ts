@@ -37,6 +37,11 @@ export const LIMITS = {
   readCacheUpstreamBytes: 8 * MIB,
   readCacheEntryBytes: 64 * KIB,
 
+  /** One line of the stderr of an upstream. */
+  stderrLineBytes: KIB,
+  /** Lines of the stderr of one upstream process that are logged. */
+  stderrLinesPerSecond: 100,
+
   /** Output of `npx` when the gateway asks which command it would run: a command and its environment. */
   npxOutputChars: MIB,
 
@@ -81,6 +86,11 @@ export const LIMITS = {
   /** Values (objects, arrays, strings, numbers and literals) of one message, at all depths. */
   clientMessageValues: 100_000,
   upstreamMessageValues: 1_000_000,
+
+  /** One `traceparent` or `tracestate` of a client, of which spans keep parts. */
+  traceContextChars: 512,
+  /** Ended spans that wait for their export, with those that are being exported. */
+  traceSpans: 2_048,
 
   /** Body of one request to the admin API. */
   adminBodyBytes: MIB,

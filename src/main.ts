@@ -62,6 +62,11 @@ async function main(argv: readonly string[]): Promise<number> {
     .addOption(operator())
     .addOption(project())
     .addOption(logFormat())
+    .option(
+      '--last-good',
+      'keep a copy of the config in the state directory, and start a broken file with the upstreams of that copy',
+      false,
+    )
     .option('--warm', 'fetch the lists of all upstreams before listening', false)
     .option(
       '--first-key',

@@ -174,6 +174,17 @@ test('no file of the gateway asks for a class of the gateway', () => {
   }
 });
 
+test('only src/telemetry/tracing imports OpenTelemetry, and only compose imports its SDK, when tracing begins', () => {
+  const SDK = ['otel.ts', 'otel-spans.ts', 'export-queue.ts', 'sampler.ts'].map((name) => `telemetry/tracing/${name}`);
+  for (const file of files) {
+    const usesOtel = specifiers(file).some((specifier) => specifier.startsWith('@opentelemetry/'));
+    assert.equal(usesOtel, SDK.includes(file), file);
+    const [found] = imports(file).filter((imported) => SDK.includes(imported) && !SDK.includes(file));
+    if (found !== undefined) assert.deepEqual([file, found], ['compose/open-tracing.ts', 'telemetry/tracing/otel.ts']);
+  }
+  assert.match(sources.get('compose/open-tracing.ts') ?? '', /await import\('\.\.\/telemetry\/tracing\/otel\.ts'\)/);
+});
+
 test('every part of the program is in the table', () => {
   const parts = new Set(files.map(part));
   const known = new Set([...Object.keys(ALLOWED), ...TOP]);

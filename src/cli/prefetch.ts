@@ -13,7 +13,7 @@ import { start, type StartOptions } from './start.ts';
  * @throws {ConfigError}
  */
 export async function prefetch(options: StartOptions): Promise<number> {
-  const { config, log } = start('stdio', options);
+  const { config, log } = await start('stdio', options);
   const metrics = createMetrics(VERSION);
   const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log);
   try {

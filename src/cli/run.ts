@@ -16,12 +16,14 @@ export interface RunOptions extends StartOptions {
  * @throws {ConfigError} if the config file cannot be used.
  */
 export async function run(options: RunOptions): Promise<number> {
-  const { config, loaded, log, load, preview } = start('run', options);
+  const { config, loaded, log, load, preview } = await start('run', options);
   const signals = listenForSignals(log);
 
   let running: Running;
   try {
-    running = await serve(loaded, log, { load, preview, ...(options.warm ? { warmUntil: signals.stop } : {}) });
+    const keepsLastGood = options.lastGood ?? false;
+    const untilReady = options.warm ? { warmUntil: signals.stop } : {};
+    running = await serve(loaded, log, { load, preview, keepsLastGood, ...untilReady });
   } catch (thrown) {
     if (isExpected(thrown) && thrown instanceof Error) log.fatal({ reason: thrown.message }, 'cannot start');
     else log.fatal({ err: thrown }, 'cannot start');
@@ -35,7 +37,8 @@ export async function run(options: RunOptions): Promise<number> {
   }
   const auth = config.auth.apiKeys.length > 0 || config.auth.jwt.length > 0;
   const upstreams = config.upstreams.map(({ id }) => id);
-  log.info({ version: VERSION, url, operatorUrl, upstreams, auth }, 'listening');
+  const lastGoodAt = loaded.lastGood?.savedAt;
+  log.info({ version: VERSION, url, operatorUrl, upstreams, auth, lastGoodAt }, 'listening');
 
   const signal = await signals.stop;
   log.info({ signal }, 'stopping');

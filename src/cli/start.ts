@@ -3,6 +3,7 @@ import { isatty } from 'node:tty';
 import { isLoopback } from '../config/schema/address.ts';
 import type { AccessLog, Config } from '../config/config.ts';
 import { configFile } from '../config/find-file.ts';
+import { loadOrLastGood } from '../config/last-good.ts';
 import { type Loaded, type LoadOptions, loadConfig } from '../config/load.ts';
 import { firstKeyHash, firstKeyText, keptFirstKeyHash } from './first-key.ts';
 import { createLogger, type LogFormat, type Logger } from '../telemetry/log.ts';
@@ -15,8 +16,10 @@ export interface StartOptions {
   readonly operator?: string;
   readonly project?: string;
   readonly logFormat?: LogFormat;
-  /** Gives a config without authentication an API key at the first start. */
+  /** Makes an API key at the first start of a config without authentication. */
   readonly firstKey?: boolean;
+  /** Starts a broken file with the upstreams of the last good one. */
+  readonly lastGood?: boolean;
 }
 
 /** A loaded config, and a log with its settings. */
@@ -66,17 +69,30 @@ export function loadOptions({ listen, operator, project, firstKey = false }: Sta
  * @throws {ConfigError} if the config file cannot be used.
  * @throws {StartError} if the first key cannot be kept.
  */
-export function start(verb: 'run' | 'stdio', options: StartOptions): Started {
+export async function start(verb: 'run' | 'stdio', options: StartOptions): Promise<Started> {
   const file = fileOf(options);
   const how = loadOptions(options);
   const load = () => loadConfig(file, how.use);
   const preview = () => loadConfig(file, how.preview);
-  const loaded = load();
+  const loaded = options.lastGood === true ? await startOrLastGood(file, how.use) : load();
   const { config, warnings } = loaded;
   const format = options.logFormat ?? (isatty(STDERR) ? 'pretty' : 'json');
   const log = createLogger(config.logLevel, undefined, { format, requests: requestLines(verb, format, config) });
   for (const warning of warnings) log.warn({ file: config.file }, warning);
+  if (loaded.lastGood !== undefined) {
+    log.error(
+      { file: config.file, ...loaded.lastGood },
+      'config is broken; the upstreams are those of the last good one',
+    );
+  }
   return { config, loaded, log, load, preview };
+}
+
+/** Loads the config, with the upstreams of the copy in its state directory if it is broken. @throws {ConfigError} */
+async function startOrLastGood(file: string, how: LoadOptions): Promise<Loaded> {
+  const { keptUpstreams } = await import('./kept-upstreams.ts');
+  const kept = await keptUpstreams(file, how.env);
+  return loadOrLastGood((lastGood) => loadConfig(file, { ...how, lastGood }), kept);
 }
 
 /** Returns the config file: the one that the command line names, else the one that is found. @throws {ConfigError} */

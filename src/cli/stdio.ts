@@ -1,4 +1,5 @@
 import { startCore } from '../compose/core.ts';
+import { openTracing } from '../compose/open-tracing.ts';
 import { upstreamTransports } from '../compose/transports.ts';
 import { serveStdio } from '../downstream/stdio.ts';
 import { createMetrics } from '../telemetry/metrics.ts';
@@ -12,7 +13,7 @@ import { start, type StartOptions } from './start.ts';
  * @throws {ConfigError} if the config file cannot be used.
  */
 export async function stdio(options: StartOptions): Promise<number> {
-  const { config, log } = start('stdio', options);
+  const { config, log } = await start('stdio', options);
   const signals = listenForSignals(log);
 
   const metrics = createMetrics(VERSION);
@@ -20,6 +21,7 @@ export async function stdio(options: StartOptions): Promise<number> {
     // Our only session ends with this process. The state directory is left to a gateway that serves many clients.
     mayOwnState: false,
     clientTransport: 'pipe',
+    tracing: await openTracing(config, metrics, log),
   });
   const streams = { input: process.stdin, output: process.stdout };
   const closed = serveStdio(core.gateway, '', streams, log, (limit) => metrics.limitReached(limit));

@@ -1,4 +1,3 @@
-import { hash } from 'node:crypto';
 import type { ClientGroup } from '../gateway/clients/client-group.ts';
 import type { Session } from '../gateway/clients/session.ts';
 import type { ConnectionHolder } from '../gateway/exchange/connection-holder.ts';
@@ -13,14 +12,8 @@ export interface ClientSource extends Pick<Core, 'seenClients' | 'parked'> {
 }
 
 const MS = 1_000;
-const DIGEST_CHARS = 16;
 /** Sessions, streams or calls in one answer. */
 export const MAX_ITEMS = 10_000;
-
-/** Returns the name of a session or group for operators. The id of a session is a credential and is never shown. */
-export function digestOf(id: string): string {
-  return hash('sha256', id, 'hex').slice(0, DIGEST_CHARS);
-}
 
 interface Named {
   readonly id: string;
@@ -30,10 +23,10 @@ interface Named {
 
 function* holdersOf({ sessions, groups }: ClientSource): Iterable<Named> {
   for (const session of sessions) {
-    yield { id: digestOf(session.id), kind: 'session', holder: session };
+    yield { id: session.digest, kind: 'session', holder: session };
   }
   for (const group of groups) {
-    yield { id: digestOf(group.key), kind: 'group', holder: group };
+    yield { id: group.digest, kind: 'group', holder: group };
   }
 }
 

@@ -9,7 +9,7 @@ import { isUp } from '../upstream/lifecycle.ts';
 import { VERSION } from '../version.ts';
 import { callAsOperator } from './admin-call.ts';
 import { catalogAnswerOf } from './admin-catalog.ts';
-import { callsAnswerOf, clientsAnswerOf, digestOf, sessionsAnswerOf, streamsAnswerOf } from './admin-clients.ts';
+import { callsAnswerOf, clientsAnswerOf, sessionsAnswerOf, streamsAnswerOf } from './admin-clients.ts';
 import type { Core } from './core.ts';
 import { nextStepFor } from './next-step.ts';
 import { widestKey } from './widest-key.ts';
@@ -103,7 +103,7 @@ export function createAdminPort(source: AdminSource): AdminPort {
     },
     endSession: async (digest) => {
       for (const session of core.sessions) {
-        if (digestOf(session.id) !== digest) continue;
+        if (session.digest !== digest) continue;
         await core.gateway.endSession(session);
         return `The session of ${session.caller.principal.label} has ended. Its client opens a new one.`;
       }

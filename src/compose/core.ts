@@ -44,6 +44,7 @@ import { ERAS } from '../protocol/revisions.ts';
 import { openState, type State } from '../store/open-state.ts';
 import { requestLogBeside } from '../telemetry/log.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { Tracing } from '../telemetry/tracing/tracing.ts';
 import type { ProcessUsage } from '../upstream/stdio/process-usage.ts';
 import { UpstreamSet } from '../upstream/upstream-set.ts';
 import { VERSION } from '../version.ts';
@@ -100,6 +101,8 @@ export interface CoreOptions {
   readonly mayOwnState?: boolean;
   /** The connections of clients. Default: `tcp`. */
   readonly clientTransport?: ClientTransport;
+  /** Traces requests. The core disposes it when it stops. Default: nothing is traced. */
+  readonly tracing?: Tracing | undefined;
 }
 
 /** The parts that a core is constructed from. */
@@ -111,6 +114,7 @@ interface CoreParts {
   readonly transports: UpstreamTransports;
   readonly owners: Owners;
   readonly clientTransport: ClientTransport;
+  readonly tracing: Tracing | undefined;
   readonly log: Logger;
 }
 
@@ -126,7 +130,7 @@ export async function startCore(
   log: Logger,
   options: CoreOptions = {},
 ): Promise<Core> {
-  const { mayOwnState: mayOwn = true, owners = new LocalOwners(), clientTransport = 'tcp' } = options;
+  const { mayOwnState: mayOwn = true, owners = new LocalOwners(), clientTransport = 'tcp', tracing } = options;
   const state = await openState(config.stateDir, {
     mayOwn,
     events: {
@@ -140,14 +144,15 @@ export async function startCore(
     log[mayOwn ? 'warn' : 'info']({ stateDir: config.stateDir, why: state.notice }, 'sessions are not kept');
   }
   const sealer = await Sealer.open(state.keys);
-  const core = createCore({ config, state, sealer, metrics, transports, owners, clientTransport, log });
+  const core = createCore({ config, state, sealer, metrics, transports, owners, clientTransport, tracing, log });
   await core.restore();
   core.start();
   return core;
 }
 
 /** Constructs the core, each part after the parts that it needs. No part runs before `start`. */
-function createCore({ config, state, sealer, metrics, transports, owners, clientTransport, log }: CoreParts) {
+function createCore(parts: CoreParts) {
+  const { config, state, sealer, metrics, transports, owners, clientTransport, tracing, log } = parts;
   /** The running config. Parts read the settings that a reload may change through functions and getters. */
   let current = config;
   const onLimit = (limit: LimitName) => metrics.limitReached(limit);
@@ -247,10 +252,18 @@ function createCore({ config, state, sealer, metrics, transports, owners, client
     clientInfo: serverInfo,
     metrics,
     log,
+    tracing,
   });
 
   // Requests of clients.
-  const recorder = new RequestRecorder(metrics, log, requestLogBeside(log), clientTransport);
+  const recorder = new RequestRecorder({
+    metrics,
+    log,
+    requestLog: requestLogBeside(log),
+    transport: clientTransport,
+    tracing,
+    clientOf: (caller) => seenClients.find(caller),
+  });
   const translator = new ResultTranslator(serverInfo, questionPolicy);
   const listRefresher = new ListRefresher({
     views,
@@ -459,6 +472,7 @@ function createCore({ config, state, sealer, metrics, transports, owners, client
       await offers.flush();
       await records.flush();
       await state[Symbol.asyncDispose]();
+      await tracing?.[Symbol.asyncDispose]();
     },
   };
 }

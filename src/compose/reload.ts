@@ -5,6 +5,7 @@ import { appliedConfig, type ConfigDiff, diffConfigs, isEmptyDiff, type SettingC
 import { diffLines } from '../config/diff-text.ts';
 import { ConfigError } from '../config/document/problem.ts';
 import type { Loaded } from '../config/load.ts';
+import { newlyFailing } from '../config/newly-failing.ts';
 import type { Setting } from '../config/settings.ts';
 import { StartError } from '../errors.ts';
 import type {
@@ -32,6 +33,8 @@ export interface ReloaderParts {
   readonly log: Logger;
   /** Runs after each attempt, with the files that the config depends on. */
   onFiles?(files: readonly string[]): void;
+  /** Runs after a config was applied, before the attempt ends. Never rejects. */
+  onApplied?(loaded: Loaded): Promise<void>;
 }
 
 /** Loads the config again while the gateway runs. A config that cannot be used changes nothing. */
@@ -46,7 +49,12 @@ export class Reloader implements ConfigControl {
   constructor(parts: ReloaderParts) {
     this.#parts = parts;
     this.#running = parts.loaded.config;
-    this.#state = stateOf(parts.loaded.config, parts.loaded, []);
+    const { config, lastGood } = parts.loaded;
+    const state = stateOf(config, parts.loaded, []);
+    this.#state =
+      lastGood === undefined
+        ? state
+        : { ...state, lastGoodAt: lastGood.savedAt, rejected: { at: state.loadedAt, reason: lastGood.reason } };
     this.#settings = parts.loaded.settings;
   }
 
@@ -87,10 +95,11 @@ export class Reloader implements ConfigControl {
       if (!isUnchanged) await this.#parts.apply(next, diff);
       this.#running = next;
       this.#state = isUnchanged
-        ? { ...this.#state, rejected: undefined, atRestart, warnings: loaded.warnings }
+        ? { ...this.#state, lastGoodAt: undefined, rejected: undefined, atRestart, warnings: loaded.warnings }
         : stateOf(next, loaded, atRestart);
       this.#settings = withRunning(loaded.settings, this.#settings(), diff.atRestart);
       metrics.configReloaded(isUnchanged ? 'unchanged' : 'applied', Date.now());
+      if (!isUnchanged) await this.#parts.onApplied?.(loaded);
       for (const warning of loaded.warnings) log.warn({ file }, warning);
       if (atRestart.length > 0)
         log.warn({ file, changes: atRestart }, 'changed settings take effect at the next start');
@@ -109,10 +118,7 @@ export class Reloader implements ConfigControl {
 
   /** Returns a config that was loaded. @throws {ConfigError} for an upstream that would not run any more, or never could. */
   #checked(loaded: Loaded): Loaded {
-    const before = new Map(this.#running.upstreams.map(({ id, problem }) => [id, problem]));
-    const failing = loaded.config.upstreams.filter(({ id, problem }) => {
-      return problem !== undefined && (!before.has(id) || before.get(id) === undefined);
-    });
+    const failing = newlyFailing(this.#running.upstreams, loaded.config.upstreams);
     if (failing.length === 0) return loaded;
     const { file } = loaded.config;
     throw new ConfigError(
@@ -139,6 +145,7 @@ function stateOf(config: Config, { warnings }: Loaded, atRestart: readonly strin
     file: config.file,
     hash: hash('sha256', JSON.stringify(config)).slice(0, HASH_CHARS),
     loadedAt: new Date().toISOString(),
+    lastGoodAt: undefined,
     rejected: undefined,
     atRestart,
     warnings,

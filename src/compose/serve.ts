@@ -12,6 +12,8 @@ import { VERSION } from '../version.ts';
 import { createAdminPort } from './admin-port.ts';
 import { type Core, startCore } from './core.ts';
 import { Edge } from './edge.ts';
+import { lastGoodKeeper } from './last-good-keeper.ts';
+import { openTracing } from './open-tracing.ts';
 import { OperatorAccess } from './operator-access.ts';
 import { Reloader } from './reload.ts';
 import { upstreamTransports } from './transports.ts';
@@ -38,6 +40,8 @@ export interface ServeOptions {
   readonly load: () => Loaded;
   /** Loads the config to show the difference. Changes nothing. @throws {ConfigError} */
   readonly preview: () => Loaded;
+  /** Keeps a copy of each config that is applied, for a later start with a broken file. */
+  readonly keepsLastGood?: boolean;
   /** If set, reads the lists of all upstreams before listening, at most until this promise settles. */
   readonly warmUntil?: Promise<unknown>;
 }
@@ -48,11 +52,12 @@ export interface ServeOptions {
  * @throws {StartError} if an address cannot be used; another error if the state directory cannot be used.
  */
 export async function serve(loaded: Loaded, log: Logger, options: ServeOptions): Promise<Running> {
-  const { load, preview, warmUntil } = options;
+  const { load, preview, warmUntil, keepsLastGood = false } = options;
   const { config } = loaded;
   const startedAtMs = Date.now();
   const metrics = createMetrics(VERSION);
-  const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log);
+  const tracing = await openTracing(config, metrics, log);
+  const core = await startCore(config, metrics, await upstreamTransports(config, metrics, log), log, { tracing });
   let isStopping = false;
   const draining = { isDraining: false };
   const ready = () => {
@@ -60,9 +65,16 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
     if (draining.isDraining) return { ready: false, reasons: ['an operator drains this gateway'] };
     return readiness(core);
   };
-  metrics.configStarted(startedAtMs);
+  const { lastGood } = loaded;
+  metrics.configStarted(startedAtMs, lastGood === undefined ? undefined : Date.parse(lastGood.savedAt));
   metrics.onScrape('ready', () => (ready().ready ? 1 : 0));
 
+  const keepLastGood = lastGoodKeeper({
+    stateDir: config.stateDir,
+    isWanted: keepsLastGood,
+    ownsState: core.keepsState,
+    log,
+  });
   const access = new OperatorAccess(config, { startedAtMs, ownsState: core.keepsState, log });
   let edge: Edge | undefined;
   let watch: FileWatch | undefined;
@@ -98,6 +110,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
     apply,
     metrics,
     log,
+    onApplied: keepLastGood,
     onFiles: (next) => {
       files = next;
       void watch?.setFiles(files);
@@ -128,6 +141,7 @@ export async function serve(loaded: Loaded, log: Logger, options: ServeOptions):
     edge = open;
     await access.announce(open.operatorOrigin);
     await setWatch(config.reload.watch);
+    await keepLastGood(loaded);
     return {
       get url() {
         return url();

@@ -4,6 +4,7 @@ import type { ConnectionHolder } from '../gateway/exchange/connection-holder.ts'
 import type { Exchange } from '../gateway/exchange/exchange.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
+import type { Tracing } from '../telemetry/tracing/tracing.ts';
 import type { ConnectionQuota } from '../upstream/connection-quota.ts';
 import { processLimit, processQuota, remoteQuota } from '../upstream/quotas.ts';
 import { Upstream } from '../upstream/upstream.ts';
@@ -21,6 +22,8 @@ export interface UpstreamFactoryParts {
   readonly clientInfo: RawObject;
   readonly metrics: Metrics;
   readonly log: Logger;
+  /** Undefined if nothing is traced. */
+  readonly tracing: Tracing | undefined;
 }
 
 /** Constructs upstreams from their configuration. All of them share the quotas of processes and remote connections. */
@@ -38,7 +41,7 @@ export class UpstreamFactory {
 
   /** Constructs one upstream. It starts no connection yet. */
   create(config: UpstreamConfig): Upstream<Exchange, ConnectionHolder> {
-    const { limits, transports, events, clientInfo, metrics, log } = this.#parts;
+    const { limits, transports, events, clientInfo, metrics, log, tracing } = this.#parts;
     const { id } = config;
     metrics.upstreamAdded(id);
     metrics.upstreamState(id, 'configured');
@@ -51,6 +54,7 @@ export class UpstreamFactory {
         quota: config.target.kind === 'stdio' ? this.#processes : this.#remote,
         clientInfo,
         log,
+        tracing,
         onLimit: (limit) => metrics.limitReached(limit),
         onStartFailed: () => metrics.upstreamStartFailed(id),
         onListed: (durationMs) => metrics.upstreamListed(id, durationMs / 1_000),

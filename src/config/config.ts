@@ -24,6 +24,8 @@ export interface Config {
   readonly legacySse: boolean;
   readonly logLevel: LogLevel;
   readonly accessLog: AccessLog;
+  /** Undefined if nothing is traced. */
+  readonly tracing: TracingConfig | undefined;
   readonly names: { readonly maxChars: number };
   readonly instructions: { readonly maxChars: number };
   /** `waitMs` limits how long a list request waits for upstreams that have never been listed. */
@@ -31,6 +33,14 @@ export interface Config {
   readonly reload: ReloadConfig;
   readonly upstreams: readonly UpstreamConfig[];
   readonly profiles: readonly ProfileConfig[];
+}
+
+/** The export of traces. The environment sets what is undefined here, by the names of OpenTelemetry. */
+export interface TracingConfig {
+  /** URL that traces are sent to, by OTLP over HTTP. */
+  readonly endpoint: string | undefined;
+  /** The share of requests that are traced, 0 to 1, among those whose clients name no trace. */
+  readonly sampling: number | undefined;
 }
 
 export interface ReloadConfig {

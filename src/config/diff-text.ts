@@ -4,7 +4,7 @@ import { shownUrl } from './shown-url.ts';
 const HIDDEN = '(not shown)';
 
 /** Settings whose values may be secrets, or contain one. */
-const SECRET = /\.(?:env|headers|args|auth|operatorKeys)(?:\.|$)/;
+const SECRET = /\.(?:env|headers|args|auth|operatorKeys|tracing)(?:\.|$)/;
 
 const MAX_CHARS = 200;
 

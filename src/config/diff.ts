@@ -55,6 +55,7 @@ const CONNECTION_SETTINGS: readonly (readonly string[])[] = [
 const RESTART_SETTINGS: readonly (readonly string[])[] = [
   ['stateDir'],
   ['accessLog'],
+  ['tracing'],
   ['sessions', 'keepAliveMs'],
   ['sessions', 'eventLimit'],
   ['sessions', 'eventLimitBytes'],
@@ -109,13 +110,14 @@ export function isEmptyDiff(diff: ConfigDiff): boolean {
 
 /** Returns the next config with the running values of all settings that take effect at a restart only. */
 export function appliedConfig(running: Config, next: Config): Config {
-  const { stateDir, accessLog } = running;
+  const { stateDir, accessLog, tracing } = running;
   const { keepAliveMs, eventLimit, eventLimitBytes, eventTotalBytes } = running.sessions;
   const { bodyTotalBytes, unsentTotalBytes } = running.limits;
   return {
     ...next,
     stateDir,
     accessLog,
+    tracing,
     sessions: { ...next.sessions, keepAliveMs, eventLimit, eventLimitBytes, eventTotalBytes },
     limits: { ...next.limits, bodyTotalBytes, unsentTotalBytes },
   };

@@ -4,7 +4,7 @@ import { resolve } from 'node:path';
 import { addressesOf, exposure, exposureWarnings, readOverrides } from './addresses.ts';
 import type { Addresses } from './addresses.ts';
 import { findUpstreams } from './upstreams/client-file.ts';
-import type { Config, UpstreamConfig } from './config.ts';
+import type { Config, TracingConfig } from './config.ts';
 import type { Document } from './document/document.ts';
 import { expandData, valueAt } from './document/expanded.ts';
 import { gatewaySchema } from './schema/gateway-schema.ts';
@@ -12,19 +12,25 @@ import type { GatewaySettings } from './schema/gateway-schema.ts';
 import { parseFile } from './parse-file.ts';
 import { places } from './document/places.ts';
 import type { Places } from './document/places.ts';
-import { ConfigError, keyText, problemLine } from './document/problem.ts';
+import { ConfigError } from './document/problem.ts';
 import type { Problem } from './document/problem.ts';
 import { readProfiles } from './profiles.ts';
 import { checkSection } from './schema/section.ts';
 import { type Setting, settingsOf } from './settings.ts';
 import { defaultStateDir } from './state-dir.ts';
 import { upstreamId } from './upstreams/upstream-id.ts';
-import { readUpstream } from './upstreams/upstream.ts';
+import {
+  type ConfigCopy,
+  earlierUpstreams,
+  type LastGoodUpstreams,
+  mapOf,
+  readUpstreams,
+  type UpstreamSource,
+} from './upstream-source.ts';
 
 const FILE_LIMIT_BYTES = 1_048_576;
 /** Claude Code keeps all its state in the file with its servers. */
 const JSON_FILE_LIMIT_BYTES = 33_554_432;
-const UPSTREAM_LIMIT = 500;
 
 export interface LoadOptions {
   readonly env: NodeJS.ProcessEnv;
@@ -36,6 +42,8 @@ export interface LoadOptions {
   readonly project?: string | undefined;
   /** Returns the SHA-256 of an API key for a config without authentication. Called only if the rest of the config is valid. */
   readonly firstKeyHash?: ((config: Pick<Config, 'stateDir' | 'publicUrl' | 'listen'>) => string) | undefined;
+  /** Upstreams to use instead of those of the file. The settings of the gateway are always those of the file. */
+  readonly lastGood?: LastGoodUpstreams | undefined;
 }
 
 export interface Loaded {
@@ -49,6 +57,10 @@ export interface Loaded {
   readonly files: readonly string[];
   /** Returns every setting with its origin, without secrets. */
   readonly settings: () => readonly Setting[];
+  /** A copy of the file; undefined for a large file, most of which is the state of a client. */
+  readonly copy: ConfigCopy | undefined;
+  /** Set if the file is broken and the upstreams are those of an earlier one. */
+  readonly lastGood?: { readonly savedAt: string; readonly reason: string } | undefined;
 }
 
 /**
@@ -61,43 +73,23 @@ export interface Loaded {
  *   `firstKeyHash` throws.
  */
 export function loadConfig(file: string, options: LoadOptions): Loaded {
-  const { env, listen, operator, project } = options;
+  const { env, listen, operator, project, lastGood } = options;
   const absolute = resolve(file);
-  const document = parseFile(file, readText(file));
-  const map = findUpstreams(document, project);
-  if ('problems' in map) throw new ConfigError(map.problems);
-
+  const text = readText(file);
+  const document = parseFile(file, text);
   const where = places(absolute, env);
-  const problems: Problem[] = [];
-  const wrongEntries: Problem[] = [];
-  const warnings: string[] = [...map.warnings];
+  const own = findUpstreams(document, project);
+  const source: UpstreamSource =
+    lastGood === undefined
+      ? { document, where, map: mapOf(own) }
+      : earlierUpstreams(lastGood, { file, document, found: own }, options);
 
+  const problems: Problem[] = [];
   const settings = readGateway(document, where, problems);
-  const upstreams: UpstreamConfig[] = [];
-  const keys = new Map<string, string>();
-  let usable = 0;
-  for (const at of map.entries) {
-    const { key, path } = at;
-    const id = upstreamId(key);
-    const other = keys.get(id);
-    if (other === undefined) keys.set(id, key);
-    else {
-      const message = `has the id "${id}", as ${keyText([...map.path, other])} has; rename one`;
-      problems.push(document.problem(path, message, 'key'));
-    }
-    if (id.length > 64) problems.push(document.problem(path, 'expected a name of at most 64', 'key'));
-    const read = readUpstream(document, map, at, where);
-    wrongEntries.push(...read.problems);
-    warnings.push(...read.warnings);
-    if (read.config === undefined) continue;
-    upstreams.push(read.config);
-    if (read.problems.length === 0) usable++;
-  }
-  if (map.entries.length > UPSTREAM_LIMIT) {
-    problems.push(document.problem(map.path, `more than ${UPSTREAM_LIMIT} upstreams`, 'key'));
-  }
-  if (upstreams.length === 0 && problems.length === 0) {
-    warnings.push(problemLine(document.problem(map.path, 'no upstream is left to serve', 'key')));
+  const { upstreams, keys, wrongEntries, warnings, hasUsable } = readUpstreams(source, problems);
+  // A profile may name an upstream that only the file has. It goes without that upstream.
+  if (lastGood !== undefined && 'entries' in own) {
+    for (const { key } of own.entries) if (!keys.has(upstreamId(key))) keys.set(upstreamId(key), key);
   }
 
   const overrides = readOverrides({ listen, operator }, problems);
@@ -108,11 +100,11 @@ export function loadConfig(file: string, options: LoadOptions): Loaded {
   const firstKeyHash = isAuthConfigured ? undefined : options.firstKeyHash;
   const hasAuth = isAuthConfigured || firstKeyHash !== undefined;
   problems.push(...profiles.problems, ...exposure(document, hasAuth, addresses));
-  const hasNoUsableEntry = usable === 0 && wrongEntries.length > 0;
+  const hasNoUsableEntry = !hasUsable && wrongEntries.length > 0;
   if (problems.length > 0 || hasNoUsableEntry) throw new ConfigError([...problems, ...wrongEntries]);
   warnings.push(...profiles.warnings, ...exposureWarnings(document, settings, addresses));
 
-  const config = configOf(absolute, settings, addresses, where);
+  const config = configOf(absolute, settings, addresses, where, env);
   const auth =
     firstKeyHash === undefined
       ? config.auth
@@ -121,14 +113,16 @@ export function loadConfig(file: string, options: LoadOptions): Loaded {
     config: freeze({ ...config, auth, upstreams, profiles: profiles.profiles }),
     warnings,
     problems: wrongEntries.toSorted((a, b) => a.line - b.line || a.column - b.column),
-    files: [absolute, ...where.files],
+    files: [...new Set([absolute, ...where.files, ...source.where.files])],
     settings: () =>
       settingsOf({
         document,
         gateway: expandData(['gateway'], valueAt(document.data, ['gateway']) ?? {}, where, 'plain'),
-        upstreams: map.entries.map(({ path }) => path),
+        upstreamDocument: source.document,
+        upstreams: source.map.entries.map(({ path }) => path),
         options: optionSettings({ listen, operator }),
       }),
+    copy: text.length > FILE_LIMIT_BYTES ? undefined : { text, envFiles: Object.fromEntries(where.envFiles) },
   };
 }
 
@@ -172,6 +166,7 @@ function configOf(
   settings: GatewaySettings,
   { listen, operator, operatorMayMove }: Addresses,
   where: Places,
+  env: LoadOptions['env'],
 ): Omit<Config, 'upstreams' | 'profiles'> {
   const { limits, sessions } = settings;
   return {
@@ -212,11 +207,22 @@ function configOf(
     legacySse: settings.legacySse,
     logLevel: settings.logLevel,
     accessLog: settings.accessLog,
+    tracing: tracingOf(settings.tracing, env),
     names: settings.names,
     instructions: settings.instructions,
     lists: { waitMs: settings.lists.wait },
     reload: { watch: settings.reload.watch, drainMs: settings.reload.drain },
   };
+}
+
+const ENDPOINT_VARIABLES = ['OTEL_EXPORTER_OTLP_ENDPOINT', 'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT'];
+
+/** Returns how traces are exported; undefined if neither the file nor the environment asks for it. */
+function tracingOf(settings: GatewaySettings['tracing'], env: LoadOptions['env']): TracingConfig | undefined {
+  if (settings?.enabled === false || env['OTEL_SDK_DISABLED']?.toLowerCase() === 'true') return undefined;
+  if (settings !== undefined) return { endpoint: settings.endpoint, sampling: settings.sampling };
+  const isNamed = ENDPOINT_VARIABLES.some((name) => (env[name] ?? '') !== '') && env['OTEL_TRACES_EXPORTER'] !== 'none';
+  return isNamed ? { endpoint: undefined, sampling: undefined } : undefined;
 }
 
 /** Returns the settings that the command line overrides, by key. */

@@ -3,6 +3,7 @@ import type { Data, Document } from './document/document.ts';
 import { type Expanded, isList, isRecord, valueAt } from './document/expanded.ts';
 import { keyText, type Path } from './document/problem.ts';
 import { gatewaySchema } from './schema/gateway-schema.ts';
+import { SECRET_FIELDS } from './schema/secret-fields.ts';
 import { upstreamSchema } from './schema/upstream-schema.ts';
 import { shownUrl } from './shown-url.ts';
 
@@ -22,6 +23,8 @@ export interface SettingsSource {
   readonly document: Document;
   /** The settings of the gateway with variables expanded. */
   readonly gateway: Expanded;
+  /** The document with the upstreams: `document`, or an earlier version of it. */
+  readonly upstreamDocument: Document;
   /** Paths of the entries of upstreams. */
   readonly upstreams: readonly Path[];
   /** Values of command-line options by key. */
@@ -30,14 +33,9 @@ export interface SettingsSource {
 
 const REDACTED = '[redacted]';
 
-/** Keys whose values may be secrets, at any depth. */
-const SECRET = /^(?:sha256|key|bearer_token|args|envFile)$/;
-/** Keys of maps whose names are shown and whose values may be secrets. */
-const SECRET_MAP = /^(?:env|environment|envs|headers|http_headers)$/;
-const URL_KEY = /^(?:url|serverUrl|httpUrl|uri|jwksUrl)$/;
-
 /** Returns every setting of the gateway and of its upstreams: those of the file, and the defaults of all others. */
-export function settingsOf({ document, gateway, upstreams, options }: SettingsSource): readonly Setting[] {
+export function settingsOf(source: SettingsSource): readonly Setting[] {
+  const { document, gateway, upstreamDocument, upstreams, options } = source;
   const schema = z.toJSONSchema(gatewaySchema, { io: 'input' });
   const ofGateway = leaves(schema, ['gateway']).map(({ path, fallback }): Setting => {
     const key = keyText(path);
@@ -50,7 +48,7 @@ export function settingsOf({ document, gateway, upstreams, options }: SettingsSo
   // A schema with a name is a reference to its definition.
   const { $defs, ...whole } = z.toJSONSchema(upstreamSchema, { io: 'input' });
   const entry = $defs?.['upstream'] ?? whole;
-  const ofUpstreams = upstreams.flatMap((path) => upstreamSettings(document, path, entry));
+  const ofUpstreams = upstreams.flatMap((path) => upstreamSettings(upstreamDocument, path, entry));
   return [...ofGateway, ...ofUpstreams];
 }
 
@@ -106,11 +104,12 @@ function isRefused(schema: unknown): boolean {
 /** Returns a value without its secrets. */
 function redacted(value: Data, path: Path): z.core.util.JSONType {
   const name = String(path.at(-1));
-  if (SECRET.test(name)) return REDACTED;
-  if (SECRET_MAP.test(name) && isRecord(value)) {
+  const secrecy = SECRET_FIELDS.get(name);
+  if (secrecy === 'value') return REDACTED;
+  if (secrecy === 'map' && isRecord(value)) {
     return Object.fromEntries(Object.keys(value).map((key) => [key, REDACTED]));
   }
-  if (URL_KEY.test(name) && typeof value === 'string') {
+  if (secrecy === 'url' && typeof value === 'string') {
     const url = URL.parse(value);
     return url === null ? REDACTED : shownUrl(url);
   }

@@ -15,7 +15,7 @@ import { classify, refuseBatch, type ClientInput, sessionOf, toRefusal } from '.
 import { DisconnectWatcher } from './streams/disconnect-watcher.ts';
 import { headerLookup, modernCaller } from './modern-envelope.ts';
 import { ModernReply, type ModernReplyParts } from './modern-reply.ts';
-import { pageFor } from './admission/page.ts';
+import { browserHint } from './admission/browser-hint.ts';
 import { postedText } from './admission/posted-text.ts';
 import type { EdgeMemory } from './memory/edge-memory.ts';
 import type { EdgeTimers } from './streams/edge-timers.ts';
@@ -85,7 +85,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
   /**
    * Handles a request to an endpoint, or passes it on to the process that has its session.
    *
-   * @param endpoint external URI, for the page that browsers get.
+   * @param endpoint external URI, for the hint that browsers get.
    */
   async answer(env: HttpBindings, view: string, admitted: Admitted, endpoint: string): Promise<Response> {
     const { front } = this.#parts;
@@ -167,7 +167,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
       case 'session': {
         const found = this.#find(posted.sessionId, principal, view);
         const session = found instanceof Promise ? await found : found;
-        return await this.#inSession(outgoing, session, posted.input, shape);
+        return await this.#inSession(outgoing, session, posted.input, shape, lookup);
       }
     }
   }
@@ -177,23 +177,30 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     session: SessionOrRefusal,
     input: ClientInput,
     shape: Shape,
+    lookup: HeaderLookup,
   ): Response | Promise<Response> {
     if (session instanceof GatewayError) return refuse(session, idOf(input));
-    if (!('kind' in input)) return this.#converseInBatch(outgoing, session, input, shape);
+    if (!('kind' in input)) return this.#converseInBatch(outgoing, session, input, shape, lookup);
     if (input.kind !== 'request') {
       this.#onNotification(session, input);
       return writeAccepted(outgoing);
     }
     if (this.#isDraining) return refuse(new GatewayError('draining'), input.id);
-    void this.#converse(outgoing, session, input, shape);
+    void this.#converse(outgoing, session, input, shape, lookup);
     return RESPONSE_ALREADY_SENT;
   }
 
   /** Answers a request in a session. Never rejects. */
-  async #converse(outgoing: ServerResponse, session: ClientSession, request: Request, shape: Shape): Promise<void> {
+  async #converse(
+    outgoing: ServerResponse,
+    session: ClientSession,
+    request: Request,
+    shape: Shape,
+    lookup: HeaderLookup,
+  ): Promise<void> {
     try {
       const reply = new Reply(outgoing, { session, shape, request: request.id, expected: 1 }, this);
-      reply.answer(request.id, await this.#parts.front.handleRequest(session, request, reply));
+      reply.answer(request.id, await this.#parts.front.handleRequest(session, request, reply, lookup));
     } catch (thrown) {
       this.onFailed(thrown, outgoing);
     }
@@ -257,6 +264,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     session: ClientSession,
     items: readonly (Message | MessageError)[],
     shape: Shape,
+    lookup: HeaderLookup,
   ): Promise<Response> {
     const { front, metrics } = this.#parts;
     for (const item of items) {
@@ -276,7 +284,8 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     await Promise.all(
       items.map(async (item) => {
         if (item instanceof MessageError) reply.answer(item.id, toAnswer(toRefusal(item)));
-        else if (item.kind === 'request') reply.answer(item.id, await front.handleRequest(session, item, reply));
+        else if (item.kind === 'request')
+          reply.answer(item.id, await front.handleRequest(session, item, reply, lookup));
         else this.#onNotification(session, item);
       }),
     );
@@ -296,7 +305,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     endpoint: string,
   ): Promise<Response> {
     const wanted = getShape(headers.accept);
-    if (wanted === 'page') return pageFor(endpoint);
+    if (wanted === 'hint') return browserHint(endpoint);
     if (wanted !== 'events' || headers.sessionId === undefined) {
       // Not 400: clients treat every status but 200 and 405 as a failure, and retry at once.
       const message = 'a GET opens the event stream of a session: send Mcp-Session-Id and Accept: text/event-stream';

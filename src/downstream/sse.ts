@@ -122,7 +122,12 @@ export class SseEndpoint {
     }
     const id = randomBytes(24).toString('base64url');
     // The secret has no owner yet, so it becomes that of this process.
-    await front.ownerOfSession(id);
+    const ownership = await front.ownerOfSession(id);
+    if (ownership.kind !== 'here') {
+      return refuse(
+        new GatewayError('internal-error', { message: 'another process has this session; open /sse again' }),
+      );
+    }
     if (this.#isDraining) return refuse(new GatewayError('draining'));
     if (outgoing.destroyed) return RESPONSE_ALREADY_SENT;
     if (!this.#counts.add(principal.key)) {

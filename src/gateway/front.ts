@@ -107,8 +107,15 @@ export interface Front {
    * Answers a request of a session. Never rejects: every failure is an answer. Messages about the request go to `sink`
    * before the promise settles. In the legacy era a disconnect does not cancel a request; its answer is then not used.
    * Resolves with undefined if the client cancelled the request, which must then not be answered.
+   *
+   * @param headers the request's headers, if there are any: they may name a trace.
    */
-  handleRequest(session: ClientSession, request: Request, sink: MessageSink): Promise<Answer | undefined>;
+  handleRequest(
+    session: ClientSession,
+    request: Request,
+    sink: MessageSink,
+    headers?: HeaderLookup,
+  ): Promise<Answer | undefined>;
   /**
    * Answers a modern request, whose envelope the edge has read.
    *

@@ -70,6 +70,19 @@ export class Gateway implements Front {
     principal: Principal,
     view: string,
   ): Promise<{ readonly session: ClientSession | undefined; readonly answer: Answer }> {
+    const startedMs = performance.now();
+    const opened = await this.#open(request, principal, view);
+    const { session, answer } = opened;
+    this.#parts.recorder.logInitialize({ principal, view }, session, request, answer, performance.now() - startedMs);
+    return opened;
+  }
+
+  /** Opens the session of an `initialize` request. Every failure is an answer. */
+  async #open(
+    request: Request,
+    principal: Principal,
+    view: string,
+  ): Promise<{ readonly session: Session | undefined; readonly answer: Answer }> {
     try {
       const { params } = request;
       const asked = params?.string('protocolVersion');
@@ -114,25 +127,31 @@ export class Gateway implements Front {
     return this.#parts.sessions.find(id, principal, view);
   }
 
-  async handleRequest(session: Session, request: Request, sink: MessageSink): Promise<Answer | undefined> {
+  async handleRequest(
+    session: Session,
+    request: Request,
+    sink: MessageSink,
+    headers?: HeaderLookup,
+  ): Promise<Answer | undefined> {
     const startedMs = performance.now();
-    this.#parts.recorder.begin();
+    const span = this.#parts.recorder.begin(request, headers);
     let exchange: OpenExchange | undefined;
     let answer: Answer;
     try {
       exchange = this.#begin(session, request, sink);
+      exchange.span = span;
       const to = UPSTREAM_METHODS.has(request.method)
         ? await resolve(this.#parts.listRefresher, this.#lifecycleOf, session, request)
         : undefined;
-      if (to?.kind === 'upstream') exchange.tool = to.tool;
+      if (to?.kind === 'upstream') exchange.setTool(to);
       if (to === undefined) answer = await this.#answer(session, exchange);
       else answer = sessionAnswer(await this.#parts.calls.send(exchange, to));
     } catch (thrown) {
-      answer = this.#parts.recorder.fail(thrown, request.method);
+      answer = this.#parts.recorder.fail(thrown, request.method, span);
     }
     if (exchange !== undefined) session.removeExchange(exchange);
     session.usedMs = performance.now();
-    this.#parts.recorder.end(session.caller, request, exchange, answer, session.usedMs - startedMs);
+    this.#parts.recorder.end(session.caller, session, request, exchange, answer, session.usedMs - startedMs, span);
     return exchange?.isCancelledByClient === true ? undefined : answer;
   }
 
@@ -142,7 +161,6 @@ export class Gateway implements Front {
     sink: ModernSink,
     lookup: HeaderLookup | undefined,
   ): ModernCall {
-    this.#parts.recorder.begin();
     this.#parts.seenClients.record(caller, caller.clientInfo, Date.now());
     return this.#parts.modernRequests.request(request, caller, sink, lookup);
   }
@@ -215,6 +233,7 @@ export class Gateway implements Front {
   }
 
   handleNotification(session: Session, notification: Notification): void {
+    this.#parts.recorder.logMessage(session, notification);
     try {
       this.#onNotification(session, notification);
     } catch (thrown) {
@@ -247,7 +266,7 @@ export class Gateway implements Front {
 
   #notifyRootsChanged(session: Session): void {
     if (session.clientCapabilities.object('roots')?.raw('listChanged') !== 'true') return;
-    for (const opening of session.pendingLinks.values()) {
+    for (const opening of session.linkPromises.values()) {
       opening.then(
         (link) => {
           const knowsRoots =
@@ -260,6 +279,7 @@ export class Gateway implements Front {
   }
 
   handleResponse(session: Session, response: Response): void {
+    this.#parts.recorder.logMessage(session, response);
     session.onResponse(response.id, response);
   }
 

@@ -35,6 +35,13 @@ export class RequestHead {
     return this.#text;
   }
 
+  /** Returns a head with further headers at its end. @param without names, in lower case, that they take the place of. */
+  with(headers: HeaderList, without: ReadonlySet<string>): RequestHead {
+    // A name is at an even index, and its value behind it.
+    const kept = this.headers.filter((_, at) => !without.has(this.headers[at - (at % 2)]?.toLowerCase() ?? ''));
+    return new RequestHead(this.method, this.#authority, this.path, [...kept, ...headers]);
+  }
+
   #build(): string {
     if (!TARGET.test(this.path)) throw new WireError('unsendable', 'the request target has characters no URL has');
     let lines = '';

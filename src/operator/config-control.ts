@@ -7,6 +7,11 @@ export interface ConfigState {
   readonly hash: string;
   /** The time when the running config was loaded; ISO 8601. */
   readonly loadedAt: string;
+  /**
+   * Set if the file was broken at the start (`--last-good`): the time when its upstreams, which run, were saved; ISO 8601. Then
+   * `rejected` has the reason. Undefined again as soon as the file is applied.
+   */
+  readonly lastGoodAt: string | undefined;
   /** The last attempt to load the file, if it was rejected: the running config stays. */
   readonly rejected: { readonly at: string; readonly reason: string } | undefined;
   /** Changed settings that take effect at the next start, one line each. */

@@ -7,6 +7,7 @@ import type { AccessLog, LogLevel } from '../config/config.ts';
 import { loggedError } from './log-error.ts';
 import { Repeats } from './repeats.ts';
 import { LogTail } from './log-tail.ts';
+import { redacted } from './redact.ts';
 import { RequestLog } from './request-log.ts';
 import { TerminalLog } from './terminal-log.ts';
 
@@ -30,19 +31,13 @@ const BATCH_BYTES = 8_192;
 const FLUSH_MS = 100;
 
 /**
- * Fields that are redacted at any level. Values of headers and environment variables are redacted as a whole; their
- * names stay.
- */
-const SECRETS = ['authorization', 'cookie', 'token', 'apiKey', 'password', 'secret', 'headers.*', 'env.*'];
-
-/**
  * Creates a logger that writes to stderr; with a stdio client, stdout belongs to the protocol. JSON lines are written
  * asynchronously, and flushed when the process exits.
  *
  * Errors under `err` are logged with their causes. Unexpected errors have a stack; at level debug all errors have one.
- * Equal failures of one upstream are logged once and then as counts (`repeated`) at growing intervals. {@link SECRETS}
- * are redacted at the top level and one level below. The text of a message is not redacted, so put text of a peer into
- * a field of its own, or do not log it.
+ * Equal failures of one upstream are logged once and then as counts (`repeated`) at growing intervals. Fields that may hold secrets are
+ * redacted ({@link redacted}). The text of a message is not redacted, so put text of a peer into a field of its own, or do not
+ * log it.
  */
 export function createLogger(
   level: LogLevel,
@@ -57,22 +52,26 @@ export function createLogger(
       tail.write(text);
     },
   };
-  const withStacks = level === 'debug' || level === 'trace';
   const children = new Set<WeakRef<PinoLogger>>();
-  const log = pino(
+  const log: PinoLogger = pino(
     {
       level,
       onChild: (child) => addChild(children, child),
       base: { name: 'linkspan', pid: process.pid },
       timestamp: isoTime,
-      serializers: { err: (error: unknown) => loggedError(error, withStacks) },
-      redact: { paths: SECRETS.flatMap((path) => [path, `*.${path}`]), censor: '[redacted]' },
+      formatters: { log: (fields) => redacted(fields) },
+      serializers: { err: (error: unknown) => withoutSecrets(loggedError(error, log.isLevelEnabled('debug'))) },
     },
     // The terminal log counts repeats itself.
-    format === 'json' && !withStacks ? withoutRepeats(to) : to,
+    format === 'json' ? withoutRepeats(to, () => !log.isLevelEnabled('debug')) : to,
   );
   destinations.set(log, { destination: to, requests, tail, children });
   return log;
+}
+
+/** Returns an error in the form of a log line without the arguments of programs and other secrets. */
+function withoutSecrets(error: unknown): unknown {
+  return typeof error === 'object' && error !== null ? redacted({ ...error }, 1) : error;
 }
 
 /** Remembers a child, because a change of the level does not reach it by itself. Forgets those that are gone. */
@@ -110,41 +109,74 @@ interface LogTarget {
 const destinations = new WeakMap<Logger, LogTarget>();
 
 /**
- * Returns the request log that writes to the destination of this logger, or undefined if the level or the config
- * disables it.
+ * Returns the request log that writes to the destination of this logger, or undefined if the config disables it. It writes only
+ * while the level of the logger is info or lower.
  */
 export function requestLogBeside(log: Logger): RequestLog | undefined {
   const place = destinations.get(log);
-  if (place === undefined || place.requests === 'none' || !log.isLevelEnabled('info')) return undefined;
-  return new RequestLog(place.destination, isoTime, place.requests === 'errors');
+  if (place === undefined || place.requests === 'none') return undefined;
+  const isEnabled = () => log.isLevelEnabled('info');
+  return new RequestLog(place.destination, isoTime, { errorsOnly: place.requests === 'errors', isEnabled });
 }
 
 /**
- * Drops repeated lines about an upstream. A line that is due again carries the number of dropped lines as `repeated`.
+ * Drops repeated lines about an upstream, while that is enabled. A line that is due again carries the number of dropped lines as
+ * `repeated`; the line that an upstream serves again, the number of failures that no line has reported as `failures`.
  */
-function withoutRepeats(destination: DestinationStream): DestinationStream {
+function withoutRepeats(destination: DestinationStream, isEnabled: () => boolean): DestinationStream {
   const repeats = new Repeats();
   return {
     write(line) {
-      const failure = line.includes('"upstream":') ? failureOf(line) : undefined;
+      const failure = isEnabled() && line.includes('"upstream":') ? failureOf(line) : undefined;
       const due = failure === undefined ? 0 : repeats.due(failure.key, failure.reason, Date.now());
-      if (due === 0) destination.write(line);
-      else if (due !== undefined) destination.write(`${line.slice(0, line.lastIndexOf('}'))},"repeated":${due}}\n`);
+      if (due === undefined) return;
+      const failures = failure?.isRecovery === true ? unreported(repeats, failure.upstream) : 0;
+      destination.write(withCounts(line, due, failures));
     },
   };
 }
 
+/** Returns the number of failures of an upstream that no line has reported, now that it serves again. */
+function unreported(repeats: Repeats, upstream: string): number {
+  return FAILURES.reduce((sum, phase) => sum + repeats.takeUnreported(keyOf(upstream, STATE, phase)), 0);
+}
+
+const STATE = 'upstream state';
+const FAILURES = ['failed', 'degraded'];
+
+function keyOf(upstream: string, message: string, phase: string): string {
+  return `${upstream} ${message} ${phase}`;
+}
+
+/** Adds the counts above 0 to a line. */
+function withCounts(line: string, repeated: number, failures: number): string {
+  const counts = `${repeated > 0 ? `,"repeated":${repeated}` : ''}${failures > 0 ? `,"failures":${failures}` : ''}`;
+  return counts === '' ? line : `${line.slice(0, line.lastIndexOf('}'))}${counts}}\n`;
+}
+
+/** The failure or state of an upstream that a line reports. */
+interface Failure {
+  readonly upstream: string;
+  readonly key: string;
+  readonly reason: string;
+  /** True if the upstream serves again. */
+  readonly isRecovery: boolean;
+}
+
 /** Returns the failure or state of an upstream that a line reports, or undefined for other lines. */
-function failureOf(line: string): { readonly key: string; readonly reason: string } | undefined {
+function failureOf(line: string): Failure | undefined {
   const fields: unknown = JSON.parse(line);
   if (typeof fields !== 'object' || fields === null || !('upstream' in fields)) return undefined;
   const phase = 'phase' in fields ? String(fields.phase) : undefined;
   const reason = 'reason' in fields ? fields.reason : 'err' in fields ? messageOf(fields.err) : undefined;
   if (phase === undefined && reason === undefined) return undefined;
   const message = 'msg' in fields ? String(fields.msg) : '';
+  const upstream = String(fields.upstream);
   return {
-    key: `${String(fields.upstream)} ${message} ${phase ?? ''}`,
+    upstream,
+    key: keyOf(upstream, message, phase ?? ''),
     reason: typeof reason === 'string' ? reason : '',
+    isRecovery: message === STATE && phase === 'ready',
   };
 }
 

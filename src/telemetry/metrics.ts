@@ -63,6 +63,9 @@ export interface Metrics extends UpstreamMetrics, ReloadMetrics {
   /** Counts a GET with `Last-Event-ID`. */
   streamResumed(outcome: ResumeOutcome): void;
 
+  /** Counts ended spans of traces. */
+  spansEnded(outcome: SpanOutcome, count: number): void;
+
   /** Registers a function that returns the value of a gauge; it is called at each scrape. */
   onScrape(gauge: ScrapedGauge, read: () => number): void;
   /** Calls `update` before each scrape, for gauges that are expensive to keep up to date. */
@@ -85,6 +88,10 @@ export type StreamKind = (typeof STREAM_KINDS)[number];
  */
 const RESUME_OUTCOMES = ['continued', 'complete', 'answer-lost', 'unknown'] as const;
 export type ResumeOutcome = (typeof RESUME_OUTCOMES)[number];
+
+/** `exported`: accepted by the receiver. `failed`: could not be exported. `dropped`: the queue was full. */
+const SPAN_OUTCOMES = ['exported', 'failed', 'dropped'] as const;
+export type SpanOutcome = (typeof SPAN_OUTCOMES)[number];
 
 /** Gauges that are read at each scrape: name and help. */
 const SCRAPED = {
@@ -216,6 +223,17 @@ function resumeCounter(registry: Registry): (outcome: ResumeOutcome) => void {
   return (outcome) => counter.inc({ outcome });
 }
 
+function spanCounter(registry: Registry): (outcome: SpanOutcome, count: number) => void {
+  const counter = new Counter({
+    name: 'linkspan_trace_spans_total',
+    help: 'Ended spans of traces, by outcome.',
+    labelNames: ['outcome'],
+    registers: [registry],
+  });
+  for (const outcome of SPAN_OUTCOMES) counter.inc({ outcome }, 0);
+  return (outcome, count) => counter.inc({ outcome }, count);
+}
+
 /** Creates all metrics in a registry of their own. */
 export function createMetrics(version: string): Metrics {
   const registry = new Registry();
@@ -300,6 +318,7 @@ export function createMetrics(version: string): Metrics {
     ),
     notificationMerged: () => merged.inc(),
     streamResumed: resumeCounter(registry),
+    spansEnded: spanCounter(registry),
     stateWriteFailed: () => stateWriteFailures.inc(),
     onScrape: scrapedGauges(registry),
     limitReached: (limit) => limits.inc({ limit }),

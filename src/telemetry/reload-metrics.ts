@@ -6,8 +6,12 @@ export type ReloadOutcome = (typeof RELOAD_OUTCOMES)[number];
 
 /** Records the outcomes of reloads of the config. */
 export interface ReloadMetrics {
-  /** Records that the config of the start is in use. */
-  configStarted(nowMs: number): void;
+  /**
+   * Records that the config of the start is in use.
+   *
+   * @param lastGoodMs the time when its upstreams were saved, if the file is broken. Unix time.
+   */
+  configStarted(nowMs: number, lastGoodMs?: number): void;
   /** Counts a reload. @param nowMs Unix time. */
   configReloaded(outcome: ReloadOutcome, nowMs: number): void;
 }
@@ -31,13 +35,25 @@ export function createReloadMetrics(registry: Registry): ReloadMetrics {
     help: 'Unix time of the latest reload, or else the start, that could use the config.',
     registers,
   });
+  const lastGood = new Gauge({
+    name: 'linkspan_config_last_good_upstreams',
+    help: '1 while the upstreams are those of the last good config, because the file was broken at the start; else 0.',
+    registers,
+  });
   for (const outcome of RELOAD_OUTCOMES) reloads.inc({ outcome }, 0);
   const record = (outcome: ReloadOutcome, nowMs: number) => {
     successful.set(outcome === 'rejected' ? 0 : 1);
-    if (outcome !== 'rejected') loadedAt.set(nowMs / 1_000);
+    if (outcome === 'rejected') return;
+    loadedAt.set(nowMs / 1_000);
+    lastGood.set(0);
   };
   return {
-    configStarted: (nowMs) => record('applied', nowMs),
+    configStarted: (nowMs, lastGoodMs) => {
+      record('applied', lastGoodMs ?? nowMs);
+      if (lastGoodMs === undefined) return;
+      successful.set(0);
+      lastGood.set(1);
+    },
     configReloaded: (outcome, nowMs) => {
       reloads.inc({ outcome });
       record(outcome, nowMs);

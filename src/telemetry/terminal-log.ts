@@ -12,6 +12,9 @@ export interface Terminal {
   readonly now: () => number;
 }
 
+/** A label and its text. */
+type Row = [string, string];
+
 type Fields = Readonly<Record<string, unknown>>;
 
 /** An upstream that takes longer to start is shown as starting. */
@@ -32,6 +35,10 @@ const PROGRAM = 'linkspan';
 /** Messages that are not shown, because the state of the upstream tells the same with its reason. */
 const SHOWN_BY_STATE = new Set(['upstream did not start', 'upstream connection lost', 'upstream process lost']);
 
+/** The messages of the lines about messages of clients. */
+const REQUESTS = new Set(['request', 'notification', 'response']);
+
+const INFO = 30;
 const WARN = 40;
 
 /** Shows pino's JSON log lines to a person: one line each, and repeated failures as one line with a count. */
@@ -64,7 +71,7 @@ export class TerminalLog {
     if (message === 'listening') this.#banner(fields);
     else if (message === 'upstream state') this.#state(fields);
     else if (message === 'processes of upstreams') this.#processes(fields);
-    else if (message === 'request') this.#request(fields);
+    else if (REQUESTS.has(message)) this.#request(message, fields);
     else if (message === 'stopping') this.#show('Stopping; once more to stop at once.');
     else if (message === 'stopped') this.#show('Stopped.');
     else if (!SHOWN_BY_STATE.has(message)) this.#message(message, fields, isWarning);
@@ -72,15 +79,18 @@ export class TerminalLog {
 
   #banner(fields: Fields): void {
     const { paint } = this.#terminal;
-    const { version, url, operatorUrl, upstreams, auth } = fields;
+    const { version, url, operatorUrl, upstreams, auth, lastGoodAt } = fields;
     const header = auth === true ? ' --header "Authorization: Bearer <key>"' : '';
     const names = Array.isArray(upstreams) ? upstreams.map((name) => plain(String(name))) : [];
-    const rows: [string, string][] = [
+    const rows: Row[] = [
       ['Clients', paint('bold', String(url))],
       ['Connect', `claude mcp add --transport http linkspan ${String(url)}${header}`],
       ['', 'or the URL in any client with Streamable HTTP'],
       ['Upstreams', names.length === 0 ? 'none' : names.join(', ')],
       ['', 'each starts when a client first needs it'],
+      ...(typeof lastGoodAt === 'string'
+        ? [['', paint('red', `those of ${plain(lastGoodAt)}, because the config file is broken`)] satisfies Row]
+        : []),
       ['Status', operatorUrl === undefined ? 'no port for it' : `${textOf(operatorUrl)}/status`],
     ];
     const lines = rows.map(([label, text]) => `  ${paint('dim', label.padEnd(10))} ${text}`);
@@ -147,11 +157,13 @@ export class TerminalLog {
     this.#show(`  ${paint('dim', '·')} ${plain(`${'processes'.padEnd(16)} ${all}: ${upstreams.join(', ')}`)}`);
   }
 
-  #request(fields: Fields): void {
-    const { method, tool, ms, error } = fields;
+  #request(kind: string, fields: Fields): void {
+    const { method, tool, ms, error, client } = fields;
     const target = tool === undefined ? '' : ` ${textOf(tool)}`;
+    const duration = ms === undefined ? '' : ` in ${Math.round(Number(ms))} ms`;
     const outcome = error === undefined ? '' : `, ${textOf(error)}`;
-    this.#show(plain(`  ${String(method)}${target} in ${Math.round(Number(ms))} ms${outcome}`));
+    const sender = client === undefined ? '' : ` (${textOf(client)})`;
+    this.#show(plain(`  ${method === undefined ? kind : textOf(method)}${target}${duration}${outcome}${sender}`));
   }
 
   #message(message: string, fields: Fields, isWarning: boolean): void {
@@ -164,11 +176,23 @@ export class TerminalLog {
       )
       .map(([key, value]) => (key === 'reason' ? String(value) : `${key} ${String(value)}`));
     const error = errorText(fields['err']);
+    const times = this.#times(message, fields, error?.message);
+    if (times === undefined) return;
     const parts = [...(error === undefined ? [] : [error.message]), ...shown];
     const who = typeof upstream === 'string' ? `${upstream}: ` : '';
-    const text = plain(`${who}${message}${parts.length === 0 ? '' : `: ${parts.join(', ')}`}`);
+    const count = times > 1 ? ` (${times} times)` : '';
+    const text = plain(`${who}${message}${parts.length === 0 ? '' : `: ${parts.join(', ')}`}${count}`);
     const stack = error?.stack === undefined ? '' : `\n${error.stack.split('\n').map(plain).join('\n')}`;
     this.#show(isWarning ? `${paint('yellow', '!')} ${text}${stack}` : `${text}${stack}`);
+  }
+
+  /** Returns how often a failure of an upstream happened since its last line; undefined if no line is due. 1 for other messages. */
+  #times(message: string, fields: Fields, error: string | undefined): number | undefined {
+    const { upstream, reason, level } = fields;
+    const why = typeof reason === 'string' ? reason : error;
+    if (typeof upstream !== 'string' || why === undefined || Number(level) < INFO) return 1;
+    const due = this.#repeats.due(`${upstream} ${message}`, why, this.#terminal.now());
+    return due === undefined ? undefined : due + 1;
   }
 
   #show(line: string | { readonly text: string }): void {

@@ -1,4 +1,5 @@
 import type { Era } from '../protocol/revisions.ts';
+import type { Span } from '../telemetry/tracing/tracing.ts';
 import type { Link, LinkUser } from './link/link.ts';
 import type { LinkRequest } from './link/opener.ts';
 
@@ -8,6 +9,8 @@ export interface LinkNeed extends Omit<LinkRequest, 'placeIn'> {
   readonly principal: string;
   /** Returns the key of the link, which depends on the era of the connection. */
   readonly keyIn: (era: Era) => string;
+  /** The span that a start of the upstream is a part of. */
+  readonly span?: Span | undefined;
 }
 
 /** The links of an upstream by their keys, open or opening. */

@@ -3,6 +3,7 @@ import type { UpstreamConfig } from '../config/config.ts';
 import type { RawObject } from '../json/json.ts';
 import type { LimitName } from '../limits.ts';
 import type { CredentialSource } from './connection-key.ts';
+import type { Tracing } from '../telemetry/tracing/tracing.ts';
 import type { ConnectionQuota } from './connection-quota.ts';
 import type { TransportOption } from './rpc/transport.ts';
 
@@ -16,6 +17,8 @@ export interface UpstreamParts {
   readonly credentials: CredentialSource;
   readonly clientInfo: RawObject;
   readonly log: Logger;
+  /** Undefined if nothing is traced. */
+  readonly tracing: Tracing | undefined;
   readonly onLimit: (limit: LimitName) => void;
   /** A connection could not be started. */
   readonly onStartFailed: () => void;

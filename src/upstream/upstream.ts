@@ -4,6 +4,8 @@ import type { UpstreamConfig } from '../config/config.ts';
 import { type GatewayError, toGatewayError } from '../errors.ts';
 import type { RawObject } from '../json/json.ts';
 import type { Era, Revision } from '../protocol/revisions.ts';
+import { traceStart } from '../telemetry/tracing/mcp-spans.ts';
+import type { Span } from '../telemetry/tracing/tracing.ts';
 import { awaitAdmission } from './await-admission.ts';
 import { drained } from './drain.ts';
 import { retiredError, startFailure } from './start-failure.ts';
@@ -176,9 +178,10 @@ export class Upstream<Context, User extends LinkUser> {
   /**
    * Returns the link that serves this user. Opens it if necessary.
    *
+   * @param span the span that a start of the upstream is a part of; undefined if there is none.
    * @throws {GatewayError} `upstream-unavailable`, `overloaded`
    */
-  async link(user: User): Promise<Link<Context, User>> {
+  async link(user: User, span?: Span): Promise<Link<Context, User>> {
     const { isolation } = this.config;
     const call = isolation === 'call' ? ++this.#lastCall : 0;
     // A connection for all clients declares no client capabilities.
@@ -186,7 +189,7 @@ export class Upstream<Context, User extends LinkUser> {
     const { era: clientEra, principal } = user;
     const keyIn = (era: Era) => connectionKey(this.#scope(era), user, call);
     const audience = this.audienceOf(principal);
-    const need = { clientEra, clientCapabilities, capabilityKey, principal, audience, keyIn };
+    const need = { clientEra, clientCapabilities, capabilityKey, principal, audience, keyIn, span };
     this.#adoptDiscovery(need);
     const link = await this.#getLink(need);
     link.users.add(user);
@@ -379,7 +382,8 @@ export class Upstream<Context, User extends LinkUser> {
     try {
       const clientCapabilities = this.usableCapabilities(need.clientCapabilities);
       const placeIn = (era: Era) => ({ key: keyIn(era), shared: isSharedKey(keyIn(era)) });
-      const link = await this.#start({ ...need, clientCapabilities, placeIn });
+      const starting = this.#start({ ...need, clientCapabilities, placeIn });
+      const link = await traceStart(this.#parts.tracing, need.span, this.id, starting);
       if (this.#live.has(link)) this.#slots.set(link, release);
       else release();
       return link;

@@ -1,12 +1,19 @@
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { test } from 'node:test';
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client';
+import { initialize, post, rpc } from '../downstream/client.ts';
 import { startGateway } from '../support/gateway.ts';
+import { modernUpstream } from '../support/http-upstream.ts';
+import { modernResult } from '../support/modern-wire.ts';
+import { openGateway } from '../support/open-gateway.ts';
 
 const MEMORY = fileURLToPath(
   new URL('../../node_modules/@modelcontextprotocol/server-memory/dist/index.js', import.meta.url),
 );
+const MAIN = fileURLToPath(new URL('../../src/main.ts', import.meta.url));
 const BOUNDED = { timeout: 30_000 };
 
 /** The methods of the request lines after one listing that succeeds and one call that fails. */
@@ -35,4 +42,62 @@ test('N-49 on loopback the log has a line for each failed request and no others'
 test('N-49 accessLog: all, and a public URL, give every request a line', BOUNDED, async () => {
   assert.deepEqual(await requestLines({ accessLog: 'all' }), ['tools/list', 'tools/call']);
   assert.deepEqual(await requestLines({ publicUrl: 'https://mcp.example.com' }), ['tools/list', 'tools/call']);
+});
+
+function linesOf(logs: string): readonly Readonly<Record<string, unknown>>[] {
+  return logs
+    .split('\n')
+    .flatMap((line) => (/"msg":"(?:request|notification)"/.test(line) ? [Object(JSON.parse(line))] : []));
+}
+
+test('the line of a call names the tool as published and as its upstream names it', BOUNDED, async () => {
+  await using up = await modernUpstream({
+    tools: [{ name: 'act', inputSchema: { type: 'object' } }],
+    answers: { 'tools/call': () => ({ resultType: 'complete', content: [] }) },
+  });
+  await using gateway = await openGateway({ up: { url: up.url } }, { accessLog: 'all' });
+  await modernResult(gateway.url, 'tools/call', { name: 'up__act' });
+  await initialize(gateway.url).then((session) =>
+    post(gateway.url, rpc(1, 'tools/call', { name: 'up__act' }), session),
+  );
+  await gateway.stop();
+  const lines = linesOf(gateway.lines.join('')).filter(({ method }) => method === 'tools/call');
+  assert.deepEqual(
+    lines.map(({ era, tool, upstream, upstreamTool }) => [era, tool, upstream, upstreamTool]),
+    ['modern', 'legacy'].map((era) => [era, 'up__act', 'up', 'act']),
+  );
+});
+
+test('each message of a client has a line with its session, client and outcome', BOUNDED, async () => {
+  const memory = { command: process.execPath, args: [MEMORY], env: { MEMORY_FILE_PATH: '/nowhere/memory' } };
+  await using gateway = await startGateway({ mcpServers: { memory }, gateway: { accessLog: 'all' } });
+  const client = new Client({ name: 'reader', version: '1.5' });
+  const transport = new StreamableHTTPClientTransport(new URL(gateway.endpoint()));
+  await client.connect(transport);
+  await client.listTools();
+  await assert.rejects(client.callTool({ name: 'no-such-tool', arguments: {} }));
+  await gateway.waitForLog((line) => (/"tools\/call".*"msg":"request"/.test(line) ? true : undefined));
+  const state = ['--state-dir', join(gateway.dir, 'state'), '--json'];
+  const listed = spawnSync(process.execPath, [MAIN, 'ls', 'sessions', ...state], { encoding: 'utf8', timeout: 20_000 });
+  const [session] = Object(JSON.parse(listed.stdout)).sessions;
+  const handle = transport.sessionId;
+  await client.close();
+
+  const lines = linesOf(gateway.logs());
+  assert.deepEqual(
+    lines.map(({ method, status }) => [method, status]),
+    [
+      ['initialize', 'ok'],
+      ['notifications/initialized', undefined],
+      ['tools/list', 'ok'],
+      ['tools/call', 'error'],
+    ],
+  );
+  for (const line of lines) {
+    assert.equal(line['session'], session.id, 'as the admin API names it');
+    assert.deepEqual([line['client'], line['clientVersion'], line['era']], ['reader', '1.5', 'legacy']);
+  }
+  assert.equal(lines[3]?.['code'], -32_602);
+  assert.ok(Number(lines[2]?.['bytesOut']) > 1_000);
+  assert.ok(handle !== undefined && !gateway.logs().includes(handle.slice(0, 40)), 'a handle is a credential');
 });

@@ -71,6 +71,15 @@ test('N-04 stdio loads no HTTP server, and no TLS client for an upstream without
   for (const name of ['hono', '@hono/node-server', 'undici']) assert.ok(!loaded.includes(name), name);
 });
 
+test('the OpenTelemetry SDK is loaded only if the config or the environment asks for traces', BOUNDED, async () => {
+  // prom-client loads the API.
+  const isSdk = (name: string) => name.startsWith('@opentelemetry/') && name !== '@opentelemetry/api';
+  assert.deepEqual((await record(['stdio', '--config', config])).loaded.filter(isSdk), []);
+  const env = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:9' };
+  const { loaded } = await record(['stdio', '--config', config], env);
+  assert.ok(loaded.includes('@opentelemetry/sdk-trace'), loaded.join(' '));
+});
+
 test('N-04 compiled code is kept beside the program for the next start', BOUNDED, async () => {
   const { compileCache } = await record(['version']);
   assert.ok(compileCache.startsWith(join(ROOT, 'node_modules/.cache/linkspan')), compileCache);

@@ -97,6 +97,7 @@ const settings: readonly { readonly gateway: string; readonly path: string; read
   { gateway: 'logLevel: debug', path: 'gateway.logLevel' },
   { gateway: 'sessions: {events: 1}', path: 'gateway.sessions.events', atRestart: true },
   { gateway: 'limits: {bodyTotal: 64MiB}', path: 'gateway.limits.bodyTotal', atRestart: true },
+  { gateway: 'tracing: {sampling: 0.5}', path: 'gateway.tracing', atRestart: true },
 ];
 
 for (const { gateway, path, atRestart } of settings) {
@@ -128,11 +129,12 @@ test('no line of a difference shows a secret', () => {
       `a: {command: node, args: ['--key', secret-${n}], env: {TOKEN: secret-${n}}}, ` +
         `b: {url: 'https://example.com/secret-${n}/mcp?key=secret-${n}', headers: {Authorization: Bearer secret-${n}}}`,
       `auth: {apiKeys: [{name: ci, sha256: "${String(n).repeat(64)}"}]}, ` +
-        `operatorKeys: [{name: ops, sha256: "${String(n).repeat(64)}"}]`,
+        `operatorKeys: [{name: ops, sha256: "${String(n).repeat(64)}"}], ` +
+        `tracing: {endpoint: 'https://example.com/secret-${n}'}`,
     );
   const lines = diffLines(diffConfigs(secrets(1), secrets(2)));
   const text = lines.join('\n');
-  assert.equal(lines.length, 6);
+  assert.equal(lines.length, 7);
   assert.doesNotMatch(text, /secret|1111|2222/);
   for (const path of [
     'a.args',
@@ -141,6 +143,7 @@ test('no line of a difference shows a secret', () => {
     'b.headers.Authorization',
     'gateway.auth.apiKeys',
     'gateway.operatorKeys',
+    'gateway.tracing.endpoint',
   ]) {
     assert.ok(text.includes(`${path}:`), `${path} is named`);
   }

@@ -51,6 +51,7 @@ test('a file with only upstreams gets safe defaults', () => {
     legacySse: true,
     logLevel: 'info',
     accessLog: 'auto',
+    tracing: undefined,
     names: { maxChars: 48 },
     instructions: { maxChars: 4_000 },
     lists: { waitMs: 8_000 },
@@ -345,5 +346,58 @@ test('N-28 a wrong client feature is met with the names there are', () => {
   for (const value of ['[samples]', 'sampling', '{sampling: true}']) {
     const problems = problemsOf(`mcpServers: {b: {command: x, clientFeatures: ${value}}}`);
     assert.match(problems.join('\n'), /mcpServers\.b\.clientFeatures.*"elicitation", "roots", "sampling"/, value);
+  }
+});
+
+test('gateway.tracing and the variables of OpenTelemetry decide whether requests are traced', () => {
+  const cases = [
+    { tracing: undefined, env: {}, expected: undefined },
+    { tracing: '{}', env: {}, expected: { endpoint: undefined, sampling: undefined } },
+    {
+      tracing: '{endpoint: "http://collector:4318", sampling: 0.1}',
+      env: {},
+      expected: { endpoint: 'http://collector:4318/v1/traces', sampling: 0.1 },
+    },
+    {
+      tracing: '{endpoint: "https://traces.example.com/a/path?x=1"}',
+      env: { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://other:4318' },
+      expected: { endpoint: 'https://traces.example.com/a/path?x=1', sampling: undefined },
+    },
+    {
+      tracing: undefined,
+      env: { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' },
+      expected: { endpoint: undefined, sampling: undefined },
+    },
+    {
+      tracing: undefined,
+      env: { OTEL_EXPORTER_OTLP_TRACES_ENDPOINT: 'http://collector:4318/v1/traces' },
+      expected: { endpoint: undefined, sampling: undefined },
+    },
+    { tracing: undefined, env: { OTEL_EXPORTER_OTLP_ENDPOINT: '' }, expected: undefined },
+    { tracing: '{enabled: false}', env: { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318' }, expected: undefined },
+    {
+      tracing: undefined,
+      env: { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://collector:4318', OTEL_TRACES_EXPORTER: 'none' },
+      expected: undefined,
+    },
+    { tracing: '{}', env: { OTEL_SDK_DISABLED: 'true' }, expected: undefined },
+  ];
+  for (const { tracing, env, expected } of cases) {
+    const text = tracing === undefined ? ONE : `${ONE}gateway: {tracing: ${tracing}}\n`;
+    assert.deepEqual(loadText(text, { env }).config.tracing, expected, `${tracing} ${JSON.stringify(env)}`);
+  }
+});
+
+test('an endpoint of traces with credentials or without http is refused, and is not shown', () => {
+  for (const endpoint of ['http://ann:secret@collector:4318', 'grpc://secret:4317', 'secret']) {
+    assert.throws(
+      () => loadText(`${ONE}gateway: {tracing: {endpoint: "${endpoint}"}}\n`),
+      (thrown) => {
+        assert.ok(thrown instanceof Error);
+        assert.match(thrown.message, /tracing\.endpoint: .*OTEL_EXPORTER_OTLP_HEADERS/);
+        assert.doesNotMatch(thrown.message, /secret/);
+        return true;
+      },
+    );
   }
 });

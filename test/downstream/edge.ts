@@ -15,6 +15,7 @@ const DEFAULTS: Config = {
   operator: undefined,
   operatorMayMove: false,
   accessLog: 'all',
+  tracing: undefined,
   publicUrl: undefined,
   allowedHosts: [],
   allowedOrigins: [],

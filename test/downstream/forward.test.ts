@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { type IncomingMessage, request, type ServerResponse } from 'node:http';
 import { pipeline } from 'node:stream/promises';
 import { test } from 'node:test';
+import { GatewayError } from '../../src/errors.ts';
 import type { Owner } from '../../src/gateway/front.ts';
 import { initialize, post, responseTo, rpc, send } from './client.ts';
 import { type Edge, startEdge } from './edge.ts';
@@ -62,6 +63,26 @@ test('a POST of a 2024-11-05 client reaches the process with its stream', BOUNDE
   assert.equal(status, 202);
   await answered;
   assert.deepEqual(forwarded, ['POST']);
+  opening.on('error', () => undefined).destroy();
+});
+
+test('a 2024-11-05 stream is opened only by the process that owns its secret', BOUNDED, async () => {
+  await using there = await startEdge();
+  await using here = await startEdge();
+  const { owner } = processOf(there);
+  const ask = here.front.ownerOfSession.bind(here.front);
+  here.front.ownerOfSession = async () => ({ kind: 'elsewhere', owner });
+  const refused = await send(`${here.url}/sse`, { headers: { accept: 'text/event-stream' } });
+  assert.equal(refused.status, 500);
+  assert.match(refused.text, /open \/sse again/);
+  here.front.ownerOfSession = async () => {
+    throw new GatewayError('overloaded', { message: 'the store is away' });
+  };
+  const failed = await send(`${here.url}/sse`, { headers: { accept: 'text/event-stream' } });
+  assert.deepEqual([failed.status, /the store is away/.test(failed.text)], [503, true], failed.text);
+  here.front.ownerOfSession = ask;
+  const opening = request(`${here.url}/sse`, { headers: { accept: 'text/event-stream' }, agent: false }).end();
+  assert.equal((await responseTo(opening)).statusCode, 200);
   opening.on('error', () => undefined).destroy();
 });
 

@@ -28,6 +28,12 @@ test('a request without a body has no length', () => {
   assert.equal(text, 'GET / HTTP/1.1\r\nhost: a\r\nconnection: keep-alive\r\n\r\n');
 });
 
+test('further headers take the place of those with the same name', () => {
+  const head = new RequestHead('POST', 'h', '/', ['X-Trace', 'old', 'x-other', 'x-trace', 'x-trace', 'older']);
+  const { headers } = head.with(['x-trace', 'new'], new Set(['x-trace']));
+  assert.deepEqual(headers, ['x-other', 'x-trace', 'x-trace', 'new']);
+});
+
 test('a configured host header replaces ours', () => {
   const text = requestBytes(new RequestHead('GET', 'a', '/', ['Host', 'b.example']), undefined);
   assert.equal(text, 'GET / HTTP/1.1\r\nconnection: keep-alive\r\nHost: b.example\r\n\r\n');

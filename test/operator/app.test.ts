@@ -24,6 +24,7 @@ const CONFIG: ConfigState = {
   file: '/etc/linkspan/config.yaml',
   hash: '0123456789ab',
   loadedAt: '2026-11-20T00:00:00.000Z',
+  lastGoodAt: '2026-11-19T00:00:00.000Z',
   rejected: { at: '2026-11-20T01:00:00.000Z', reason: 'config.yaml:1:1: not YAML' },
   atRestart: [],
   warnings: [],

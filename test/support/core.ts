@@ -205,6 +205,7 @@ export async function testCore(
     operator: undefined,
     operatorMayMove: false,
     accessLog: 'all',
+    tracing: undefined,
     publicUrl: undefined,
     allowedHosts: [],
     allowedOrigins: [],

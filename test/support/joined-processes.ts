@@ -15,6 +15,8 @@ export class JoinedProcesses {
   readonly #owners = new Map<string, Owner>();
   /** Names of processes by session. */
   readonly #sessions = new Map<string, string>();
+  /** Takes every session that another process opens, or rejects with an error; undefined for neither. */
+  claimant: string | Error | undefined;
 
   join(): JoinedProcess {
     const name = randomUUID();
@@ -30,6 +32,8 @@ export class JoinedProcesses {
         if (owned.kind !== 'session') return isHere(owned.process);
         const claimed = this.#sessions.get(owned.id);
         if (claimed !== undefined && isHere(claimed).kind !== 'gone') return isHere(claimed);
+        if (this.claimant instanceof Error) throw this.claimant;
+        if (this.claimant !== undefined) return isHere(this.claimant);
         this.#sessions.set(owned.id, name);
         return HERE;
       },

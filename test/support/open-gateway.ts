@@ -14,7 +14,7 @@ export interface OpenGateway extends AsyncDisposable {
   readonly url: string;
   /** Returns the text of `/metrics`. */
   metrics(): Promise<string>;
-  /** The log, one JSON object per line. */
+  /** The log: one JSON object with its line break each. */
   readonly lines: readonly string[];
   /** Stops the gateway as SIGTERM does. Disposing it does the same. */
   stop(): Promise<void>;
@@ -42,7 +42,9 @@ export async function openGateway(
   const load = () => loadConfig(file, { env: process.env });
   const loaded = load();
   const lines: string[] = [];
-  const log = createLogger(loaded.config.logLevel, { write: (line) => void lines.push(line) });
+  // One write may have several lines.
+  const write = (text: string) => void lines.push(...text.split(/(?<=\n)/));
+  const log = createLogger(loaded.config.logLevel, { write });
   const running = await serve(loaded, log, { load, preview: load });
   let stopped: Promise<void> | undefined;
   const stop = () => (stopped ??= running.stop());

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { GatewayError } from '../../src/errors.ts';
-import { createLogger } from '../../src/telemetry/log.ts';
+import { createLogger, setLogLevel } from '../../src/telemetry/log.ts';
 import { Repeats } from '../../src/telemetry/repeats.ts';
 
 const SECOND = 1_000;
@@ -30,6 +30,23 @@ test('N-10 another reason, another key, or a long pause is logged at once', () =
   assert.equal(repeats.due('files', 'timed out', 2), 0);
   assert.equal(repeats.due('web', 'timed out', 3), 0);
   assert.equal(repeats.due('web', 'timed out', 12 * MINUTE), 0);
+});
+
+test('N-10 reasons that take turns are counted one by one', () => {
+  const repeats = new Repeats();
+  const due: number[] = [];
+  for (let atMs = 0; atMs <= 2 * MINUTE; atMs += SECOND) {
+    const count = repeats.due('files failed', atMs % 2_000 === 0 ? 'refused' : 'timed out', atMs);
+    if (count !== undefined) due.push(count);
+  }
+  assert.deepEqual(due, [0, 0, 30, 30]);
+});
+
+test('N-10 reasons that always differ do not grow the memory', () => {
+  const repeats = new Repeats();
+  for (let i = 0; i < 1_000; i++) assert.equal(repeats.due('files', 'a'.repeat(i), i), 0);
+  assert.equal(repeats.due('files', 'a'.repeat(999), 1_000), undefined, 'the latest is known');
+  assert.equal(repeats.due('files', '', 1_001), 0, 'the first is forgotten');
 });
 
 function logged(
@@ -64,6 +81,35 @@ test('N-10 five equal failures of an upstream are one JSON line without a stack'
     detail: { upstream: 'files', message: 'not found' },
     causes: ['no files at /x'],
   });
+});
+
+test('N-10 the line of a recovery has the number of failures that no line has reported', () => {
+  const lines = logged('info', (log) => {
+    const child = log.child({ upstream: 'files' });
+    for (let i = 0; i < 5; i++) child.warn({ phase: 'failed', reason: 'not found' }, 'upstream state');
+    child.info({ phase: 'ready' }, 'upstream state');
+  });
+  assert.deepEqual(
+    lines.map(({ phase, failures, repeated }) => [phase, failures, repeated]),
+    [
+      ['failed', undefined, undefined],
+      ['ready', 4, undefined],
+    ],
+  );
+});
+
+test('N-10 stacks and all lines come and go with the level of the running log', () => {
+  const lines = logged('info', (log) => {
+    const child = log.child({ upstream: 'files' });
+    for (const level of ['info', 'debug', 'info'] as const) {
+      setLogLevel(log, level);
+      for (let i = 0; i < 3; i++) child.warn({ err: FAILURE }, 'upstream did not start');
+    }
+  });
+  assert.deepEqual(
+    lines.map((line) => JSON.stringify(line).includes('"stack"')),
+    [false, true, true, true],
+  );
 });
 
 test('N-10 unexpected errors have stacks; at debug all errors do, and all lines stay', () => {

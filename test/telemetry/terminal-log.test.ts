@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { GatewayError } from '../../src/errors.ts';
 import { createLogger } from '../../src/telemetry/log.ts';
 import { TerminalLog } from '../../src/telemetry/terminal-log.ts';
 
@@ -47,6 +48,20 @@ test('N-10 a repeated failure that cannot be overwritten gets no line', () => {
     fail(log, 'a');
   });
   assert.equal(fixed, '  ✗ a                failed: refused\n');
+});
+
+test('N-10 a failed request and another failure of an upstream are shown once, others each time', () => {
+  const text = shown(80, (log) => {
+    for (let i = 0; i < 3; i++) {
+      log.info({ upstream: 'web', err: new GatewayError('upstream-timeout') }, 'request not answered by an upstream');
+      log.warn({ upstream: 'web', reason: 'refused' }, 'log level not set');
+      log.info({ upstream: 'web' }, 'era of the upstream');
+    }
+  });
+  const count = (part: string) => text.split(part).length - 1;
+  assert.equal(count('request not answered'), 1);
+  assert.equal(count('log level not set'), 1);
+  assert.equal(count('era of the upstream'), 3);
 });
 
 test('N-10 text of an upstream cannot move the cursor or fill the screen', () => {

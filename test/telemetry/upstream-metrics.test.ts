@@ -85,5 +85,18 @@ test('a rejected reload leaves the time of the last successful one', async () =>
     'linkspan_config_reloads_total{outcome="rejected"} 1',
     'linkspan_config_last_reload_successful 0',
     'linkspan_config_last_reload_success_timestamp_seconds 5',
+    'linkspan_config_last_good_upstreams 0',
   ]);
+});
+
+test('a start with the last good upstreams is no success, until a config is accepted', async () => {
+  const registry = new Registry();
+  const metrics = createReloadMetrics(registry);
+  const state = async () => (await lines(registry, 'linkspan_config_last')).map((line) => line.split(' ')[1]);
+  metrics.configStarted(9_000, 2_000);
+  assert.deepEqual(await state(), ['0', '2', '1']);
+  metrics.configReloaded('rejected', 10_000);
+  assert.deepEqual(await state(), ['0', '2', '1']);
+  metrics.configReloaded('unchanged', 11_000);
+  assert.deepEqual(await state(), ['1', '11', '0']);
 });

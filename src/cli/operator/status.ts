@@ -39,8 +39,11 @@ function statusText(state: StatusAnswer, upstreams: readonly UpstreamAnswer[], n
 }
 
 /** Returns what the file on disk has that does not run. */
-function configRows({ rejected, atRestart }: StatusAnswer['config']): readonly (readonly string[])[] {
+function configRows({ file, lastGoodAt, rejected, atRestart }: StatusAnswer['config']): readonly (readonly string[])[] {
   return [
+    ...(lastGoodAt === undefined
+      ? []
+      : [['', `The upstreams are those of ${lastGoodAt}, because the file was broken at the start. Correct ${file}`]]),
     ...(rejected === undefined ? [] : [['', plain(`The file was rejected at ${rejected.at}: ${rejected.reason}`)]]),
     ...(atRestart.length === 0
       ? []

@@ -20,10 +20,17 @@ export interface Places extends Lookup {
   envFile(path: string): string;
   /** The absolute paths of the files that were asked for, those included that could not be read. */
   readonly files: ReadonlySet<string>;
+  /** The texts that `envFile` has returned, by absolute path. */
+  readonly envFiles: ReadonlyMap<string, string>;
 }
 
-/** Returns the places of a config file. @param file its absolute path. */
-export function places(file: string, env: NodeJS.ProcessEnv): Places {
+/**
+ * Returns the places of a config file.
+ *
+ * @param file its absolute path.
+ * @param copies texts of files of variables by absolute path, which are used instead of the files.
+ */
+export function places(file: string, env: NodeJS.ProcessEnv, copies: Readonly<Record<string, string>> = {}): Places {
   const folder = dirname(file);
   const workspace = CLIENT_FOLDERS.has(basename(folder)) ? dirname(folder) : folder;
   const home = env['HOME'] ?? homedir();
@@ -37,6 +44,7 @@ export function places(file: string, env: NodeJS.ProcessEnv): Places {
   const untilde = (path: string): string => (path === '~' || path.startsWith('~/') ? home + path.slice(1) : path);
   const absolute = (path: string): string => resolve(folder, untilde(path));
   const files = new Set<string>();
+  const envFiles = new Map<string, string>();
   /** Returns the absolute path of a file that is about to be read. */
   const recorded = (path: string): string => {
     const file = absolute(path);
@@ -48,8 +56,14 @@ export function places(file: string, env: NodeJS.ProcessEnv): Places {
     variable: (name) => env[name],
     place: (name) => named.get(name),
     file: (path) => readText(recorded(path)),
-    envFile: (path) => readFileSync(recorded(path), 'utf8'),
+    envFile: (path) => {
+      const file = recorded(path);
+      const text = (Object.hasOwn(copies, file) ? copies[file] : undefined) ?? readFileSync(file, 'utf8');
+      envFiles.set(file, text);
+      return text;
+    },
     files,
+    envFiles,
     resolve: absolute,
     untilde,
   };

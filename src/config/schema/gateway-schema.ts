@@ -110,6 +110,43 @@ const sessions = z.strictObject({
     ),
 });
 
+const TRACES_PATH = 'v1/traces';
+
+const tracing = z.strictObject({
+  enabled: flag()
+    .optional()
+    .describe(
+      'Whether requests are traced. Default: true if the config has `tracing`, or if OTEL_EXPORTER_OTLP_ENDPOINT or ' +
+        'OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set.',
+    ),
+  endpoint: text('expected an http:// or https:// URL')
+    .transform((value, context) => {
+      const url = URL.parse(value);
+      const isHttp = url?.protocol === 'http:' || url?.protocol === 'https:';
+      if (url !== null && isHttp && url.username === '' && url.password === '') {
+        return url.pathname === '/' ? new URL(TRACES_PATH, url).href : url.href;
+      }
+      const message =
+        'expected an http:// or https:// URL without a user name; put credentials into OTEL_EXPORTER_OTLP_HEADERS';
+      context.addIssue({ code: 'custom', message });
+      return z.NEVER;
+    })
+    .optional()
+    .describe(
+      'URL of an OTLP receiver over HTTP with protobuf; /v1/traces is added to a URL without a path. ' +
+        'Default: that of OTEL_EXPORTER_OTLP_ENDPOINT, else http://localhost:4318.',
+    ),
+  sampling: z
+    .number({ error: 'expected a number from 0 to 1' })
+    .min(0, { error: 'expected a number from 0 to 1' })
+    .max(1, { error: 'expected a number from 0 to 1' })
+    .optional()
+    .describe(
+      'Share of the requests that are traced, among those whose clients name no trace; a client that names one decides ' +
+        'itself. Default: by OTEL_TRACES_SAMPLER, else 1.',
+    ),
+});
+
 const globs = (what: string) => texts('expected a list of tool names; * matches any text').describe(what);
 
 const profile = z.strictObject({
@@ -179,6 +216,7 @@ export const gatewaySchema = z.strictObject({
       'Which requests get a log line. `auto` is `none` on a terminal, `errors` over stdio and if only this machine can ' +
         'connect (no publicUrl), and `all` elsewhere. Lines of requests have the level info.',
     ),
+  tracing: tracing.optional().describe('Export of OpenTelemetry traces.'),
   names: z
     .strictObject({
       maxChars: count(16, 128)

@@ -5,10 +5,8 @@ import { isList, isRecord, valueAt, withValue } from '../document/expanded.ts';
 import type { Expanded } from '../document/expanded.ts';
 import type { Path, Problem } from '../document/problem.ts';
 import { HINTS } from './scalars.ts';
+import { SECRET_FIELDS } from './secret-fields.ts';
 import { didYouMean, suggest } from '../document/suggest.ts';
-
-/** Keys whose values never appear in messages, not even unexpanded. */
-const SECRET = /^(?:env|environment|envs|headers|http_headers|args|url|serverUrl|httpUrl|uri|sha256|key)$/;
 
 type Section<T> = { readonly value: T } | { readonly problems: readonly Problem[] };
 
@@ -102,12 +100,12 @@ function typeName(expected: string): string {
   return expected === 'array' ? 'a list' : expected;
 }
 
-/** Returns a value as the file has it, or its type if it may be secret. */
+/** Returns a value as the file has it, or its type if it may be secret: such a value is not shown, not even unexpanded. */
 function shown(path: Path, value: Data): string {
   if (value === null) return 'nothing';
   if (isList(value)) return 'a list';
   if (isRecord(value)) return 'a map';
-  if (path.some((step) => typeof step === 'string' && SECRET.test(step))) {
+  if (path.some((step) => typeof step === 'string' && SECRET_FIELDS.has(step))) {
     return typeof value === 'string' ? 'text' : `a ${typeof value}`;
   }
   const text = JSON.stringify(value);

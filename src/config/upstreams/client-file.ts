@@ -34,6 +34,16 @@ const OURS = ['listen', 'operator', 'publicUrl', 'allowedHosts', 'allowedOrigins
 
 const PLAIN = { dialect: 'plain', timeout: { unit: 'guess', bounds: 'call' } } as const;
 
+/** Returns a problem for each setting of the gateway that is not under `gateway`, and for a misspelled `gateway`. */
+export function misplacedSettings(document: Document): readonly Problem[] {
+  return Object.keys(isRecord(document.data) ? document.data : {})
+    .filter((key) => OURS.includes(key) || (key !== 'gateway' && suggest(key, ['gateway']) !== undefined))
+    .map((key) => {
+      const message = OURS.includes(key) ? 'belongs under "gateway"' : `unknown key${didYouMean('gateway')}`;
+      return document.problem([key], message, 'key');
+    });
+}
+
 /**
  * Finds the upstreams in our own config file or in a client's.
  *
@@ -46,13 +56,7 @@ export function findUpstreams(
   const { data } = document;
   if (!isRecord(data)) return { problems: [document.problem([], `expected a map with "mcpServers"`)] };
   const keys = Object.keys(data);
-
-  const misplaced = keys
-    .filter((key) => OURS.includes(key) || (key !== 'gateway' && suggest(key, ['gateway']) !== undefined))
-    .map((key) => {
-      const message = OURS.includes(key) ? 'belongs under "gateway"' : `unknown key${didYouMean('gateway')}`;
-      return document.problem([key], message, 'key');
-    });
+  const misplaced = misplacedSettings(document);
   if (misplaced.length > 0) return { problems: misplaced };
 
   const projects = projectsOf(data);

@@ -25,11 +25,11 @@ export function postShape(accept: string | undefined): Shape | undefined {
   return events ? 'events' : undefined;
 }
 
-/** Returns the resource that a GET requests. The address bar of a browser accepts anything, and gets a page. */
-export function getShape(accept: string | undefined): 'events' | 'page' | 'nothing' {
+/** Returns the resource that a GET requests. The address bar of a browser accepts anything, and gets a hint. */
+export function getShape(accept: string | undefined): 'events' | 'hint' | 'nothing' {
   const taken = ranges(accept ?? '*/*');
   if (taken.includes('text/event-stream')) return 'events';
-  if (taken.includes('text/html')) return 'page';
+  if (taken.includes('text/html')) return 'hint';
   return taken.includes('*/*') || taken.includes('text/*') ? 'events' : 'nothing';
 }
 

@@ -5,7 +5,7 @@ import { RESPONSE_ALREADY_SENT } from '@hono/node-server/utils/response';
 import { type Context, Hono } from 'hono';
 import { metadataPath, protectedResourceMetadata } from '../../auth/metadata.ts';
 import type { Config } from '../../config/config.ts';
-import { GatewayError } from '../../errors.ts';
+import { GatewayError, toGatewayError } from '../../errors.ts';
 import type { Front } from '../../gateway/front.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
 import { Admission, type AdmissionParts } from '../admission/admission.ts';
@@ -18,7 +18,7 @@ import { EdgeTimers } from '../streams/edge-timers.ts';
 import { refuse, refuseUnknownEndpoint } from '../admission/refusal.ts';
 import { SseEndpoint } from '../sse.ts';
 import { getShape } from '../admission/accept.ts';
-import { pageFor } from '../admission/page.ts';
+import { browserHint } from '../admission/browser-hint.ts';
 
 /** The endpoints that clients speak to. They keep streams and events, and outlive every {@link HttpApp} in front of them. */
 export interface Endpoints {
@@ -91,7 +91,7 @@ export function createEndpoints({ front, config, log, metrics, memory, eventLogs
 function failureHandler(log: Logger): (thrown: unknown, outgoing: ServerResponse) => Response {
   return (thrown, outgoing) => {
     log.error({ err: thrown }, 'request failed');
-    if (!outgoing.headersSent) return refuse(new GatewayError('internal-error'));
+    if (!outgoing.headersSent) return refuse(toGatewayError(thrown));
     outgoing.destroy();
     return RESPONSE_ALREADY_SENT;
   };
@@ -151,8 +151,8 @@ export function createApp(parts: AppParts): HttpApp {
     const headers = admission.checkSender(c.env);
     if (headers instanceof Response) return headers;
     const endpoint = admission.endpoint('');
-    const isBrowser = c.req.method === 'GET' && getShape(headers.accept) === 'page';
-    if (isBrowser) return pageFor(endpoint, 404);
+    const isBrowser = c.req.method === 'GET' && getShape(headers.accept) === 'hint';
+    if (isBrowser) return browserHint(endpoint, 404);
     return refuse(
       new GatewayError('not-found', { message: `nothing is served here; the MCP endpoint is ${endpoint}` }),
     );

@@ -1,3 +1,5 @@
+import { ArraySet } from '../../small-collections.ts';
+
 /** An object that keeps bytes for one principal and can give some of them up. */
 export interface ByteHolder {
   readonly heldBytes: number;
@@ -23,7 +25,8 @@ const SHED_FRACTION = 8;
 
 /** All holders of one principal. */
 interface Share {
-  readonly holders: Set<ByteHolder>;
+  /** An array, because a holder comes and goes with each large answer: decision 11. */
+  readonly holders: ArraySet<ByteHolder>;
   bytes: number;
 }
 
@@ -52,7 +55,7 @@ export class ByteBudget {
   /** Registers a holder without bytes. */
   join(principal: string, holder: ByteHolder): ByteAccount {
     let share = this.#shares.get(principal);
-    if (share === undefined) this.#shares.set(principal, (share = { holders: new Set(), bytes: 0 }));
+    if (share === undefined) this.#shares.set(principal, (share = { holders: new ArraySet<ByteHolder>(), bytes: 0 }));
     const joined = share;
     joined.holders.add(holder);
     return {

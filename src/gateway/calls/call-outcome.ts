@@ -5,7 +5,7 @@ import type { Answer, RpcError } from '../../protocol/jsonrpc.ts';
 import { canBeAsked, capabilitiesNeededFor } from '../exchange/client-capabilities.ts';
 import type { Exchange } from '../exchange/exchange.ts';
 
-/** A page that the user must open before a legacy upstream makes the call. */
+/** A URL that the user must open before a legacy upstream makes the call. */
 export interface UrlElicitation {
   readonly elicitationId: string;
   readonly url: string;
@@ -16,7 +16,7 @@ export interface UrlElicitation {
 export type CallOutcome =
   | { readonly kind: 'answer'; readonly answer: Answer }
   | { readonly kind: 'input-required'; readonly inputRequired: InputRequired }
-  | { readonly kind: 'pages-required'; readonly pages: readonly UrlElicitation[] };
+  | { readonly kind: 'urls-required'; readonly elicitations: readonly UrlElicitation[] };
 
 /** @throws {GatewayError} `missing-capability`, `upstream-protocol`: the request did not declare the capability for this question. */
 function mustBeDeclared(
@@ -49,27 +49,29 @@ export function inputRequired(upstream: string, exchange: Exchange, asked: Input
 }
 
 /**
- * Returns the outcome with the pages in an error of a legacy upstream, for a modern client.
+ * Returns the outcome with the URLs in an error of a legacy upstream, for a modern client.
  *
  * @throws {GatewayError} `missing-capability`, `upstream-protocol`
  */
-export function pagesRequired(upstream: string, exchange: Exchange, { message, data }: RpcError): CallOutcome {
+export function urlsRequired(upstream: string, exchange: Exchange, { message, data }: RpcError): CallOutcome {
   const { client, request } = exchange;
   const listed: unknown = typeof data === 'object' && data !== null && 'elicitations' in data ? data.elicitations : [];
-  const pages = (Array.isArray(listed) ? listed : []).flatMap((one: unknown) => (isUrlElicitation(one) ? [one] : []));
-  if (pages.length === 0 || !mayRequireInput(request.method)) {
-    const why = pages.length === 0 ? 'names none' : `${request.method} cannot wait for that`;
+  const elicitations = (Array.isArray(listed) ? listed : []).flatMap((one: unknown) =>
+    isUrlElicitation(one) ? [one] : [],
+  );
+  if (elicitations.length === 0 || !mayRequireInput(request.method)) {
+    const why = elicitations.length === 0 ? 'names none' : `${request.method} cannot wait for that`;
     throw new GatewayError('upstream-protocol', {
       upstream,
       executed: 'no',
-      message: `upstream "${upstream}" wants pages opened, and ${why}: ${message}`,
+      message: `upstream "${upstream}" wants URLs opened, and ${why}: ${message}`,
     });
   }
   if (client.clientCapabilities.object('elicitation')?.raw('url') === undefined) {
     const requiredCapabilities = { elicitation: { url: {} } };
     throw new GatewayError('missing-capability', { upstream, message, data: { requiredCapabilities } });
   }
-  return { kind: 'pages-required', pages };
+  return { kind: 'urls-required', elicitations };
 }
 
 function isUrlElicitation(one: unknown): one is UrlElicitation {

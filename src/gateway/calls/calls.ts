@@ -8,6 +8,7 @@ import { type Answer, parsed } from '../../protocol/jsonrpc.ts';
 import { type Header, paramHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { type Era, featuresOf, type Revision } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
+import { endAfter, traceWait } from '../../telemetry/tracing/mcp-spans.ts';
 import { NO_FEATURES } from '../../upstream/link/link.ts';
 import { type ResultTranslator, toolFailure, type UpstreamResult } from '../forward/result-translator.ts';
 import { waitAtMost } from '../exchange/at-most.ts';
@@ -21,7 +22,7 @@ import type { Link, Upstream, Upstreams } from '../exchange/connection-holder.ts
 import type { ResourceCache } from '../forward/resource-cache.ts';
 import type { UpstreamRoute, Route } from '../exchange/route.ts';
 import type { Sender } from '../forward/sender.ts';
-import { type CallOutcome, inputRequired, pagesRequired, readIncomplete } from './call-outcome.ts';
+import { type CallOutcome, inputRequired, urlsRequired, readIncomplete } from './call-outcome.ts';
 import type { TaskCalls } from './task-calls.ts';
 
 export interface CallsParts {
@@ -59,7 +60,7 @@ export class Calls {
 
   /**
    * Sends a request to the upstream of its route, as soon as the upstream has a free slot. Sends it again if the upstream was
-   * lost before it could receive it. Only the call of a modern client can end with questions or pages: a client with a
+   * lost before it could receive it. Only the call of a modern client can end with questions or URLs: a client with a
    * session is asked during its call.
    *
    * @throws {GatewayError} if the upstream has not answered.
@@ -72,14 +73,14 @@ export class Calls {
       throw new GatewayError('upstream-unavailable', { upstream: to.upstream, message, executed: 'no' });
     }
     exchange.upstream = to.upstream;
+    const { holder, span } = exchange;
     const queued = exchange.acquireSlot(upstream.limiter);
-    if (queued !== undefined) await queued;
-    const { holder } = exchange;
+    if (queued !== undefined) await traceWait(span, 'queue', upstream.id, queued);
     const { links } = this.#parts;
     try {
       for (let attempt = 1; ; attempt++) {
         const ready = links.findOpen(holder, upstream);
-        const link = ready ?? (await exchange.unlessCancelled(links.openAt(holder, upstream)));
+        const link = ready ?? (await this.#openLink(exchange, upstream));
         try {
           return await this.#callIn[link.era](exchange, upstream, link, to);
         } catch (thrown) {
@@ -93,6 +94,12 @@ export class Calls {
     } finally {
       exchange.releaseSlot();
     }
+  }
+
+  #openLink(exchange: OpenExchange, upstream: Upstream): Promise<Link> {
+    const span = exchange.span?.child('internal', `connect ${upstream.id}`);
+    const opening = exchange.unlessCancelled(this.#parts.links.openAt(exchange.holder, upstream, span));
+    return span === undefined ? opening : endAfter(span, upstream.id, opening);
   }
 
   /** Makes a call at a legacy upstream, as a task if the client or the tool asks for one. */
@@ -116,7 +123,7 @@ export class Calls {
       answer = called.answer;
     }
     if (answer.kind === 'error' && answer.error.code === RPC.urlElicitationRequired && client.dialect.asksInAnswers) {
-      return pagesRequired(upstream.id, exchange, answer.error);
+      return urlsRequired(upstream.id, exchange, answer.error);
     }
     if (answer.kind === 'error') await this.#awaitLists(exchange);
     return this.#toOutcome(exchange, { upstream: upstream.id, era: link.era, source }, answer);
@@ -197,7 +204,8 @@ export class Calls {
       if (!('requestState' in retry)) return { kind: 'answer', answer: retry };
       sent = withRetry(params, retry);
       exchange.releaseSlot();
-      await exchange.acquireSlot(upstream.limiter);
+      const queued = exchange.acquireSlot(upstream.limiter);
+      if (queued !== undefined) await traceWait(exchange.span, 'queue', upstream.id, queued);
     }
     const message = `upstream "${upstream.id}" asked ${MAX_ROUNDS} times and is not done`;
     throw new GatewayError('upstream-protocol', { upstream: upstream.id, message });

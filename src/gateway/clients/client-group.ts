@@ -32,6 +32,10 @@ export class ClientGroup extends ConnectionHolder {
   readonly #exclusiveGroups = new Map<string, ClientGroup[]>();
   #lastExclusive = 0;
 
+  get handle(): string {
+    return this.key;
+  }
+
   get siblingKey(): string {
     return this.principal;
   }
@@ -52,7 +56,7 @@ export class ClientGroup extends ConnectionHolder {
   /** Returns whether the group can be released without loss: no request is in flight, and no upstream keeps state for it. */
   get isReleasable(): boolean {
     const isUnconnected = [this, ...this.exclusiveGroups()].every(
-      ({ links, pendingLinks }) => links.size === 0 && pendingLinks.size === 0,
+      ({ links, linkPromises }) => links.size === 0 && linkPromises.size === 0,
     );
     return this.isQuiet && isUnconnected;
   }

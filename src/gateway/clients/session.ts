@@ -7,6 +7,7 @@ import type { RawObject } from '../../json/json.ts';
 import { type Answer, errorAnswer, type Id, notificationText, requestText } from '../../protocol/jsonrpc.ts';
 import { withToken } from '../../protocol/meta.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
+import { endOfQuestion, nameOf } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Caller } from '../exchange/caller.ts';
 import type { ClientQuestion } from '../exchange/client-question.ts';
 import type { Recipient, Client, Exchange } from '../exchange/exchange.ts';
@@ -68,6 +69,10 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     this.#onStateKept(this, upstream);
   }
 
+  get handle(): string {
+    return this.id;
+  }
+
   get wantsListChanges(): boolean {
     return this.isInitialized;
   }
@@ -84,7 +89,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
 
   /** Returns whether the session can be released without loss: it is quiet, and no upstream keeps state for it. */
   get isReleasable(): boolean {
-    return this.isQuiet && this.pendingLinks.size === 0 && this.links.size === 0;
+    return this.isQuiet && this.linkPromises.size === 0 && this.links.size === 0;
   }
 
   byKey(): this {
@@ -185,11 +190,16 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
       question.answer(errorAnswer(RPC.internalError, message));
       return;
     }
-    const { method, params } = question;
+    const { method, params, upstream } = question;
+    const span = exchange?.span?.child('client', nameOf(method));
+    const endSpan = (answer: Answer | GatewayError) => span?.end(endOfQuestion(method, answer, upstream));
     const timer = setTimeout(() => {
       this.#withdraw(id, 'timed out', exchange);
-      const message = `no answer to ${method} within ${ASK_LIMIT_MS / 1000} s`;
-      question.answer(toAnswer(new GatewayError('client-timeout', { message })));
+      const late = new GatewayError('client-timeout', {
+        message: `no answer to ${method} within ${ASK_LIMIT_MS / 1000} s`,
+      });
+      endSpan(late);
+      question.answer(toAnswer(late));
     }, ASK_LIMIT_MS);
     timer.unref();
     // The id is also the progress token.
@@ -198,6 +208,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     this.#questions.set(id, {
       resolve: (answer) => {
         clearTimeout(timer);
+        endSpan(answer);
         question.answer(answer);
       },
       onProgress: (progress) => question.onProgress?.(progress),
@@ -206,6 +217,7 @@ export class Session extends ConnectionHolder implements Client, ClientSession {
     this.#deliver(requestText(id, method, sent), exchange);
     question.onWithdrawn(() => {
       clearTimeout(timer);
+      endSpan(new GatewayError('cancelled'));
       this.#withdraw(id, 'the server no longer asks', exchange);
     });
   }

@@ -10,7 +10,7 @@ import type { Level } from '../../telemetry/metrics.ts';
 import { LIMITS, type LimitName } from '../../limits.ts';
 import type { SessionChange, SessionRecord, SessionRef, SessionStore } from '../../store/session-store.ts';
 import type { Caller } from '../exchange/caller.ts';
-import { HERE, type Owners } from '../exchange/owners.ts';
+import { assertClaimed, HERE, type Owners } from '../exchange/owners.ts';
 import type { Ownership } from '../front.ts';
 import { forwardableCapabilities } from '../exchange/client-capabilities.ts';
 import { isSeverity } from '../../protocol/severity.ts';
@@ -103,7 +103,7 @@ export class Sessions {
     };
     const id = await this.#parts.sealer.seal('session', payload, ref.expiresMs);
     // The id has no owner yet, so it becomes that of this process.
-    await this.#parts.owners.ownerOf({ kind: 'session', id });
+    assertClaimed(await this.#parts.owners.ownerOf({ kind: 'session', id }));
     const session = await this.#make(id, key, ref, caller);
     this.#active.set(tagOf(id), session);
     this.#parts.gauge.add();

@@ -6,6 +6,7 @@ import { type Answer, EMPTY_RESULT } from '../../protocol/jsonrpc.ts';
 import { detach } from '../../json/kept-text.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import { backoffMs } from '../../upstream/rpc/backoff.ts';
+import type { Span } from '../../telemetry/tracing/tracing.ts';
 import { isCallKey } from '../../upstream/connection-key.ts';
 import type { CloseReason } from '../../upstream/link/link.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
@@ -78,33 +79,34 @@ export class HolderLinks {
   /**
    * Returns the link of a holder, and opens it if necessary. A call that began before its upstream was replaced opens one there.
    *
+   * @param span of the request that needs the link, if it is traced.
    * @throws {GatewayError} `upstream-unavailable`, `overloaded`
    */
-  openAt(holder: ConnectionHolder, upstream: Upstream): Promise<Link> {
+  openAt(holder: ConnectionHolder, upstream: Upstream, span?: Span): Promise<Link> {
     const upstreamId = upstream.id;
     // The holder keeps links of the upstream that has taken the place.
-    if (upstream.isRetired) return this.#open(holder, upstream);
-    const known = holder.pendingLinks.get(upstreamId);
+    if (upstream.isRetired) return this.#open(holder, upstream, span);
+    const known = holder.linkPromises.get(upstreamId);
     if (known !== undefined) return known;
     this.#beforeOpen(holder, upstreamId);
-    const opening = this.#open(holder, upstream);
+    const opening = this.#open(holder, upstream, span);
     if (upstream.config.isolation === 'call') return opening;
-    holder.pendingLinks.set(upstreamId, opening);
+    holder.linkPromises.set(upstreamId, opening);
     opening.then(
       (link) => {
-        if (holder.pendingLinks.get(upstreamId) === opening && !link.connection.isClosed) {
+        if (holder.linkPromises.get(upstreamId) === opening && !link.connection.isClosed) {
           holder.links.set(upstreamId, link);
         }
       },
       () => {
-        if (holder.pendingLinks.get(upstreamId) === opening) holder.pendingLinks.delete(upstreamId);
+        if (holder.linkPromises.get(upstreamId) === opening) holder.linkPromises.delete(upstreamId);
       },
     );
     return opening;
   }
 
-  async #open(holder: ConnectionHolder, upstream: Upstream): Promise<Link> {
-    const link = await upstream.link(holder);
+  async #open(holder: ConnectionHolder, upstream: Upstream, span: Span | undefined): Promise<Link> {
+    const link = await upstream.link(holder, span);
     if (holder.closed.aborted) {
       upstream.releaseUser(holder);
       throw new GatewayError('session-unknown', { message: 'the session ended' });
@@ -265,7 +267,7 @@ export class HolderLinks {
         });
       }
     }
-    holder.pendingLinks.clear();
+    holder.linkPromises.clear();
     holder.links.clear();
     for (const upstream of this.#upstreams.values()) upstream.releaseUser(holder);
     for (const upstream of this.#upstreams.leaving()) upstream.releaseUser(holder);
@@ -294,6 +296,6 @@ export class HolderLinks {
 }
 
 function removeLink(holder: ConnectionHolder, upstream: string): void {
-  holder.pendingLinks.delete(upstream);
+  holder.linkPromises.delete(upstream);
   holder.links.delete(upstream);
 }

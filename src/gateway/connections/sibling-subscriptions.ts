@@ -46,7 +46,7 @@ export class SiblingSubscriptions {
       const ready = sibling.links.get(to.upstream);
       if (ready !== undefined) adding.push(add(ready));
       // The listener does not wait for a link that is still opening.
-      else sibling.pendingLinks.get(to.upstream)?.then(add, () => undefined);
+      else sibling.linkPromises.get(to.upstream)?.then(add, () => undefined);
     }
     await Promise.all(adding);
   }

@@ -8,6 +8,7 @@ import type { Upstream as UpstreamOf } from '../../upstream/upstream.ts';
 import type { UpstreamSet } from '../../upstream/upstream-set.ts';
 import { CLIENT_DIALECTS, type ClientDialect } from '../dialects/client-dialect.ts';
 import type { Caller } from './caller.ts';
+import { digestOf } from './digest.ts';
 import type { Recipient, Exchange } from './exchange.ts';
 import { forwardableCapabilities, capabilityKeyOf } from './client-capabilities.ts';
 import type { Severity } from '../../protocol/severity.ts';
@@ -46,8 +47,8 @@ export abstract class ConnectionHolder implements LinkUser {
   readonly dialect: ClientDialect;
   readonly clientCapabilities: RawObject;
   readonly capabilityKey: string;
-  /** Links that serve this holder, by upstream; some may still be opening. */
-  readonly pendingLinks = new Map<string, Promise<Link>>();
+  /** Promises of the links that serve this holder, by upstream: of those that are being opened, and of the open ones. */
+  readonly linkPromises = new Map<string, Promise<Link>>();
   /** The open links among them, by upstream. */
   readonly links = new Map<string, Link>();
   /** Offers of its own links that differ from the offer for all clients, by upstream. */
@@ -68,6 +69,7 @@ export abstract class ConnectionHolder implements LinkUser {
   /** The time of the last use; monotonic ms. */
   usedMs = performance.now();
   readonly #closed = new AbortController();
+  #digest: string | undefined;
 
   constructor(key: string, caller: Caller, catalog: Catalog) {
     this.key = key;
@@ -94,6 +96,14 @@ export abstract class ConnectionHolder implements LinkUser {
   /** Aborted when the holder is closed. */
   get closed(): AbortSignal {
     return this.#closed.signal;
+  }
+
+  /** The id by which clients name the holder; its key if they do not name it. */
+  abstract readonly handle: string;
+
+  /** The name of the holder for operators and logs. */
+  get digest(): string {
+    return (this.#digest ??= digestOf(this.handle));
   }
 
   /** True if the gateway announces changes of lists to this holder. */

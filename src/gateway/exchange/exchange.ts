@@ -3,6 +3,7 @@ import type { GatewayError } from '../../errors.ts';
 import type { RawObject } from '../../json/json.ts';
 import type { Severity } from '../../protocol/severity.ts';
 import type { Request } from '../../protocol/jsonrpc.ts';
+import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { ClientDialect } from '../dialects/client-dialect.ts';
 import type { Caller } from './caller.ts';
 import type { ClientQuestion } from './client-question.ts';
@@ -47,6 +48,8 @@ export interface Exchange {
   readonly tool: string | undefined;
   /** The time when the exchange began; monotonic ms. */
   readonly startedMs: number;
+  /** The span of the request; undefined if requests are not traced. */
+  readonly span: Span | undefined;
   /** Cancels the exchange, and its call at the upstream. */
   cancel(reason: string | undefined): void;
   /** Cancels the exchange on the client's request. The client then gets no response. */

@@ -2,11 +2,13 @@ import { GatewayError } from '../../errors.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import { progressTokenOf } from '../../protocol/meta.ts';
 import type { ErrorType } from '../../telemetry/operation.ts';
+import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
 import type { ConcurrencyLimiter, QueueTicket } from '../../upstream/concurrency-limiter.ts';
 import type { MessageSink } from '../front.ts';
 import type { Client, Exchange } from './exchange.ts';
 import type { ConnectionHolder } from './connection-holder.ts';
+import type { UpstreamRoute } from './route.ts';
 
 /** The time that an upstream has to end the call after its server request was refused. Then the call is cancelled. */
 const FAIL_GRACE_MS = 1_000;
@@ -26,6 +28,9 @@ export class OpenExchange implements Exchange {
   upstream: string | undefined;
   /** The published name of the called tool, for metrics. */
   tool: string | undefined;
+  /** The upstream's own name for it, for logs. */
+  upstreamTool: string | undefined;
+  span: Span | undefined;
   /** The upstream's answer, and the error type under which metrics count it. */
   outcome: { readonly answer: Answer | GatewayError; readonly error: ErrorType | undefined } | undefined;
   /** The error that ends the exchange regardless of the upstream's answer. */
@@ -108,6 +113,12 @@ export class OpenExchange implements Exchange {
     if (!(progress > this.#progress)) return false;
     this.#progress = progress;
     return true;
+  }
+
+  /** Sets the called tool, which only logs and metrics read. */
+  setTool({ tool, upstreamTool }: Pick<UpstreamRoute, 'tool' | 'upstreamTool'>): void {
+    this.tool = tool;
+    this.upstreamTool = upstreamTool;
   }
 
   releaseSlot(): void {

@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { GatewayError } from '../../errors.ts';
 import type { Ownership } from '../front.ts';
 
 /** State that lives in one process, as the text that a client sends names it. */
@@ -24,6 +25,12 @@ export interface Owners {
 
 export const HERE: Ownership = { kind: 'here' };
 export const GONE: Ownership = { kind: 'gone' };
+
+/** Refuses a new session that another process owns. @throws {GatewayError} `internal-error` */
+export function assertClaimed(ownership: Ownership): void {
+  if (ownership.kind === 'here') return;
+  throw new GatewayError('internal-error', { message: 'the new session belongs to another process; open another one' });
+}
 
 /** The owners of a gateway of one process. */
 export class LocalOwners implements Owners {

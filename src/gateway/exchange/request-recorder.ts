@@ -1,33 +1,59 @@
 import type { Logger } from 'pino';
 import { GatewayError, toAnswer, toGatewayError } from '../../errors.ts';
 import { JsonTextError } from '../../json/json.ts';
-import type { Answer, Request } from '../../protocol/jsonrpc.ts';
+import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
+import type { Answer, Notification, Request, Response } from '../../protocol/jsonrpc.ts';
+import { eraOf } from '../../protocol/revisions.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
-import { errorTypeOf } from '../../telemetry/operation.ts';
-import type { RequestLog } from '../../telemetry/request-log.ts';
+import { type ErrorType, errorTypeOf } from '../../telemetry/operation.ts';
+import type { LoggedClient, LoggedKind, RequestLog } from '../../telemetry/request-log.ts';
+import { endOfOperation } from '../../telemetry/tracing/mcp-spans.ts';
+import type { Span, Tracing } from '../../telemetry/tracing/tracing.ts';
 import type { Caller } from './caller.ts';
+import type { ConnectionHolder } from './connection-holder.ts';
 import type { OpenExchange } from './open-exchange.ts';
 
 /** A network connection, or the pipes of a process; names of OpenTelemetry's `network.transport`. */
 export type ClientTransport = 'tcp' | 'pipe';
 
-/** Records client requests in the metrics, and each as one line of the request log without arguments or results. */
+/** The parts that a {@link RequestRecorder} is constructed from. */
+export interface RequestRecorderParts {
+  readonly metrics: Metrics;
+  readonly log: Logger;
+  /** Undefined if requests are not logged. */
+  readonly requestLog: RequestLog | undefined;
+  /** Undefined if requests are not traced. */
+  readonly tracing: Tracing | undefined;
+  /** The connections of clients. */
+  readonly transport: ClientTransport;
+  /** Returns how the client of a caller describes itself; undefined if it has not done so. */
+  readonly clientOf: (caller: Caller) => LoggedClient | undefined;
+}
+
+/** The principal and endpoint of a message; its whole caller if that is known. */
+type Sender = Pick<Caller, 'principal' | 'view'> & Partial<Caller>;
+
+/** One message of a client and its outcome. */
+interface Outcome {
+  readonly kind: LoggedKind;
+  readonly message: Request | Notification | Response;
+  readonly exchange?: OpenExchange | undefined;
+  readonly answer?: Answer;
+  readonly error?: ErrorType | undefined;
+  readonly ms?: number;
+  readonly span?: Span | undefined;
+}
+
+/**
+ * Records client requests in the metrics and as spans if they are traced, and each message as one line of the request log. Neither
+ * has arguments or results.
+ */
 export class RequestRecorder {
-  readonly #metrics: Metrics;
-  readonly #log: Logger;
-  readonly #requestLog: RequestLog | undefined;
-  readonly #transport: ClientTransport;
+  readonly #parts: RequestRecorderParts;
   #inFlightCount = 0;
 
-  /**
-   * @param requestLog undefined if requests are not logged.
-   * @param transport how clients are connected.
-   */
-  constructor(metrics: Metrics, log: Logger, requestLog: RequestLog | undefined, transport: ClientTransport) {
-    this.#transport = transport;
-    this.#metrics = metrics;
-    this.#log = log;
-    this.#requestLog = requestLog;
+  constructor(parts: RequestRecorderParts) {
+    this.#parts = parts;
   }
 
   /** The number of requests that are not answered yet. */
@@ -35,42 +61,140 @@ export class RequestRecorder {
     return this.#inFlightCount;
   }
 
-  /** Records the arrival of a request. */
-  begin(): void {
+  /** Records the arrival of a request. Returns its span, if requests are traced. */
+  begin(request: Request, headers: HeaderLookup | undefined): Span | undefined {
     this.#inFlightCount++;
-    this.#metrics.requestsInFlight.add();
+    const { metrics, tracing } = this.#parts;
+    metrics.requestsInFlight.add();
+    return tracing?.beginRequest(request, headers);
   }
 
-  /** Records the answer to a request: its method, caller and upstream, its outcome and its duration. */
+  /**
+   * Records the answer to a request: its method, caller and upstream, its outcome and its duration. Ends its span.
+   *
+   * @param holder the session or group of the caller; undefined if the request failed before one was found.
+   */
   end(
-    { principal, revision }: Caller,
-    { method }: Request,
+    caller: Caller,
+    holder: ConnectionHolder | undefined,
+    request: Request,
     exchange: OpenExchange | undefined,
     answer: Answer,
     durationMs: number,
+    span: Span | undefined,
   ): void {
     this.#inFlightCount--;
-    this.#metrics.requestsInFlight.remove();
-    const { tool, upstream, outcome } = exchange ?? {};
+    const { metrics, transport } = this.#parts;
+    metrics.requestsInFlight.remove();
+    const { method } = request;
+    const outcome = exchange?.outcome;
     const error = outcome?.answer === answer ? outcome.error : errorTypeOf(method, answer);
-    this.#metrics.served({ method, tool, error, revision, transport: this.#transport }, durationMs / 1000);
-    const line = { method, tool, upstream, principal: principal.label, revision, error, ms: durationMs };
-    this.#requestLog?.write(line);
+    const { revision } = caller;
+    const operation = { method, tool: exchange?.tool, error, revision, transport };
+    metrics.served(operation, durationMs / 1000);
+    // Asked here, so that a request without a line costs nothing more.
+    if (this.#wantsLine(error)) {
+      this.#writeLine(caller, holder, {
+        kind: 'request',
+        message: request,
+        exchange,
+        answer,
+        error,
+        ms: durationMs,
+        span,
+      });
+    }
+    if (span === undefined) return;
+    const upstream = exchange?.upstream;
+    // A prompt that was sent to an upstream is in the catalog.
+    const isPrompt = upstream !== undefined && method === 'prompts/get';
+    const prompt = isPrompt ? request.params?.string('name') : undefined;
+    span.end(endOfOperation({ ...operation, prompt, id: request.id, answer, upstream }));
   }
 
-  /** Logs a failure, and returns the answer that reports it to the client. */
-  fail(thrown: unknown, method: string): Answer {
+  /** Logs an `initialize` request. @param session the session that it has opened; undefined if it failed. */
+  logInitialize(
+    sender: Pick<Caller, 'principal' | 'view'>,
+    session: ConnectionHolder | undefined,
+    request: Request,
+    answer: Answer,
+    durationMs: number,
+  ): void {
+    const error = errorTypeOf(request.method, answer);
+    if (!this.#wantsLine(error)) return;
+    const outcome: Outcome = { kind: 'request', message: request, answer, error, ms: durationMs };
+    this.#writeLine(session?.caller ?? sender, session, outcome);
+  }
+
+  /** Logs a notification of a client, or its response to a request of the gateway. */
+  logMessage(session: ConnectionHolder, message: Notification | Response): void {
+    if (!this.#wantsLine(undefined)) return;
+    const kind = message.kind === 'notification' ? 'notification' : 'response';
+    this.#writeLine(session.caller, session, { kind, message });
+  }
+
+  #wantsLine(error: ErrorType | undefined): boolean {
+    return this.#parts.requestLog?.wants(error) === true;
+  }
+
+  #writeLine(sender: Sender, holder: ConnectionHolder | undefined, outcome: Outcome): void {
+    const { requestLog, clientOf } = this.#parts;
+    const { kind, message, exchange, answer, error, ms, span } = outcome;
+    const caller = isCaller(sender) ? sender : undefined;
+    requestLog?.write({
+      kind,
+      method: 'method' in message ? message.method : undefined,
+      id: 'id' in message ? message.id : undefined,
+      tool: exchange?.tool,
+      upstreamTool: exchange?.upstreamTool,
+      upstream: exchange?.upstream,
+      session: holder?.digest,
+      client: caller === undefined ? undefined : clientOf(caller),
+      principal: sender.principal.label,
+      view: sender.view,
+      era: caller === undefined ? undefined : eraOf(caller.revision),
+      revision: caller?.revision,
+      error,
+      code: answer?.kind === 'error' ? answer.error.code : undefined,
+      bytesIn: bytesOf(message),
+      bytesOut: answer?.kind === 'result' ? Buffer.byteLength(answer.result) : undefined,
+      ms,
+      traceId: span?.traceId,
+    });
+  }
+
+  /**
+   * Logs a failure, and returns the answer that reports it to the client.
+   *
+   * @param span of the request, if it is traced: the line and the answer name its trace.
+   */
+  fail(thrown: unknown, method: string, span?: Span): Answer {
+    const { log, metrics } = this.#parts;
     // Parameters are parsed only as far as they are needed, so they may turn out malformed late.
     const isBroken = thrown instanceof JsonTextError;
     const error = isBroken ? new GatewayError('invalid-params', { message: thrown.message }) : toGatewayError(thrown);
     const level = error.code === 'internal-error' ? 'error' : 'info';
-    this.#log[level]({ err: error, code: error.code, method, ...error.detail }, 'request not answered by an upstream');
-    if (error.code === 'overloaded') this.#metrics.shed(error.code);
-    return toAnswer(error);
+    const traceId = span?.traceId;
+    log[level](
+      { err: error, code: error.code, method, ...error.detail, traceId },
+      'request not answered by an upstream',
+    );
+    if (error.code === 'overloaded') metrics.shed(error.code);
+    return toAnswer(error, traceId);
   }
 
   /** Writes the buffered lines of the request log. */
   flush(): void {
-    this.#requestLog?.flush();
+    this.#parts.requestLog?.flush();
   }
+}
+
+function isCaller(sender: Sender): sender is Caller {
+  return sender.revision !== undefined && sender.capabilities !== undefined;
+}
+
+/** Returns the size of the content of a message in UTF-8: its `params` or `result`. */
+function bytesOf(message: Request | Notification | Response): number {
+  if ('method' in message) return message.params === undefined ? 0 : Buffer.byteLength(message.params.toString());
+  return message.kind === 'result' ? Buffer.byteLength(message.result) : 0;
 }

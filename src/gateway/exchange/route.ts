@@ -19,6 +19,8 @@ export type Route =
       readonly params: RawObject;
       /** The published name of the called tool, for metrics and logs. */
       readonly tool: string | undefined;
+      /** The upstream's own name for it. */
+      readonly upstreamTool: string | undefined;
       /** The called tool as its upstream lists it; undefined if the upstream does not list it. */
       readonly source?: Source | undefined;
     }
@@ -31,7 +33,7 @@ function refuse(code: 'unknown-tool' | 'unknown-prompt' | 'invalid-params', mess
 }
 
 function toUpstream(upstream: string, params: RawObject): Route {
-  return { kind: 'upstream', upstream, params, tool: undefined };
+  return { kind: 'upstream', upstream, params, tool: undefined, upstreamTool: undefined };
 }
 
 /** Finds the upstream of a resource by its published URI. Returns the error for a URI of no upstream or of several. */
@@ -87,6 +89,7 @@ export function route(catalog: Catalog, request: Request): Route {
         upstream: target.upstream,
         params: params.with('name', quoted(target.name)),
         tool: name,
+        upstreamTool: target.name,
         source: sourceOf(catalog, target),
       };
     }

@@ -3,6 +3,7 @@ import type { RawObject } from '../../json/json.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import { errorTypeOf } from '../../telemetry/operation.ts';
 import type { Metrics } from '../../telemetry/metrics.ts';
+import { endOfOperation, nameOf } from '../../telemetry/tracing/mcp-spans.ts';
 import type { Call } from '../../upstream/rpc/call.ts';
 import type { StateLosses } from '../connections/state-losses.ts';
 import { UPSTREAM_DIALECTS } from '../dialects/upstream-dialect.ts';
@@ -39,6 +40,8 @@ export class Sender {
     const { callMs, maxMs } = upstream.config.timeouts;
     const progress = progressToken !== undefined && method === request.method;
     const dialect = UPSTREAM_DIALECTS[link.era];
+    const span = exchange.span?.child('client', nameOf(method));
+    let id: string | undefined;
     const call = link.connection.call(method, params, {
       timeoutMs: silentMs ?? callMs,
       maxMs: Math.max(maxMs, silentMs ?? 0),
@@ -48,6 +51,7 @@ export class Sender {
       capabilities: dialect.envelopeCapabilities(upstream, client),
       logLevel: dialect.envelopeLogLevel(client),
       headers,
+      trace: span?.context,
       onEnd: (answer, durationMs) => {
         const isAnswer = !(answer instanceof GatewayError);
         if (isAnswer) this.#losses.onAnswered(exchange.holder, link);
@@ -56,11 +60,23 @@ export class Sender {
         const transport = upstream.config.target.kind === 'stdio' ? 'pipe' : 'tcp';
         const operation = { method, tool: exchange.tool, error, revision: link.hello.revision, transport } as const;
         this.#metrics.called(upstream.id, operation, durationMs / 1000);
+        if (span === undefined) return;
+        const names = namesIn(method, params);
+        span.end(endOfOperation({ ...operation, ...names, id, answer, upstream: upstream.id }));
       },
     });
+    if (span !== undefined) id = String(call.id);
     link.usedMs = call.startedMs;
     const attached = asCancellable === undefined ? call : asCancellable(call);
     exchange.attachCall(attached);
     return attached;
   }
+}
+
+/** Returns the name by which the upstream knows the tool or prompt of a request. */
+function namesIn(method: string, params: RawObject): { readonly tool?: string; readonly prompt?: string } {
+  const name = params.string('name');
+  if (name === undefined) return {};
+  if (method === 'tools/call') return { tool: name };
+  return method === 'prompts/get' ? { prompt: name } : {};
 }

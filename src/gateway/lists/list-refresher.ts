@@ -27,6 +27,9 @@ const FRESH_ON_DISK_MS = 3_600_000;
 /** The age of a holder's lists is checked at most once in this time. */
 const CHECKED_MS = 30_000;
 
+/** The largest number of late listings that are remembered. */
+const MAX_SLOW = 1_024;
+
 /** Processes that start at the same time. Each uses about half a core for a second. */
 const PROCESS_STARTS = Math.min(16, Math.max(4, 2 * availableParallelism()));
 const REMOTE_STARTS = 32;
@@ -44,6 +47,8 @@ interface Awaited {
   readonly wasListed: boolean;
   /** Resolves with true if the lists were fetched. */
   readonly refreshing: Promise<boolean>;
+  /** The {@link listingKey}. */
+  readonly key: string;
 }
 
 /** A client that an upstream is listed for. */
@@ -104,7 +109,7 @@ export class ListRefresher {
       // Instructions cannot be corrected later, so lists of the other era are not enough.
       const isKnown = offers.offerIn(upstream.id, key) !== undefined;
       if (isKnown || records.hasFailed(upstream.id)) continue;
-      await this.#await([{ id: upstream.id, wasListed: false, refreshing }], waitMs);
+      await this.#await([{ id: upstream.id, wasListed: false, refreshing, key: listingKey(upstream, key) }], waitMs);
     }
   }
 
@@ -174,16 +179,18 @@ export class ListRefresher {
       const refreshing = this.#refreshIfStale(upstream, client);
       if (isKnown || refreshing === undefined || records.hasFailed(id)) continue;
       const wasListed = offers.offerFor(id, { ...key, era: holder.era, capabilityKey: '' }) !== undefined;
-      if (wasListed && this.#slow.has(listingKey(upstream, key))) continue;
-      unlisted.push({ id, wasListed, refreshing });
+      const keyOfListing = listingKey(upstream, key);
+      if (wasListed && this.#slow.has(keyOfListing)) continue;
+      unlisted.push({ id, wasListed, refreshing, key: keyOfListing });
     }
     const variants = unlisted.filter(({ wasListed }) => wasListed);
     const firsts = unlisted.filter(({ wasListed }) => !wasListed);
     await Promise.all([
       this.#await(firsts, waitMs),
-      this.#await(variants, Math.min(FEATURES_WAIT_MS, waitMs), (id) => {
-        const upstream = this.#parts.upstreams.get(id);
-        if (upstream !== undefined) this.#slow.add(listingKey(upstream, listedKey(upstream, holder)));
+      this.#await(variants, Math.min(FEATURES_WAIT_MS, waitMs), (one) => {
+        // Clients choose the capabilities in the key. Without an entry, a request waits once more.
+        if (this.#slow.size >= MAX_SLOW) this.#slow.clear();
+        this.#slow.add(one.key);
       }),
     ]);
   }
@@ -192,15 +199,15 @@ export class ListRefresher {
   async #await(
     awaited: readonly Awaited[],
     limitMs: number,
-    onLate: (id: string) => void = (id) => this.#parts.records.record(id, true),
+    onLate: (one: Awaited) => void = ({ id }) => this.#parts.records.record(id, true),
   ): Promise<void> {
     if (awaited.length === 0) return;
-    const late = new Set(awaited.map(({ id }) => id));
+    const late = new Set(awaited);
     await waitAtMost(
-      awaited.map(({ id, refreshing }) => refreshing.then((isFetched) => isFetched && late.delete(id))),
+      awaited.map((one) => one.refreshing.then((isFetched) => isFetched && late.delete(one))),
       limitMs,
     );
-    for (const id of late) onLate(id);
+    for (const one of late) onLate(one);
   }
 
   /** Returns the usable upstreams of a view. Those whose last listing failed come last. */

@@ -1,6 +1,7 @@
 import type { GatewayError } from '../../errors.ts';
 import type { Answer, Request } from '../../protocol/jsonrpc.ts';
 import type { HeaderLookup } from '../../protocol/framing/mcp-headers.ts';
+import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { ClientGroup } from '../clients/client-group.ts';
 import type { ModernCall, ModernCaller, ModernSink } from '../front.ts';
 import type { SubscriptionStream } from './subscription-stream.ts';
@@ -23,7 +24,11 @@ export class ModernRequest implements ModernCall {
   readonly caller: ModernCaller;
   readonly sink: ModernSink;
   readonly lookup: HeaderLookup | undefined;
+  /** Undefined if requests are not traced. */
+  readonly span: Span | undefined;
   exchange: OpenExchange | undefined;
+  /** The group of the client; undefined before it is found. */
+  group: ClientGroup | undefined;
   #stream: SubscriptionStream | undefined;
   /** The same request in the process that has its parked call or task. */
   #delegate: ModernCall | undefined;
@@ -41,12 +46,14 @@ export class ModernRequest implements ModernCall {
     caller: ModernCaller,
     sink: ModernSink,
     lookup: HeaderLookup | undefined,
+    span: Span | undefined,
   ) {
     this.#host = host;
     this.request = request;
     this.caller = caller;
     this.sink = sink;
     this.lookup = lookup;
+    this.span = span;
   }
 
   /** Counts the request among those of the group until it is answered. */
@@ -55,9 +62,11 @@ export class ModernRequest implements ModernCall {
     this.#countedIn = group;
   }
 
-  /** Sets the exchange, and cancels it if the request is already cancelled. */
+  /** Sets the exchange, which an earlier request may have begun. Cancels it if the request is already cancelled. */
   bind(exchange: OpenExchange): void {
     this.exchange = exchange;
+    if (exchange.span !== undefined) this.span?.link(exchange.span);
+    exchange.span = this.span;
     if (this.#isCancelled) exchange.cancel(GONE);
   }
 

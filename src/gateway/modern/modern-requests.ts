@@ -1,5 +1,5 @@
 import { capabilitiesAt } from '../../catalog/merge.ts';
-import { GatewayError, toAnswer } from '../../errors.ts';
+import { GatewayError } from '../../errors.ts';
 import {
   type InputRequest,
   inputRequiredResult,
@@ -66,8 +66,8 @@ export interface ModernRequestsParts {
 /** The lifetime of a `requestState` that no parked call belongs to. A user may need that long to answer. */
 const STATE_MS = 3_600_000;
 
-/** The time for an upstream to report that the user has completed a page. */
-const PAGE_MS = 20_000;
+/** The time for an upstream to report that the user has done what a URL was opened for. */
+const VISIT_MS = 20_000;
 
 /** Answers the requests of modern clients, each of which is independent of the others. */
 export class ModernRequests implements ModernRequestHost {
@@ -81,7 +81,8 @@ export class ModernRequests implements ModernRequestHost {
 
   /** Begins to answer a request. Every failure is an answer. */
   request(request: Request, caller: ModernCaller, sink: ModernSink, lookup: HeaderLookup | undefined): ModernRequest {
-    const modernRequest = new ModernRequest(this, request, caller, sink, lookup);
+    const span = this.#parts.recorder.begin(request, lookup);
+    const modernRequest = new ModernRequest(this, request, caller, sink, lookup, span);
     modernRequest.follow(this.#begin(modernRequest));
     return modernRequest;
   }
@@ -89,23 +90,24 @@ export class ModernRequests implements ModernRequestHost {
   async #begin(modernRequest: ModernRequest): Promise<Answer> {
     const { caller, sink } = modernRequest;
     const group = await this.#parts.groups.groupFor(caller, sink.receivedMs);
+    modernRequest.group = group;
     return await this.#answer(modernRequest, group);
   }
 
   finish(modernRequest: ModernRequest, answer: Answer): void {
-    const { caller, request, exchange, sink } = modernRequest;
+    const { caller, group, request, exchange, sink, span } = modernRequest;
     modernRequest.release();
     try {
-      this.#parts.recorder.end(caller, request, exchange, answer, performance.now() - sink.receivedMs);
+      this.#parts.recorder.end(caller, group, request, exchange, answer, performance.now() - sink.receivedMs, span);
     } catch (thrown) {
       // The client gets its answer even if it cannot be recorded.
-      this.#parts.recorder.fail(thrown, request.method);
+      this.#parts.recorder.fail(thrown, request.method, span);
     }
     sink.answer(answer);
   }
 
-  toFailure({ request }: ModernRequest, thrown: unknown): Answer {
-    return upgradedAnswer(this.#parts.recorder.fail(thrown, request.method));
+  toFailure({ request, span }: ModernRequest, thrown: unknown): Answer {
+    return upgradedAnswer(this.#parts.recorder.fail(thrown, request.method, span));
   }
 
   #answer(modernRequest: ModernRequest, group: ClientGroup): Answer | Promise<Answer> {
@@ -228,7 +230,7 @@ export class ModernRequests implements ModernRequestHost {
     if (state.kind === 'relay') {
       forwarded = { inputResponses: retry.inputResponses, requestState: state.inner };
     } else {
-      const refused = await this.#awaitPages(modernClient, request.method, state, retry.inputResponses);
+      const refused = await this.#awaitVisits(modernClient, request.method, state, retry.inputResponses);
       if (refused !== undefined) return refused;
     }
     return await this.#send(modernRequest, modernClient, { ...to, params: withRetry(to.params, forwarded) });
@@ -246,7 +248,7 @@ export class ModernRequests implements ModernRequestHost {
     );
     const exchange = new OpenExchange(modernClient, holder, modernRequest.request, modernRequest.sink);
     exchange.upstream = to.upstream;
-    exchange.tool = to.tool;
+    exchange.setTool(to);
     const era = upstream?.servingEra(group.era);
     const asksInAnswers = era !== undefined && UPSTREAM_DIALECTS[era].asksInAnswers;
     // The upstream cannot ask during the call, so the call does not outlive its request.
@@ -266,7 +268,8 @@ export class ModernRequests implements ModernRequestHost {
       if (exchange.failure !== undefined) throw exchange.failure;
       return await this.#toAnswer(exchange, outcome);
     } catch (thrown) {
-      return toAnswer(exchange.failure ?? thrown);
+      const { request, span } = exchange;
+      return upgradedAnswer(this.#parts.recorder.fail(exchange.failure ?? thrown, request.method, span));
     } finally {
       holder.removeExchange(exchange);
     }
@@ -283,9 +286,9 @@ export class ModernRequests implements ModernRequestHost {
         const state = { kind: 'relay', upstream, inner: requestState } as const;
         return this.#inputRequired(exchange, upstream, inputRequests, state);
       }
-      case 'pages-required': {
-        const ids = outcome.pages.map(({ elicitationId }) => elicitationId);
-        const requests = outcome.pages.map(({ url, message }, i) => ({
+      case 'urls-required': {
+        const ids = outcome.elicitations.map(({ elicitationId }) => elicitationId);
+        const requests = outcome.elicitations.map(({ url, message }, i) => ({
           key: `url${i + 1}`,
           method: 'elicitation/create',
           params: RawObject.of({ mode: 'url', message, url }),
@@ -315,13 +318,13 @@ export class ModernRequests implements ModernRequestHost {
   }
 
   /**
-   * Waits until the upstream has reported the pages that the user completed. If the client says nothing about the pages,
+   * Waits until the upstream has reported the visits that the user completed. If the client says nothing about the URLs,
    * the upstream is asked again without waiting.
    *
-   * @returns a tool failure if the user did not open a page; undefined if the call can be sent.
+   * @returns a tool failure if the user did not open a URL; undefined if the call can be sent.
    * @throws {GatewayError} `client-unreachable` in that case, for other methods.
    */
-  async #awaitPages(
+  async #awaitVisits(
     client: ModernClient,
     method: string,
     { upstream, ids }: { readonly upstream: string; readonly ids: readonly string[] },
@@ -333,7 +336,7 @@ export class ModernRequests implements ModernRequestHost {
       if (method !== 'tools/call') throw new GatewayError('client-unreachable', { upstream, executed: 'no', message });
       return this.#stamp(client, method, toolFailure(message));
     }
-    if (actions.every((action) => action === 'accept')) await this.#parts.urlElicitations.wait(upstream, ids, PAGE_MS);
+    if (actions.every((action) => action === 'accept')) await this.#parts.urlElicitations.wait(upstream, ids, VISIT_MS);
     return undefined;
   }
 

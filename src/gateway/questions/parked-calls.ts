@@ -4,6 +4,8 @@ import { inputRequiredResult } from '../../protocol/input-required.ts';
 import { RawObject } from '../../json/json.ts';
 import type { Answer } from '../../protocol/jsonrpc.ts';
 import type { Level } from '../../telemetry/metrics.ts';
+import { endOfStep } from '../../telemetry/tracing/mcp-spans.ts';
+import type { Span } from '../../telemetry/tracing/tracing.ts';
 import type { OpenExchange } from '../exchange/open-exchange.ts';
 import { sealState } from '../handles/request-state.ts';
 import type { InputRounds } from '../exchange/input-rounds.ts';
@@ -28,6 +30,8 @@ interface ParkedCall {
   /** The time when the call expires; monotonic ms. Infinite while a request of the client is attached. */
   dueMs: number;
   keepAliveCount: number;
+  /** The span of the current wait for the client; undefined if there is none, or calls are not traced. */
+  wait: Span | undefined;
 }
 
 export interface ParkedCallsParts {
@@ -103,6 +107,7 @@ export class ParkedCalls {
       isAbandoned: false,
       dueMs: Infinity,
       keepAliveCount: 0,
+      wait: undefined,
     };
     this.#calls.set(call.id, call);
     this.#parts.gauge.add();
@@ -149,6 +154,7 @@ export class ParkedCalls {
       const message = `inputResponses.${invalid.key} is no valid answer to ${invalid.method}; the call still waits for one`;
       throw new GatewayError('invalid-params', { upstream: call.upstream, message });
     }
+    call.wait?.end(endOfStep(call.upstream));
     attach(call.exchange, call.rounds);
     call.dueMs = Infinity;
     call.rounds.answer(responses);
@@ -170,6 +176,7 @@ export class ParkedCalls {
     if (inputRequests.length === 0) return await this.#next(call);
     call.round++;
     call.dueMs = performance.now() + ttlMs;
+    call.wait = exchange.span?.child('internal', `parked ${call.upstream}`);
     exchange.detach();
     const { client, request } = exchange;
     const waiting = { kind: 'park', owner: this.#parts.process, park: call.id, round: call.round } as const;
@@ -181,6 +188,8 @@ export class ParkedCalls {
 
   #onEnd(call: ParkedCall): void {
     call.hasEnded = true;
+    // Has no effect if the client has come back.
+    call.wait?.end(endOfStep(call.upstream, call.isAbandoned ? 'client-timeout' : 'cancelled'));
     call.dueMs = performance.now() + RETAIN_MS;
     this.#parts.gauge.remove();
   }

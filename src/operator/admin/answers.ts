@@ -61,6 +61,11 @@ const configState = z
     file: words('Absolute path of the config file.'),
     hash: words('The first 12 hex digits of the SHA-256 of the running config; equal in replicas with equal configs.'),
     loadedAt: time().describe('When the running config was loaded.'),
+    lastGoodAt: time()
+      .optional()
+      .describe(
+        'Present if the file was broken at the start with --last-good: the upstreams are those of the file that was saved at this time.',
+      ),
     rejected: z
       .object({ at: time(), reason: z.string() })
       .optional()

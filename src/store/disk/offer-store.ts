@@ -33,6 +33,14 @@ function fileOf(key: StoredOfferKey): string {
   return `${stemOf(key)}${era}${clients}.json`;
 }
 
+/**
+ * Returns the first line of a file with the lists for one principal. The file name has only a part of this digest, which two
+ * principals may share.
+ */
+function ownerLine({ audience }: StoredOfferKey): string {
+  return audience === '' ? '' : `${hash('sha256', audience)}\n`;
+}
+
 /** Returns the name of the empty file that marks an upstream whose last listing failed. */
 function failureFileOf(key: UpstreamKey): string {
   return `${stemOf(key)}.failed`;
@@ -59,7 +67,10 @@ export class DiskOfferStore implements OfferStore {
       const file = await open(join(this.#dir, fileOf(key)), 'r');
       try {
         const { size } = await file.stat();
-        return size > LIMITS.storedOfferBytes ? undefined : await file.readFile('utf8');
+        const owner = ownerLine(key);
+        if (size > LIMITS.storedOfferBytes + owner.length) return undefined;
+        const text = await file.readFile('utf8');
+        return text.startsWith(owner) ? text.slice(owner.length) : undefined;
       } finally {
         await file.close();
       }
@@ -78,7 +89,7 @@ export class DiskOfferStore implements OfferStore {
       return;
     }
     await makeStateDir(this.#dir);
-    await replaceFile(join(this.#dir, file), [text]);
+    await replaceFile(join(this.#dir, file), [ownerLine(key), text]);
     const stem = stemOf(key);
     if (isRestricted(file.slice(stem.length))) await this.#removeOldest(stem, file);
   }

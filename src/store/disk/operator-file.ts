@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
-import { open, rm } from 'node:fs/promises';
+import { rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { isCode, replaceFile } from './state-file.ts';
+import { jsonOf, readOwnFile } from './own-file.ts';
+import { replaceFile } from './state-file.ts';
 
 const NAME = 'operator.json';
 const TOKEN_BYTES = 32;
@@ -45,31 +46,9 @@ export async function removeOperatorFile(stateDir: string, token: string): Promi
  */
 export async function readOperatorFile(stateDir: string): Promise<OperatorFile | undefined> {
   const path = join(stateDir, NAME);
-  try {
-    const file = await open(path, 'r');
-    try {
-      const { mode, uid, size } = await file.stat();
-      const isForeign = process.getuid !== undefined && uid !== process.getuid() && uid !== 0;
-      if (isForeign || (process.platform !== 'win32' && (mode & 0o022) !== 0)) {
-        throw new Error(`${path} could have been written by another user, so it is not used. Restart the gateway.`);
-      }
-      const parsed = size > FILE_LIMIT_BYTES ? undefined : schema.safeParse(json(await file.readFile('utf8')));
-      if (parsed?.success === true) return parsed.data;
-      throw new Error(`${path} is not the file of a running gateway. Restart the gateway, which writes a new one.`);
-    } finally {
-      await file.close();
-    }
-  } catch (thrown) {
-    if (isCode(thrown, 'ENOENT') || isCode(thrown, 'ENOTDIR')) return undefined;
-    throw thrown;
-  }
-}
-
-function json(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    // The parser's message would quote the text, which is secret.
-    return undefined;
-  }
+  const text = await readOwnFile(path, FILE_LIMIT_BYTES);
+  if (text === undefined) return undefined;
+  const parsed = schema.safeParse(jsonOf(text));
+  if (parsed.success) return parsed.data;
+  throw new Error(`${path} is not the file of a running gateway. Restart the gateway, which writes a new one.`);
 }

@@ -1,6 +1,7 @@
 import type { HttpTarget } from '../../config/config.ts';
 import type { ResponseHeaders } from '../../http1/wire.ts';
-import type { HeaderList } from '../../http1/request.ts';
+import type { HeaderList, RequestHead } from '../../http1/request.ts';
+import type { TraceContext } from '../../protocol/trace-context.ts';
 
 /** Headers that the protocol or the connection decides. In the config, they have no effect. */
 const RESERVED_HEADERS: ReadonlySet<string> = new Set([
@@ -31,6 +32,14 @@ export function configuredHeaders(target: HttpTarget, userAgent: string): Header
     list.push(lower, value);
   }
   return hasUserAgent ? list : [...list, 'user-agent', userAgent];
+}
+
+const TRACE_HEADERS: ReadonlySet<string> = new Set(['traceparent', 'tracestate']);
+
+/** Returns a head with the trace context of one message, in place of one that the config gives to all messages. */
+export function tracedHead(head: RequestHead, { traceparent, tracestate }: TraceContext): RequestHead {
+  const state = tracestate === undefined ? [] : ['tracestate', tracestate];
+  return head.with(['traceparent', traceparent, ...state], TRACE_HEADERS);
 }
 
 /** Returns the media type: `Application/JSON; charset=utf-8` → `application/json`. Empty if there is none. */

@@ -7,7 +7,7 @@ import type { Message } from '../../protocol/jsonrpc.ts';
 import { TextCache } from '../../json/memo.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { interpretErrorResponse, type ErrorResponse } from './http-failure.ts';
-import { configuredHeaders } from './http-headers.ts';
+import { configuredHeaders, tracedHead } from './http-headers.ts';
 import { readMessages } from './http-messages.ts';
 import { PostExchange, type PostExchangeOwner } from './http-post.ts';
 import { type HttpOptions, RESPONSE_MARGIN_MS } from './http.ts';
@@ -80,13 +80,15 @@ class ModernHttpTransport implements Transport, PostExchangeOwner {
   }
 
   /** Sends requests only. Notifications are not sent: in this era, closing the response stream cancels a request. */
-  send({ id, method, text, headers = NO_HEADERS, params = NO_HEADERS }: Outgoing): void {
+  send({ id, method, text, headers = NO_HEADERS, params = NO_HEADERS, trace }: Outgoing): void {
     if (this.#isClosed || id === undefined) return;
     const post = new PostExchange(this, id, method, true);
     this.#inFlight.set(id, post);
     const { firstByteMs, callMs } = this.#timeouts;
     const headersMs = Math.max(firstByteMs, callMs + RESPONSE_MARGIN_MS);
-    this.#wire.dispatch({ head: this.#head(headers, params), body: text, headersMs, bodyMs: 0 }, post);
+    const repeated = this.#head(headers, params);
+    const head = trace === undefined ? repeated : tracedHead(repeated, trace);
+    this.#wire.dispatch({ head, body: text, headersMs, bodyMs: 0 }, post);
   }
 
   /** Makes the headers that all requests have, from those of the target at this time. */

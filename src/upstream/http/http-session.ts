@@ -1,6 +1,7 @@
 import type { HttpTarget } from '../../config/config.ts';
 import type { StreamPosition } from '../../protocol/framing/event-stream.ts';
-import { configuredHeaders, lastEventIdHeader } from './http-headers.ts';
+import type { TraceContext } from '../../protocol/trace-context.ts';
+import { configuredHeaders, lastEventIdHeader, tracedHead } from './http-headers.ts';
 import type { WireRequest } from '../../http1/wire.ts';
 import { type HeaderList, RequestHead } from '../../http1/request.ts';
 
@@ -57,11 +58,13 @@ export class HttpSession {
    *
    * @param headersMs longest time until the response headers, in milliseconds.
    * @param bodyMs longest time between two pieces of the body, in milliseconds; 0 for no deadline.
+   * @param trace the trace and span that the message belongs to.
    */
-  post(body: string, headersMs: number, bodyMs: number): WireRequest {
+  post(body: string, headersMs: number, bodyMs: number, trace?: TraceContext): WireRequest {
     if (this.#target.headers !== this.#configuredFrom) this.#postHead = undefined;
     this.#postHead ??= this.#buildPostHead();
-    return { head: this.#postHead, body, headersMs, bodyMs };
+    const head = trace === undefined ? this.#postHead : tracedHead(this.#postHead, trace);
+    return { head, body, headersMs, bodyMs };
   }
 
   /** Returns a GET request for an event stream from this position. */

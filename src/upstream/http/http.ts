@@ -204,7 +204,7 @@ class HttpTransport implements Transport, PostExchangeOwner {
     const { firstByteMs, callMs } = this.#options.timeouts;
     // A server may send the headers with its answer. The connection ends late calls with forget().
     const headersMs = isRequest ? Math.max(firstByteMs, callMs + RESPONSE_MARGIN_MS) : firstByteMs;
-    const request = this.#session.post(message.text, headersMs, isRequest ? 0 : firstByteMs);
+    const request = this.#session.post(message.text, headersMs, isRequest ? 0 : firstByteMs, message.trace);
     this.#options.wire.dispatch(request, post);
   }
 

@@ -152,7 +152,8 @@ class SseTransport implements Transport, PostExchangeOwner {
     const post = new PostExchange(this, message.id, message.method, false);
     this.#posts.add(post);
     const { firstByteMs } = this.#options.timeouts;
-    this.#options.wire.dispatch(this.#endpoint.post(message.text, firstByteMs, firstByteMs), post);
+    const request = this.#endpoint.post(message.text, firstByteMs, firstByteMs, message.trace);
+    this.#options.wire.dispatch(request, post);
   }
 
   #settle(post: PostExchange): void {

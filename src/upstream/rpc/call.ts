@@ -3,6 +3,7 @@ import type { RawObject } from '../../json/json.ts';
 import type { Answer, Notification } from '../../protocol/jsonrpc.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
 import type { Severity } from '../../protocol/severity.ts';
+import type { TraceContext } from '../../protocol/trace-context.ts';
 
 /** The options of one request to an upstream. */
 export interface CallOptions<Context> {
@@ -22,6 +23,8 @@ export interface CallOptions<Context> {
   readonly logLevel?: Severity | undefined;
   /** In the modern era: the `Mcp-Param-…` headers. */
   readonly headers?: readonly Header[] | undefined;
+  /** The trace and span that the request belongs to, in place of those in `_meta` of its parameters. */
+  readonly trace?: TraceContext | undefined;
   /** Called at the end of the call, before `answer` settles. */
   readonly onEnd?: (answer: Answer | GatewayError, durationMs: number) => void;
   /** Receives the notifications about this call, in place of {@link ConnectionEvents}. */

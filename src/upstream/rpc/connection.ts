@@ -20,6 +20,7 @@ import { standardHeaders } from '../../protocol/framing/mcp-headers.ts';
 import { META, withToken } from '../../protocol/meta.ts';
 import { MODERN } from '../../protocol/revisions.ts';
 import { RPC } from '../../protocol/rpc-codes.ts';
+import { withTraceContext } from '../../protocol/trace-context.ts';
 import { type Call, type CallOptions, PendingCall } from './call.ts';
 import { TokenBucket } from './token-bucket.ts';
 import { nextRequestId } from './request-ids.ts';
@@ -134,9 +135,9 @@ export class Connection<Context> {
       return pending;
     }
     // Serialises before registering, so that a serialisation error leaves nothing pending.
-    const outgoing: Outgoing =
+    const outgoing =
       this.#modernClientInfo === undefined
-        ? { text: requestText(id, method, options.progress ? withToken(params, id) : params), id, method }
+        ? legacyRequest(id, method, params, options)
         : modernRequest(id, method, params, this.#modernClientInfo, options);
     this.#pending.set(id, pending);
     if (options.isBackground === true) this.#backgroundCount++;
@@ -374,22 +375,36 @@ export class Connection<Context> {
   }
 }
 
+/** Returns a request of the legacy era. */
+function legacyRequest<Context>(
+  id: number,
+  method: string,
+  params: RawObject | undefined,
+  { progress, trace }: CallOptions<Context>,
+): Outgoing {
+  const sent = progress ? withToken(params, id) : params;
+  if (trace === undefined) return { text: requestText(id, method, sent), id, method };
+  return { text: requestText(id, method, withTraceContext(sent, trace)), id, method, trace };
+}
+
 /** Returns a request of the modern era, with its envelope and its HTTP headers. */
 function modernRequest<Context>(
   id: number,
   method: string,
   params: RawObject | undefined,
   clientInfo: RawObject,
-  { capabilities, logLevel, headers, progress }: CallOptions<Context>,
+  { capabilities, logLevel, headers, progress, trace }: CallOptions<Context>,
 ): Outgoing {
   const clientCapabilities = capabilities ?? RawObject.EMPTY;
   const envelope: Envelope = { version: MODERN, clientInfo, clientCapabilities, logLevel };
-  const sent = withEnvelope(params, envelope, progress ? id : undefined);
+  const enveloped = withEnvelope(params, envelope, progress ? id : undefined);
+  const sent = trace === undefined ? enveloped : withTraceContext(enveloped, trace);
   return {
     text: requestText(id, method, sent),
     id,
     method,
     headers: standardHeaders({ method, params: sent }),
     params: headers,
+    trace,
   };
 }

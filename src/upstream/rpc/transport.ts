@@ -1,5 +1,6 @@
 import { GatewayError } from '../../errors.ts';
 import type { Message } from '../../protocol/jsonrpc.ts';
+import type { TraceContext } from '../../protocol/trace-context.ts';
 import type { Header } from '../../protocol/framing/mcp-headers.ts';
 
 /** One message to an upstream. */
@@ -14,6 +15,8 @@ export interface Outgoing {
   readonly headers?: readonly Header[];
   /** In the modern era, the `Mcp-Param-…` headers for HTTP. */
   readonly params?: readonly Header[] | undefined;
+  /** The trace and span that the request belongs to, for HTTP. The text has it already. */
+  readonly trace?: TraceContext | undefined;
 }
 
 /** Receives the events of a transport, in the order of arrival. */

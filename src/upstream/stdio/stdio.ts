@@ -16,7 +16,9 @@ import { ProcessGroup } from './process-group.ts';
 import type { ProcessGuard } from './process-guard.ts';
 import { spawnFailure } from './spawn-failure.ts';
 import { TAG_NAME } from './tagged-processes.ts';
-import { printable, RecentLines } from './recent-lines.ts';
+import { configSecrets } from './config-secrets.ts';
+import { printable } from './recent-lines.ts';
+import { StderrLog } from './stderr-log.ts';
 import {
   type Outgoing,
   type StartTransport,
@@ -42,6 +44,12 @@ export interface StdioOptions {
   readonly onLimit?: (limit: LimitName) => void;
 }
 
+/** The options of one process. */
+interface ProcessOptions extends StdioOptions {
+  /** Values of the config that its stderr must not show. */
+  readonly secrets: readonly string[];
+}
+
 /** The time between the end of stdin and SIGTERM, and between SIGTERM and SIGKILL. */
 const GRACE_MS = 2_000;
 
@@ -51,8 +59,6 @@ const GRACE_MS = 2_000;
  */
 const DRAIN_MS = 100;
 
-const STDERR_LINE_BYTES = 16_384;
-const STDERR_TAIL_CHARS = 2_048;
 const QUOTED_CHARS = 300;
 
 /** Number of lines that are no messages and are logged, for each window. */
@@ -70,6 +76,7 @@ const OUR_ID = /^\d+$/;
  */
 export function stdioTransport(target: StdioTarget, options: StdioOptions): StartTransport {
   const { upstream, guard, wrappers } = options;
+  const secrets = configSecrets(target);
   const start = async (events: TransportEvents, signal: AbortSignal): Promise<Transport> => {
     const tag = guard.tagged.next(upstream);
     const own = childEnvironment(process.env, target.env);
@@ -81,7 +88,7 @@ export function stdioTransport(target: StdioTarget, options: StdioOptions): Star
       // The child leads a process group, so that the processes that it starts can be ended with it.
       const child = spawn(command, args, { cwd, env, detached: true, stdio: 'pipe' });
       // If the child has started, its listeners must be attached without an await in between.
-      if (child.pid !== undefined) return new StdioTransport(child, child.pid, tag, events, options);
+      if (child.pid !== undefined) return new StdioTransport(child, child.pid, tag, events, { ...options, secrets });
       const [error] = await once(child, 'error');
       throw error;
     } catch (thrown) {
@@ -104,7 +111,7 @@ class StdioTransport implements Transport {
   readonly #group: ProcessGroup;
   readonly #stdinQueue: StdinQueue;
   readonly #nonProtocolOutput = new NonProtocolOutput();
-  readonly #stderr = new RecentLines(STDERR_TAIL_CHARS);
+  readonly #stderr: StderrLog;
   readonly #finished = Promise.withResolvers<void>();
   #drainTimer: NodeJS.Timeout | undefined;
   #hasSentMessage = false;
@@ -116,7 +123,7 @@ class StdioTransport implements Transport {
     pid: number,
     tag: string,
     events: TransportEvents,
-    { upstream, messageBytes, log, guard, onNonProtocolOutput, onLimit }: StdioOptions,
+    { upstream, messageBytes, log, guard, secrets, onNonProtocolOutput, onLimit }: ProcessOptions,
   ) {
     this.#upstream = upstream;
     this.#messageBytes = messageBytes;
@@ -125,6 +132,7 @@ class StdioTransport implements Transport {
     this.#onNonProtocolOutput = onNonProtocolOutput;
     this.#onLimit = onLimit;
     this.#log = log.child({ upstream, childPid: pid });
+    this.#stderr = new StderrLog({ log: this.#log, secrets, onLimit });
     this.#group = new ProcessGroup(child, pid, tag, guard, this.#log);
     this.#stdinQueue = new StdinQueue(upstream, child.stdin, (id, error) => events.onSendFailed(id, error), this.#log);
     this.#attachListeners(child);
@@ -188,12 +196,8 @@ class StdioTransport implements Transport {
     });
     child.stdout.on('error', () => this.#awaitRest('closed its output'));
 
-    const stderrLines = new LineSplitter(STDERR_LINE_BYTES, (line) => {
-      this.#stderr.add(line);
-      this.#log.debug({ line }, 'upstream stderr');
-    });
-    child.stderr.on('data', (chunk: Buffer) => stderrLines.push(chunk));
-    child.stderr.on('end', () => stderrLines.end());
+    child.stderr.on('data', (chunk: Buffer) => this.#stderr.push(chunk));
+    child.stderr.on('end', () => this.#stderr.end());
     child.stderr.on('error', (error) => this.#log.debug({ err: error }, 'cannot read the stderr of the upstream'));
 
     child.stdin.on('error', () => {

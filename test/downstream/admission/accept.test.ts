@@ -30,7 +30,7 @@ const gets = [
   { accept: '*/*', shape: 'events' },
   { accept: 'text/event-stream', shape: 'events' },
   { accept: 'text/html, text/event-stream', shape: 'events' },
-  { accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8', shape: 'page' },
+  { accept: 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8', shape: 'hint' },
   { accept: 'application/json', shape: 'nothing' },
 ];
 

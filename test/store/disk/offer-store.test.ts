@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { hash } from 'node:crypto';
-import { mkdir, mkdtemp, readdir, rm, stat, truncate, utimes } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, rename, rm, stat, truncate, utimes } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -44,6 +44,16 @@ test('lists for all principals are in the files of earlier versions, and name no
     `${stem}.a-${digest('anna@example.com', 16)}.json`,
     `${stem}.c-${digest('c', 16)}.json`,
   ]);
+});
+
+test('lists of another principal are unknown, even in a file of the same name', OPTIONS, async () => {
+  await using dir = await testStore();
+  await dir.store.write({ ...KEY, audience: 'bob' }, 'lists of bob');
+  const [ofBob = ''] = await dir.files();
+  await dir.store.write({ ...KEY, audience: 'anna' }, 'lists of anna');
+  const ofAnna = (await dir.files()).find((file) => file !== ofBob) ?? '';
+  await rename(join(dir.path, 'offers', ofAnna), join(dir.path, 'offers', ofBob));
+  assert.equal(await dir.store.read({ ...KEY, audience: 'bob' }), undefined);
 });
 
 test('limit storedOffersPerUpstream: lists of principals count too, and those for all stay', OPTIONS, async () => {

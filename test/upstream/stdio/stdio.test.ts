@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { Writable } from 'node:stream';
 import { suite, test } from 'node:test';
 import { pino } from 'pino';
+import { LIMITS } from '../../../src/limits.ts';
 import { Stdio, until } from '../../support/stdio.ts';
 
 const LIMIT = { timeout: 30_000 };
@@ -167,7 +168,7 @@ suite('messages over stdio', { concurrency: 1 }, () => {
     stdio.send('complain', { text: `first\n${'x'.repeat(20_000)}\nlast` });
     stdio.send('exit', { code: 0 });
     await stdio.closed;
-    assert.deepEqual(lines, ['first', 'x'.repeat(16_384), 'last']);
+    assert.deepEqual(lines, ['first', `${'x'.repeat(LIMITS.stderrLineBytes)}…`, 'last']);
   });
 });
 

@@ -11,11 +11,11 @@ function escaped(text: string): string {
 }
 
 /**
- * Returns the page for a person who opens an endpoint in a browser.
+ * Returns the hint for a person who opens an endpoint in a browser.
  *
  * @param status 405 at an endpoint, because programs send the same request and must not retry; 404 elsewhere.
  */
-export function pageFor(endpoint: string, status: 404 | 405 = 405): Response {
+export function browserHint(endpoint: string, status: 404 | 405 = 405): Response {
   const url = escaped(endpoint);
   const body = `<!doctype html>
 <html lang="en">
