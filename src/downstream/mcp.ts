@@ -137,7 +137,7 @@ export class McpEndpoint implements ReplyParts, ModernReplyParts {
     const limits = { limitBytes: this.#bodyBytes, budget: memory.bodies, principal: admitted.principal.key };
     const text = await postedText(env, admitted.headers, limits);
     if (typeof text !== 'string') return text;
-    const lookup = headerLookup(env.incoming.rawHeaders, admitted.headers.version);
+    const lookup = headerLookup(env.incoming.headers);
     return await this.post(env.outgoing, view, admitted, shape, lookup, text);
   }
 

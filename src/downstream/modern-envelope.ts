@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import { GatewayError } from '../errors.ts';
 import type { ModernCaller } from '../gateway/front.ts';
 import type { Principal } from '../policy/principal.ts';
@@ -16,21 +17,11 @@ export type ModernInput =
 
 const VERSION = 'mcp-protocol-version';
 
-/**
- * Returns a look-up of raw headers. Values of a repeated header are joined, so they equal no valid value.
- *
- * @param version the MCP-Protocol-Version header, which every request looks up.
- */
-export function headerLookup(raw: readonly string[], version: string | undefined): HeaderLookup {
+/** Returns a look-up of headers. Node joins the values of a repeated header, so they equal no valid value. */
+export function headerLookup(headers: IncomingHttpHeaders): HeaderLookup {
   return (wanted) => {
-    if (wanted === VERSION) return version;
-    let found: string | undefined;
-    for (let i = 0; i + 1 < raw.length; i += 2) {
-      if (raw[i]?.toLowerCase() !== wanted) continue;
-      if (found !== undefined) return `${found}, ${raw[i + 1]}`;
-      found = raw[i + 1];
-    }
-    return found;
+    const value = headers[wanted];
+    return typeof value === 'string' ? value : undefined;
   };
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, suite, test } from 'node:test';
-import { initialize, post, rpc } from './client.ts';
+import { initialize, post, raw, rpc } from './client.ts';
 import { type HttpUpstream, modernUpstream } from '../support/http-upstream.ts';
 import {
   answerOf,
@@ -285,6 +285,22 @@ test('M-005 M-008 declared lists can be read, and an empty cursor means the firs
   const { resourceTemplates } = await modernResult(url, 'resources/templates/list');
   assert.deepEqual(resourceTemplates, []);
 });
+
+for (const [times, status] of [
+  [1, 200],
+  [2, 400],
+] as const) {
+  test(`T-009 Mcp-Method sent ${times} times is answered ${status}`, TIMEOUT, async () => {
+    const { host, port, pathname } = new URL(url);
+    const body = modernText('tools/list');
+    const headers = { host, accept: 'application/json, text/event-stream', 'content-type': 'application/json' };
+    const all = { ...headers, 'content-length': body.length, 'mcp-protocol-version': MODERN };
+    const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+    const methods = 'Mcp-Method: tools/list\r\n'.repeat(times);
+    const answer = await raw(Number(port), `POST ${pathname} HTTP/1.1\r\n${lines.join('')}${methods}\r\n${body}`);
+    assert.equal(Number(answer.split(' ', 2)[1]), status);
+  });
+}
 
 test('T-014 a call that needs an undeclared capability gets 400 and its name', TIMEOUT, async () => {
   const got = await modernPost(url, 'tools/call', { name: 'up__needy', arguments: {} }, { id: 5 });

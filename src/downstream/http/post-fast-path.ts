@@ -66,7 +66,7 @@ export class PostFastPath {
     const { mcp, onFailure } = this.#parts;
     const { incoming, outgoing } = env;
     try {
-      const lookup = headerLookup(incoming.rawHeaders, admitted.headers.version);
+      const lookup = headerLookup(incoming.headers);
       writeResponse(outgoing, await mcp.post(outgoing, view, admitted, shape, lookup, text));
     } catch (thrown) {
       writeResponse(outgoing, onFailure(thrown, outgoing));
