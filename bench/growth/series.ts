@@ -3,6 +3,7 @@ import { COLD_START } from './cold-start.ts';
 import { HANGING } from './hanging.ts';
 import { CONNECTIONS_SERIES, SESSIONS } from './load-points.ts';
 import { PROCESSES } from './processes.ts';
+import { SCRAPE } from './scrape.ts';
 import { SIZING } from './sizing.ts';
 import { STREAMING } from './streaming.ts';
 import { TOOLS_SERIES } from './tools.ts';
@@ -18,5 +19,6 @@ export const GROWTH: readonly Series[] = [
   PROCESSES,
   COLD_START,
   HANGING,
+  SCRAPE,
   SIZING,
 ];

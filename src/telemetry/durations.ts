@@ -1,4 +1,4 @@
-import { Histogram, type Registry } from 'prom-client';
+import { setImmediate as turn } from 'node:timers/promises';
 import { detach, KeptMap } from '../json/kept-text.ts';
 import { Bounded, OTHER } from './bounded.ts';
 import { METHODS } from './methods.ts';
@@ -10,68 +10,44 @@ const BUCKETS_SECONDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 1
 const MAX_TOOLS = 256;
 const MAX_UPSTREAMS = 256;
 const MAX_REVISIONS = 8;
-/** Time series of one histogram; each takes 17 lines in a scrape. */
-const MAX_SERIES = 2_000;
-
-export const OPERATION_LABELS = [
-  'mcp_method_name',
-  'gen_ai_tool_name',
-  'error_type',
-  'mcp_protocol_version',
-  'network_transport',
-] as const;
-
-type Labels = Readonly<Record<string, string>>;
+/** Time series of one histogram; each takes 17 lines in a scrape. Beyond it, new ones do not name their tool and upstream. */
+const MAX_SERIES = 1_000;
+/** Beyond it, new series name only their outcome and transport. */
+const MAX_COARSE_SERIES = 1_250;
+/** Series that are written in one turn of the event loop. */
+const SERIES_PER_TURN = 100;
 
 /**
  * One combination of labels with its observations. `counts[i]` counts bucket i alone; the last bucket has no upper
  * bound.
  */
 interface Series {
-  readonly labels: Labels;
+  /** In the text format: `name="value",…`. */
+  readonly labels: string;
   readonly counts: number[];
   sum: number;
 }
 
-interface Value {
-  readonly labels: Labels;
-  readonly value: number;
-  readonly metricName: string;
+function escaped(text: string): string {
+  return /["\\\n]/.test(text) ? text.replaceAll('\\', '\\\\').replaceAll('\n', '\\n').replaceAll('"', '\\"') : text;
 }
 
-/**
- * Exports the series to the registry. `Durations` finds its series without building a key from the labels at each
- * observation, which prom-client's own histogram would do.
- */
-class ExportedHistogram extends Histogram {
-  readonly #name: string;
-  readonly #help: string;
-  readonly #series: () => Iterable<Series>;
-
-  constructor(name: string, help: string, labels: readonly string[], series: () => Iterable<Series>) {
-    super({ name, help, labelNames: labels, buckets: [...BUCKETS_SECONDS], registers: [] });
-    this.#name = name;
-    this.#help = help;
-    this.#series = series;
-  }
-
-  // The registry calls this method; the library's types do not declare it.
-  getForPromString() {
-    const values = [...this.#series()].flatMap((series) => valuesOf(this.#name, series));
-    return Promise.resolve({ name: this.#name, help: this.#help, type: 'histogram', values, aggregator: 'sum' });
-  }
+/** @see https://prometheus.io/docs/instrumenting/exposition_formats/ */
+function labelsText(labels: Readonly<Record<string, string>>): string {
+  return Object.entries(labels)
+    .map(([name, value]) => `${name}="${escaped(value)}"`)
+    .join(',');
 }
 
-function valuesOf(name: string, { labels, counts, sum }: Series): Value[] {
+/** Returns the lines of a series in the text format. */
+function seriesText(name: string, { labels, counts, sum }: Series): string {
   let count = 0;
-  const values: Value[] = counts.map((own, i) => {
+  let text = '';
+  for (const [i, own] of counts.entries()) {
     count += own;
-    const le = i < BUCKETS_SECONDS.length ? String(BUCKETS_SECONDS[i]) : '+Inf';
-    return { labels: { le, ...labels }, value: count, metricName: `${name}_bucket` };
-  });
-  values.push({ labels, value: sum, metricName: `${name}_sum` });
-  values.push({ labels, value: count, metricName: `${name}_count` });
-  return values;
+    text += `${name}_bucket{le="${BUCKETS_SECONDS[i] ?? '+Inf'}",${labels}} ${count}\n`;
+  }
+  return `${text}${name}_sum{${labels}} ${sum}\n${name}_count{${labels}} ${count}\n`;
 }
 
 /** The latest series of a tool or method, with the other values that select it. */
@@ -83,8 +59,13 @@ interface Recent {
   readonly series: Series;
 }
 
-/** Histogram of operation durations by method, tool, outcome, revision, transport and upstream. */
+/**
+ * Histogram of operation durations by method, tool, outcome, revision, transport and upstream. Finds its series without building a
+ * key from the labels at each observation, and writes them in several turns of the event loop; prom-client's histogram does neither.
+ */
 export class Durations {
+  readonly #name: string;
+  readonly #help: string;
   readonly #tools = new Bounded(MAX_TOOLS);
   readonly #revisions = new Bounded(MAX_REVISIONS);
   readonly #upstreams = new Bounded(MAX_UPSTREAMS);
@@ -92,8 +73,19 @@ export class Durations {
   /** The latest series by tool, else by method. Requests mostly repeat, and end in the same way. */
   readonly #recent = new KeptMap<Recent>();
 
-  constructor(name: string, help: string, labels: readonly string[], registry: Registry) {
-    registry.registerMetric(new ExportedHistogram(name, help, labels, () => this.#series.values()));
+  constructor(name: string, help: string) {
+    this.#name = name;
+    this.#help = help;
+  }
+
+  /** Returns all series in Prometheus' text format. Other work runs between parts of it. */
+  async text(): Promise<string> {
+    const parts = [`# HELP ${this.#name} ${this.#help}\n# TYPE ${this.#name} histogram\n`];
+    for (const series of this.#series.values()) {
+      if (parts.length % SERIES_PER_TURN === 0) await turn();
+      parts.push(seriesText(this.#name, series));
+    }
+    return parts.join('');
   }
 
   observe(operation: Operation, seconds: number, upstream?: string): void {
@@ -121,24 +113,30 @@ export class Durations {
   #find(operation: Operation, upstream: string | undefined): Series {
     // Labels are bounded before they become a key, so that peers cannot fill the map.
     const { error = '', transport } = operation;
-    const method = METHODS.has(operation.method) ? operation.method : OTHER;
-    const bounded = operation.tool === undefined ? '' : this.#tools.label(operation.tool);
-    const tool = bounded !== '' && this.#series.size >= MAX_SERIES ? OTHER : bounded;
-    const revision = this.#revisions.label(operation.revision);
-    const peer = upstream === undefined ? '' : this.#upstreams.label(upstream);
-    const key = `${method} ${tool} ${error} ${revision} ${transport} ${peer}`;
-    let series = this.#series.get(key);
+    const labels = {
+      mcp_method_name: METHODS.has(operation.method) ? operation.method : OTHER,
+      gen_ai_tool_name: operation.tool === undefined ? '' : this.#tools.label(operation.tool),
+      error_type: error,
+      mcp_protocol_version: this.#revisions.label(operation.revision),
+      network_transport: transport,
+      ...(upstream === undefined ? {} : { upstream: this.#upstreams.label(upstream) }),
+    };
+    const known = this.#series.get(labelsText(labels));
+    if (known !== undefined) return known;
+    const { size } = this.#series;
+    if (size >= MAX_SERIES) {
+      if (labels.gen_ai_tool_name !== '') labels.gen_ai_tool_name = OTHER;
+      if (labels.upstream !== undefined) labels.upstream = OTHER;
+    }
+    if (size >= MAX_COARSE_SERIES) {
+      labels.mcp_method_name = labels.mcp_protocol_version = OTHER;
+      labels.gen_ai_tool_name = '';
+    }
+    const text = labelsText(labels);
+    let series = this.#series.get(text);
     if (series === undefined) {
-      const labels = {
-        mcp_method_name: method,
-        gen_ai_tool_name: tool,
-        error_type: error,
-        mcp_protocol_version: revision,
-        network_transport: transport,
-        ...(upstream === undefined ? {} : { upstream: peer }),
-      };
-      series = { labels, counts: Array.from({ length: BUCKETS_SECONDS.length + 1 }, () => 0), sum: 0 };
-      this.#series.set(key, series);
+      series = { labels: text, counts: Array.from({ length: BUCKETS_SECONDS.length + 1 }, () => 0), sum: 0 };
+      this.#series.set(text, series);
     }
     return series;
   }

@@ -1,9 +1,10 @@
+import { setImmediate as turn } from 'node:timers/promises';
 import { collectDefaultMetrics, Counter, Gauge, Registry } from 'prom-client';
 
 import type { LimitName } from '../limits.ts';
 import { type Era, ERAS } from '../protocol/revisions.ts';
 import { Bounded } from './bounded.ts';
-import { Durations, OPERATION_LABELS } from './durations.ts';
+import { Durations } from './durations.ts';
 import type { Operation } from './operation.ts';
 import { createReloadMetrics, type ReloadMetrics } from './reload-metrics.ts';
 import { createUpstreamMetrics, type UpstreamMetrics } from './upstream-metrics.ts';
@@ -242,14 +243,10 @@ export function createMetrics(version: string): Metrics {
   const server = new Durations(
     'mcp_server_operation_duration_seconds',
     'Time from the request of a client to its answer.',
-    OPERATION_LABELS,
-    registry,
   );
   const client = new Durations(
     'mcp_client_operation_duration_seconds',
     'Time from a request to an upstream to its answer.',
-    [...OPERATION_LABELS, 'upstream'],
-    registry,
   );
   const updates: (() => Promise<void>)[] = [];
   new Gauge({
@@ -341,7 +338,13 @@ export function createMetrics(version: string): Metrics {
     beforeScrape: (update) => updates.push(update),
     text: async () => {
       for (const update of updates) await update();
-      return await registry.metrics();
+      const texts = [await server.text(), await client.text()];
+      // One metric in each turn of the event loop.
+      for (const { name } of registry.getMetricsAsArray()) {
+        await turn();
+        texts.push(`${await registry.getSingleMetricAsString(name)}\n`);
+      }
+      return texts.join('');
     },
   };
 }

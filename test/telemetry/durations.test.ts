@@ -1,17 +1,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Registry } from 'prom-client';
-import { Durations, OPERATION_LABELS } from '../../src/telemetry/durations.ts';
+import { Durations } from '../../src/telemetry/durations.ts';
 import type { Operation } from '../../src/telemetry/operation.ts';
 
 const CALL: Operation = { method: 'tools/call', tool: 'echo', revision: '2025-11-25', transport: 'tcp' };
 
 function durationsOf() {
-  const registry = new Registry();
-  const durations = new Durations('d_seconds', 'Durations.', [...OPERATION_LABELS, 'upstream'], registry);
+  const durations = new Durations('d_seconds', 'Durations.');
   /** Returns the values of the lines that contain all of these texts. */
   const values = async (...texts: readonly string[]): Promise<number[]> =>
-    (await registry.metrics())
+    (await durations.text())
       .split('\n')
       .filter((line) => texts.every((text) => line.includes(text)))
       .map((line) => Number(line.split(' ').at(-1)));
@@ -49,4 +47,31 @@ test('G5 invented methods share a series, and so do tools beyond the bound', asy
   assert.deepEqual(await values('d_seconds_count', 'mcp_method_name="_other"'), [400]);
   assert.deepEqual(await values('d_seconds_count', 'gen_ai_tool_name="_other"'), [400 - 256]);
   assert.equal((await values('d_seconds_count')).length, 1 + 256 + 1);
+});
+
+test('label values are escaped', async () => {
+  const { durations } = durationsOf();
+  durations.observe({ ...CALL, tool: 'a"b\\c\nd' }, 1);
+  assert.match(await durations.text(), /gen_ai_tool_name="a\\"b\\\\c\\nd"/);
+});
+
+test('G5 whatever is observed, there are at most 1 400 series', async () => {
+  const { durations, values } = durationsOf();
+  for (let tool = 0; tool < 300; tool++) {
+    for (const error of [undefined, 'tool_error', 'rpc_error', 'overloaded', 'upstream-timeout'] as const) {
+      for (const revision of ['2025-06-18', '2025-11-25']) {
+        durations.observe({ ...CALL, tool: `tool_${tool}`, error, revision }, 1, `up_${tool}`);
+      }
+    }
+  }
+  for (const method of ['prompts/get', 'resources/read', 'tools/list', 'ping']) {
+    for (let n = 0; n < 300; n++)
+      durations.observe({ ...CALL, tool: undefined, method, revision: `r${n}` }, 1, `up_${n}`);
+  }
+  const counts = await values('d_seconds_count');
+  assert.ok(counts.length <= 1_400, `${counts.length} series`);
+  assert.equal(
+    counts.reduce((sum, count) => sum + count),
+    300 * 10 + 4 * 300,
+  );
 });
