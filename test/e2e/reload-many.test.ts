@@ -16,6 +16,8 @@ const RELOADS = Number(process.env['LINKSPAN_RELOADS'] ?? 500);
 /** Of ten reloads, three are of a file that cannot be used. */
 const INVALID = 3;
 const RATE = 200;
+/** A machine that cannot keep up with the rate gets fewer calls: more in flight would be refused as overload. */
+const IN_FLIGHT = 30;
 const STREAMS = 10;
 /** All upstreams of an even round are running. */
 const UPSTREAMS = 4;
@@ -112,6 +114,7 @@ test(`${RELOADS} reloads under load are not noticed by users of untouched upstre
     for (let sent = 0; !over.signal.aborted; sent++) {
       const running = callOne(sent % 2 === 0 ? 'one' : 'two').finally(() => inFlight.delete(running));
       inFlight.add(running);
+      if (inFlight.size >= IN_FLIGHT) await Promise.race(inFlight);
       await sleep(Math.max(0, startedMs + (sent * 1_000) / RATE - performance.now()));
     }
   })();
@@ -150,7 +153,7 @@ test(`${RELOADS} reloads under load are not noticed by users of untouched upstre
   }
 
   t.diagnostic(`${calls} calls; before ${JSON.stringify(before)}, after ${JSON.stringify(after)}`);
-  assert.deepEqual(wrong.slice(0, 5), []);
+  assert.deepEqual([...new Set(wrong)].slice(0, 5), []);
   assert.ok(calls > RELOADS);
   assert.equal(streams.filter(({ isEnded }) => isEnded).length, 0);
   assert.ok(after.descriptors <= before.descriptors + SPARE_DESCRIPTORS, `${after.descriptors} descriptors`);
